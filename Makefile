@@ -1,0 +1,106 @@
+# One .venv, grown by profile: each target installs just what it needs, and never takes anything away.
+#
+#   nightly   .[ray,prefect,examples]     neither torch nor Airflow
+#   dev       .[dev]                      test, check, bench, docs
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help setup nightly test check bench docs constraints clean system-libraries
+
+SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+# The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
+PYTHON ?= $(eval PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c '$(SUPPORTED)' >/dev/null 2>&1 && echo $$python && break; done))$(PYTHON)
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+
+# pip's settings serve uv too, where uv's own are not set.
+space := $(subst ,, )
+comma := ,
+UV_ENV := $(if $(PIP_FIND_LINKS),UV_FIND_LINKS="$${UV_FIND_LINKS:-$(subst $(space),$(comma),$(strip $(PIP_FIND_LINKS)))}") \
+	$(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$(PIP_INDEX_URL)}") \
+	$(if $(PIP_CERT),SSL_CERT_FILE="$${SSL_CERT_FILE:-$(PIP_CERT)}")
+UV := $(UV_ENV) $(BIN)/uv
+INSTALL := $(UV) pip install --python $(BIN)/python --constraints constraints.txt
+
+## help: this list
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST) | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
+
+# --- environment ---------------------------------------------------------------------------------------------------
+
+$(STAMPS)/venv: constraints.txt
+	@[ -n "$(PYTHON)" ] || { echo "No Python 3.11 to 3.13 with venv found: install one, or name it with make PYTHON=…" >&2; exit 2; }
+	@$(PYTHON) -c '$(SUPPORTED)' || { echo "$(PYTHON) is $$($(PYTHON) --version 2>&1): Python 3.11 to 3.13 with venv and pip is needed" >&2; exit 2; }
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action ignore --constraint constraints.txt uv
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/nightly: $(STAMPS)/venv pyproject.toml
+	$(INSTALL) --editable '.[ray,prefect,examples]'
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/venv pyproject.toml
+	$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+# LightGBM's wheel needs the OpenMP runtime of GCC, which a bare Debian or Ubuntu does not have.
+system-libraries:
+	@if command -v apt-get >/dev/null && ! PATH="$$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q 'libgomp\.so\.1'; then \
+		if [ "$$(id -u)" = 0 ]; then \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends libgomp1; \
+		else \
+			echo "LightGBM needs libgomp.so.1: sudo apt-get install libgomp1" >&2; exit 2; \
+		fi; \
+	fi
+
+## setup: the development environment in .venv
+setup: $(STAMPS)/dev system-libraries
+
+# --- use -----------------------------------------------------------------------------------------------------------
+
+KEY ?= $(shell date +%F)
+STORAGE ?= .nightly
+## nightly: sweep and full-scale training on the flights data (KEY=$(date +%F) STORAGE=.nightly)
+nightly: $(STAMPS)/nightly system-libraries
+	@$(BIN)/python -m raysweep_prefect.nightly --spec examples/flights.yaml --train examples/flights_train.yaml \
+		--key '$(KEY)' --storage '$(STORAGE)'
+
+TESTS ?= tests
+MARK ?=
+## test: the test suite (TESTS=tests/unit MARK="not ray")
+test: setup
+	$(BIN)/python -m pytest $(TESTS) $(if $(MARK),-m '$(MARK)')
+
+## check: ruff, mypy --strict, import contracts, strict build of the documentation
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict --quiet
+
+BENCH ?=
+## bench: beside Ray Tune and bare Ray in one run, as JSON (BENCH=noop)
+bench: setup
+	@$(BIN)/python -m benchmarks $(BENCH)
+
+## docs: the documentation in site/
+docs: setup
+	$(BIN)/mkdocs build --strict
+
+## constraints: compile constraints.txt anew from pyproject.toml and constraints.in (UPGRADE=1 for newer versions)
+constraints: $(STAMPS)/venv
+	env -u UV_FIND_LINKS $(if $(PIP_CERT),SSL_CERT_FILE="$${SSL_CERT_FILE:-$(PIP_CERT)}") $(BIN)/uv pip compile --quiet \
+		--universal --all-extras --no-header --no-annotate $(if $(UPGRADE),--upgrade) \
+		--output-file constraints.txt pyproject.toml constraints.in
+
+## clean: remove what make made: .venv, caches, site, .nightly with its results
+clean:
+	rm -rf $(VENV) .nightly site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
