@@ -19,14 +19,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 
-# pip's settings serve uv too, where uv's own are not set.
+# pip's settings serve uv too, where uv's own are not set; certificates are the system's where it has any.
 space := $(subst ,, )
 comma := ,
-UV_ENV := $(if $(PIP_FIND_LINKS),UV_FIND_LINKS="$${UV_FIND_LINKS:-$(subst $(space),$(comma),$(strip $(PIP_FIND_LINKS)))}") \
+FIND_LINKS := $(subst $(space),$(comma),$(strip $(PIP_FIND_LINKS)))
+SYSTEM_CERTS := $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt)
+UV_ENV := $(if $(SYSTEM_CERTS),UV_SYSTEM_CERTS="$${UV_SYSTEM_CERTS:-1}") \
+	$(if $(PIP_CERT),SSL_CERT_FILE="$${SSL_CERT_FILE:-$(PIP_CERT)}") \
 	$(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$(PIP_INDEX_URL)}") \
-	$(if $(PIP_CERT),SSL_CERT_FILE="$${SSL_CERT_FILE:-$(PIP_CERT)}")
-UV := $(UV_ENV) $(BIN)/uv
-INSTALL := $(UV) pip install --python $(BIN)/python --constraints constraints.txt
+	$(if $(FIND_LINKS),UV_FIND_LINKS="$${UV_FIND_LINKS:-$(FIND_LINKS)}")
+INSTALL := $(UV_ENV) $(BIN)/uv pip install --python $(BIN)/python --constraints constraints.txt
 
 ## help: this list
 help:
@@ -96,9 +98,9 @@ docs: setup
 
 ## constraints: compile constraints.txt anew from pyproject.toml and constraints.in (UPGRADE=1 for newer versions)
 constraints: $(STAMPS)/venv
-	env -u UV_FIND_LINKS $(if $(PIP_CERT),SSL_CERT_FILE="$${SSL_CERT_FILE:-$(PIP_CERT)}") $(BIN)/uv pip compile --quiet \
-		--universal --all-extras --no-header --no-annotate $(if $(UPGRADE),--upgrade) \
-		--output-file constraints.txt pyproject.toml constraints.in
+	@# A wheel folder's local versions (2.13.0+cpu) would not exist elsewhere: compile without it.
+	$(UV_ENV) env -u UV_FIND_LINKS $(BIN)/uv pip compile --quiet --universal --all-extras --no-header --no-annotate \
+		$(if $(UPGRADE),--upgrade) --output-file constraints.txt pyproject.toml constraints.in
 
 ## clean: remove what make made: .venv, caches, site, .nightly with its results
 clean:
