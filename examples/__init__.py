@@ -1,0 +1,1 @@
+"""Trainables and specs that the guides, flows, DAGs, tests and benchmarks share."""
