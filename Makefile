@@ -85,7 +85,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 BENCH ?=
 ## bench: beside Ray Tune and bare Ray in one run, as JSON (BENCH=noop)
@@ -94,7 +94,7 @@ bench: setup
 
 ## docs: the documentation in site/
 docs: setup
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 ## constraints: compile constraints.txt anew from pyproject.toml and constraints.in (UPGRADE=1 for newer versions)
 constraints: $(STAMPS)/venv
