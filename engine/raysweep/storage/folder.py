@@ -1,0 +1,222 @@
+"""One sweep's folder in the store: everything of it except what the journal and the checkpoints hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from raysweep.errors import SpecError, StorageError
+from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.storage.journal import Journal
+from raysweep.storage.store import ObjectInfo, Store
+
+FORMAT_VERSION = 1
+SNAPSHOTS_KEPT = 2
+
+_RANKS = 5
+_JOURNAL_RANK = 3
+
+_RESTORE_FIX = "restore the object from a backup, or start the sweep under a new key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRecord:
+    """What sweep.json holds: the frozen spec and where it came from."""
+
+    digest: str
+    key: str
+    seed: int
+    spec: Mapping[str, Any]
+    """The spec as `SweepSpec.to_json` makes it, decoded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The newest snapshot that could be used, if any, and what was wrong with newer ones."""
+
+    number: int
+    """The journal segment up to which (inclusive) the state was built; 0 without a snapshot."""
+    state: dict[str, Any] | None
+    notes: tuple[str, ...] = ()
+
+
+class SweepFolder:
+    """`<storage_path>/<sweep_id>/`. Reads return None for what is not there."""
+
+    def __init__(self, store: Store, sweep_id: str) -> None:
+        self.store = store
+        self.sweep_id = sweep_id
+
+    @property
+    def uri(self) -> str:
+        """Where the sweep lies, for people and outcomes."""
+        return f"{self.store.url}/{self.sweep_id}"
+
+    def journal(self) -> Journal:
+        """A reader at the start of the sweep's journal."""
+        return Journal.open(self.store, self.sweep_id)
+
+    def read_spec(self) -> SweepRecord | None:
+        """What the sweep was started with. Raises: StorageError if it is damaged."""
+        fields = self._read_json("sweep.json")
+        if fields is None:
+            return None
+        if fields.get("format", 0) > FORMAT_VERSION:
+            problem = f"has format {fields['format']}, this version of raysweep reads up to {FORMAT_VERSION}"
+            raise StorageError(self._path("sweep.json"), problem, "upgrade raysweep")
+        try:
+            return SweepRecord(
+                digest=fields["digest"], key=fields["key"], seed=fields["seed"], spec=fields["spec"]
+            )
+        except KeyError as error:
+            raise StorageError(self._path("sweep.json"), f"has no {error}", _RESTORE_FIX) from error
+
+    def write_spec_if_absent(self, record: SweepRecord) -> bool:
+        """Write sweep.json unless there is one; False if there was."""
+        return self.store.put_if_absent(self._key("sweep.json"), _encode_spec(record), durable=True)
+
+    def replace_spec(self, record: SweepRecord) -> None:
+        """Write sweep.json anew, after a change that is declared safe. Only the holder may."""
+        self.store.put(self._key("sweep.json"), _encode_spec(record), durable=True)
+
+    def read_progress(self) -> SweepProgress | None:
+        """The live status. One that cannot be read counts as absent: it is written again every 2 s."""
+        data = self.store.get(self._key("progress.json"))
+        if data is None:
+            return None
+        try:
+            return SweepProgress.from_json(data)
+        except SpecError:
+            return None
+
+    def write_progress(self, progress: SweepProgress) -> None:
+        """Replace the live status. Not synced to disk: it is rewritten anyway."""
+        self.store.put(self._key("progress.json"), progress.to_json().encode())
+
+    def read_outcome(self) -> SweepOutcome | None:
+        """How the sweep ended. Raises: StorageError if it is damaged."""
+        data = self.store.get(self._key("outcome.json"))
+        if data is None:
+            return None
+        try:
+            return SweepOutcome.from_json(data)
+        except SpecError as error:
+            raise StorageError(self._path("outcome.json"), f"is damaged ({error})", _RESTORE_FIX) from error
+
+    def write_outcome_if_absent(self, outcome: SweepOutcome) -> bool:
+        """Write outcome.json, once; False if there is one."""
+        data = outcome.to_json().encode()
+        return self.store.put_if_absent(self._key("outcome.json"), data, durable=True)
+
+    def read_snapshot_latest(self) -> Snapshot:
+        """The newest snapshot whose hash is right.
+
+        Damaged ones are skipped with a note: they can be rebuilt.
+        """
+        notes: list[str] = []
+        for number in sorted(self._snapshot_numbers(), reverse=True):
+            key = self._snapshot_key(number)
+            data = self.store.get(key)
+            if data is None:
+                continue
+            state = _decode_snapshot(data, number)
+            if state is not None:
+                return Snapshot(number=number, state=state, notes=tuple(notes))
+            notes.append(
+                f"{self.store.url}/{key} is damaged; an older snapshot or the journal is used instead"
+            )
+        return Snapshot(number=0, state=None, notes=tuple(notes))
+
+    def write_snapshot(self, number: int, state: Mapping[str, Any]) -> None:
+        """Keep the state as of journal segment `number` (inclusive); delete older snapshots but one."""
+        body = orjson.dumps(state)
+        head = orjson.dumps({"format": FORMAT_VERSION, "number": number, "blake2b": _hash(body)})
+        self.store.put(self._snapshot_key(number), head[:-1] + b',"state":' + body + b"}")
+        old = sorted(self._snapshot_numbers(), reverse=True)[SNAPSHOTS_KEPT:]
+        self.store.delete(*(self._snapshot_key(each) for each in old))
+
+    def withdraw(self) -> None:
+        """Delete a sweep that never produced a result, sweep.json last; safe to repeat after a crash.
+
+        Raises: StorageError if the sweep has an outcome.
+        """
+        if self.store.exists(self._key("outcome.json")):
+            raise StorageError(self._path("outcome.json"), "exists: a sweep with a result is not withdrawn")
+        infos = list(self.store.list(self.sweep_id))
+        infos.sort(key=self._withdrawal_order)
+        for rank in range(_RANKS):
+            keys = [info.key for info in infos if self._withdrawal_order(info)[0] == rank]
+            if rank != _JOURNAL_RANK:
+                self.store.delete(*keys)
+                continue
+            for key in keys:  # one by one: a bulk delete keeps no order
+                self.store.delete(key)
+
+    def _withdrawal_order(self, info: ObjectInfo) -> tuple[int, str]:
+        """Manifests go before the files they promise; the journal goes from its end and never has a gap."""
+        name = info.key.removeprefix(f"{self.sweep_id}/")
+        folder, _, rest = name.partition("/")
+        inverted = "".join(chr(0x10FFFF - ord(letter)) for letter in name)
+        if name == "sweep.json":
+            return _RANKS - 1, name
+        if folder == "journal":
+            return _JOURNAL_RANK, inverted
+        if folder == "checkpoints":
+            return (1 if rest.count("/") == 1 and rest.endswith(".json") else 2), name
+        return 0, name
+
+    def _snapshot_numbers(self) -> list[int]:
+        names = (info.key.rpartition("/")[2] for info in self.store.list(self._key("snapshots")))
+        return [int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()]
+
+    def _snapshot_key(self, number: int) -> str:
+        return self._key(f"snapshots/{number:012d}.json")
+
+    def _read_json(self, name: str) -> dict[str, Any] | None:
+        data = self.store.get(self._key(name))
+        if data is None:
+            return None
+        try:
+            fields = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise StorageError(self._path(name), f"is damaged ({error})", _RESTORE_FIX) from error
+        if not isinstance(fields, dict):
+            raise StorageError(self._path(name), "is damaged (no JSON object)", _RESTORE_FIX)
+        return fields
+
+    def _key(self, name: str) -> str:
+        return f"{self.sweep_id}/{name}"
+
+    def _path(self, name: str) -> str:
+        return f"{self.store.url}/{self._key(name)}"
+
+
+def list_sweeps(store: Store) -> list[str]:
+    """The ids of the sweeps at a storage path, sorted."""
+    return [name for name in store.list_folders() if store.exists(f"{name}/sweep.json")]
+
+
+def _encode_spec(record: SweepRecord) -> bytes:
+    fields = {"format": FORMAT_VERSION, "digest": record.digest, "key": record.key, "seed": record.seed}
+    return orjson.dumps(fields | {"spec": dict(record.spec)}, option=orjson.OPT_INDENT_2)
+
+
+def _decode_snapshot(data: bytes, number: int) -> dict[str, Any] | None:
+    """The state, or None if a byte of it is not as it was written."""
+    head, separator, body = data.partition(b',"state":')
+    try:
+        fields = orjson.loads(head + b"}")
+    except orjson.JSONDecodeError:
+        return None
+    if not separator or fields.get("number") != number or fields.get("blake2b") != _hash(body[:-1]):
+        return None
+    state: dict[str, Any] = orjson.loads(body[:-1])
+    return state
+
+
+def _hash(data: bytes) -> str:
+    return blake2b(data, digest_size=20).hexdigest()

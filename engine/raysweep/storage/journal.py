@@ -1,0 +1,432 @@
+"""The journal of a sweep: an append-only log of numbered segments, which is also the sweep's lock.
+
+A controller owns the sweep while it is the one that wrote the last claim. It claims by creating the next
+segment with a create-only put; an older controller then finds its own next number taken, and stops. What
+makes that safe:
+
+- a claim's object is never deleted, so an older controller that wakes up late still collides with it;
+- compaction only deletes an object that one wider object contains whole, so what a number holds never
+  changes;
+- a claimant that slept between reading the end and claiming could hit a number that was written, merged and
+  deleted meanwhile: the first append of a backend looks, after its put, whether the number was taken that
+  way.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import sleep
+from typing import Protocol
+
+from raysweep.errors import JournalDamagedError, SegmentExistsError
+from raysweep.storage.retries import retrying
+from raysweep.storage.segment import (
+    DecodedSegment,
+    Segment,
+    SegmentHeader,
+    decode_header,
+    decode_segment,
+    encode_segment,
+    split_merged,
+)
+from raysweep.storage.store import Store
+
+_RELISTINGS = 4
+_RESTORE_FIX = "restore the object from a backup, or start the sweep under a new key"
+
+
+class JournalBackend(Protocol):
+    """Where segments lie.
+
+    Two methods; `raysweep.testing.journal_contract` is the suite that each must pass.
+    """
+
+    def read_from(self, number: int) -> Iterator[Segment]:
+        """All segments from `number` on, in order, without a gap; none if that is past the end.
+
+        Raises: JournalDamagedError for a gap, StorageError.
+        """
+        ...
+
+    def append(self, number: int, data: bytes) -> None:
+        """Create segment `number`, durably and only if no segment of that number was ever written.
+
+        Raises: SegmentExistsError, StorageError.
+        """
+        ...
+
+
+class CompactableBackend(JournalBackend, Protocol):
+    """A backend that merges old segments, one small storage operation a step."""
+
+    def compact(self) -> Iterator[None]:
+        """Merge what is worth merging. Abandoning the iterator between two steps is safe."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to append, as long as nobody claims after it."""
+
+    generation: int
+    number: int
+    writer: str
+
+    @property
+    def next_number(self) -> int:
+        """The number of the first segment after the claim."""
+        return self.number + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalContents:
+    """A journal read whole, for tools and tests; a controller reads segment by segment (`Journal.read`)."""
+
+    records: list[bytes]
+    last_number: int
+    generation: int
+    claims: tuple[Claim, ...]
+    repairs: tuple[str, ...]
+
+
+class Journal:
+    """Reads a journal from where it last stopped, checks it, and claims its end.
+
+    `last_number`, `generation`, `claims` and `repairs` speak of what was read so far.
+    """
+
+    def __init__(self, backend: JournalBackend) -> None:
+        self.backend = backend
+        self.last_number = 0
+        self.generation = 0
+        self.claims: list[Claim] = []
+        self.repairs: list[str] = []
+        self._torn: _Torn | None = None
+        self._lost_claims = 0
+
+    @classmethod
+    def open(cls, store: Store, sweep_id: str) -> Journal:
+        """The journal of a sweep; it need not exist yet."""
+        return cls(ObjectJournal(store, f"{sweep_id}/journal"))
+
+    def read(self) -> Iterator[bytes]:
+        """The records not read before, in order. Exhaust it before you claim.
+
+        A torn last segment yields its whole records, and `repairs` says so.
+
+        Raises: JournalDamagedError, StorageError.
+        """
+        for segment in self.backend.read_from(self.last_number + 1):
+            decoded = decode_segment(segment)
+            if decoded.is_torn and self._torn is None:
+                self._torn = _Torn(segment=segment, decoded=decoded)
+                self._check_order(segment, decoded.header)
+                continue
+            if self._torn is not None:
+                yield from self._accept_torn(segment, decoded)
+            self._check_order(segment, decoded.header)
+            self._advance(segment.number, decoded.header)
+            yield from decoded.records
+        if self._torn is not None and not self._torn.is_read:
+            yield from self._read_torn_end(self._torn)
+
+    def contents(self) -> JournalContents:
+        """Read to the end and return everything. Call it on a fresh journal."""
+        records = list(self.read())
+        return JournalContents(
+            records=records,
+            last_number=self.last_number,
+            generation=self.generation,
+            claims=tuple(self.claims),
+            repairs=tuple(self.repairs),
+        )
+
+    def claim(self, make_record: Callable[[int], bytes], *, give_up_after_s: float = 60.0) -> Claim:
+        """Become the writer: append the first segment of the next generation, with `make_record(generation)`.
+
+        The record counts as read: apply it yourself.
+
+        Raises: SegmentExistsError if the journal went on since it was read: read the rest and decide again.
+            StorageUnavailableError after `give_up_after_s` of trying.
+        """
+        torn = self._torn
+        header = SegmentHeader(
+            generation=self.generation + 1 + self._lost_claims,
+            number=self.last_number + 1,
+            is_claim=True,
+            writer=secrets.token_hex(8),
+            repaired=torn.segment.number if torn else None,
+            kept=len(torn.decoded.records) if torn else 0,
+        )
+        data = encode_segment(header, [make_record(header.generation)])
+        for attempt in retrying(give_up_after_s):
+            with attempt:
+                append_once(self.backend, header.number, data)
+        self._torn = None
+        self._advance(header.number, header)
+        return self.claims[-1]
+
+    def _advance(self, number: int, header: SegmentHeader | None) -> None:
+        self.last_number = number
+        if header is None:
+            return
+        self.generation = header.generation
+        if header.is_claim:
+            self._lost_claims = 0
+            self.claims.append(Claim(generation=header.generation, number=number, writer=header.writer))
+
+    def _check_order(self, segment: Segment, header: SegmentHeader | None) -> None:
+        if header is None:
+            return
+        in_order = (
+            header.generation > self.generation if header.is_claim else header.generation == self.generation
+        )
+        if not in_order:
+            raise JournalDamagedError(
+                segment.source,
+                f"segment {segment.number} has generation {header.generation}, after {self.generation}",
+                f"the order of what follows segment {segment.number - 1}",
+                _RESTORE_FIX,
+            )
+
+    def _accept_torn(self, segment: Segment, decoded: DecodedSegment) -> Sequence[bytes]:
+        """A torn segment is good if a claim right after it says so."""
+        torn, header = self._torn, decoded.header
+        assert torn is not None
+        kept = torn.decoded.records
+        if (
+            header is None
+            or decoded.is_torn
+            or (header.repaired, header.kept) != (torn.segment.number, len(kept))
+        ):
+            raise JournalDamagedError(
+                torn.segment.source,
+                f"segment {torn.segment.number} is cut short, and the next does not say that it repaired it",
+                torn.lost,
+                _RESTORE_FIX,
+            )
+        self._torn = None
+        if torn.is_read:
+            return ()
+        self._advance(torn.segment.number, torn.decoded.header)
+        self.repairs.append(f"{torn.note} (repaired by generation {header.generation})")
+        return kept
+
+    def _read_torn_end(self, torn: _Torn) -> Sequence[bytes]:
+        torn.is_read = True
+        self.repairs.append(torn.note)
+        self._advance(torn.segment.number, torn.decoded.header)
+        # It may have been a claim: its generation must not be given out twice.
+        self._lost_claims = 1 if torn.decoded.header is None else 0
+        return torn.decoded.records
+
+
+class _Torn:
+    """A segment that was cut short, and whether its records were given out already."""
+
+    def __init__(self, *, segment: Segment, decoded: DecodedSegment) -> None:
+        self.segment = segment
+        self.decoded = decoded
+        self.is_read = False
+
+    @property
+    def lost(self) -> str:
+        header = self.decoded.header
+        if header is None:
+            return f"all records of segment {self.segment.number}"
+        return f"{header.records - len(self.decoded.records)} of {header.records} records"
+
+    @property
+    def note(self) -> str:
+        kept = len(self.decoded.records)
+        what = f"segment {self.segment.number} was cut short"
+        return f"{self.segment.source}: {what}; kept {kept}, lost {self.lost}"
+
+
+def claim(
+    backend: JournalBackend, make_record: Callable[[int], bytes], *, give_up_after_s: float = 60.0
+) -> tuple[int, int]:
+    """Read to the end and claim, again while others append meanwhile; returns (generation, next_number).
+
+    For tools and tests that do not care what the journal holds; a controller replays it with `Journal`.
+    """
+    journal = Journal(backend)
+    while True:
+        for _ in journal.read():
+            pass
+        try:
+            claimed = journal.claim(make_record, give_up_after_s=give_up_after_s)
+        except SegmentExistsError:
+            continue
+        return claimed.generation, claimed.next_number
+
+
+def append_once(backend: JournalBackend, number: int, data: bytes) -> None:
+    """Append; a put of ours that seemed to fail but landed counts as success.
+
+    Raises: SegmentExistsError if the number holds something else.
+    """
+    try:
+        backend.append(number, data)
+    except SegmentExistsError:
+        found = next(iter(backend.read_from(number)), None)
+        if found is None or found.data != data:
+            raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentObject:
+    """One object of a journal: the segments `first` to `last`."""
+
+    first: int
+    last: int
+    size_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The object's name in the journal folder."""
+        return (
+            f"{self.first:012d}.jsonl"
+            if self.first == self.last
+            else f"{self.first:012d}-{self.last:012d}.jsonl"
+        )
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether it came from compaction."""
+        return self.last > self.first
+
+
+class ObjectJournal:
+    """A journal in an object store: a segment an object, old ones merged by compaction."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self.store = store
+        self.prefix = prefix
+        self.known_claims: set[int] = set()
+        """Numbers of claims that merged objects repeat: their own objects stay."""
+        self._next: int | None = None
+
+    def key(self, item: SegmentObject) -> str:
+        """The object's key in the store."""
+        return f"{self.prefix}/{item.name}"
+
+    def source(self, item: SegmentObject) -> str:
+        """The object's full name, for messages."""
+        return f"{self.store.url}/{self.key(item)}"
+
+    def list_objects(self) -> list[SegmentObject]:
+        """All objects of the journal, by first number, the widest first."""
+        found = [
+            _parse_name(info.key.rpartition("/")[2], info.size_bytes) for info in self.store.list(self.prefix)
+        ]
+        return sorted((item for item in found if item), key=lambda item: (item.first, -item.last))
+
+    def append(self, number: int, data: bytes) -> None:
+        item = SegmentObject(first=number, last=number)
+        if not self.store.put_if_absent(self.key(item), data, durable=True):
+            raise SegmentExistsError(number)
+        if number != self._next and any(
+            o.is_merged and o.first <= number <= o.last for o in self.list_objects()
+        ):
+            # We slept; the number was written, merged and deleted. What we put is ignored: the merged object
+            # is wider.
+            raise SegmentExistsError(number)
+        self._next = number + 1
+
+    def read_from(self, number: int) -> Iterator[Segment]:
+        position, fruitless = number, 0
+        while True:
+            objects = self.list_objects()
+            start = position
+            for item in cover(objects, position):
+                segments = self._load(item, position, objects)
+                if segments is None:  # merged and deleted since the listing
+                    break
+                for segment in segments:
+                    yield segment
+                    position = segment.number + 1
+            else:
+                if not any(item.last >= position for item in objects):
+                    return
+                # A listing is no snapshot: an object may have been merged while it ran.
+            fruitless = fruitless + 1 if position == start else 0
+            if fruitless >= _RELISTINGS:
+                raise self._gap(position)
+            sleep(0.05 * fruitless)
+
+    def compact(self) -> Iterator[None]:
+        from raysweep.storage.compaction import compact
+
+        return compact(self)
+
+    def _load(self, item: SegmentObject, position: int, objects: list[SegmentObject]) -> list[Segment] | None:
+        """The object's segments from `position` on; None if it is gone."""
+        try:
+            segments = self.load(item)
+        except JournalDamagedError:
+            # Merged objects repeat what narrower ones may still hold.
+            narrower = [o for o in objects if o.first <= position <= o.last < item.last]
+            if not narrower:
+                raise
+            return self._load(max(narrower, key=lambda o: o.last), position, objects)
+        if segments is None or (not item.is_merged and self._is_superseded(segments[0])):
+            return None
+        return [segment for segment in segments if segment.number >= position]
+
+    def load(self, item: SegmentObject) -> list[Segment] | None:
+        """The segments in one object, checked if it is a merged one; None if it is gone."""
+        data = self.store.get(self.key(item))
+        if data is None:
+            return None
+        if item.is_merged:
+            return split_merged(data, item.first, item.last, self.source(item))
+        return [Segment(number=item.first, data=data, source=self.source(item))]
+
+    def _is_superseded(self, segment: Segment) -> bool:
+        """Whether a claim was put at a number that had been written and merged before (third point above).
+
+        The merged object was there before such a claim, so a listing made after reading the claim shows it.
+        """
+        if b"\n" not in segment.data or not decode_header(segment).is_claim:
+            return False
+        return any(o.is_merged and o.first <= segment.number <= o.last for o in self.list_objects())
+
+    def _gap(self, position: int) -> JournalDamagedError:
+        later = min(item.first for item in self.list_objects() if item.last >= position)
+        missing = self.source(SegmentObject(first=position, last=position))
+        return JournalDamagedError(
+            missing,
+            "is missing, though later segments exist",
+            f"segments {position} to {later - 1}",
+            _RESTORE_FIX,
+        )
+
+
+def cover(objects: Sequence[SegmentObject], position: int) -> Iterator[SegmentObject]:
+    """The fewest objects (sorted as listed) that hold everything from `position` on, up to the first gap."""
+    index, best = 0, None
+    while True:
+        while index < len(objects) and objects[index].first <= position:
+            if best is None or objects[index].last > best.last:
+                best = objects[index]
+            index += 1
+        if best is None or best.last < position:
+            return
+        yield best
+        position = best.last + 1
+
+
+def read_header(segment: Segment) -> SegmentHeader | None:
+    """The header of a segment, or None if it was cut off before its first line ended."""
+    return decode_header(segment) if b"\n" in segment.data else None
+
+
+def _parse_name(name: str, size_bytes: int) -> SegmentObject | None:
+    stem, dot, suffix = name.partition(".")
+    first, _, last = stem.partition("-")
+    if suffix != "jsonl" or not dot or not first.isdigit() or not (last or first).isdigit():
+        return None
+    return SegmentObject(first=int(first), last=int(last or first), size_bytes=size_bytes)

@@ -1,0 +1,264 @@
+"""A store in a folder of this machine (or of a network file system that all nodes mount).
+
+A put writes a temporary file and gives it its name in one step (link for create-only, rename for replace), so
+no reader ever sees half an object. A durable put syncs the file before the name and the folder after it: what
+has a name is whole, even after a power cut. No threads and no runtime: safe in forked children.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from raysweep.errors import StorageError, StorageNotWritableError, StorageUnavailableError
+from raysweep.storage.store import CHUNK_BYTES, ObjectInfo, check_key
+
+TEMPORARY_MARK = ".raysweep-tmp-"
+_counter = itertools.count()
+_T = TypeVar("_T")
+
+# What may pass by itself or by somebody's hand while the sweep waits: a full disk, a flaky mount.
+_PASSING = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY,
+     errno.EMFILE, errno.ENFILE, errno.EINTR, errno.ENOMEM, errno.EHOSTDOWN, errno.ENETUNREACH}
+)  # fmt: skip
+_FIXES = {
+    errno.ENOSPC: "free some disk space",
+    errno.EDQUOT: "free some space: the disk quota is used up",
+    errno.EACCES: "give this user write permission, or choose another storage_path",
+    errno.EPERM: "give this user write permission, or choose another storage_path",
+    errno.EROFS: "the file system is read-only: choose another storage_path",
+    errno.EMFILE: "raise the open file limit (ulimit -n)",
+}
+
+
+class LocalStore:
+    """A folder as an object store. The folder is created by the first put."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def url(self) -> str:
+        return str(self._root)
+
+    def local_path(self, key: str) -> Path | None:
+        return self._root / check_key(key)
+
+    def get(self, key: str) -> bytes | None:
+        def read() -> bytes:
+            with open(self._path(key), "rb", buffering=0) as file:
+                return file.readall()
+
+        return self._unless_missing(key, read)
+
+    def get_chunks(self, key: str) -> Iterator[bytes] | None:
+        file = self._unless_missing(key, lambda: open(self._path(key), "rb", buffering=0))  # noqa: SIM115
+        if file is None:
+            return None
+
+        def chunks() -> Iterator[bytes]:
+            with file:
+                try:
+                    while chunk := file.read(CHUNK_BYTES):
+                        yield chunk
+                except OSError as error:
+                    self._fail(key, error)
+
+        return chunks()
+
+    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+        self._write(key, (data,), durable=durable, replace=True)
+
+    def put_if_absent(self, key: str, data: bytes, *, durable: bool = False) -> bool:
+        # Cheap refusal first; the link below is what decides.
+        if os.path.lexists(self._path(key)):
+            return False
+        return self._write(key, (data,), durable=durable, replace=False)
+
+    def put_chunks(self, key: str, chunks: Iterable[bytes], *, durable: bool = False) -> None:
+        self._write(key, chunks, durable=durable, replace=True)
+
+    def delete(self, *keys: str) -> None:
+        for key in keys:
+            path = self._path(key)
+            try:
+                path.unlink(missing_ok=True)
+            except NotADirectoryError:
+                continue
+            except OSError as error:
+                self._fail(key, error)
+            self._prune(path.parent)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        top = self._root / check_key(prefix) if prefix else self._root
+        yield from self._walk(top, f"{prefix}/" if prefix else "")
+
+    def list_folders(self, prefix: str = "") -> tuple[str, ...]:
+        top = self._root / check_key(prefix) if prefix else self._root
+        try:
+            with os.scandir(top) as entries:
+                return tuple(sorted(entry.name for entry in entries if entry.is_dir()))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            self._fail(prefix, error)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        path = self._path(key)
+        status = self._unless_missing(key, lambda: os.stat(path))
+        if status is None or not os.path.isfile(path):
+            return None
+        return ObjectInfo(key=key, size_bytes=status.st_size, modified_at=status.st_mtime)
+
+    def exists(self, key: str) -> bool:
+        return self.head(key) is not None
+
+    def check_writable(self) -> None:
+        """Write and remove a file in the folder, or while it is not there, a folder in the nearest parent."""
+        nearest = self._root
+        while not os.path.lexists(nearest):
+            nearest = nearest.parent
+        if not nearest.is_dir():
+            raise StorageNotWritableError(
+                "storage_path", f"{nearest} is not a folder", "choose another storage_path"
+            )
+        probe = nearest / f"{TEMPORARY_MARK}probe-{secrets.token_hex(6)}"
+        try:
+            if nearest != self._root:
+                probe.mkdir()
+                probe.rmdir()
+                return
+            probe.write_bytes(b"probe")
+            probe.unlink()
+        except OSError as error:
+            probe.unlink(missing_ok=True)
+            problem = f"{self._root} is not writable ({error.strerror})"
+            fix = _FIXES.get(error.errno or 0, "choose another storage_path")
+            raise StorageNotWritableError("storage_path", problem, fix) from error
+
+    def _path(self, key: str) -> Path:
+        return self._root / check_key(key)
+
+    def _write(self, key: str, chunks: Iterable[bytes], *, durable: bool, replace: bool) -> bool:
+        path = self._path(key)
+        temporary = path.parent / f"{TEMPORARY_MARK}{os.getpid():x}-{next(_counter):x}-{secrets.token_hex(4)}"
+        try:
+            created = self._write_file(temporary, chunks, durable=durable)
+            named = _name(temporary, path, replace=replace)
+            if durable and named:
+                for folder in (path.parent, *created):
+                    _sync_folder(folder)
+        except OSError as error:
+            self._fail(key, error)
+        return named
+
+    def _write_file(self, temporary: Path, chunks: Iterable[bytes], *, durable: bool) -> tuple[Path, ...]:
+        """Write the temporary file; returns the folders that have a new entry for it to be reachable."""
+        created = _make_folders(temporary.parent)
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:  # a delete pruned the empty folder under us
+            created = _make_folders(temporary.parent)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            for chunk in chunks:
+                view = memoryview(chunk)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+            if durable:
+                os.fsync(descriptor)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+        return created
+
+    def _walk(self, folder: Path, prefix: str) -> Iterator[ObjectInfo]:
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            self._fail(prefix, error)
+        for entry in found:
+            if entry.name.startswith(TEMPORARY_MARK):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(Path(entry.path), f"{prefix}{entry.name}/")
+                continue
+            try:
+                status = entry.stat()
+            except FileNotFoundError:  # deleted since the listing
+                continue
+            yield ObjectInfo(key=prefix + entry.name, size_bytes=status.st_size, modified_at=status.st_mtime)
+
+    def _prune(self, folder: Path) -> None:
+        """Remove folders that a delete left empty, up to the root; one that somebody fills stays."""
+        while folder != self._root and self._root in folder.parents:
+            try:
+                folder.rmdir()
+            except OSError:
+                return
+            folder = folder.parent
+
+    def _unless_missing(self, key: str, call: Callable[[], _T]) -> _T | None:
+        try:
+            return call()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            self._fail(key, error)
+
+    def _fail(self, key: str, error: OSError) -> NoReturn:
+        path = str(self._root / key)
+        problem = error.strerror or str(error)
+        kind = StorageUnavailableError if error.errno in _PASSING else StorageError
+        fix = _FIXES.get(error.errno or 0, "check that the folder is there and writable")
+        raise kind(path, problem, fix) from error
+
+
+def _name(temporary: Path, path: Path, *, replace: bool) -> bool:
+    """Give the temporary file its name in one step; False if `replace` is off and the name is taken."""
+    try:
+        if replace:
+            os.replace(temporary, path)
+            return True
+        try:
+            os.link(temporary, path)
+        except OSError as error:
+            # File systems without hard links (some FUSE and SMB mounts): an exclusive create decides who wins
+            # there.
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                raise
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            os.replace(temporary, path)
+        return True
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _make_folders(folder: Path) -> tuple[Path, ...]:
+    """Create the folder and its parents; returns the parents that got a new entry."""
+    if folder.is_dir():
+        return ()
+    touched = _make_folders(folder.parent)
+    folder.mkdir(exist_ok=True)
+    return (*touched, folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,36 @@
+"""Trying again what may pass: exponential pauses with jitter, up to 10 s, within a bound."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    sleep_using_event,
+    stop_after_delay,
+    stop_any,
+    stop_when_event_set,
+    wait_exponential_jitter,
+)
+
+from raysweep.errors import StorageError
+
+MAX_PAUSE_S: Final = 10.0
+
+
+def retrying(give_up_after_s: float, abort: threading.Event | None = None) -> Retrying:
+    """A tenacity loop over retryable storage errors; raises the last one when time or `abort` ends it."""
+    event = abort or threading.Event()
+    return Retrying(
+        retry=retry_if_exception(_is_passing),
+        wait=wait_exponential_jitter(initial=0.1, max=MAX_PAUSE_S, jitter=0.1),
+        stop=stop_any(stop_after_delay(give_up_after_s), stop_when_event_set(event)),
+        sleep=sleep_using_event(event),
+        reraise=True,
+    )
+
+
+def _is_passing(error: BaseException) -> bool:
+    return isinstance(error, StorageError) and error.retryable

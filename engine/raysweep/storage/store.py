@@ -1,0 +1,144 @@
+"""One object store under one `storage_path`: a local folder, S3, GCS, Azure or memory.
+
+`open_store` picks the implementation. Local folders are plain file calls (`local.py`): they work in forked
+children, and a durable put is on the disk before it has a name. Everything else is obstore (`remote.py`).
+Keys are relative, `/`-separated and never contain empty, `.` or `..` parts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from raysweep.errors import StorageError, StorageNotWritableError
+
+CHUNK_BYTES = 4 * 1024 * 1024
+"""How much of a large object is held in memory at a time."""
+
+REMOTE_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "memory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectInfo:
+    """What a listing says about one object."""
+
+    key: str
+    size_bytes: int
+    modified_at: float
+    """Seconds since the epoch."""
+
+
+class Store(Protocol):
+    """What raysweep needs of an object store.
+
+    Every call raises `StorageError` (or a subclass) when it fails.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where the store is:
+
+        an absolute local path, or `s3://bucket/prefix`. `open_store(url)` opens it again.
+        """
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """The whole object, or None if there is none."""
+        ...
+
+    def get_chunks(self, key: str) -> Iterator[bytes] | None:
+        """The object piece by piece (at most a few MiB each), or None if there is none."""
+        ...
+
+    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+        """Create or replace an object atomically. `durable`: it survives a power cut once this returns."""
+        ...
+
+    def put_if_absent(self, key: str, data: bytes, *, durable: bool = False) -> bool:
+        """Create an object atomically; False, and nothing changes, if one exists."""
+        ...
+
+    def put_chunks(self, key: str, chunks: Iterable[bytes], *, durable: bool = False) -> None:
+        """Create or replace a large object from pieces; it appears only when it is whole."""
+        ...
+
+    def delete(self, *keys: str) -> None:
+        """Delete objects; those that do not exist are no error."""
+        ...
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """All objects below the folder `prefix`, in no particular order."""
+        ...
+
+    def list_folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Names of the folders directly below `prefix`, sorted."""
+        ...
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Size and time of one object, or None if there is none."""
+        ...
+
+    def exists(self, key: str) -> bool:
+        """Whether there is such an object."""
+        ...
+
+    def check_writable(self) -> None:
+        """Try out a write and leave nothing behind.
+
+        Raises: StorageNotWritableError, StorageUnavailableError.
+        """
+        ...
+
+    def local_path(self, key: str) -> Path | None:
+        """Where the object lies on this machine's file system; None for remote stores."""
+        ...
+
+
+def open_store(storage_path: str | os.PathLike[str]) -> Store:
+    """Open the store that a spec's `storage_path` names. Touches nothing yet: see `Store.check_writable`.
+
+    Takes a local path (`~` is expanded), `file://`, `s3://`, `gs://`, `az://` or `memory://name`.
+    S3 options (credentials, region, AWS_ENDPOINT_URL) come from the environment.
+
+    Raises: StorageNotWritableError for a path that names no store.
+    """
+    text = os.fspath(storage_path)
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return _open_local(text)
+    if scheme == "file":
+        return _open_local(rest)
+    if scheme in REMOTE_SCHEMES:
+        from raysweep.storage.remote import RemoteStore
+
+        return RemoteStore(text)
+    raise StorageNotWritableError(
+        "storage_path",
+        f"{text!r} has the unknown scheme {scheme!r}",
+        "use a local path, file://, s3://, gs://, az:// or memory://",
+    )
+
+
+def check_key(key: str) -> str:
+    """Refuse a key that could leave the store's root or that stores spell differently.
+
+    Raises: StorageError.
+    """
+    if "\0" in key or any(part in ("", ".", "..") for part in key.split("/")):
+        raise StorageError(
+            key, f"{key!r} is no valid object key", "use relative keys without empty, . or .. parts"
+        )
+    return key
+
+
+def _open_local(text: str) -> Store:
+    from raysweep.storage.local import LocalStore
+
+    if not text or "\0" in text:
+        raise StorageNotWritableError(
+            "storage_path", f"{text!r} is no path", "name a folder, such as ~/raysweep"
+        )
+    return LocalStore(Path(os.path.abspath(os.path.expanduser(text))))

@@ -1,0 +1,279 @@
+"""The journal's writer: a thread that makes what the controller writes durable, in groups.
+
+`write` appends to a list; the thread joins what has gathered into one segment and puts it: one put in flight,
+at most one every `interval_s`, at once on `flush`. What is written but not durable is bounded: `write` blocks
+at the bound, so an outage of the storage slows the sweep down instead of filling the memory. The thread also
+runs compaction, one small step at a time, whenever nothing is due.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Literal
+
+from raysweep.errors import (
+    FencedError,
+    RaysweepError,
+    SegmentExistsError,
+    StorageError,
+    StorageUnavailableError,
+)
+from raysweep.storage.journal import JournalBackend, append_once, read_header
+from raysweep.storage.retries import retrying
+from raysweep.storage.segment import SegmentHeader, encode_segment
+
+INTERVAL_S = 0.25
+MAX_PENDING_BYTES = 64 * 1024 * 1024
+MAX_SEGMENT_BYTES = 8 * 1024 * 1024
+COMPACT_EVERY = 64
+
+_LINE_OVERHEAD_BYTES = 10
+
+
+class JournalWriter:
+    """Appends records behind a claim.
+
+    `on_error` is called once, from the thread, with what ended the writing: `FencedError` (a newer controller
+    has the sweep) or `StorageUnavailableError` (after `give_up_after_s`). The same error comes from every
+    later call. `on_note` hears of what went wrong with compaction, which loses nothing.
+    """
+
+    def __init__(
+        self,
+        backend: JournalBackend,
+        generation: int,
+        next_number: int,
+        on_error: Callable[[RaysweepError], None],
+        *,
+        sweep_id: str = "",
+        writer: str = "",
+        interval_s: float = INTERVAL_S,
+        give_up_after_s: float = 600.0,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
+        max_segment_bytes: int = MAX_SEGMENT_BYTES,
+        compact_every: int = COMPACT_EVERY,
+        on_note: Callable[[str], None] | None = None,
+    ) -> None:
+        self._backend = backend
+        self._generation = generation
+        self._next_number = next_number
+        self._on_error = on_error
+        self._on_note = on_note
+        self._sweep_id = sweep_id
+        self._token = writer
+        self._interval_s = interval_s
+        self._give_up_after_s = give_up_after_s
+        self._max_pending_bytes = max_pending_bytes
+        self._max_segment_bytes = max_segment_bytes
+        self._compact_every = compact_every
+
+        lock = threading.Lock()
+        self._lock = lock
+        self._work = threading.Condition(lock)  # the thread waits here
+        self._progress = threading.Condition(lock)  # flush, close and a blocked write wait here
+        self._abort = threading.Event()
+        self._buffer: list[bytes] = []
+        self._pending_bytes = 0
+        self._first_at = 0.0
+        self._written = 0
+        self._durable = 0
+        self._wanted = 0
+        self._segments = 0
+        self._is_closing = False
+        self._error: RaysweepError | None = None
+        self._compaction: Iterator[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="raysweep-journal", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> JournalWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes written but not durable yet."""
+        return self._pending_bytes
+
+    @property
+    def next_number(self) -> int:
+        """The number of the segment that is written next; everything below is durable."""
+        return self._next_number
+
+    @property
+    def error(self) -> RaysweepError | None:
+        """What ended the writing, if something did."""
+        return self._error
+
+    def write(self, record: bytes) -> None:
+        """Hand over one record (JSON without newlines). Returns at once, unless too much is pending.
+
+        Raises: FencedError, StorageUnavailableError: what ended the writing. ValueError: a newline, or
+        closed.
+        """
+        if b"\n" in record:
+            raise ValueError("a journal record must not contain a newline")
+        with self._lock:
+            if self._pending_bytes >= self._max_pending_bytes:
+                self._progress.wait_for(self._has_room)
+            if self._error is not None or self._is_closing:
+                self._refuse()
+            self._pending_bytes += len(record) + _LINE_OVERHEAD_BYTES
+            self._written += 1
+            self._buffer.append(record)
+            if len(self._buffer) == 1:
+                self._first_at = monotonic()
+                self._work.notify()
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Block until everything written before this call is durable.
+
+        Raises: FencedError, StorageUnavailableError (also when `timeout_s` passes first; writing goes on
+        then).
+        """
+        with self._lock:
+            target = self._written
+            self._wanted = max(self._wanted, target)
+            self._work.notify()
+            self._progress.wait_for(lambda: self._durable >= target or self._error is not None, timeout_s)
+            if self._durable >= target:
+                return
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+            raise self._unavailable(f"{self._pending_bytes} bytes are not durable after {timeout_s} s")
+
+    def close(self, timeout_s: float = 60.0) -> None:
+        """Make everything durable and end the thread. Closing twice is fine.
+
+        Raises: what ended the writing, if records were lost by it; StorageUnavailableError when `timeout_s`
+        passes.
+        """
+        with self._lock:
+            self._is_closing = True
+            self._wanted = self._written
+            self._work.notify()
+        self._thread.join(timeout_s)
+        self._abort.set()
+        with self._lock:
+            lost = self._written - self._durable
+            if not lost:
+                return
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+            raise self._unavailable(f"{lost} records are not durable {timeout_s} s after closing")
+
+    def _has_room(self) -> bool:
+        return self._pending_bytes < self._max_pending_bytes or self._error is not None or self._is_closing
+
+    def _refuse(self) -> None:
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        raise ValueError("the journal writer is closed")
+
+    def _run(self) -> None:
+        try:
+            while (work := self._wait_for_work()) != "end":
+                if work == "commit":
+                    self._commit()
+                else:
+                    self._compact_step()
+        except RaysweepError as error:
+            self._stop(error)
+        except Exception as error:  # noqa: BLE001 - a bug must reach the controller, not end a thread unseen
+            failure = self._unavailable(f"the writer failed: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._stop(failure)
+
+    def _wait_for_work(self) -> Literal["commit", "compact", "end"]:
+        with self._lock:
+            while True:
+                if self._buffer:
+                    wait_s = self._first_at + self._interval_s - monotonic()
+                    if wait_s <= 0 or self._wanted > self._durable or self._is_full():
+                        return "commit"
+                elif self._is_closing:
+                    return "end"
+                else:
+                    wait_s = None
+                if self._compaction is not None:
+                    return "compact"
+                self._work.wait(wait_s)
+
+    def _is_full(self) -> bool:
+        # Wakes at the next timed wait at the latest; a full buffer is no emergency.
+        return self._pending_bytes >= self._max_segment_bytes
+
+    def _commit(self) -> None:
+        with self._lock:
+            batch = self._take_batch()
+        header = SegmentHeader(generation=self._generation, number=self._next_number, writer=self._token)
+        self._append(self._next_number, encode_segment(header, batch))
+        with self._lock:
+            self._next_number += 1
+            self._durable += len(batch)
+            self._pending_bytes -= sum(map(len, batch)) + _LINE_OVERHEAD_BYTES * len(batch)
+            self._segments += 1
+            if self._compaction is None and self._segments % self._compact_every == 0:
+                self._start_compaction()
+            self._progress.notify_all()
+
+    def _take_batch(self) -> list[bytes]:
+        """As many records as fit into one segment; the rest is due at once."""
+        size = 0
+        for count, record in enumerate(self._buffer):
+            size += len(record) + _LINE_OVERHEAD_BYTES
+            if size > self._max_segment_bytes and count:
+                batch, self._buffer = self._buffer[:count], self._buffer[count:]
+                return batch
+        batch, self._buffer = self._buffer, []
+        return batch
+
+    def _append(self, number: int, data: bytes) -> None:
+        started = monotonic()
+        try:
+            for attempt in retrying(self._give_up_after_s, self._abort):
+                with attempt:
+                    append_once(self._backend, number, data)
+        except SegmentExistsError as error:
+            raise FencedError(self._sweep_id, self._generation, self._generation_at(number)) from error
+        except StorageError as error:
+            if not error.retryable:
+                raise
+            tried_s = monotonic() - started
+            problem = f"segment {number} could not be written for {tried_s:.0f} s: {error.problem}"
+            raise StorageUnavailableError(error.path, problem, error.fix) from error
+
+    def _generation_at(self, number: int) -> int:
+        for attempt in retrying(30.0, self._abort):
+            with attempt:
+                segment = next(iter(self._backend.read_from(number)), None)
+        header = read_header(segment) if segment else None
+        return header.generation if header else self._generation + 1
+
+    def _start_compaction(self) -> None:
+        compact = getattr(self._backend, "compact", None)
+        self._compaction = compact() if compact is not None else None
+
+    def _compact_step(self) -> None:
+        """One step; a failure ends this round of compaction, and the next starts over from what is there."""
+        assert self._compaction is not None
+        try:
+            next(self._compaction)
+        except StopIteration:
+            self._compaction = None
+        except StorageError as error:
+            self._compaction = None
+            if self._on_note is not None:
+                self._on_note(f"journal compaction put off: {error}")
+
+    def _stop(self, error: RaysweepError) -> None:
+        with self._lock:
+            self._error = error
+            self._progress.notify_all()
+        self._on_error(error)
+
+    def _unavailable(self, problem: str) -> StorageUnavailableError:
+        return StorageUnavailableError("journal", problem, "check the storage")
