@@ -1,0 +1,134 @@
+"""raysweep: hyperparameter sweeps as pipeline steps on Ray.
+
+Names are imported when they are first used, so that `import raysweep` costs nothing and needs no Ray.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raysweep.cluster.run import run_sweep
+    from raysweep.errors import (
+        CheckpointDamagedError,
+        ClusterError,
+        ClusterLostError,
+        ClusterUnreachableError,
+        FencedError,
+        InfeasibleResourcesError,
+        JournalDamagedError,
+        MetricNeverReportedError,
+        RaysweepError,
+        SegmentExistsError,
+        SpecChangedError,
+        SpecError,
+        StorageError,
+        StorageNotWritableError,
+        StorageUnavailableError,
+        SweepFailedError,
+        SweepHeldError,
+        SweepInterrupted,
+        SweepNotFoundError,
+        TrainableImportError,
+        TrainingFailedError,
+        TrialStopped,
+    )
+    from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome
+    from raysweep.spec.identity import sweep_id
+    from raysweep.spec.resources import Resources, Scaling
+    from raysweep.spec.sweep import SweepSpec
+    from raysweep.spec.train import TrainSpec
+    from raysweep.training import run_training
+    from raysweep.trial import get_checkpoint, get_context, report
+
+__version__ = "0.1.0"
+
+_HOMES: dict[str, tuple[str, ...]] = {
+    "raysweep.cluster.run": ("run_sweep",),
+    "raysweep.errors": (
+        "CheckpointDamagedError",
+        "ClusterError",
+        "ClusterLostError",
+        "ClusterUnreachableError",
+        "FencedError",
+        "InfeasibleResourcesError",
+        "JournalDamagedError",
+        "MetricNeverReportedError",
+        "RaysweepError",
+        "SegmentExistsError",
+        "SpecChangedError",
+        "SpecError",
+        "StorageError",
+        "StorageNotWritableError",
+        "StorageUnavailableError",
+        "SweepFailedError",
+        "SweepHeldError",
+        "SweepInterrupted",
+        "SweepNotFoundError",
+        "TrainableImportError",
+        "TrainingFailedError",
+        "TrialStopped",
+    ),
+    "raysweep.outcome": ("SweepOutcome", "SweepProgress", "TrainOutcome", "TrialOutcome"),
+    "raysweep.spec.identity": ("sweep_id",),
+    "raysweep.spec.resources": ("Resources", "Scaling"),
+    "raysweep.spec.sweep": ("SweepSpec",),
+    "raysweep.spec.train": ("TrainSpec",),
+    "raysweep.training": ("run_training",),
+    "raysweep.trial": ("get_checkpoint", "get_context", "report"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022
+    "__version__",
+    "CheckpointDamagedError",
+    "ClusterError",
+    "ClusterLostError",
+    "ClusterUnreachableError",
+    "FencedError",
+    "InfeasibleResourcesError",
+    "JournalDamagedError",
+    "MetricNeverReportedError",
+    "RaysweepError",
+    "Resources",
+    "Scaling",
+    "SegmentExistsError",
+    "SpecChangedError",
+    "SpecError",
+    "StorageError",
+    "StorageNotWritableError",
+    "StorageUnavailableError",
+    "SweepFailedError",
+    "SweepHeldError",
+    "SweepInterrupted",
+    "SweepNotFoundError",
+    "SweepOutcome",
+    "SweepProgress",
+    "SweepSpec",
+    "TrainOutcome",
+    "TrainSpec",
+    "TrainableImportError",
+    "TrainingFailedError",
+    "TrialOutcome",
+    "TrialStopped",
+    "get_checkpoint",
+    "get_context",
+    "report",
+    "run_sweep",
+    "run_training",
+    "sweep_id",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'raysweep' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

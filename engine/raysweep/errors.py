@@ -1,0 +1,291 @@
+"""Every error that raysweep raises: one root, one line of text each.
+
+    RaysweepError                     retryable  exit code
+    ├── SpecError (ValueError)            no        2       what the user asked for cannot be done
+    │   ├── TrainableImportError          no        2
+    │   ├── InfeasibleResourcesError      no        2
+    │   ├── StorageNotWritableError       no        2
+    │   ├── MetricNeverReportedError      no        2
+    │   └── SpecChangedError              no        2       the same sweep, asked for differently
+    ├── SweepNotFoundError                no        2
+    ├── SweepHeldError                    yes       1       another live controller has the sweep
+    ├── FencedError                       no        1       a newer controller has the sweep
+    ├── StorageError                      yes       1
+    │   ├── StorageUnavailableError       yes       1
+    │   ├── JournalDamagedError           no        1
+    │   ├── CheckpointDamagedError        no        1
+    │   └── SegmentExistsError            no        1
+    ├── ClusterError                      yes       1
+    │   ├── ClusterUnreachableError       yes       1
+    │   └── ClusterLostError              yes       1
+    ├── SweepFailedError                  no        1
+    ├── TrainingFailedError               no        1
+    └── SweepInterrupted (KeyboardInterrupt)  no    3       Ctrl-C; the sweep can be resumed
+
+    TrialStopped (BaseException)      raised inside user code to end its trial; never an error
+
+`retryable`: whether doing the same again, later, may work. `exit_code`: what the command line ends with.
+Every class pickles: its constructor arguments are its `args`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+def one_line(text: str, limit: int = 600) -> str:
+    """The text with runs of white space made one space, cut to `limit` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+class RaysweepError(Exception):
+    """The root of all errors of raysweep."""
+
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        return one_line("; ".join(str(part) for part in self.args if part not in ("", None)))
+
+
+class SpecError(RaysweepError, ValueError):
+    """A spec, or another thing that the user gave, cannot be used: names the field, the problem and the fix.
+
+    `others` holds the text of further problems found in the same input.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, field: str, problem: str, fix: str = "") -> None:
+        super().__init__(field, problem, fix)
+        self.field = field
+        self.problem = problem
+        self.fix = fix
+        self.others: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        head = f"{self.field}: {self.problem}" if self.field else self.problem
+        more = f" (and {len(self.others)} more)" if self.others else ""
+        return one_line((f"{head}; {self.fix}" if self.fix else head) + more)
+
+
+class TrainableImportError(SpecError):
+    """The trainable cannot be imported, or is not callable."""
+
+
+class InfeasibleResourcesError(SpecError):
+    """The resources of one trial can never be served by this cluster."""
+
+
+class StorageNotWritableError(SpecError):
+    """The storage path cannot be written to."""
+
+
+class MetricNeverReportedError(SpecError):
+    """A trial ended without ever reporting the metric of the sweep."""
+
+
+class SpecChangedError(SpecError):
+    """The sweep exists under this id with another spec, in a way that would mix two searches.
+
+    `diff` holds one line for each change: `param_space.lr: {"uniform": [0, 1]} -> {"uniform": [0, 2]}`.
+    """
+
+    def __init__(self, sweep_id: str, diff: tuple[str, ...]) -> None:
+        shown = " | ".join(diff[:5]) + (f" | and {len(diff) - 5} more" if len(diff) > 5 else "")
+        super().__init__(
+            "spec",
+            f"sweep {sweep_id!r} was started with another spec: {shown}",
+            "use another key to start a new sweep, or change the spec back",
+        )
+        self.args = (sweep_id, tuple(diff))
+        self.sweep_id = sweep_id
+        self.diff = tuple(diff)
+
+
+class SweepNotFoundError(RaysweepError):
+    """No sweep of this id is at the storage path."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, sweep_id: str, where: str = "", fix: str = "") -> None:
+        super().__init__(sweep_id, where, fix)
+        self.sweep_id = sweep_id
+        self.where = where
+        self.fix = fix
+
+    def __str__(self) -> str:
+        at = f" at {self.where}" if self.where else ""
+        return one_line(
+            f"no sweep {self.sweep_id!r}{at}; {self.fix or 'check the name, the key and the storage path'}"
+        )
+
+
+class SweepHeldError(RaysweepError):
+    """Another controller that is alive holds the sweep."""
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, sweep_id: str, holder: Any) -> None:
+        super().__init__(sweep_id, holder)
+        self.sweep_id = sweep_id
+        self.holder = holder
+
+    def __str__(self) -> str:
+        return one_line(
+            f"sweep {self.sweep_id!r} is held by a live controller ({self.holder}); "
+            "wait for it, cancel it, or take the sweep over"
+        )
+
+
+class FencedError(RaysweepError):
+    """This controller was superseded by a newer one and must stop without writing anything more."""
+
+    def __init__(self, sweep_id: str, generation: int, by_generation: int) -> None:
+        super().__init__(sweep_id, generation, by_generation)
+        self.sweep_id = sweep_id
+        self.generation = generation
+        self.by_generation = by_generation
+
+    def __str__(self) -> str:
+        return (
+            f"controller generation {self.generation} of sweep {self.sweep_id!r} was superseded by "
+            f"generation {self.by_generation}; follow that one"
+        )
+
+
+class StorageError(RaysweepError):
+    """Reading or writing the storage failed."""
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, path: str, problem: str, fix: str = "") -> None:
+        super().__init__(path, problem, fix)
+        self.path = path
+        self.problem = problem
+        self.fix = fix
+
+    def __str__(self) -> str:
+        head = f"{self.path}: {self.problem}"
+        return one_line(f"{head}; {self.fix}" if self.fix else head)
+
+
+class StorageUnavailableError(StorageError):
+    """The storage does not answer, or refuses for now."""
+
+
+class JournalDamagedError(StorageError):
+    """A part of the journal is missing or fails its checksum; `lost` says what went with it."""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, path: str, problem: str, lost: str = "", fix: str = "") -> None:
+        super().__init__(path, problem, fix)
+        self.args = (path, problem, lost, fix)
+        self.lost = lost
+
+    def __str__(self) -> str:
+        parts = [f"{self.path}: {self.problem}"]
+        parts += [f"lost: {self.lost}"] if self.lost else []
+        parts += [self.fix] if self.fix else []
+        return one_line("; ".join(parts))
+
+
+class CheckpointDamagedError(StorageError):
+    """A file of a checkpoint is missing or is not what its manifest says."""
+
+    retryable: ClassVar[bool] = False
+
+
+class SegmentExistsError(StorageError):
+    """A journal segment of this number was already written by somebody."""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"journal segment {number}", "already exists")
+        self.args = (number,)
+        self.number = number
+
+
+class ClusterError(RaysweepError):
+    """The Ray cluster cannot be used."""
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, address: str, problem: str, fix: str = "") -> None:
+        super().__init__(address, problem, fix)
+        self.address = address
+        self.problem = problem
+        self.fix = fix
+
+    def __str__(self) -> str:
+        head = f"Ray cluster {self.address or '(embedded)'}: {self.problem}"
+        return one_line(f"{head}; {self.fix}" if self.fix else head)
+
+
+class ClusterUnreachableError(ClusterError):
+    """No connection to the Ray cluster could be made."""
+
+
+class ClusterLostError(ClusterError):
+    """The Ray cluster went away while the sweep ran; the sweep can be resumed."""
+
+
+class _OutcomeError(RaysweepError):
+    """An outcome that its reader refused; `outcome` is the whole outcome."""
+
+    noun: ClassVar[str] = "run"
+    id_field: ClassVar[str] = "run_id"
+
+    def __init__(self, outcome: Any) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+    def __str__(self) -> str:
+        error = getattr(self.outcome, "error", None)
+        why = getattr(self.outcome, "why", "") or getattr(error, "message", "") or "no reason recorded"
+        where = getattr(self.outcome, "uri", "")
+        status = getattr(self.outcome, "status", "failed")
+        text = f"{self.noun} {getattr(self.outcome, self.id_field, '?')!r} {status}: {why}"
+        return one_line(f"{text}; see {where}" if where else text)
+
+
+class SweepFailedError(_OutcomeError):
+    """The sweep ended without a result that may be used; raised by `SweepOutcome.raise_for_status()`."""
+
+    noun: ClassVar[str] = "sweep"
+    id_field: ClassVar[str] = "sweep_id"
+
+
+class TrainingFailedError(_OutcomeError):
+    """The training run failed; raised by `TrainOutcome.raise_for_status()`."""
+
+    noun: ClassVar[str] = "training"
+
+
+class SweepInterrupted(RaysweepError, KeyboardInterrupt):
+    """Ctrl-C, or a request to end: the sweep stopped cleanly and can be resumed with the same key."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, sweep_id: str, note: str = "") -> None:
+        super().__init__(sweep_id, note)
+        self.sweep_id = sweep_id
+        self.note = note
+
+    def __str__(self) -> str:
+        note = self.note or "run it again with the same key to go on"
+        return one_line(f"sweep {self.sweep_id!r} was interrupted; {note}")
+
+
+class TrialStopped(BaseException):
+    """Raised by `raysweep.report` where the trial should end; let it pass.
+
+    A `BaseException`, so that `except Exception` in user code does not keep a stopped trial running.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,284 @@
+"""What comes back: outcomes of sweeps and training runs, and the progress of a running sweep, as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+import orjson
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+
+from raysweep.errors import SpecError, SweepFailedError, TrainingFailedError
+from raysweep.spec.validation import issues_of, spec_error
+
+if TYPE_CHECKING:
+    import pandas
+
+SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
+TrialState = Literal["pending", "running", "completed", "stopped", "failed", "cancelled"]
+TRACEBACK_CHARACTERS = 4096
+
+_NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def _with_names(value: Any) -> Any:
+    """NaN and infinity by name, as JSON has no numbers for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, dict):
+        return {key: _with_names(item) for key, item in value.items()}
+    return [_with_names(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _without_names(value: Any) -> Any:
+    if isinstance(value, str):
+        return _NAMES.get(value, value)
+    if isinstance(value, dict):
+        return {key: _without_names(item) for key, item in value.items()}
+    return [_without_names(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+Metrics = Annotated[
+    dict[str, Any], BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")
+]
+"""What a trial reported; NaN and infinity are the strings "NaN", "Infinity" and "-Infinity" in JSON."""
+Number = Annotated[float, BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")]
+
+
+class _Record(BaseModel):
+    """Frozen, and open for fields of later versions, which are passed over."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", use_attribute_docstrings=True, protected_namespaces=()
+    )
+
+    def to_json(self) -> str:
+        """As JSON text on one line."""
+        return orjson.dumps(self.model_dump(mode="json")).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """From JSON text. Raises SpecError for what is none of this kind."""
+        try:
+            return cls.model_validate(orjson.loads(text))
+        except orjson.JSONDecodeError as error:
+            raise SpecError(
+                cls.__name__, f"not valid JSON: {error}", "read it from where it was written"
+            ) from None
+        except ValidationError as error:
+            raise spec_error(issues_of(error, cls), cls.__name__) from None
+
+
+class ErrorInfo(_Record):
+    """An error as data."""
+
+    kind: str
+    """The class of failure, such as `user_error` or `worker_died`."""
+    type: str = ""
+    """The name of the exception's class."""
+    message: str = ""
+    """The exception's text."""
+    traceback: Annotated[str | None, AfterValidator(lambda text: text and text[:TRACEBACK_CHARACTERS])] = None
+    """The first 4 KiB of the traceback."""
+    traceback_uri: str | None = None
+    """Where the whole traceback is."""
+
+
+class AttemptOutcome(_Record):
+    """One attempt to run a trial. Times are seconds since 1970 UTC."""
+
+    attempt: int
+    """Counts from 0."""
+    node: str = ""
+    """The node that it ran on."""
+    started_at: float
+    ended_at: float | None = None
+    end: str = ""
+    """How it ended: `completed`, `stopped`, `failed`, `lost`, ..."""
+    error: ErrorInfo | None = None
+
+
+class TrialOutcome(_Record):
+    """One trial. Times are seconds since 1970 UTC."""
+
+    trial_id: str
+    number: int
+    """Counts from 0 in the order in which the configs were drawn."""
+    state: TrialState
+    config: dict[str, Any] = {}
+    metrics: Metrics = {}
+    """The last report."""
+    best_metrics: Metrics = {}
+    """The report with the best metric."""
+    score: Number | None = None
+    """The metric that ranks the trial; None where it never reported one."""
+    reports: int = 0
+    overrun_reports: int = 0
+    """Reports that came after the trial was told to stop; they rank nothing."""
+    attempts: tuple[AttemptOutcome, ...] = ()
+    checkpoint_uri: str | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    error: ErrorInfo | None = None
+
+
+class SweepOutcome(_Record):
+    """One sweep that ended; `outcome[i]` is trial i, `len(outcome)` counts them. Times are UTC seconds."""
+
+    sweep_id: str
+    name: str
+    key: str = ""
+    status: SweepStatus
+    why: str = ""
+    """One line on why it ended."""
+    metric: str
+    mode: Literal["min", "max"]
+    best: TrialOutcome | None = None
+    """The trial with the best score."""
+    trials: tuple[TrialOutcome, ...] = ()
+    counts: dict[str, int] = {}
+    """How many trials ended in each state."""
+    seed: int | None = None
+    started_at: float
+    ended_at: float
+    uri: str = ""
+    """Where the sweep is stored."""
+    generation: int = 1
+    """How many controllers have run it."""
+    error: ErrorInfo | None = None
+    spec_digest: str = ""
+    raysweep_version: str = ""
+    format_version: int = 1
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    def __bool__(self) -> bool:
+        return True  # not the number of trials: `if outcome` asks whether there is one
+
+    def __getitem__(self, index: int) -> TrialOutcome:
+        return self.trials[index]
+
+    def __iter__(self) -> Iterator[TrialOutcome]:  # type: ignore[override]  # trials, as in len() and []
+        return iter(self.trials)
+
+    def top(self, k: int) -> tuple[TrialOutcome, ...]:
+        """The `k` best trials, best first, without those that have no finite score; ties keep their order."""
+        scored = [(t.score, t) for t in self.trials if t.score is not None and math.isfinite(t.score)]
+        sign = -1 if self.mode == "max" else 1
+        return tuple(trial for _, trial in sorted(scored, key=lambda pair: sign * pair[0])[: max(k, 0)])
+
+    def raise_for_status(self) -> Self:
+        """The outcome itself, or SweepFailedError where the sweep failed or was cancelled."""
+        if self.status in ("failed", "cancelled"):
+            raise SweepFailedError(self)
+        return self
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """One row a trial: its metrics by name, its config as `config/<path>`. Needs pandas."""
+        import pandas
+
+        return pandas.DataFrame([_row(trial) for trial in self.trials])
+
+
+def _row(trial: TrialOutcome) -> dict[str, Any]:
+    names = ("trial_id", "number", "state", "score", "reports", "started_at", "ended_at", "checkpoint_uri")
+    row: dict[str, Any] = {name: getattr(trial, name) for name in names}
+    row["error"] = trial.error.message if trial.error else None
+    metrics = {(f"metrics/{name}" if name in row else name): value for name, value in trial.metrics.items()}
+    return {**row, **metrics, **dict(_flat("config", trial.config))}
+
+
+def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _flat(f"{path}/{key}", item)
+    elif path != "config":
+        yield path, value
+
+
+class TrainOutcome(_Record):
+    """One training run that ended. Times are seconds since 1970 UTC."""
+
+    run_id: str
+    name: str
+    key: str = ""
+    status: Literal["completed", "failed"]
+    metrics: Metrics = {}
+    config: dict[str, Any] = {}
+    model_uri: str | None = None
+    """The folder with the trained model: the last checkpoint."""
+    checkpoint_uri: str | None = None
+    uri: str = ""
+    """Where the run is stored."""
+    started_at: float
+    ended_at: float
+    error: ErrorInfo | None = None
+    resumed: bool = False
+    """Whether it went on from an earlier run's checkpoint."""
+    raysweep_version: str = ""
+    format_version: int = 1
+
+    def raise_for_status(self) -> Self:
+        """The outcome itself, or TrainingFailedError."""
+        if self.status == "failed":
+            raise TrainingFailedError(self)
+        return self
+
+
+class Holder(_Record):
+    """The process that runs a sweep, so that others can see whether it still lives."""
+
+    host: str
+    pid: int
+    process_started_at: float | None = None
+    boot_id: str = ""
+    user: str = ""
+
+    def __str__(self) -> str:
+        return f"process {self.pid} of {self.user or 'somebody'} on {self.host}"
+
+
+class BestTrial(_Record):
+    """The best trial so far."""
+
+    trial_id: str
+    score: Number
+    config: dict[str, Any] = {}
+    metrics: Metrics = {}
+
+
+class RunningTrial(_Record):
+    """A trial that runs now."""
+
+    trial_id: str
+    number: int
+    config: dict[str, Any] = {}
+    iteration: int | None = None
+    score: Number | None = None
+    started_at: float | None = None
+
+
+class SweepProgress(_Record):
+    """What is known of a sweep while it runs: the content of `progress.json`. Times are UTC seconds."""
+
+    sweep_id: str
+    name: str
+    status: Literal["starting", "running", "stopping"] | SweepStatus
+    holder: Holder
+    generation: int
+    at: float
+    """When this was written."""
+    started_at: float
+    counts: dict[str, int] = {}
+    num_trials: int | None = None
+    """How many trials there will be; None where that is not known."""
+    metric: str
+    mode: Literal["min", "max"]
+    best: BestTrial | None = None
+    running: tuple[RunningTrial, ...] = ()
+    slots: int = 0
+    """How many trials can run at once."""
+    deadline: float | None = None
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,53 @@
+"""What a user asks for, as frozen data: `SweepSpec`, `TrainSpec` and their parts."""
+
+from raysweep.spec.changes import Changes, changes
+from raysweep.spec.domains import Choice, Const, Domain, Float, Grid, Integer, Normal, SampleFrom
+from raysweep.spec.identity import digest_of, slug, sweep_id
+from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
+from raysweep.spec.resources import Resources, Scaling
+from raysweep.spec.search import (
+    AshaOptions,
+    FifoOptions,
+    GridOptions,
+    RandomOptions,
+    SchedulerSpec,
+    SearchSpec,
+    TpeOptions,
+)
+from raysweep.spec.space import Space
+from raysweep.spec.sweep import SweepSpec
+from raysweep.spec.train import TrainSpec
+from raysweep.spec.trainable import load_trainable, trainable_ref
+
+__all__ = [
+    "AshaOptions",
+    "Changes",
+    "CheckpointPolicy",
+    "Choice",
+    "Const",
+    "Domain",
+    "FailurePolicy",
+    "FifoOptions",
+    "Float",
+    "Grid",
+    "GridOptions",
+    "Integer",
+    "Normal",
+    "RandomOptions",
+    "Resources",
+    "SampleFrom",
+    "Scaling",
+    "SchedulerSpec",
+    "SearchSpec",
+    "Space",
+    "StopPolicy",
+    "SweepSpec",
+    "TpeOptions",
+    "TrainSpec",
+    "changes",
+    "digest_of",
+    "load_trainable",
+    "slug",
+    "sweep_id",
+    "trainable_ref",
+]

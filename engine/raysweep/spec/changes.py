@@ -1,0 +1,92 @@
+"""What differs between two specs of one sweep, and which of it does not mix two searches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from raysweep.spec.space import VOCABULARY
+from raysweep.spec.sweep import SweepSpec
+
+_ABSENT = object()
+_ALWAYS_SAFE = ("max_concurrent_trials", "tags", "failure")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """One line for each difference: `num_samples: 10 -> 20`. `unsafe` ones would mix two searches."""
+
+    safe: tuple[str, ...] = ()
+    unsafe: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.safe or self.unsafe)
+
+
+def changes(old: SweepSpec, new: SweepSpec) -> Changes:
+    """What differs from `old` to `new`.
+
+    Safe are: more samples, a later or no deadline, a larger or no time budget, and any change of the
+    concurrency, the tags or the failure policy.
+    """
+    before, after = dict(_leaves(old.to_dict(), "")), dict(_leaves(new.to_dict(), ""))
+    safe: list[str] = []
+    unsafe: list[str] = []
+    for field in {**before, **after}:
+        was, now = before.get(field, _ABSENT), after.get(field, _ABSENT)
+        if was != now and not (field == "storage_path" and _is_same_place(was, now)):
+            line = f"{field}: {_shown(was)} -> {_shown(now)}"
+            (safe if _is_safe(field, was, now) else unsafe).append(line)
+    return Changes(tuple(safe), tuple(unsafe))
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Fields by their dotted path; a domain of the search space is one leaf."""
+    is_domain = isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in VOCABULARY
+    if isinstance(value, Mapping) and value and not is_domain:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else key)
+    elif value != {}:
+        yield path, value
+
+
+def _is_safe(field: str, was: Any, now: Any) -> bool:
+    if field.split(".")[0] in _ALWAYS_SAFE:
+        return True
+    if field == "num_samples":
+        return bool(now > was)
+    if field not in ("stop.deadline", "stop.time_budget_s") or was is None:
+        return False
+    if now is None:
+        return True
+    if field == "stop.deadline":
+        return datetime.fromisoformat(now) > datetime.fromisoformat(was)
+    return bool(now > was)
+
+
+def _is_same_place(was: Any, now: Any) -> bool:
+    return isinstance(was, str) and isinstance(now, str) and _place(was) == _place(now)
+
+
+def _place(path: str) -> str:
+    local = path.removeprefix("file://")
+    return path if "://" in local else os.path.abspath(os.path.expanduser(local))
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "(absent)"
+    text = orjson.dumps(value).decode()
+    pretty = text if not isinstance(value, dict | list) else _spaced(value)
+    return pretty if len(pretty) <= 120 else pretty[:119] + "…"
+
+
+def _spaced(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,150 @@
+"""What a whole spec can do beyond its fields: come from and go to files, and be told apart from another."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Self
+
+import orjson
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
+
+from raysweep.errors import SpecError
+from raysweep.spec.base import SpecModel
+from raysweep.spec.identity import check_name, digest_of
+from raysweep.spec.text import read_json, read_yaml, write_yaml
+from raysweep.spec.trainable import check_reference, trainable_ref
+from raysweep.spec.validation import Problem, did_you_mean, show
+
+SCHEMES = ("file", "s3", "gs", "az", "memory")
+_SAME_SCHEME = {
+    "gcs": "gs",
+    "s3a": "s3",
+    "s3n": "s3",
+    "azure": "az",
+    "abfs": "az",
+    "abfss": "az",
+    "wasb": "az",
+    "local": "file",
+}
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
+
+
+def check_storage_path(given: Any) -> Any:
+    """A local path or a URL of a known scheme, without a trailing slash. Raises Problem."""
+    if isinstance(given, os.PathLike):
+        given = os.fspath(given)
+    if not isinstance(given, str):
+        raise Problem(
+            f"expected a path or a URL, got {show(given)}", 'write "~/raysweep" or "s3://bucket/sweeps"'
+        )
+    text = given.strip()
+    if not text:
+        raise Problem("is empty", 'write "~/raysweep" or "s3://bucket/sweeps", or leave it out')
+    found = _SCHEME.match(text)
+    if found is None:
+        return text.rstrip("/") or "/"
+    scheme, slashes = found.group(1), found.group(2)
+    if scheme.lower() not in SCHEMES:
+        if not slashes:
+            return text.rstrip("/")  # a file may have a colon in its name
+        same = _SAME_SCHEME.get(scheme.lower())
+        fix = f"did you mean '{same}://'?" if same else did_you_mean(scheme, SCHEMES)
+        raise Problem(f"unknown scheme {scheme!r} in {show(given)}", fix)
+    rest = text[found.end() :]
+    if not slashes:
+        raise Problem(f"{show(given)} is not a URL", f'write "{scheme.lower()}://{rest.lstrip("/")}"')
+    if not rest.strip("/") and scheme.lower() != "memory":
+        raise Problem(f"{show(given)} names no bucket or folder", f'write "{scheme.lower()}://bucket/folder"')
+    if "@" in rest.split("/")[0]:
+        raise Problem(
+            "has credentials or an '@' in it, and would be stored",
+            "give credentials by environment variables",
+        )
+    tail = rest.rstrip("/")
+    return f"{scheme.lower()}://{tail or ('/' if rest.startswith('/') else '')}"
+
+
+Name = Annotated[str, AfterValidator(check_name)]
+StoragePath = Annotated[str, BeforeValidator(check_storage_path)]
+Trainable = Annotated[
+    str | Callable[..., Any],
+    BeforeValidator(check_reference),
+    PlainSerializer(trainable_ref, return_type=str),
+    WithJsonSchema({"type": "string", "minLength": 1}),
+]
+
+
+class SpecDocument(SpecModel):
+    """A whole spec: `SweepSpec` or `TrainSpec`."""
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """From a JSON text. Raises SpecError."""
+        return cls._from_value(read_json(text), "JSON")
+
+    @classmethod
+    def from_yaml(cls, text: str | bytes) -> Self:
+        """From a YAML text (YAML 1.2: `1e-4` is a number, `on` is a string). Raises SpecError."""
+        return cls._from_value(read_yaml(text), "YAML")
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
+        """From a `.yaml`, `.yml` or `.json` file. Raises SpecError."""
+        where = os.fspath(path)
+        suffix = FilePath(path).suffix.lower()
+        if suffix not in (".yaml", ".yml", ".json"):
+            raise SpecError(where, f"unknown kind of file {suffix!r}", "use a .yaml, .yml or .json file")
+        try:
+            text = FilePath(path).expanduser().read_bytes()
+        except OSError as error:
+            raise SpecError(where, f"cannot be read: {error.strerror or error}", "check the path") from None
+        value = read_json(text, where) if suffix == ".json" else read_yaml(text, where)
+        return cls._from_value(value, where)
+
+    @classmethod
+    def from_any(cls, given: Any) -> Self:
+        """From a spec, a mapping, or the path of a file. Raises SpecError."""
+        if isinstance(given, cls):
+            return given
+        if isinstance(given, Mapping):
+            return cls.model_validate(given)
+        if isinstance(given, str | os.PathLike):
+            return cls.from_file(given)
+        raise SpecError(
+            "spec", f"expected a {cls.__name__}, a mapping or a path, got {show(given)}", "give one of these"
+        )
+
+    @classmethod
+    def _from_value(cls, value: Any, where: str) -> Self:
+        if not isinstance(value, dict):
+            raise SpecError(
+                where, f"expected a mapping, got {show(value)}", "write fields such as name: flights"
+            )
+        return cls.model_validate(value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON data; callables as their references."""
+        return self.model_dump(mode="json")
+
+    def to_json(self) -> str:
+        """As JSON text on one line, in the order of the fields; callables as their references."""
+        return orjson.dumps(self.to_dict()).decode()
+
+    def to_yaml(self) -> str:
+        """As YAML, in the order of the fields; callables as their references."""
+        return write_yaml(self.to_dict())
+
+    def digest(self) -> str:
+        """32 hex digits over everything except the tags: equal specs have equal digests."""
+        fields = self.to_dict()
+        fields.pop("tags", None)
+        return digest_of(fields)
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The JSON Schema (2020-12) of the JSON and YAML form. It accepts all that the model accepts."""
+        schema = cls.model_json_schema(mode="validation")
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,54 @@
+"""Who a sweep is: its id from name and key, and the digest of its spec."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from typing import Any
+
+import orjson
+
+from raysweep.errors import SpecError
+from raysweep.spec.validation import Problem, show
+
+SLUG_CHARACTERS = 40
+
+
+def slug(name: str) -> str:
+    """The name in at most 40 of `a-z0-9-`, with no dash at either end; may be empty."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:SLUG_CHARACTERS].strip("-")
+
+
+def check_name(name: str) -> str:
+    """The name, if an id can be made from it. Raises Problem."""
+    if not slug(name):
+        problem = "is empty" if not name.strip() else f"{show(name)} has no ASCII letter or digit"
+        raise Problem(problem, 'give a name such as "flights"')
+    return name
+
+
+def sweep_id(name: str, key: str) -> str:
+    """The id of the sweep of this name under this key: `slug-0123456789`.
+
+    The same name and key always give the same id. The slug has at most 40 characters; the 10 hex digits are
+    blake2b of the key. Raises SpecError for a name without a letter or digit.
+    """
+    try:
+        check_name(name)
+    except Problem as problem:
+        raise SpecError("name", str(problem), problem.issues[0].fix) from None
+    # A key from outside may hold lone surrogates; they must not make the id fail.
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
+    return f"{slug(name)}-{digest}"
+
+
+def canonical_json(value: Any) -> bytes:
+    """JSON bytes with sorted keys and no spaces: equal values give equal bytes."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def digest_of(value: Any) -> str:
+    """32 hex digits of blake2b over the canonical JSON."""
+    return hashlib.blake2b(canonical_json(value), digest_size=16).hexdigest()

@@ -1,0 +1,66 @@
+"""Values that JSON can hold, copied out of what Python users give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from raysweep.spec.validation import Path, Problem, show
+
+
+def unwrap_number(value: Any) -> Any:
+    """A numpy scalar as the Python number it holds; anything else as it is."""
+    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+        return value.item()
+    return value
+
+
+def plain(value: Any, path: Path = ()) -> Any:
+    """A deep copy made of what JSON holds: None, bool, int, float, str, list, dict with string keys.
+
+    Tuples become lists and numpy scalars become numbers. Raises Problem for anything else, with the path.
+    """
+    value = unwrap_number(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, path)
+    if isinstance(value, int):
+        return _integer(value, path)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise Problem(f"{value} cannot be written in JSON", "use a finite number or a string", path)
+        return float(value)
+    if isinstance(value, Mapping):
+        return {text_key(key, path): plain(item, (*path, str(key))) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, (*path, number)) for number, item in enumerate(value)]
+    raise Problem(
+        f"{show(value)} is a {type(value).__name__}, which JSON cannot hold",
+        "use numbers, strings, booleans, lists and mappings; build objects from them in the trainable",
+        path,
+    )
+
+
+def text_key(key: Any, path: Path) -> str:
+    """A mapping's key, which must be a string."""
+    if not isinstance(key, str):
+        raise Problem(
+            f"the key {show(key)} is a {type(key).__name__}", f'write it as a string: "{key}"', path
+        )
+    return _text(key, path)
+
+
+def _text(value: str, path: Path) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Problem(f"{show(value)} is not valid Unicode", "use valid text", path) from None
+    return str(value)
+
+
+def _integer(value: int, path: Path) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise Problem(f"{show(value)} does not fit in 64 bits", "use a smaller number, or a string", path)
+    return int(value)

@@ -1,0 +1,224 @@
+"""What one trial, or one training run, takes of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from raysweep.spec import rayobjects
+from raysweep.spec.base import SpecModel
+from raysweep.spec.validation import Path, Problem, show
+
+Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
+Amount = Annotated[float, Field(ge=0)]
+
+_RAY_KEYS = {"cpu": "CPU", "gpu": "GPU", "CPU": "CPU", "GPU": "GPU", "memory": "memory"}
+
+
+def ray_bundle(given: Any, path: Path = ()) -> Any:
+    """One bundle with Ray's keys: `{"cpu": 1}` becomes `{"CPU": 1}`. Other than mappings is left as it is."""
+    if not isinstance(given, Mapping):
+        return given
+    bundle: dict[Any, Any] = {}
+    for key, value in given.items():
+        name: Any = _RAY_KEYS.get(key, key)
+        if name in bundle:
+            raise Problem(
+                f"{name} is given twice", f"keep one of {name!r} and {name.lower()!r}", (*path, name)
+            )
+        bundle[name] = value
+    return bundle
+
+
+def _bundles(given: Any) -> Any:
+    if not isinstance(given, list | tuple):
+        return given
+    return tuple(ray_bundle(bundle, (number,)) for number, bundle in enumerate(given))
+
+
+class Resources(SpecModel):
+    """What one trial takes: one bundle of amounts, or several `bundles`, the first being the trial's own.
+
+    Also made from a mapping with the keys `CPU` and `GPU`, a `tune.PlacementGroupFactory` or a
+    `ray.train.ScalingConfig`.
+    """
+
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "cpus": "cpu",
+        "num_cpus": "cpu",
+        "gpus": "gpu",
+        "num_gpus": "gpu",
+        "custom_resources": "custom",
+        "resources": "custom",
+        "labels": "label_selector",
+    }
+
+    cpu: Amount = 1.0
+    """CPUs of one trial; fractions allowed."""
+    gpu: Amount = 0.0
+    """GPUs of one trial; fractions share a device."""
+    memory: Annotated[int, Field(ge=1)] | None = None
+    """Heap memory of one trial to reserve, in bytes."""
+    custom: dict[str, Amount] = Field(default_factory=dict)
+    """Amounts of custom resources, by the name that the cluster gives them."""
+    bundles: Annotated[tuple[dict[str, Amount], ...] | None, BeforeValidator(_bundles)] = None
+    """Several bundles, placed as one group: the first is the trial's own, the rest is for what it starts.
+
+    An empty first bundle means that the trial itself takes nothing.
+    """
+    strategy: Strategy = "PACK"
+    """How the bundles are placed on nodes."""
+    label_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels that a node must have."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        if rayobjects.is_placement_group_factory(given):
+            return rayobjects.placement_group_fields(given)
+        if rayobjects.is_scaling_config(given):
+            return rayobjects.scaling_resources(given)
+        if not isinstance(given, Mapping):
+            return given
+        fields = ray_bundle(given)
+        for name in ("CPU", "GPU"):
+            if name in fields:
+                fields[name.lower()] = fields.pop(name)
+        return _memory_as_int(_own_from_head(fields))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.bundles is not None:
+            self._check_bundles(self.bundles)
+        elif not self.to_bundles():
+            raise Problem("asks for nothing", 'give an amount above 0, such as "cpu": 1')
+        for name in self.custom:
+            if name in _RAY_KEYS:
+                raise Problem(
+                    f"{name!r} is not a custom resource",
+                    f"write {name.lower()!r} outside of custom",
+                    ("custom",),
+                )
+        return self
+
+    def _check_bundles(self, bundles: tuple[dict[str, float], ...]) -> None:
+        if not any(self.to_bundles()):
+            raise Problem(
+                "asks for nothing", 'give a bundle an amount above 0, such as {"CPU": 1}', ("bundles",)
+            )
+        for number, bundle in enumerate(bundles[1:], start=1):
+            if not any(bundle.values()):
+                raise Problem("is empty", "remove it: only the first may be empty", ("bundles", number))
+        for name, value in _head_fields(bundles[0]).items():
+            if getattr(self, name) != value:
+                raise Problem(
+                    f"{show(getattr(self, name))} is not what the first bundle says, {show(value)}",
+                    f"remove {name}: with bundles, the first bundle says it",
+                    (name,),
+                )
+
+    @property
+    def is_head_empty(self) -> bool:
+        """True where the trial itself takes nothing and only its bundles for workers do."""
+        return self.bundles is not None and not any(self.bundles[0].values())
+
+    @property
+    def total_gpus(self) -> float:
+        """GPUs of the whole trial, all bundles together."""
+        return sum(bundle.get("GPU", 0.0) for bundle in self.to_bundles())
+
+    def to_bundles(self) -> list[dict[str, float]]:
+        """The bundles of one trial's placement group in Ray's keys, the trial's own first; zeros left out.
+
+        Where `is_head_empty`, the first is that of the first worker, as Ray has no empty bundles.
+        """
+        own = {"CPU": self.cpu, "GPU": self.gpu, "memory": float(self.memory or 0), **self.custom}
+        bundles = [own] if self.bundles is None else self.bundles
+        stripped = [{name: float(amount) for name, amount in bundle.items() if amount} for bundle in bundles]
+        return [bundle for bundle in stripped if bundle]
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core))
+        for name in ("cpu", "gpu"):
+            about = {"type": "number", "minimum": 0, "description": f"The same as `{name}`."}
+            schema["properties"][name.upper()] = about
+        schema["properties"]["memory"]["anyOf"][0]["type"] = "number"
+        return schema
+
+
+def _head_fields(head: Mapping[str, Any]) -> dict[str, Any]:
+    memory = head.get("memory")
+    custom = {name: float(value) for name, value in head.items() if name not in _RAY_KEYS.values()}
+    own = {"cpu": float(head.get("CPU", 0.0)), "gpu": float(head.get("GPU", 0.0))}
+    return {**own, "memory": int(memory) if memory else None, "custom": custom}
+
+
+def _own_from_head(fields: dict[Any, Any]) -> dict[Any, Any]:
+    """With bundles, the trial's own amounts are those of the first bundle, unless they are given too."""
+    bundles = fields.get("bundles")
+    if not isinstance(bundles, list | tuple):
+        return fields
+    if not bundles:
+        raise Problem("has no bundle", "leave bundles out, or give at least one", ("bundles",))
+    head = ray_bundle(bundles[0], ("bundles", 0))
+    if not isinstance(head, Mapping):
+        return fields
+    if not all(isinstance(v, int | float) and 0 <= v < float("inf") for v in head.values()):
+        return fields  # pydantic says what is wrong with the bundle
+    return {**_head_fields(head), **fields}
+
+
+def _memory_as_int(fields: dict[Any, Any]) -> dict[Any, Any]:
+    """Ray's users write `memory=1e9`."""
+    memory = fields.get("memory")
+    if isinstance(memory, float) and memory.is_integer():
+        return {**fields, "memory": int(memory)}
+    return fields
+
+
+class Scaling(SpecModel):
+    """The workers of one training run. Also made from a `ray.train.ScalingConfig`."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {"workers": "num_workers", "strategy": "placement_strategy"}
+
+    num_workers: int = Field(default=1, ge=1)
+    """How many workers train together."""
+    use_gpu: bool = False
+    """Whether each worker takes a GPU (one, unless `resources_per_worker` says otherwise)."""
+    resources_per_worker: Annotated[dict[str, Amount] | None, BeforeValidator(ray_bundle)] = None
+    """What each worker takes, in Ray's keys; default: 1 CPU, or 1 GPU with `use_gpu`."""
+    placement_strategy: Strategy = "PACK"
+    """How the workers are placed on nodes."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        return rayobjects.scaling_fields(given) if rayobjects.is_scaling_config(given) else given
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        each = self.resources_per_worker
+        if each is None:
+            return self
+        if not any(each.values()) and not self.use_gpu:
+            raise Problem(
+                "asks for nothing", 'give an amount above 0, such as {"CPU": 1}', ("resources_per_worker",)
+            )
+        if each.get("GPU") and not self.use_gpu:
+            raise Problem("has a GPU, but use_gpu is false", "set use_gpu: true", ("resources_per_worker",))
+        if self.use_gpu and each.get("GPU") == 0:
+            raise Problem("has 0 GPU, but use_gpu is true", "set use_gpu: false", ("resources_per_worker",))
+        return self
+
+    def worker_bundle(self) -> dict[str, float]:
+        """What one worker takes, in Ray's keys."""
+        default = {"GPU": 1.0} if self.use_gpu else {"CPU": 1.0}
+        bundle = dict(self.resources_per_worker) if self.resources_per_worker is not None else default
+        if self.use_gpu:
+            bundle.setdefault("GPU", 1.0)
+        return {name: float(amount) for name, amount in bundle.items() if amount}

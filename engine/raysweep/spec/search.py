@@ -1,0 +1,87 @@
+"""How the next config is found, and which trials are stopped early."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from raysweep.spec.base import SpecModel
+from raysweep.spec.kinds import KindSpec
+from raysweep.spec.validation import Problem
+
+
+class RandomOptions(SpecModel):
+    """Random search has no options."""
+
+
+class GridOptions(SpecModel):
+    """Grid search has no options."""
+
+
+class TpeOptions(SpecModel):
+    """Tree-structured Parzen estimator, by Optuna (Bergstra et al., 2011)."""
+
+    n_startup_trials: int = Field(default=10, ge=0)
+    """How many trials are random before the model is used."""
+    n_ei_candidates: int = Field(default=24, ge=1)
+    """How many candidates are compared for each choice."""
+    multivariate: bool = False
+    """Whether parameters are modelled together."""
+    constant_liar: bool = False
+    """Whether running trials count as bad ones, so that parallel trials differ."""
+
+
+class SearchSpec(KindSpec):
+    """How configs are found: `random`, `grid` or `tpe`, or one of them with its options."""
+
+    kinds: ClassVar[dict[str, type[SpecModel]]] = {
+        "random": RandomOptions,
+        "grid": GridOptions,
+        "tpe": TpeOptions,
+    }
+
+    kind: Literal["random", "grid", "tpe"] = "random"
+    """The search algorithm."""
+    options: RandomOptions | GridOptions | TpeOptions = RandomOptions()
+    """Its options."""
+
+
+class FifoOptions(SpecModel):
+    """Trials run in order and to their end: no options."""
+
+
+class AshaOptions(SpecModel):
+    """Asynchronous successive halving (Li et al., 2018): the defaults are Ray Tune's."""
+
+    max_t: int = Field(default=100, ge=1)
+    """The most time that a trial gets, in units of `time_attr`."""
+    grace_period: int = Field(default=1, ge=1)
+    """The time before which no trial is stopped."""
+    reduction_factor: float = Field(default=4.0, gt=1)
+    """One in so many trials goes on from each rung."""
+    brackets: int = Field(default=1, ge=1)
+    """How many brackets, each with a later first rung than the one before."""
+    time_attr: str = Field(default="training_iteration", min_length=1)
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.grace_period > self.max_t:
+            raise Problem(
+                f"{self.grace_period} is above max_t {self.max_t}",
+                f"set grace_period to {self.max_t} or less, or raise max_t",
+                ("grace_period",),
+            )
+        return self
+
+
+class SchedulerSpec(KindSpec):
+    """Which trials are stopped early: `fifo` (none) or `asha`, or one of them with its options."""
+
+    kinds: ClassVar[dict[str, type[SpecModel]]] = {"fifo": FifoOptions, "asha": AshaOptions}
+
+    kind: Literal["fifo", "asha"] = "fifo"
+    """The scheduling algorithm."""
+    options: FifoOptions | AshaOptions = FifoOptions()
+    """Its options."""

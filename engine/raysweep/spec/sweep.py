@@ -1,0 +1,147 @@
+"""The spec of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
+from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
+from raysweep.spec.resources import Resources
+from raysweep.spec.schema import space_schema, value_schema
+from raysweep.spec.search import SchedulerSpec, SearchSpec
+from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
+from raysweep.spec.validation import Problem
+
+if TYPE_CHECKING:
+    import os
+
+Isolation = Literal["worker", "process", "actor"]
+Mode = Literal["min", "max"]
+ParamSpace = Annotated[
+    dict[str, Any],
+    BeforeValidator(normalise),
+    PlainSerializer(space_to_json, return_type=dict[str, Any]),
+    WithJsonSchema(
+        {"type": "object"}
+    ),  # json_schema() puts space_schema() here: pydantic knows no foreign $ref
+]
+
+
+class SweepSpec(SpecDocument):
+    """What one sweep searches, how, and on what. Frozen; all invalid input raises SpecError."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "config": "param_space",
+        "space": "param_space",
+        "params": "param_space",
+        "direction": "mode",
+        "objective": "metric",
+        "n_trials": "num_samples",
+        "num_trials": "num_samples",
+        "resources_per_trial": "resources",
+        "scaling": "resources",
+        "search_alg": "search",
+        "searcher": "search",
+        "max_concurrent": "max_concurrent_trials",
+        "local_dir": "storage_path",
+        "storage": "storage_path",
+        "max_retries": "failure.max_failures",
+        "fail_fast": "failure.breaker_trials",
+        "run_or_experiment": "trainable",
+    }
+
+    name: Name
+    """The sweep's name; its id starts with it."""
+    trainable: Trainable
+    """What a trial runs: an import path `package.module:function`, or in Python a callable."""
+    param_space: ParamSpace
+    """The search space: a mapping of names to domains, constants and nested mappings."""
+    metric: str = Field(min_length=1)
+    """Which reported value ranks the trials."""
+    mode: Mode
+    """Whether the metric is better when it is larger (`max`) or smaller (`min`)."""
+    num_samples: int = Field(default=1, ge=1)
+    """How many configs are drawn; each point of a grid is tried so often."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    """Makes the configs repeatable; default: drawn once and stored with the sweep."""
+    resources: Resources = Resources()
+    """What one trial takes."""
+    isolation: Isolation | None = None
+    """Where a trial runs: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
+
+    Default: `process` where a trial takes GPUs, else `worker`.
+    """
+    search: SearchSpec = SearchSpec()
+    """How configs are found."""
+    scheduler: SchedulerSpec = SchedulerSpec()
+    """Which trials are stopped early."""
+    score: Literal["last", "best"] = "last"
+    """Which report of a trial ranks it: its last, or its best."""
+    max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None
+    """The most trials that run at once; default: as many as the cluster holds."""
+    failure: FailurePolicy = FailurePolicy()
+    """What is done when trials fail."""
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    """Which checkpoints are kept."""
+    stop: StopPolicy = StopPolicy()
+    """When trials, or the sweep, end early."""
+    storage_path: StoragePath = "~/raysweep"
+    """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
+    tags: dict[str, str] = Field(default_factory=dict)
+    """Free labels; not part of the digest."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            trainable: str | Callable[..., Any],
+            param_space: Mapping[str, Any],
+            metric: str,
+            mode: str,
+            num_samples: int = 1,
+            seed: int | None = None,
+            resources: Resources | Mapping[str, Any] | object = ...,
+            isolation: str | None = None,
+            search: SearchSpec | str | Mapping[str, Any] = ...,
+            scheduler: SchedulerSpec | str | Mapping[str, Any] = ...,
+            score: str = "last",
+            max_concurrent_trials: int | None = None,
+            failure: FailurePolicy | Mapping[str, Any] = ...,
+            checkpoint: CheckpointPolicy | Mapping[str, Any] = ...,
+            stop: StopPolicy | Mapping[str, Any] = ...,
+            storage_path: str | os.PathLike[str] = "~/raysweep",
+            tags: Mapping[str, str] = ...,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.search.kind == "grid" and not uses(self.param_space, "grid_search"):
+            raise Problem(
+                "'grid' needs a grid_search in param_space",
+                'write {"grid_search": [...]} for a parameter, or search: random',
+                ("search",),
+            )
+        return self
+
+    @property
+    def effective_isolation(self) -> Isolation:
+        """`isolation`, or its default for these resources."""
+        return self.isolation or ("process" if self.resources.total_gpus > 0 else "worker")
+
+    @property
+    def space(self) -> Space:
+        """`param_space`, parsed. Raises TrainableImportError for a `sample_from` that cannot be imported."""
+        return parse(self.param_space)
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The JSON Schema (2020-12) of the JSON and YAML form. It accepts all that the model accepts."""
+        schema = super().json_schema()
+        schema["properties"]["param_space"].update(space_schema())
+        schema["$defs"]["SpaceValue"] = value_schema()
+        return schema
