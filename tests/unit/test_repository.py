@@ -8,6 +8,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
+
+from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
+from raysweep.spec.search import AshaOptions, TpeOptions
+from raysweep.spec.sweep import SweepSpec
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
@@ -129,3 +134,29 @@ def test_python_of_the_readme_compiles() -> None:
     assert blocks
     for block in blocks:
         compile(block, "README.md", "exec")
+
+
+def models_of_the_guide() -> dict[str, type[BaseModel]]:
+    return {
+        "": SweepSpec,
+        "failure.": FailurePolicy,
+        "checkpoint.": CheckpointPolicy,
+        "stop.": StopPolicy,
+        "(asha) ": AshaOptions,
+        "(tpe) ": TpeOptions,
+    }
+
+
+@pytest.mark.parametrize("prefix", sorted(models_of_the_guide()))
+def test_guide_names_every_field_of_the_spec(prefix: str) -> None:
+    guide = (ROOT / "docs/guides/sweep-spec.md").read_text()
+    named = "" if prefix.startswith("(") else prefix
+    fields = models_of_the_guide()[prefix].model_fields
+    assert {name for name in fields if f"`{named}{name}`" not in guide} == set()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/sweep-spec.md"])
+def test_spec_of_the_page_is_valid(page: str) -> None:
+    block = re.search(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert block is not None
+    assert SweepSpec.from_yaml(block.group(1)).scheduler.kind == "asha"
