@@ -53,7 +53,7 @@ $(STAMPS)/dev: $(STAMPS)/venv pyproject.toml
 
 # LightGBM's wheel needs the OpenMP runtime of GCC, which a bare Debian or Ubuntu does not have.
 system-libraries:
-	@if command -v apt-get >/dev/null && ! PATH="$$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q 'libgomp\.so\.1'; then \
+	@if command -v apt-get >/dev/null && ! PATH="$$PATH:/sbin:/usr/sbin" ldconfig -p | grep 'libgomp\.so\.1' >/dev/null; then \
 		if [ "$$(id -u)" = 0 ]; then \
 			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends libgomp1; \
 		else \
