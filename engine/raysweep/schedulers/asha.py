@@ -1,0 +1,251 @@
+"""Asynchronous successive halving (ASHA): stop a trial that is not among the best of its rung.
+
+Algorithm: Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020, arXiv:1810.05934,
+in the stopping form of `ray.tune.schedulers.AsyncHyperBandScheduler`: same rungs, same brackets, same
+cutoffs, the same decision for every stream of reports. What differs is the cost and the randomness:
+
+- a rung keeps its values sorted, so a cutoff is one interpolation instead of a sort of everything
+  recorded, and a report between two milestones is one comparison;
+- the bracket of a trial is a function of (seed, trial number), not of a global generator, so a replay
+  agrees.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from hashlib import blake2b
+from typing import Any, Literal
+
+from raysweep.errors import SpecError
+from raysweep.schedulers.base import CONTINUE, STOP, Decision
+
+
+def percentile(ordered: list[float], fraction: float) -> float:
+    """Return what `numpy.percentile(ordered, fraction * 100)` returns (method "linear"), to the last bit.
+
+    Args:
+        ordered: values in ascending order, without NaN; empty gives NaN.
+        fraction: 0 to 1. It is a parameter, not a percentage, because numpy divides by 100 first.
+    """
+    if not ordered:
+        return math.nan
+    last = len(ordered) - 1
+    position = last * fraction
+    if position >= last:  # numpy then interpolates between the maximum and itself, from index -1
+        low = high = ordered[-1]
+        weight = position + 1
+    else:
+        index = int(position)
+        low, high = ordered[index], ordered[index + 1]
+        weight = position - index
+    gap = high - low
+    # numpy's _lerp comes from the nearer end; the two forms differ in the last bit.
+    return high - gap * (1 - weight) if weight >= 0.5 else low + gap * weight
+
+
+class _Rung:
+    """One milestone of one bracket and what was recorded there (larger is better)."""
+
+    __slots__ = ("milestone", "ordered", "recorded")
+
+    def __init__(self, milestone: float) -> None:
+        self.milestone = milestone
+        self.recorded: dict[int, float] = {}
+        self.ordered: list[float] = []
+
+    def record(self, trial: int, score: float) -> None:
+        self.recorded[trial] = score
+        if score == score:  # a NaN is recorded, but has no part in the cutoff
+            insort(self.ordered, score)
+
+    def is_below_cutoff(self, score: float, fraction: float) -> bool:
+        return bool(self.recorded) and score < percentile(self.ordered, fraction)
+
+
+class AshaScheduler:
+    """Asynchronous successive halving over trial numbers (Li et al. 2020, arXiv:1810.05934).
+
+    Args:
+        mode: "min" or "max": the direction of the reported values.
+        max_t: a trial that reports this time stops. Units of the time attribute, as all times here.
+        grace_period: milestone of the first rung: no trial is stopped earlier.
+        reduction_factor: distance between rungs, and 1 / the share that survives one. Greater than 1,
+            need not be whole.
+        brackets: number of brackets; bracket s starts at `grace_period * reduction_factor**s`. A trial
+            falls into one with a probability that is the softmax of the brackets' numbers of rungs.
+        seed: decides, with the trial number, which bracket a trial falls into. Unused with one bracket.
+        stop_last_trials: whether `max_t` ends a trial.
+
+    Raises:
+        SpecError: a parameter outside its range.
+    """
+
+    __slots__ = (
+        "_brackets",
+        "_cumulative",
+        "_fraction",
+        "_next_time",
+        "_parameters",
+        "_seed",
+        "_sign",
+        "_stop_time",
+    )
+
+    def __init__(
+        self,
+        *,
+        mode: Literal["min", "max"],
+        max_t: float = 100,
+        grace_period: float = 1,
+        reduction_factor: float = 4,
+        brackets: int = 1,
+        seed: int = 0,
+        stop_last_trials: bool = True,
+    ) -> None:
+        _check(max_t, grace_period, reduction_factor, brackets)
+        self._parameters: dict[str, Any] = {
+            "mode": mode,
+            "max_t": max_t,
+            "grace_period": grace_period,
+            "reduction_factor": reduction_factor,
+            "brackets": brackets,
+            "seed": seed,
+            "stop_last_trials": stop_last_trials,
+        }
+        self._sign = 1.0 if mode == "max" else -1.0
+        self._seed = seed
+        self._stop_time: float = max_t if stop_last_trials else math.inf
+        # numpy receives (1 - 1/rf) * 100 and divides by 100: the detour can move the last bit.
+        self._fraction = (1 - 1 / reduction_factor) * 100 / 100
+        self._brackets = [
+            [_Rung(milestone) for milestone in milestones(grace_period, max_t, reduction_factor, s)]
+            for s in range(brackets)
+        ]
+        self._cumulative = _softmax_cumulative([len(rungs) for rungs in self._brackets])
+        # Per active trial: before this time no rung has anything to decide about it.
+        self._next_time: dict[int, float] = {}
+
+    def add(self, trial: int) -> None:
+        """Make a trial known. A trial that was here before keeps its bracket and what it recorded."""
+        self._next_time[trial] = self._first_open_milestone(trial)
+
+    def report(self, trial: int, time: float, value: float) -> Decision:
+        """Decide on one report: "stop" at `max_t`, or below the cutoff of the highest open rung reached.
+
+        A rung is open to a trial that it has not recorded. Times may repeat or go back (a restart from a
+        checkpoint): a rung records a trial once. A trial that was not added is added. Costs one comparison
+        unless a rung is reached.
+        """
+        if time >= self._stop_time:
+            return STOP
+        next_time = self._next_time.get(trial)
+        if next_time is None:
+            self.add(trial)
+            next_time = self._next_time[trial]
+        return CONTINUE if time < next_time else self._decide(trial, time, value)
+
+    def end(self, trial: int, time: float | None, value: float | None) -> None:
+        """Record a trial's last report where it reaches a new rung, then forget the trial."""
+        if time is not None and value is not None:
+            self._decide(trial, time, value)
+        self._next_time.pop(trial, None)
+
+    def remove(self, trial: int) -> None:
+        """Forget a trial; the rungs keep what it recorded. Unknown trials are ignored."""
+        self._next_time.pop(trial, None)
+
+    def bracket(self, trial: int) -> int:
+        """Return the index of the bracket that a trial falls into."""
+        if len(self._cumulative) == 1:
+            return 0
+        digest = blake2b(f"asha:{self._seed}:{trial}".encode(), digest_size=8).digest()
+        uniform = (int.from_bytes(digest, "big") >> 11) / 2**53
+        return next(i for i, edge in enumerate(self._cumulative) if uniform < edge)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return parameters and, per bracket and rung, trials and raw values in the order of recording."""
+        return {
+            "parameters": dict(self._parameters),
+            "rungs": [[self._dump(rung) for rung in rungs] for rungs in self._brackets],
+        }
+
+    def from_json(self, state: dict[str, Any]) -> None:
+        """Replace the state by one that `to_json` returned for the same parameters.
+
+        Raises:
+            SpecError: the parameters differ: their rungs cannot be compared.
+        """
+        for name, value in self._parameters.items():
+            if state["parameters"].get(name) != value:
+                raise SpecError(
+                    f"scheduler.asha.{name}",
+                    f"the saved state has {state['parameters'].get(name)!r}, the spec has {value!r}",
+                    "resume with the spec that the sweep was started with",
+                )
+        self._next_time.clear()
+        for rungs, saved_rungs in zip(self._brackets, state["rungs"], strict=True):
+            for rung, saved in zip(rungs, saved_rungs, strict=True):
+                scores = [float(value) * self._sign for value in saved["values"]]
+                rung.recorded = dict(zip(saved["trials"], scores, strict=True))
+                rung.ordered = sorted(score for score in scores if score == score)
+
+    def _decide(self, trial: int, time: float, value: float) -> Decision:
+        score = float(value) * self._sign
+        decision = CONTINUE
+        for rung in reversed(self._brackets[self.bracket(trial)]):
+            if not time >= rung.milestone:
+                continue
+            if trial in rung.recorded:
+                if self._stop_time == math.inf:
+                    break
+                continue  # Ray's rule: a trial that jumped over lower rungs is measured there afterwards
+            if rung.is_below_cutoff(score, self._fraction):
+                decision = STOP
+            rung.record(trial, score)
+            break
+        self._next_time[trial] = self._first_open_milestone(trial)
+        return decision
+
+    def _first_open_milestone(self, trial: int) -> float:
+        rungs = self._brackets[self.bracket(trial)]
+        return next((rung.milestone for rung in rungs if trial not in rung.recorded), math.inf)
+
+    def _dump(self, rung: _Rung) -> dict[str, Any]:
+        values = (score * self._sign for score in rung.recorded.values())
+        return {
+            "milestone": rung.milestone,
+            "trials": list(rung.recorded),
+            "values": [value if math.isfinite(value) else repr(value) for value in values],
+        }
+
+
+def milestones(grace_period: float, max_t: float, reduction_factor: float, bracket: int) -> list[float]:
+    """Return the times of a bracket's rungs, ascending: `grace_period * reduction_factor ** (k + bracket)`.
+
+    They end at `max_t`. The count is rounded as Ray Tune rounds it, which can leave out a rung that falls
+    on `max_t` itself.
+    """
+    count = int(math.log(max_t / grace_period) / math.log(reduction_factor) - bracket + 1)
+    return [grace_period * reduction_factor ** (k + bracket) for k in range(count)]
+
+
+def _softmax_cumulative(sizes: list[int]) -> list[float]:
+    largest = max(sizes)
+    weights = [math.exp(size - largest) for size in sizes]
+    total = sum(weights)
+    edges = [sum(weights[: i + 1]) / total for i in range(len(weights))]
+    return [*edges[:-1], 1.0]
+
+
+def _check(max_t: float, grace_period: float, reduction_factor: float, brackets: int) -> None:
+    if not grace_period > 0:
+        raise SpecError("scheduler.asha.grace_period", f"{grace_period!r} is not positive", "use 1 or more")
+    if not grace_period <= max_t < math.inf:
+        problem = f"{max_t!r} is not a finite time from grace_period {grace_period!r} on"
+        raise SpecError("scheduler.asha.max_t", problem, "raise max_t or lower grace_period")
+    if not reduction_factor > 1:
+        problem = f"{reduction_factor!r} is not greater than 1"
+        raise SpecError("scheduler.asha.reduction_factor", problem, "use 3 or 4")
+    if brackets < 1:
+        raise SpecError("scheduler.asha.brackets", f"{brackets!r} is less than 1", "use 1")

@@ -1,0 +1,40 @@
+"""From a spec to a scheduler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raysweep.schedulers import AshaScheduler, FifoScheduler, Scheduler, make_scheduler
+from raysweep.spec import SweepSpec
+
+
+def spec(**changes: Any) -> SweepSpec:
+    fields: dict[str, Any] = {"name": "s", "trainable": "m:f", "param_space": {"x": {"uniform": [0, 1]}}}
+    return SweepSpec(**{**fields, "metric": "m", "mode": "min", **changes})
+
+
+def test_fifo_never_stops() -> None:
+    """The default lets every trial run to its end and has no state."""
+    scheduler: Scheduler = make_scheduler(spec())
+    assert isinstance(scheduler, FifoScheduler)
+    scheduler.add(0)
+    assert scheduler.report(0, 10**9, 1e9) == "continue"
+    scheduler.end(0, None, None)
+    scheduler.remove(0)
+    scheduler.from_json(scheduler.to_json())
+    assert scheduler.to_json() == {}
+
+
+def test_asha_takes_the_specs_options() -> None:
+    """Each option and the direction reach the scheduler."""
+    asha = {"max_t": 27, "grace_period": 3, "reduction_factor": 3.0, "brackets": 2}
+    scheduler = make_scheduler(spec(scheduler={"asha": asha}, seed=5))
+    assert isinstance(scheduler, AshaScheduler)
+    assert scheduler.to_json()["parameters"] == {**asha, "mode": "min", "seed": 5, "stop_last_trials": True}
+
+
+def test_the_sweeps_seed_wins_over_the_specs() -> None:
+    """A spec without a seed gets the one that the sweep drew."""
+    for given, in_spec, expected in [(7, None, 7), (7, 5, 7), (None, 5, 5), (None, None, 0), (0, 5, 0)]:
+        scheduler = make_scheduler(spec(scheduler="asha", seed=in_spec), given)
+        assert scheduler.to_json()["parameters"]["seed"] == expected
