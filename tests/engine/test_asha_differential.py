@@ -46,7 +46,7 @@ def random_parameters(rng: random.Random) -> dict[str, Any]:
         "mode": rng.choice(["min", "max"]),
         "grace_period": grace_period,
         "max_t": grace_period + rng.choice([0, 2, 8, 26, 29, 80, 99, 11.5]),
-        "reduction_factor": rng.choice([2, 3, 4, 3.0, 1.5, 2.7, math.e, 1.1]),
+        "reduction_factor": rng.choice([2, 3, 4, 3.0, 1.5, 2.9, math.e, 1.11]),
         "brackets": rng.choice([1, 1, 2, 3]),
         "stop_last_trials": rng.random() < 0.75,
     }

@@ -1,0 +1,55 @@
+"""What a searcher is: asked for configs by number, told how they did."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from random import Random
+from typing import Any, Literal, Protocol
+
+TrialEnd = Literal["completed", "stopped", "failed"]
+"""How a trial ended: by itself, by an early-stopping decision, or without a usable result."""
+
+
+class Searcher(Protocol):
+    """Suggests configs. Asked for 0, 1, 2, … in this order.
+
+    `ask(n)` is a function of the spec, the seed, n and what was asked, restored and told before: a
+    searcher that is rebuilt by `restore` and `tell` goes on as the one that was never interrupted.
+    """
+
+    @property
+    def total(self) -> int | None:
+        """How many configs there will be; None where that is not known."""
+        ...
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether asks depend on tells (then asking far ahead costs quality)."""
+        ...
+
+    @property
+    def note(self) -> str | None:
+        """One line for the user where fewer configs exist than were asked for."""
+        ...
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Return the config of trial `number`; None if there are no more."""
+        ...
+
+    def restore(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of a config that an earlier run asked for. Samples nothing."""
+        ...
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        """Report how a trial ended. `value` is the raw metric; None if it never reported."""
+        ...
+
+
+def derived_seed(seed: int, number: int, attempt: int = 0) -> int:
+    """Return 64 bits that depend on all three numbers and on nothing else."""
+    return int.from_bytes(blake2b(f"{seed}:{number}:{attempt}".encode(), digest_size=8).digest(), "big")
+
+
+def derived_rng(seed: int, number: int) -> Random:
+    """Return the random generator of one ask."""
+    return Random(derived_seed(seed, number))

@@ -1,0 +1,211 @@
+"""Discrete spaces as countable cells, so that no config is drawn twice while another is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from random import Random
+from typing import Any, Protocol
+
+import orjson
+
+from raysweep.spec.domains import Choice, Domain, Float, Integer, Normal, grid_index
+
+LeafPath = tuple[str, ...]
+Leaf = tuple[LeafPath, Domain]
+Cell = tuple[int, ...]
+"""One config: per leaf, the index of its value."""
+
+
+class Codec(Protocol):
+    """The values of one discrete domain, numbered."""
+
+    size: int | None
+    """How many values; None for a countable infinity (indices are then any whole numbers)."""
+
+    def index(self, value: Any) -> int:
+        """Return the number of a value. Raises ValueError or TypeError for a value outside the domain."""
+        ...
+
+    def value(self, index: int) -> Any:
+        """Return the value that `Domain.sample` gives for this number."""
+        ...
+
+
+class _ChoiceCodec:
+    """Choices without repetitions, told apart as JSON text (1, 1.0 and true are three values)."""
+
+    def __init__(self, domain: Choice) -> None:
+        unique = {_text(value): value for value in domain.values}
+        self._values = list(unique.values())
+        self._index = {text: index for index, text in enumerate(unique)}
+        self.size: int | None = len(unique)
+
+    def index(self, value: Any) -> int:
+        found = self._index.get(_text(value))
+        if found is None:
+            raise ValueError(f"{value!r} is none of the {self.size} choices")
+        return found
+
+    def value(self, index: int) -> Any:
+        return self._values[index]
+
+
+class _IntegerCodec:
+    def __init__(self, domain: Integer) -> None:
+        self._low, self._step = domain.low, domain.step
+        self.size: int | None = domain.cardinality
+
+    def index(self, value: Any) -> int:
+        return (int(value) - self._low) // self._step
+
+    def value(self, index: int) -> int:
+        return self._low + index * self._step
+
+
+class _FloatCodec:
+    """The multiples of q between two bounds, with the rounding of `Float.sample`."""
+
+    def __init__(self, domain: Float, q: float) -> None:
+        self._domain, self._q = domain, q
+        self._first = grid_index(domain.lower, q, is_lower=True)
+        self.size: int | None = domain.cardinality
+
+    def index(self, value: Any) -> int:
+        return round(float(value) / self._q) - self._first
+
+    def value(self, index: int) -> float:
+        return min(max((self._first + index) * self._q, self._domain.lower), self._domain.upper)
+
+
+class _NormalCodec:
+    def __init__(self, q: float) -> None:
+        self._q = q
+        self.size: int | None = None
+
+    def index(self, value: Any) -> int:
+        return round(float(value) / self._q)
+
+    def value(self, index: int) -> float:
+        return index * self._q
+
+
+def codec(domain: Domain) -> Codec | None:
+    """Return the numbering of a domain's values; None where they cannot be counted."""
+    if isinstance(domain, Choice):
+        return _ChoiceCodec(domain)
+    if isinstance(domain, Integer):
+        return _IntegerCodec(domain)
+    if isinstance(domain, Float) and domain.q is not None:
+        return _FloatCodec(domain, domain.q)
+    if isinstance(domain, Normal) and domain.q is not None:
+        return _NormalCodec(domain.q)
+    return None
+
+
+class Cells:
+    """The cells of a space whose every leaf is discrete."""
+
+    def __init__(self, leaves: Sequence[Leaf], codecs: Sequence[Codec]) -> None:
+        self._leaves = [(path, numbering) for (path, _), numbering in zip(leaves, codecs, strict=True)]
+        sizes = [numbering.size for numbering in codecs]
+        self._sizes = [size for size in sizes if size is not None]
+        self.size: int | None = math.prod(self._sizes) if len(self._sizes) == len(sizes) else None
+
+    def cell(self, values: Mapping[LeafPath, Any]) -> Cell:
+        """Return the cell that leaf values fall into. Raises ValueError or TypeError outside the space."""
+        return tuple(numbering.index(values[path]) for path, numbering in self._leaves)
+
+    def values(self, cell: Cell) -> dict[LeafPath, Any]:
+        """Return the leaf values of a cell."""
+        return {path: numbering.value(i) for (path, numbering), i in zip(self._leaves, cell, strict=True)}
+
+    def unused(self, used: set[Cell], rng: Random) -> Cell:
+        """Return a random cell that is not `used`. The space must be finite.
+
+        Raises:
+            ValueError: every cell is used.
+        """
+        size = self.size or 0
+        rank, stride = rng.randrange(size), rng.randrange(size) or 1
+        while math.gcd(stride, size) > 1:  # a stride without a common divisor comes by every cell once
+            stride += 1
+        for _ in range(size):
+            cell = self._unranked(rank)
+            if cell not in used:
+                return cell
+            rank = (rank + stride) % size
+        raise ValueError(f"all {size} cells are used")
+
+    def _unranked(self, rank: int) -> Cell:
+        indices = []
+        for size in self._sizes:
+            rank, index = divmod(rank, size)
+            indices.append(index)
+        return tuple(indices)
+
+
+def cells_of(leaves: Sequence[Leaf]) -> Cells | None:
+    """Return the cells of these leaves; None if one of them is continuous, or if there are none."""
+    codecs = [numbering for _, domain in leaves if (numbering := codec(domain)) is not None]
+    return Cells(leaves, codecs) if leaves and len(codecs) == len(leaves) else None
+
+
+def draw_unused(
+    cells: Cells,
+    used: set[Cell],
+    draw: Callable[[int], Mapping[LeafPath, Any]],
+    rng: Random,
+    attempts: int,
+) -> tuple[Cell, Mapping[LeafPath, Any]]:
+    """Return a cell that is not used and its values.
+
+    `draw(attempt)` is tried `attempts` times (in an infinite space until it finds one: `widened` sees to
+    that), then the unused cells are counted off.
+    """
+    for attempt in count():
+        if attempt >= attempts and cells.size is not None:
+            break
+        values = draw(attempt)
+        cell = cells.cell(values)
+        if cell not in used:
+            return cell, values
+    cell = cells.unused(used, rng)
+    return cell, cells.values(cell)
+
+
+def widened(domain: Domain, attempt: int) -> Domain:
+    """Return the domain to draw from at the given attempt to find an unused cell.
+
+    The tails of a quantised normal distribution hold unused values without end, but are never hit: its
+    spread doubles every eight attempts.
+    """
+    if attempt >= 8 and isinstance(domain, Normal):
+        return Normal(mean=domain.mean, sd=domain.sd * 2.0 ** (attempt // 8), q=domain.q)
+    return domain
+
+
+def leaf_value(config: dict[str, Any], path: LeafPath) -> Any:
+    """Return the value at a leaf's path.
+
+    Raises:
+        KeyError, IndexError, TypeError, ValueError: there is none.
+    """
+    node: Any = config
+    for part in path:
+        node = node[int(part)] if isinstance(node, list) else node[part]
+    return node
+
+
+def exhausted_note(size: int, num_samples: int) -> str | None:
+    """Return what the user is told where a space has fewer configs than samples were asked for."""
+    if size >= num_samples:
+        return None
+    return (
+        f"num_samples is {num_samples}, but the space has only {size} different configs: each is tried once"
+    )
+
+
+def _text(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,120 @@
+"""The domains of a search space as Optuna's distributions, and values in both directions.
+
+Optuna has no quantised log distribution and no normal one, and its categories must be plain values. So a
+quantised domain is modelled by the index of its values, a quantised log domain by its unquantised cousin, a
+choice by its index; normally distributed leaves and leaves with one value are not modelled at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from raysweep.errors import SpecError
+from raysweep.search.cells import Codec, Leaf, LeafPath, codec
+from raysweep.spec.domains import Choice, Domain, Float, Grid, Integer, Normal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param:
+    """One leaf as Optuna sees it."""
+
+    name: str
+    path: LeafPath
+    distribution: BaseDistribution
+    domain: Domain
+    codec: Codec | None
+
+    def to_value(self, param: Any) -> Any:
+        """Return the config's value for what Optuna sampled."""
+        if self.codec is None:
+            return float(param)
+        if isinstance(self.domain, Float) and self.domain.log:
+            return self.codec.value(self.codec.index(param))
+        if isinstance(self.domain, Integer) and self.domain.log:
+            return int(param) * self.domain.step
+        return self.codec.value(int(param))
+
+    def to_param(self, value: Any) -> Any:
+        """Return what Optuna's study holds for a config's value: the same for an ask and for its restoring.
+
+        Raises:
+            ValueError, TypeError: the value is outside the domain.
+        """
+        if self.codec is None or (isinstance(self.domain, Float) and self.domain.log):
+            param: Any = float(value)
+        elif isinstance(self.domain, Integer) and self.domain.log:
+            param = value // self.domain.step
+        else:
+            param = self.codec.index(value)
+        if not self.distribution._contains(self.distribution.to_internal_repr(param)):
+            raise ValueError(f"{value!r} is outside {self.distribution}")
+        return param
+
+
+def params_of(leaves: tuple[Leaf, ...]) -> list[Param]:
+    """Return the leaves that Optuna models, under their paths joined by "/".
+
+    Raises:
+        SpecError: a leaf is a `grid_search`, which TPE cannot walk.
+    """
+    params = []
+    for path, domain in leaves:
+        if isinstance(domain, Grid):
+            raise SpecError(
+                f"param_space.{'.'.join(path)}",
+                "grid_search cannot be combined with the tpe search",
+                'write {"choice": [...]}, or search: "grid"',
+            )
+        if isinstance(domain, Normal) or domain.cardinality == 1 or _is_point(domain):
+            continue
+        numbering = codec(domain)
+        distribution = _distribution(domain, numbering)
+        name = "/".join(part.replace("~", "~0").replace("/", "~1") for part in path)
+        params.append(Param(name=name, path=path, distribution=distribution, domain=domain, codec=numbering))
+    return params
+
+
+def _is_point(domain: Domain) -> bool:
+    return isinstance(domain, Float) and domain.lower == domain.upper
+
+
+def _distribution(domain: Domain, numbering: Codec | None) -> BaseDistribution:
+    if isinstance(domain, Choice) and numbering is not None and numbering.size is not None:
+        return CategoricalDistribution(range(numbering.size))
+    if isinstance(domain, Integer) and domain.log:
+        return IntDistribution(domain.low // domain.step, domain.high // domain.step, log=True)
+    if isinstance(domain, Float) and (domain.q is None or domain.log):
+        return FloatDistribution(domain.lower, domain.upper, log=domain.log)
+    if numbering is not None and numbering.size is not None:
+        return IntDistribution(0, numbering.size - 1)
+    raise TypeError(f"no distribution of Optuna stands for {domain!r}")
+
+
+def quiet_study(direction: Literal["minimize", "maximize"]) -> optuna.Study:
+    """Return an empty study in memory, without Optuna's message about it."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        return optuna.create_study(storage=_Storage(), direction=direction)
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+
+
+class _Storage(optuna.storages.InMemoryStorage):
+    """A study in memory that does not share half-sampled trials between processes.
+
+    TPE writes them as an attribute of the trial that is being sampled; ours are added when they are
+    complete.
+    """
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        """Do nothing."""

@@ -1,0 +1,130 @@
+"""Random and grid search: Ray Tune's variants, without repeats.
+
+Semantics of `ray.tune.search.basic_variant.BasicVariantGenerator`: every sample walks the whole product
+of the `grid_search` leaves, and draws the other leaves anew for each of its points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from raysweep.search.base import TrialEnd, derived_rng
+from raysweep.search.cells import (
+    Cell,
+    Cells,
+    Leaf,
+    LeafPath,
+    cells_of,
+    draw_unused,
+    exhausted_note,
+    leaf_value,
+    widened,
+)
+from raysweep.search.configview import with_views
+from raysweep.spec.domains import Grid, SampleFrom
+from raysweep.spec.space import Space
+
+ATTEMPTS = 32
+"""How many draws look for an unused config before the unused ones are counted off."""
+
+
+class VariantSearcher:
+    """Random search over a grid.
+
+    `ask(n)` depends on the seed and n; in a discrete space also on earlier asks.
+    Where all leaves but the grid's are discrete, no two trials of a grid point get the same values while
+    others are left, and the search ends with the last one (`note` says so). Leaves of a grid alone repeat
+    `num_samples` times, as in Ray Tune: repeats are then what was asked for.
+
+    Args:
+        space: the parsed search space.
+        num_samples: how many samples of each point of the grid.
+        seed: the seed of the sweep.
+    """
+
+    is_adaptive = False
+
+    def __init__(self, space: Space, num_samples: int, seed: int) -> None:
+        self._space = with_views(space)
+        self._seed = seed
+        self._grid = _grid_leaves(self._space)
+        self._points = math.prod(len(domain.values) for _, domain in self._grid)
+        self._random: list[Leaf] = [leaf for leaf in self._space.searched if not isinstance(leaf[1], Grid)]
+        has_functions = any(isinstance(domain, SampleFrom) for _, domain in self._space.leaves)
+        self._cells: Cells | None = None if has_functions else cells_of(self._random)
+        size = None if self._cells is None else self._cells.size
+        rounds = num_samples if size is None else min(num_samples, size)
+        self.total: int | None = rounds * self._points
+        self.note: str | None = None if size is None else exhausted_note(size, num_samples)
+        # Discrete spaces only: what each trial got, and per grid point what is used.
+        self._cell_of: dict[int, Cell] = {}
+        self._used: dict[int, set[Cell]] = {}
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Return the config of trial `number`; None past the last sample."""
+        if self.total is not None and number >= self.total:
+            return None
+        values = self._grid_values(number % self._points)
+        if self._cells is not None:
+            values.update(self._unused_values(self._cells, number))
+        elif self._random:
+            rng = derived_rng(self._seed, number)
+            for path, domain in self._random:
+                values[path] = domain.sample(rng)
+        return self._space.build(values)
+
+    def restore(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of what a discrete trial used. Nothing is kept for continuous spaces."""
+        if self._cells is None:
+            return
+        try:
+            cell = self._cells.cell({path: leaf_value(config, path) for path, _ in self._random})
+        except (ValueError, TypeError, KeyError, IndexError):
+            return  # outside the space: it cannot be drawn again
+        self._take(number, cell)
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        """Do nothing: results do not change what is asked for."""
+
+    def _grid_values(self, point: int) -> dict[LeafPath, Any]:
+        values: dict[LeafPath, Any] = {}
+        for path, domain in self._grid:  # the first path varies fastest
+            point, index = divmod(point, len(domain.values))
+            values[path] = domain.values[index]
+        return values
+
+    def _unused_values(self, cells: Cells, number: int) -> Mapping[LeafPath, Any]:
+        known = self._cell_of.get(number)
+        if known is not None:
+            return cells.values(known)
+        rng = derived_rng(self._seed, number)
+
+        def draw(attempt: int) -> dict[LeafPath, Any]:
+            return {path: widened(domain, attempt).sample(rng) for path, domain in self._random}
+
+        used = self._used.get(number % self._points, set())
+        # Past half of the cells, most draws would be repeats.
+        is_sparse = cells.size is None or 2 * len(used) < cells.size
+        cell, values = draw_unused(cells, used, draw, rng, ATTEMPTS if is_sparse else 0)
+        self._take(number, cell)
+        return values
+
+    def _take(self, number: int, cell: Cell) -> None:
+        self._cell_of[number] = cell
+        self._used.setdefault(number % self._points, set()).add(cell)
+
+
+def _grid_leaves(space: Space) -> list[tuple[LeafPath, Grid]]:
+    """Return the grid's leaves in Ray Tune's order: sorted by path, places in lists as numbers."""
+
+    def order(leaf: tuple[LeafPath, Grid]) -> list[str | int]:
+        node: Any = space.template
+        keys: list[str | int] = []
+        for part in leaf[0]:
+            keys.append(int(part) if isinstance(node, list) else part)
+            node = node[keys[-1]]
+        return keys
+
+    return sorted(((path, domain) for path, domain in space.leaves if isinstance(domain, Grid)), key=order)
