@@ -56,7 +56,10 @@ def check_storage_path(given: Any) -> Any:
     rest = text[found.end() :]
     if not slashes:
         raise Problem(f"{show(given)} is not a URL", f'write "{scheme.lower()}://{rest.lstrip("/")}"')
-    if not rest.strip("/") and scheme.lower() != "memory":
+    if scheme.lower() == "file":
+        if not rest.startswith("/"):
+            raise Problem(f"{show(given)} names a host", f'write "file:///{rest}" with three slashes')
+    elif not rest.strip("/") and scheme.lower() != "memory":
         raise Problem(f"{show(given)} names no bucket or folder", f'write "{scheme.lower()}://bucket/folder"')
     if "@" in rest.split("/")[0]:
         raise Problem(

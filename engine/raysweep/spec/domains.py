@@ -66,7 +66,7 @@ class Float:
         else:
             value = rng.uniform(self.lower, self.upper)
         if self.q is not None:
-            value = round(value / self.q) * self.q
+            value = float(round(value / self.q) * self.q)
         # exp(log(x)) and k * q miss the bounds by a rounding error.
         return min(max(value, self.lower), self.upper)
 
@@ -135,7 +135,7 @@ class Normal:
 
     def sample(self, rng: Random) -> float:
         value = rng.normalvariate(self.mean, self.sd)
-        return value if self.q is None else round(value / self.q) * self.q
+        return value if self.q is None else float(round(value / self.q) * self.q)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

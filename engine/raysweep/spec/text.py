@@ -104,11 +104,17 @@ def _yaml_classes() -> tuple[type[Any], type[Any]]:
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
+        def write_text(self, text: str) -> Any:
+            # The other styles fold U+0085, U+2028 and U+2029 as line breaks.
+            style = None if text.isprintable() else '"'
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
     for name, pattern, first in _RESOLVERS:
         tag, regex = f"tag:yaml.org,2002:{name}", re.compile(f"^(?:{pattern})$")
         starts = ["" if char == "\0" else char for char in first]
         Loader.add_implicit_resolver(tag, regex, starts)
         Dumper.add_implicit_resolver(tag, regex, starts)
+    Dumper.add_representer(str, Dumper.write_text)
     Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile("^(?:<<)$"), ["<"])
     Loader.add_constructor("tag:yaml.org,2002:int", _yaml_int)
     Loader.add_constructor("tag:yaml.org,2002:float", _yaml_float)

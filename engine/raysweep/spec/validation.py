@@ -172,9 +172,8 @@ def _issue(item: dict[str, Any], path: Path, model: type[BaseModel]) -> Issue:
         return Issue(path, f"{show(given)} is not known here", did_you_mean(str(given), known))
     if kind in _BOUNDS:
         key, sign = _BOUNDS[kind]
-        return Issue(
-            path, f"must be {sign} {ctx[key]}, got {show(given)}", f"give a number {sign} {ctx[key]}"
-        )
+        bound = f"{sign} {float(ctx[key]):.17g}"
+        return Issue(path, f"must be {bound}, got {show(given)}", f"give a number {bound}")
     if kind == "string_too_short":
         return Issue(path, "must not be empty", "give it a value")
     if kind in _WANTED:
