@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -12,6 +11,7 @@ import orjson
 from raysweep.errors import SpecError, StorageError
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.storage.journal import Journal
+from raysweep.storage.sealed import decode_sealed, encode_sealed
 from raysweep.storage.store import ObjectInfo, Store
 
 FORMAT_VERSION = 1
@@ -123,9 +123,9 @@ class SweepFolder:
             data = self.store.get(key)
             if data is None:
                 continue
-            state = _decode_snapshot(data, number)
-            if state is not None:
-                return Snapshot(number=number, state=state, notes=tuple(notes))
+            body = decode_sealed(data)
+            if body is not None and body["number"] == number:
+                return Snapshot(number=number, state=body["state"], notes=tuple(notes))
             notes.append(
                 f"{self.store.url}/{key} is damaged; an older snapshot or the journal is used instead"
             )
@@ -133,9 +133,7 @@ class SweepFolder:
 
     def write_snapshot(self, number: int, state: Mapping[str, Any]) -> None:
         """Keep the state as of journal segment `number` (inclusive); delete older snapshots but one."""
-        body = orjson.dumps(state)
-        head = orjson.dumps({"format": FORMAT_VERSION, "number": number, "blake2b": _hash(body)})
-        self.store.put(self._snapshot_key(number), head[:-1] + b',"state":' + body + b"}")
+        self.store.put(self._snapshot_key(number), encode_sealed({"number": number, "state": state}))
         old = sorted(self._snapshot_numbers(), reverse=True)[SNAPSHOTS_KEPT:]
         self.store.delete(*(self._snapshot_key(each) for each in old))
 
@@ -203,20 +201,3 @@ def list_sweeps(store: Store) -> list[str]:
 def _encode_spec(record: SweepRecord) -> bytes:
     fields = {"format": FORMAT_VERSION, "digest": record.digest, "key": record.key, "seed": record.seed}
     return orjson.dumps(fields | {"spec": dict(record.spec)}, option=orjson.OPT_INDENT_2)
-
-
-def _decode_snapshot(data: bytes, number: int) -> dict[str, Any] | None:
-    """The state, or None if a byte of it is not as it was written."""
-    head, separator, body = data.partition(b',"state":')
-    try:
-        fields = orjson.loads(head + b"}")
-    except orjson.JSONDecodeError:
-        return None
-    if not separator or fields.get("number") != number or fields.get("blake2b") != _hash(body[:-1]):
-        return None
-    state: dict[str, Any] = orjson.loads(body[:-1])
-    return state
-
-
-def _hash(data: bytes) -> str:
-    return blake2b(data, digest_size=20).hexdigest()

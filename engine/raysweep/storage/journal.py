@@ -15,7 +15,7 @@ makes that safe:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from time import sleep
 from typing import Protocol
@@ -338,21 +338,30 @@ class ObjectJournal:
 
     def read_from(self, number: int) -> Iterator[Segment]:
         position, fruitless = number, 0
+        damaged: dict[tuple[int, int], JournalDamagedError] = {}
         while True:
-            objects = self.list_objects()
-            start = position
+            objects = [item for item in self.list_objects() if (item.first, item.last) not in damaged]
+            start, bad = position, len(damaged)
             for item in cover(objects, position):
-                segments = self._load(item, position, objects)
+                try:
+                    segments = self._load(item, position, damaged.keys())
+                except JournalDamagedError as error:
+                    # A merged object repeats what narrower ones may still hold.
+                    damaged[item.first, item.last] = error
+                    break
                 if segments is None:  # merged and deleted since the listing
                     break
                 for segment in segments:
                     yield segment
                     position = segment.number + 1
             else:
+                for (first, last), damage in damaged.items():
+                    if first <= position <= last:
+                        raise damage
                 if not any(item.last >= position for item in objects):
                     return
                 # A listing is no snapshot: an object may have been merged while it ran.
-            fruitless = fruitless + 1 if position == start else 0
+            fruitless = fruitless + 1 if (position, len(damaged)) == (start, bad) else 0
             if fruitless >= _RELISTINGS:
                 raise self._gap(position)
             sleep(0.05 * fruitless)
@@ -362,17 +371,12 @@ class ObjectJournal:
 
         return compact(self)
 
-    def _load(self, item: SegmentObject, position: int, objects: list[SegmentObject]) -> list[Segment] | None:
+    def _load(
+        self, item: SegmentObject, position: int, damaged: Set[tuple[int, int]]
+    ) -> list[Segment] | None:
         """The object's segments from `position` on; None if it is gone."""
-        try:
-            segments = self.load(item)
-        except JournalDamagedError:
-            # Merged objects repeat what narrower ones may still hold.
-            narrower = [o for o in objects if o.first <= position <= o.last < item.last]
-            if not narrower:
-                raise
-            return self._load(max(narrower, key=lambda o: o.last), position, objects)
-        if segments is None or (not item.is_merged and self._is_superseded(segments[0])):
+        segments = self.load(item)
+        if segments is None or (not item.is_merged and self._is_superseded(segments[0], damaged)):
             return None
         return [segment for segment in segments if segment.number >= position]
 
@@ -385,17 +389,23 @@ class ObjectJournal:
             return split_merged(data, item.first, item.last, self.source(item))
         return [Segment(number=item.first, data=data, source=self.source(item))]
 
-    def _is_superseded(self, segment: Segment) -> bool:
+    def _is_superseded(self, segment: Segment, damaged: Set[tuple[int, int]]) -> bool:
         """Whether a claim was put at a number that had been written and merged before (third point above).
 
         The merged object was there before such a claim, so a listing made after reading the claim shows it.
         """
-        if b"\n" not in segment.data or not decode_header(segment).is_claim:
+        if b'"claim":true' not in segment.data[:512].partition(b"\n")[0]:
             return False
-        return any(o.is_merged and o.first <= segment.number <= o.last for o in self.list_objects())
+        return any(
+            o.is_merged and o.first <= segment.number <= o.last
+            for o in self.list_objects()
+            if (o.first, o.last) not in damaged
+        )
 
     def _gap(self, position: int) -> JournalDamagedError:
-        later = min(item.first for item in self.list_objects() if item.last >= position)
+        later = min(
+            (item.first for item in self.list_objects() if item.first > position), default=position + 1
+        )
         missing = self.source(SegmentObject(first=position, last=position))
         return JournalDamagedError(
             missing,
@@ -429,4 +439,5 @@ def _parse_name(name: str, size_bytes: int) -> SegmentObject | None:
     first, _, last = stem.partition("-")
     if suffix != "jsonl" or not dot or not first.isdigit() or not (last or first).isdigit():
         return None
-    return SegmentObject(first=int(first), last=int(last or first), size_bytes=size_bytes)
+    item = SegmentObject(first=int(first), last=int(last or first), size_bytes=size_bytes)
+    return item if item.name == name else None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from raysweep.errors import StorageError, StorageNotWritableError, StorageUnavailableError
-from raysweep.storage.store import CHUNK_BYTES, ObjectInfo, check_key
+from raysweep.storage.store import CHUNK_BYTES, ObjectInfo, Store, check_key, open_store
 
 TEMPORARY_MARK = ".raysweep-tmp-"
 _counter = itertools.count()
@@ -42,6 +42,9 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    def __reduce__(self) -> tuple[Callable[[str], Store], tuple[str]]:
+        return open_store, (self.url,)
 
     @property
     def url(self) -> str:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raysweep.errors import StorageError, StorageNotWritableError, StorageUnavailableError
-from raysweep.storage.store import ObjectInfo, check_key
+from raysweep.errors import RaysweepError, StorageError, StorageNotWritableError, StorageUnavailableError
+from raysweep.storage.store import ObjectInfo, Store, check_key, open_store
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -41,6 +41,9 @@ class RemoteStore:
         self._url = url.rstrip("/")
         self._scheme = url.partition("://")[0]
         self._prefix, self._store = _open(url)
+
+    def __reduce__(self) -> tuple[Callable[[str], Store], tuple[str]]:
+        return open_store, (self.url,)
 
     @property
     def url(self) -> str:
@@ -97,7 +100,7 @@ class RemoteStore:
         import obstore
 
         with self._errors(key):
-            obstore.put(self._store, self._key(key), chunks, chunk_size=_PUT_PART_BYTES)
+            obstore.put(self._store, self._key(key), chunks, chunk_size=_PUT_PART_BYTES, max_concurrency=4)
 
     def delete(self, *keys: str) -> None:
         import obstore
@@ -190,12 +193,14 @@ class RemoteStore:
         _refuse_after_fork(path)
         try:
             yield
+        except RaysweepError:  # from the chunks of a put
+            raise
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
             raise StorageError(
                 path, _first_line(error), "check the credentials and the bucket's policy"
             ) from error
         except FileNotFoundError as error:
-            raise StorageError(path, _first_line(error), "check that the bucket exists") from error
+            raise StorageError(path, "the bucket does not exist", "create it, or check its name") from error
         except (exceptions.InvalidPathError, exceptions.NotSupportedError, ValueError) as error:
             raise StorageError(path, _first_line(error), "use another name") from error
         except (exceptions.BaseError, OSError) as error:
@@ -258,4 +263,5 @@ def _refuse_after_fork(path: str) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__
+    text = str(error).strip().split("\n", 1)[0] or type(error).__name__
+    return text if len(text) <= 240 else f"{text[:240]}..."

@@ -12,7 +12,8 @@ from tenacity import (
     stop_after_delay,
     stop_any,
     stop_when_event_set,
-    wait_exponential_jitter,
+    wait_exponential,
+    wait_random,
 )
 
 from raysweep.errors import StorageError
@@ -25,7 +26,7 @@ def retrying(give_up_after_s: float, abort: threading.Event | None = None) -> Re
     event = abort or threading.Event()
     return Retrying(
         retry=retry_if_exception(_is_passing),
-        wait=wait_exponential_jitter(initial=0.1, max=MAX_PAUSE_S, jitter=0.1),
+        wait=wait_exponential(multiplier=0.1, max=MAX_PAUSE_S) + wait_random(0, 0.1),
         stop=stop_any(stop_after_delay(give_up_after_s), stop_when_event_set(event)),
         sleep=sleep_using_event(event),
         reraise=True,

@@ -187,10 +187,7 @@ def _line(fields: dict[str, Any]) -> bytes:
 
 
 def _is_whole(line: bytes) -> bool:
-    try:
-        return line[8:9] == b" " and int(line[:8], 16) == crc32(line[9:])
-    except ValueError:
-        return False
+    return line[:9] == b"%08x " % crc32(line[9:])
 
 
 def _decode_line(segment: Segment, line: bytes, lost: str) -> dict[str, Any]:

@@ -1,0 +1,39 @@
+"""Small JSON objects that carry the hash of their own content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+FORMAT_VERSION = 1
+_BODY = b',"body":'
+
+
+def encode_sealed(body: Mapping[str, Any]) -> bytes:
+    """`{"format":1,"blake2b":"...","body":{...}}`; the hash is of the body's bytes."""
+    data = orjson.dumps(body)
+    head = orjson.dumps({"format": FORMAT_VERSION, "blake2b": digest(data)})
+    return b"".join((head[:-1], _BODY, data, b"}"))
+
+
+def decode_sealed(data: bytes) -> dict[str, Any] | None:
+    """The body, or None if a byte of it is not as it was written (or the format is newer than ours)."""
+    head, separator, rest = data.partition(_BODY)
+    try:
+        fields = orjson.loads(head + b"}")
+    except orjson.JSONDecodeError:
+        return None
+    if not separator or rest[-1:] != b"}" or fields.get("format") != FORMAT_VERSION:
+        return None
+    if fields.get("blake2b") != digest(rest[:-1]):
+        return None
+    body: dict[str, Any] = orjson.loads(rest[:-1])
+    return body
+
+
+def digest(data: bytes) -> str:
+    """Hex blake2b of 20 bytes."""
+    return blake2b(data, digest_size=20).hexdigest()
