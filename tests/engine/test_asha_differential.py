@@ -24,7 +24,7 @@ class RayAsha:
     """Ray Tune's scheduler behind our signatures, with our choice of bracket."""
 
     def __init__(self, parameters: dict[str, Any]) -> None:
-        self.inner = AsyncHyperBandScheduler(time_attr="t", metric="m", **parameters)
+        self.inner: Any = AsyncHyperBandScheduler(time_attr="t", metric="m", **parameters)
 
     def add(self, trial: int, bracket: int) -> None:
         self.inner._trial_info[str(trial)] = self.inner._brackets[bracket]
@@ -61,14 +61,14 @@ def random_value(rng: random.Random, kind: str) -> float:
         return rng.choice([math.inf, -math.inf, 1e308, -1e308, 0.0, -0.0, rng.random()])
     if kind == "nan":
         return rng.choice([math.nan, rng.random(), rng.random()])
-    return rng.gauss(0, 1) * 10 ** rng.randrange(-6, 6)
+    return rng.gauss(0, 1) * 10.0 ** rng.randrange(-6, 6)
 
 
 def next_time(rng: random.Random, time: float, kind: str) -> float:
     if rng.random() < 0.05:
         return time  # the same time twice
     if rng.random() < 0.04:
-        return max(1, time - rng.randrange(1, 6))  # restarted from a checkpoint
+        return max(1.0, time - rng.randrange(1, 6))  # restarted from a checkpoint
     if kind == "jumps":
         return time + rng.choice([1, 1, 2, 5, 20])
     if kind == "seconds":
@@ -149,7 +149,7 @@ def test_rungs_are_rays() -> None:
             for grace_period in [1, 2, 5]:
                 if grace_period > max_t:
                     continue
-                parameters = {
+                parameters: dict[str, Any] = {
                     "max_t": max_t,
                     "reduction_factor": factor,
                     "grace_period": grace_period,

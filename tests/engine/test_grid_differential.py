@@ -33,7 +33,7 @@ def ours(space: dict[str, Any], num_samples: int) -> list[dict[str, Any]]:
 
 
 def rays(space: dict[str, Any], num_samples: int, folder: Path) -> list[dict[str, Any]]:
-    generator = BasicVariantGenerator()
+    generator: Any = BasicVariantGenerator()
     experiment = Experiment(
         "variants", trainable, config=space, num_samples=num_samples, storage_path=str(folder)
     )
@@ -92,13 +92,14 @@ def test_random_leaves_are_drawn_anew_for_each_point(tmp_path: Path) -> None:
 
 def test_sample_from_sees_what_rays_sees(tmp_path: Path) -> None:
     """Functions read resolved values by attribute and by key, nested and in lists, or take nothing."""
+    sample_from: Any = tune.sample_from
     space = {
         "n": {"a": tune.grid_search([1, 2])},
         "l": [tune.grid_search([3, 4]), 1],
-        "by_attribute": tune.sample_from(lambda spec: spec.config.n.a * 2),
-        "by_key": tune.sample_from(lambda spec: spec["config"]["n"]["a"] * 3),
-        "in_list": tune.sample_from(lambda spec: spec.config.l[0]),
-        "nothing": tune.sample_from(lambda: 7),
+        "by_attribute": sample_from(lambda spec: spec.config.n.a * 2),
+        "by_key": sample_from(lambda spec: spec["config"]["n"]["a"] * 3),
+        "in_list": sample_from(lambda spec: spec.config.l[0]),
+        "nothing": sample_from(lambda: 7),
     }
     assert ours(space, 1) == rays(space, 1, tmp_path)
 

@@ -107,7 +107,7 @@ def test_a_restart_changes_no_ask(space: dict[str, Any], options: dict[str, Any]
 def test_asks_are_optunas(multivariate: bool, liar: bool) -> None:
     """With the same history and seed, Optuna's own `Study.ask` gives the same values."""
     space = {key: VOCABULARY[key] for key in ("u", "lu", "qu", "i", "qi", "li", "c", "nest")}
-    options = {"multivariate": multivariate, "constant_liar": liar, "n_startup_trials": 8}
+    options: dict[str, Any] = {"multivariate": multivariate, "constant_liar": liar, "n_startup_trials": 8}
     ours = searcher(space, 30, seed=3, **options)
     spec_space = SweepSpec(name="s", trainable="m:f", param_space=space, metric="m", mode="max").space
     params = params_of(spec_space.searched)
