@@ -34,7 +34,7 @@ def changes(old: SweepSpec, new: SweepSpec) -> Changes:
     Safe are: more samples, a later or no deadline, a larger or no time budget, and any change of the
     concurrency, the tags or the failure policy.
     """
-    before, after = dict(_leaves(old.to_dict(), "")), dict(_leaves(new.to_dict(), ""))
+    before, after = (dict(_leaves(_with_kinds(spec, old, new), "")) for spec in (old, new))
     safe: list[str] = []
     unsafe: list[str] = []
     for field in {**before, **after}:
@@ -43,6 +43,15 @@ def changes(old: SweepSpec, new: SweepSpec) -> Changes:
             line = f"{field}: {_shown(was)} -> {_shown(now)}"
             (safe if _is_safe(field, was, now) else unsafe).append(line)
     return Changes(tuple(safe), tuple(unsafe))
+
+
+def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, Any]:
+    """The spec's data; where old and new have different kinds of search or scheduler, only the kind's name."""
+    fields = spec.to_dict()
+    for name in ("search", "scheduler"):
+        if getattr(old, name).kind != getattr(new, name).kind:
+            fields[name] = getattr(spec, name).kind
+    return fields
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -79,9 +79,9 @@ class Resources(SpecModel):
     @classmethod
     def _read(cls, given: Any) -> Any:
         if rayobjects.is_placement_group_factory(given):
-            return rayobjects.placement_group_fields(given)
-        if rayobjects.is_scaling_config(given):
-            return rayobjects.scaling_resources(given)
+            given = rayobjects.placement_group_fields(given)
+        elif rayobjects.is_scaling_config(given):
+            given = rayobjects.scaling_resources(given)
         if not isinstance(given, Mapping):
             return given
         fields = ray_bundle(given)

@@ -1,0 +1,103 @@
+# ruff: noqa: E501  (programs in strings)
+"""`import raysweep` is quick and needs nothing heavy; every public name can be had."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import raysweep
+
+HEAVY = ("ray", "airflow", "prefect", "optuna", "obstore", "numpy", "pandas", "torch", "lightgbm", "yaml")
+BLOCKED = f"""
+import sys
+HEAVY = {HEAVY!r}
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in HEAVY:
+            raise ImportError(f"{{name}} is blocked")
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_specs_outcomes_and_errors_work_where_nothing_heavy_is_installed() -> None:
+    printed = run(
+        BLOCKED
+        + """
+import raysweep as rs
+spec = rs.SweepSpec(name="n", trainable="m:f", param_space={"a": {"uniform": [0, 1]}, "b": {"choice": [1, 2]}},
+                    metric="x", mode="max", search="tpe", resources={"cpu": 1})
+assert rs.SweepSpec.from_json(spec.to_json()) == spec
+assert spec.json_schema()
+import random
+assert set(spec.space.sample(random.Random(0))) == {"a", "b"}
+rs.TrainSpec(trainable="m:f", scaling={"num_workers": 2})
+rs.SweepOutcome(sweep_id="s", name="n", status="completed", metric="x", mode="max", started_at=0, ended_at=1).to_json()
+rs.TrainOutcome, rs.TrialOutcome, rs.SweepProgress, rs.SpecError, rs.Resources, rs.Scaling
+print(rs.sweep_id("n", "k"), sorted(set(sys.modules) & set(HEAVY)))
+"""
+    )
+    assert printed == f"{raysweep.sweep_id('n', 'k')} []"
+
+
+def test_import_alone_loads_nothing() -> None:
+    loaded = run(
+        "import sys; before = set(sys.modules); import raysweep;"
+        "print(sorted(m for m in set(sys.modules) - before if m.split('.')[0] in ('pydantic', 'raysweep', 'orjson')))"
+    )
+    assert loaded == "['raysweep']"
+
+
+def test_import_is_quick() -> None:
+    code = "import time; t = time.perf_counter(); import raysweep; print(time.perf_counter() - t)"
+    # The best of three: others use this machine too.
+    assert min(float(run(code)) for _ in range(3)) <= 0.3
+
+
+def test_every_public_name_can_be_had() -> None:
+    started = time.monotonic()
+    for name in raysweep.__all__:
+        assert getattr(raysweep, name) is not None
+        assert name in dir(raysweep)
+    assert time.monotonic() - started < 30
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="module 'raysweep' has no attribute 'sweep_spec'"):
+        _ = raysweep.sweep_spec  # type: ignore[attr-defined]
+
+
+def test_the_table_of_names_is_what_type_checkers_see() -> None:
+    """The names stand three times in the file: for type checkers, for `import *`, and in the table."""
+    import ast
+    from pathlib import Path
+
+    tree = ast.parse(Path(raysweep.__file__).read_text(encoding="utf-8"))
+    (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        alias.name: node.module
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == raysweep._HOME
+    assert {*seen, "__version__"} == set(raysweep.__all__)
+
+
+def test_the_package_is_typed_and_says_its_version() -> None:
+    from importlib.metadata import version
+    from importlib.resources import files
+
+    assert files("raysweep").joinpath("py.typed").is_file()
+    assert raysweep.__version__ == version("raysweep")
