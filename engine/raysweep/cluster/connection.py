@@ -1,0 +1,98 @@
+"""The connection to Ray: an embedded cluster that leaves nothing behind, or one that runs already."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from raysweep.errors import ClusterUnreachableError
+
+# Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
+PRELOAD = "pydantic,pyarrow,starlette,raysweep.cluster.worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayConnection:
+    """A live connection of this process to Ray; `is_ours`: it ends with the sweep.
+
+    `host` is where this process can be reached from the cluster's nodes.
+    """
+
+    address: str
+    host: str
+    is_embedded: bool
+    is_ours: bool
+
+
+@contextmanager
+def connect(address: str | None = None, num_cpus: float | None = None) -> Iterator[RayConnection]:
+    """Use the Ray that this process is connected to; else connect to `address`; else start an embedded one.
+
+    Args:
+        address: None or `"local"` (embedded), `"auto"`, or `host:port`.
+        num_cpus: For an embedded Ray; the machine's cores by default.
+
+    Raises:
+        ClusterUnreachableError: Nothing answers at `address`.
+    """
+    import ray
+
+    if ray.is_initialized():
+        yield RayConnection(address=address or "", host=_own_host(), is_embedded=False, is_ours=False)
+        return
+    if address is None or address == "local":
+        with _embedded(num_cpus) as connection:
+            yield connection
+        return
+    try:
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ClusterUnreachableError(address, str(error).splitlines()[0]) from error
+    try:
+        yield RayConnection(address=address, host=_own_host(), is_embedded=False, is_ours=True)
+    finally:
+        ray.shutdown()
+
+
+def _own_host() -> str:
+    import ray
+
+    return str(ray.util.get_node_ip_address())
+
+
+@contextmanager
+def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
+    import ray
+
+    # Ray's sockets live in here, and their paths may not be longer than 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp" if os.path.isdir("/tmp") else None))
+    defaults = {
+        "RAY_preload_python_modules": PRELOAD,
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        ray.init(
+            address="local",
+            num_cpus=int(num_cpus) if num_cpus else None,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _temp_dir=str(folder),
+        )
+        try:
+            yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
+        finally:
+            ray.shutdown()
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,340 @@
+"""The controller: events in, `step`, journal, commands out. It decides nothing itself.
+
+Everything runs on one event loop. Slow things have threads: the journal's writer, what waits for a flush, the heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from raysweep.cluster.actors import ActorPool, now
+from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.progress import make_progress
+from raysweep.cluster.server import LinkServer
+from raysweep.cluster.setup import check_room, make_setup, spec_fault
+from raysweep.cluster.slots import SlotKeeper
+from raysweep.cluster.takeover import Held, OnProgress
+from raysweep.core import commands as cmd
+from raysweep.core import events as ev
+from raysweep.core.codec import encode
+from raysweep.core.machine import step
+from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepInterrupted
+from raysweep.outcome import SweepProgress
+from raysweep.storage.checkpoints import CheckpointStore
+from raysweep.storage.writer import JournalWriter
+
+HEARTBEAT_S: Final = 2.0
+SHOW_S: Final = 0.5
+CAPACITY_S: Final = 10.0
+log = logging.getLogger("raysweep")
+
+
+class Controller:
+    """Runs one sweep from its claim to its end."""
+
+    def __init__(self, held: Held, connection: RayConnection, on_progress: OnProgress | None) -> None:
+        self.state = held.state
+        self._held = held
+        self._connection = connection
+        self._on_progress = on_progress
+        self._events: deque[ev.Event] = deque()
+        self._is_draining = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="raysweep-io")
+        self._checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._interrupts = 0
+        self._error: BaseException | None = None
+        self._writer = JournalWriter(
+            held.journal.backend,
+            held.claim.generation,
+            held.claim.next_number,
+            self.abort,
+            sweep_id=held.folder.sweep_id,
+            writer=held.claim.writer,
+            on_note=log.warning,
+        )
+
+    def run_to_end(self) -> None:
+        """Run until the sweep has ended and its journal is durable.
+
+        Raises:
+            SweepInterrupted: Ctrl-C or SIGTERM: the sweep can be resumed.
+            TrainableImportError, ClusterLostError: No worker could be started; the sweep can be resumed.
+            FencedError: A newer controller has the sweep.
+            StorageUnavailableError: The journal could not be written for too long.
+        """
+        try:
+            asyncio.run(self._run())
+        finally:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+            self._writer.close()
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[None] = self._loop.create_future()
+        self._server = LinkServer(self._take_messages, self._take_gone)
+        await self._server.start(self._connection.host)
+        spec = self._held.asked.spec
+        self._pool = ActorPool(
+            spec.resources, make_setup(spec, self._held.folder, self._server), self._take_worker_ended
+        )
+        self._slots = SlotKeeper(
+            self._pool, self._server, spec.effective_isolation, spec.resources.total_gpus == 0, self.emit
+        )
+        self._carry: dict[type, Callable[[Any], None]] = {
+            cmd.OpenSlot: self._slots.open,
+            cmd.CloseSlot: self._slots.close,
+            cmd.StartTrial: self._slots.start_trial,
+            cmd.StopTrial: self._slots.stop_trial,
+            cmd.RecallTrials: self._slots.recall,
+            cmd.SuggestConfigs: self._suggest,
+            cmd.TellSearch: self._tell,
+            cmd.AnswerReport: self._answer,
+            cmd.DeleteCheckpoint: self._delete_checkpoint,
+            cmd.SetTimer: self._set_timer,
+            cmd.EndSweep: self._end,
+            cmd.LeaveSweep: self._leave,
+        }
+        handlers = self._handle_signals()
+        beat = self._loop.create_task(self._beat())
+        try:
+            self._begin()
+            await self._done
+        finally:
+            beat.cancel()
+            self._restore_signals(handlers)
+            await self._slots.close_all()
+            await self._server.close()
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _begin(self) -> None:
+        held = self._held
+        # The claim's own segment holds this event already: it is applied, not written.
+        for command in step(self.state, held.started):
+            self._carry[type(command)](command)
+        if held.changed is not None:
+            self._events.append(held.changed)
+        self._see_capacity()
+        self._drain()
+
+    def emit(self, event: ev.Event) -> None:
+        """Take an event; it is applied at once, or when the one being applied is done."""
+        self._events.append(event)
+        if not self._is_draining:
+            self._drain()
+
+    def abort(self, error: BaseException) -> None:
+        """End at once, from any thread: what the journal holds stays, the sweep is not ended."""
+        self._error = error
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _drain(self) -> None:
+        self._is_draining = True
+        events, state, write, carry = self._events, self.state, self._writer.write, self._carry
+        try:
+            while events:
+                event = events.popleft()
+                write(encode(event))
+                for command in step(state, event):
+                    carry[type(command)](command)
+        except RaysweepError as error:
+            self._fail(error)
+        finally:
+            self._is_draining = False
+        self._slots.flush()
+
+    def _fail(self, error: BaseException) -> None:
+        self._events.clear()
+        if not self._done.done():
+            self._done.set_exception(error)
+
+    # -- from outside -----------------------------------------------------------------------------------------------
+
+    def _take_messages(self, worker: str, messages: list[list[Any]]) -> None:
+        if self._done.done():
+            return
+        # One pass over the whole frame before anything goes out again.
+        self._is_draining = True
+        self._slots.take(worker, messages)
+        self._drain()
+
+    def _take_gone(self, worker: str) -> None:
+        self._slots.take_worker_gone(worker)
+
+    def _take_worker_ended(self, worker: Any, failure: Any) -> None:
+        log.warning("worker on node %s ended: %s: %s", worker.node[:8] or "?", failure.type, failure.message)
+        self._slots.take_worker_ended(worker, failure)
+
+    def _see_capacity(self) -> None:
+        slots = check_room(self.state.spec)
+        if slots != self.state.capacity:
+            self.emit(ev.CapacityChanged(at=now(), slots=slots))
+
+    def _handle_signals(self) -> list[tuple[signal.Signals, Any]]:
+        if threading.current_thread() is not threading.main_thread():
+            return []
+        before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+        for number, _ in before:
+            asyncio.get_running_loop().add_signal_handler(number, self._interrupt, number.name)
+        return before
+
+    def _restore_signals(self, before: list[tuple[signal.Signals, Any]]) -> None:
+        for number, handler in before:
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, handler)
+
+    def _interrupt(self, name: str) -> None:
+        self._interrupts += 1
+        if self._interrupts == 1:
+            self._note(f"{name}: ending the running trials; once more to end at once")
+            self.emit(ev.InterruptRequested(at=now(), reason=f"interrupted by {name}"))
+        else:
+            self._fail(SweepInterrupted(self._held.folder.sweep_id))
+
+    def _note(self, text: str) -> None:
+        log.warning(text)
+        if self._on_progress is not None and sys.stderr.isatty():
+            print(text, file=sys.stderr)
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    def _suggest(self, command: cmd.SuggestConfigs) -> None:
+        searcher = self._held.searcher
+        configs = []
+        for number in range(command.first, command.first + command.count):
+            config = searcher.ask(number)
+            if config is None:
+                break
+            configs.append(config)
+        asked = command.first + len(configs)
+        is_exhausted = len(configs) < command.count or (
+            searcher.total is not None and asked >= searcher.total
+        )
+        self._events.append(
+            ev.ConfigsSuggested(
+                at=now(),
+                first=command.first,
+                configs=tuple(configs),
+                is_exhausted=is_exhausted,
+                note=(searcher.note or "") if is_exhausted else "",
+            )
+        )
+
+    def _tell(self, command: cmd.TellSearch) -> None:
+        self._held.searcher.tell(command.trial, command.value, command.end)
+
+    def _answer(self, command: cmd.AnswerReport) -> None:
+        self._when_durable(lambda: self._slots.answer(command))
+
+    def _delete_checkpoint(self, command: cmd.DeleteCheckpoint) -> None:
+        def delete() -> None:
+            asyncio.get_running_loop().run_in_executor(self._threads, self._delete_now, command.uri)
+
+        self._when_durable(delete)
+
+    def _delete_now(self, uri: str) -> None:
+        try:
+            self._checkpoints.delete(uri)
+        except StorageError as error:
+            # Nothing refers to it any more: it costs space until somebody removes it, and nothing else.
+            log.warning("checkpoint %s was not deleted: %s", uri, error)
+
+    def _when_durable(self, then: Callable[[], None]) -> None:
+        async def wait() -> None:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._threads, self._writer.flush)
+            except RaysweepError as error:
+                self._fail(error)
+                return
+            then()
+            self._slots.flush()
+
+        self._spawn(wait())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _set_timer(self, command: cmd.SetTimer) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if command.at is not None:
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, command.at - now()), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.emit(ev.TimerFired(at=now()))
+
+    def _end(self, command: cmd.EndSweep) -> None:
+        self._spawn(self._end_slowly())
+
+    async def _end_slowly(self) -> None:
+        await self._slots.close_all()
+        self.emit(ev.SweepEnded(at=now()))
+        if not self._done.done():
+            self._done.set_result(None)
+
+    def _leave(self, command: cmd.LeaveSweep) -> None:
+        if self.state.fault == "spec":
+            self._fail(spec_fault(self.state))
+        elif self.state.fault == "infrastructure":
+            self._fail(
+                ClusterLostError(
+                    self._connection.address, command.why, "run it again with the same key to go on"
+                )
+            )
+        else:
+            self._fail(SweepInterrupted(self._held.folder.sweep_id))
+
+    # -- heartbeat --------------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        written_at = seen_at = 0.0
+        while True:
+            at = now()
+            progress = self.progress(at)
+            if self._on_progress is not None:
+                self._on_progress(progress)
+            if at - written_at >= HEARTBEAT_S:
+                written_at = at
+                await asyncio.get_running_loop().run_in_executor(
+                    self._threads, self._write_progress, progress
+                )
+            if at - seen_at >= CAPACITY_S:
+                seen_at = at
+                self._see_capacity_again()
+            await asyncio.sleep(SHOW_S)
+
+    def progress(self, at: float) -> SweepProgress:
+        """The progress as of now."""
+        held = self._held
+        return make_progress(
+            self.state, sweep_id=held.folder.sweep_id, holder=held.holder, at=at, total=held.searcher.total
+        )
+
+    def _write_progress(self, progress: SweepProgress) -> None:
+        try:
+            self._held.folder.write_progress(progress)
+        except StorageError as error:
+            log.warning("progress was not written: %s", error)
+
+    def _see_capacity_again(self) -> None:
+        try:
+            self._see_capacity()
+        except RaysweepError as error:
+            # A node is gone for the moment; what it ran is retried when there is room again.
+            log.warning("no room for a trial at present: %s", error)

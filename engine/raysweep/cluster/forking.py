@@ -1,0 +1,160 @@
+"""`isolation="process"`: each trial in a process of its own, forked in milliseconds from a warm, single-threaded zygote.
+
+The worker starts the zygote, which loads the trainable and waits. For each job it forks a child whose end of a socket
+pair speaks the worker's side of the link; the worker passes frames on both ways and says how the child ended if the
+child cannot. A child can be killed at any moment without the worker, its placement group or its GPU going away.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from raysweep.cluster.wire import Failed, Job, Message, pack, read_frames
+
+if TYPE_CHECKING:
+    from raysweep.cluster.worker import Inbox, WorkerSetup
+
+ENDS: Final = frozenset({"returned", "stopped", "failed"})
+
+
+def serve_forked(setup: WorkerSetup, inbox: Inbox) -> None:
+    """Run each job of the inbox in a forked child; returns when the worker is to end."""
+    from raysweep.cluster.worker import node_id
+
+    zygote = Zygote(setup)
+    try:
+        problem = zygote.await_ready()
+        if problem is not None:
+            inbox.outbox.post(["unready", problem])
+            return
+        inbox.outbox.post(["ready", node_id(), os.getpid()])
+        while (job := inbox.next_job()) is not None:
+            _run_child(zygote, job, inbox)
+    finally:
+        zygote.close()
+
+
+def _run_child(zygote: Zygote, job: Job, inbox: Inbox) -> None:
+    ours, theirs = socket.socketpair()
+    pid = zygote.fork(theirs)
+    theirs.close()
+    ours.sendall(pack([["run", asdict(job)]]))
+    state = _Child(pid, ours)
+    inbox.child = state.take
+    end: Message | None = None
+    for messages in read_frames(ours):
+        if messages[-1][0] in ENDS:
+            end = messages.pop()
+        for message in messages:
+            inbox.outbox.post(message)
+    status = zygote.wait(pid)
+    inbox.child = None
+    ours.close()
+    inbox.outbox.post(end or _describe_death(job, status, state.was_killed))
+
+
+def _describe_death(job: Job, status: int, was_killed: bool) -> Message:
+    if was_killed:
+        return ["stopped", job.trial, job.attempt, True]
+    code = os.waitstatus_to_exitcode(status)
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    failed = Failed(
+        origin="process",
+        type="ProcessDied",
+        message=f"the trial's process ended with {how}",
+        exit_code=code,
+    )
+    return ["failed", job.trial, job.attempt, asdict(failed)]
+
+
+class _Child:
+    """What may be done to a running child from the reader's thread."""
+
+    def __init__(self, pid: int, sock: socket.socket) -> None:
+        self.was_killed = False
+        self._pid = pid
+        self._sock = sock
+
+    def take(self, message: Message) -> None:
+        if message[0] == "kill":
+            self.was_killed = True
+            os.kill(self._pid, signal.SIGKILL)
+            return
+        try:
+            self._sock.sendall(pack([message]))
+        except OSError:
+            return  # the child has ended; how, the main thread is about to say
+
+
+class Zygote:
+    """The worker's handle on its zygote process."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # A fresh interpreter, with no thread and no Ray in it: only such a process can be forked safely.
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "raysweep.cluster.zygote", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.PIPE,
+            env=environment,
+        )
+        theirs.close()
+        self._sock = ours
+        assert self._process.stdin is not None
+        with self._process.stdin as pipe:
+            header = orjson.dumps(
+                {
+                    "trainable": setup.trainable,
+                    "has_pickle": setup.pickled is not None,
+                    "place": asdict(setup.place),
+                    "parent": os.getpid(),
+                }
+            )
+            pipe.write(header + b"\n" + (setup.pickled or b""))
+
+    def await_ready(self) -> dict[str, Any] | None:
+        """Wait until the trainable is loaded; the failure if it cannot be."""
+        answer = self._receive()
+        if answer is None:
+            code = self._process.wait()
+            failed = Failed(
+                origin="start", type="ProcessDied", message=f"the fork server ended with exit code {code}"
+            )
+            return asdict(failed)
+        problem: dict[str, Any] | None = answer.get("failed")
+        return problem
+
+    def fork(self, sock: socket.socket) -> int:
+        """Fork a child whose end of the link is `sock`; its first frame there is its job. Returns its pid."""
+        socket.send_fds(self._sock, [b"fork"], [sock.fileno()])
+        answer = self._receive()
+        if answer is None:
+            raise RuntimeError("the fork server died")
+        return int(answer["pid"])
+
+    def wait(self, pid: int) -> int:
+        """The wait status of a child."""
+        while (answer := self._receive()) is not None:
+            if answer.get("ended") == pid:
+                return int(answer["status"])
+        return signal.SIGKILL
+
+    def close(self) -> None:
+        """End the zygote."""
+        self._sock.close()
+        self._process.terminate()
+        self._process.wait()
+
+    def _receive(self) -> dict[str, Any] | None:
+        data = self._sock.recv(1 << 16)
+        answer: dict[str, Any] | None = orjson.loads(data) if data else None
+        return answer

@@ -1,0 +1,68 @@
+"""What others may see of a running sweep: `progress.json`, the live table, the heartbeat."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from raysweep.core.commands import SweepStatus
+from raysweep.core.scores import current_best, score_of
+from raysweep.core.state import SweepState
+from raysweep.core.trial import trial_id
+from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
+
+ProgressStatus = Literal["starting", "running", "stopping"] | SweepStatus
+MAX_RUNNING = 100
+MAX_NOTES = 20
+
+
+def make_progress(
+    state: SweepState, *, sweep_id: str, holder: Holder, at: float, total: int | None
+) -> SweepProgress:
+    """The state of a sweep, as much as is worth showing."""
+    best = current_best(state)
+    return SweepProgress(
+        sweep_id=sweep_id,
+        name=state.spec.name,
+        status=_status(state),
+        holder=holder,
+        generation=state.generation,
+        at=at,
+        started_at=state.started_at if state.started_at is not None else at,
+        counts={name: number for name, number in state.counts.items() if number},
+        num_trials=total,
+        metric=state.spec.metric,
+        mode=state.spec.mode,
+        best=BestTrial(
+            trial_id=trial_id(best.number),
+            score=score_of(state, best) or 0.0,
+            config=best.config,
+            metrics=best.last,
+        )
+        if best
+        else None,
+        running=_running(state),
+        slots=sum(slot.is_open for slot in state.slots.values()),
+        deadline=state.rules.deadline,
+        notes=state.notes[-MAX_NOTES:],
+    )
+
+
+def _status(state: SweepState) -> ProgressStatus:
+    if state.phase == "running":
+        return "running" if state.trials else "starting"
+    return (state.status if state.phase == "ended" else None) or "stopping"
+
+
+def _running(state: SweepState) -> tuple[RunningTrial, ...]:
+    heads = sorted(slot.queue[0] for slot in state.slots.values() if slot.queue)
+    return tuple(
+        RunningTrial(
+            trial_id=trial_id(number),
+            number=number,
+            config=state.trials[number].config,
+            iteration=state.trials[number].iteration,
+            score=score_of(state, state.trials[number]),
+            started_at=state.trials[number].attempt_started_at,
+        )
+        for number in heads[:MAX_RUNNING]
+    )

@@ -1,0 +1,138 @@
+"""`run_sweep`: the same key, the same sweep. Returns its outcome, resumes it, follows it, or starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import raysweep
+from raysweep.cluster.connection import RayConnection, connect
+from raysweep.cluster.setup import check_room, check_trainable, spec_fault
+from raysweep.cluster.takeover import Asked, Held, OnProgress, find_holder, find_outcome, follow, hold
+from raysweep.core import make_outcome
+from raysweep.core.seeds import derive_seed
+from raysweep.errors import SpecError
+from raysweep.outcome import SweepOutcome
+from raysweep.spec import SweepSpec, sweep_id
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.store import open_store
+
+
+def run_sweep(
+    spec: SweepSpec | Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    address: str | None = None,
+    on_progress: OnProgress | None = None,
+    takeover: bool = False,
+    num_cpus: float | None = None,
+) -> SweepOutcome:
+    """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
+
+    Args:
+        spec: A `SweepSpec`, a mapping, or the path of a YAML or JSON file.
+        key: Names the run. The same name and key is the same sweep: finished, its outcome comes back at once;
+            unfinished, it goes on; running elsewhere, it is followed. Default: the spec itself is the key.
+        address: None: the Ray this process is connected to, else an embedded one. `"auto"` or `"host:port"`:
+            that cluster.
+        on_progress: Called about twice a second, in the thread that runs the sweep.
+        takeover: Take the sweep from a controller that seems to live; that one ends with `FencedError`.
+        num_cpus: How many CPUs an embedded Ray offers; default: the machine's cores.
+
+    Returns:
+        The outcome; `outcome.status` says how it ended, `outcome.best` holds the best trial.
+
+    Raises:
+        SpecError: Something in the spec cannot work; names the field and the fix. Nothing was written.
+        SpecChangedError: The key belongs to a sweep with another spec.
+        SweepInterrupted: Ctrl-C or SIGTERM: run the same again to go on.
+        FencedError: Another controller took the sweep over.
+        StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
+    """
+    asked_spec = SweepSpec.from_any(spec)
+    key = key if key is not None else default_key(asked_spec)
+    folder = SweepFolder(open_store(asked_spec.storage_path), sweep_id(asked_spec.name, key))
+    seed = asked_spec.seed if asked_spec.seed is not None else derive_seed(0, folder.sweep_id)
+    asked = Asked(spec=asked_spec, key=key, seed=seed)
+    return _off_loop(lambda: _run(asked, folder, address, on_progress, takeover, num_cpus))
+
+
+def default_key(spec: SweepSpec) -> str:
+    """The key of a run that was given none: the same spec is the same sweep."""
+    return f"spec-{spec.digest()[:16]}"
+
+
+def _run(
+    asked: Asked,
+    folder: SweepFolder,
+    address: str | None,
+    on_progress: OnProgress | None,
+    takeover: bool,
+    num_cpus: float | None,
+) -> SweepOutcome:
+    while True:
+        outcome = find_outcome(folder, asked)
+        if outcome is None and not takeover and find_holder(folder) is not None:
+            outcome = follow(folder, on_progress)
+        if outcome is not None:
+            return outcome
+        folder.store.check_writable()
+        if address in (None, "local"):
+            check_trainable(asked.spec.trainable)
+        with connect(address, num_cpus) as connection:
+            check_room(asked.spec)
+            held = hold(folder, asked)
+            if held is not None:
+                return _carry_through(held, connection, on_progress)
+
+
+def _carry_through(held: Held, connection: RayConnection, on_progress: OnProgress | None) -> SweepOutcome:
+    from raysweep.cluster.controller import Controller
+
+    folder, state = held.folder, held.state
+    controller = Controller(held, connection, on_progress)
+    try:
+        controller.run_to_end()
+        if state.fault == "spec":
+            raise spec_fault(state)
+    except SpecError:
+        if not state.has_scored:
+            # It never gave a result: the mended spec may have the same key.
+            folder.withdraw()
+        raise
+    outcome = make_outcome(
+        state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=raysweep.__version__
+    )
+    folder.write_outcome_if_absent(outcome)
+    progress = controller.progress(time.time())
+    folder.write_progress(progress)
+    if on_progress is not None:
+        on_progress(progress)
+    return outcome
+
+
+def _off_loop(call: Callable[[], SweepOutcome]) -> SweepOutcome:
+    """Run where no event loop runs: here, or (in a notebook, in async code) on a thread of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    result: list[SweepOutcome] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result.append(call())
+        except BaseException as error:  # handed to the caller's thread as it is
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="raysweep-run")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return result[0]

@@ -1,0 +1,114 @@
+"""Runs one attempt on the calling (main) thread, and says how it ended."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from types import FrameType
+from typing import Any, Final
+
+from raysweep import trial as trial_api
+from raysweep.cluster.outbox import Outbox
+from raysweep.cluster.session import Session, SweepPlace
+from raysweep.cluster.wire import Failed, Job
+from raysweep.errors import RaysweepError, TrialStopped
+
+Trainable = Callable[[dict[str, Any]], Any]
+TRACEBACK_CHARS: Final = 4096
+INTERRUPT: Final = signal.SIGUSR1
+
+_interruptible: Session | None = None
+
+
+def install_interrupt() -> None:
+    """Let `INTERRUPT` raise `TrialStopped` in user code; call on the main thread, once a process."""
+    signal.signal(INTERRUPT, _on_interrupt)
+
+
+def _on_interrupt(signum: int, frame: FrameType | None) -> None:
+    session = _interruptible
+    if session is not None and session.stop_reason is not None:
+        session.was_raised = True
+        raise TrialStopped(session.stop_reason)
+
+
+def run_attempt(
+    trainable: Trainable,
+    job: Job,
+    place: SweepPlace,
+    outbox: Outbox,
+    on_session: Callable[[Session | None], None],
+) -> None:
+    """Run the trainable and post how it went: `began`, reports, and exactly one of `returned`, `stopped`, `failed`.
+
+    `on_session` gets the session while it can be stopped from outside, and None when that is over.
+    """
+    global _interruptible
+    session = Session(job, place, outbox)
+    outbox.post(["began", job.trial, job.attempt])
+    trial_api.activate(session)
+    on_session(session)
+    end: list[Any]
+    try:
+        try:
+            _seed(job.seed)
+            _interruptible = session
+            result = trainable(job.config)
+            if isinstance(result, dict):
+                session.report(result, None, False)
+            elif result is not None:
+                raise RaysweepError(
+                    f"the trainable returned a {type(result).__name__}: return a dict of metrics, or None"
+                )
+        finally:
+            _interruptible = None
+        end = (
+            ["stopped", job.trial, job.attempt, False]
+            if session.was_raised
+            else ["returned", job.trial, job.attempt]
+        )
+    except TrialStopped:
+        end = ["stopped", job.trial, job.attempt, False]
+    except (
+        BaseException
+    ) as error:  # user code may raise anything, SystemExit included: all of it is this trial's end
+        end = ["failed", job.trial, job.attempt, describe(error)]
+    trial_api.activate(None)
+    on_session(None)
+    outbox.post(end)
+
+
+def describe(error: BaseException, *, origin: str = "exception", is_fatal: bool = False) -> dict[str, Any]:
+    """The facts of an exception: type, message, bases and the first 4 KiB of the traceback, without our own frames."""
+    lines = traceback.format_exception(type(error), error, _user_frames(error))
+    text = "".join(lines)
+    if len(text) > TRACEBACK_CHARS:
+        text = text[: TRACEBACK_CHARS // 2] + "\n  […]\n" + text[-TRACEBACK_CHARS // 2 :]
+    failed = Failed(
+        origin=origin,
+        type=type(error).__name__,
+        message=str(error)[:1000],
+        traceback=text,
+        bases=tuple(cls.__name__ for cls in type(error).__mro__),
+        exit_code=error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,
+        is_fatal=is_fatal,
+    )
+    return asdict(failed)
+
+
+def _user_frames(error: BaseException) -> Any:
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return frames if frames is not None else error.__traceback__
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)

@@ -1,0 +1,109 @@
+"""The controller's end of the link: an asyncio server that lets in only workers that know the sweep's token."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Callable
+
+from raysweep.cluster.wire import FrameReader, Message, pack
+
+OnMessages = Callable[[str, list[Message]], None]
+OnGone = Callable[[str], None]
+
+
+class Connection(asyncio.Protocol):
+    """One worker's connection. Until it has said who it is, it is nobody and may say nothing else."""
+
+    def __init__(self, server: LinkServer) -> None:
+        self._server = server
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self.worker: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for messages in self._reader.feed(data):
+                if self.worker is None:
+                    messages = self._greet(messages)
+                if messages and self.worker is not None:
+                    self._server.on_messages(self.worker, messages)
+        except (ValueError, TypeError, IndexError, KeyError):
+            if self.worker is not None:
+                raise
+            self.close()  # a stranger: it sent something that is no frame of ours
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.worker is not None:
+            self._server.forget(self.worker, self)
+
+    def send(self, messages: list[Message]) -> None:
+        """Send one frame."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(pack(messages))
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _greet(self, messages: list[Message]) -> list[Message]:
+        kind, token, worker = messages[0]
+        if kind != "hello" or not hmac.compare_digest(str(token), self._server.token):
+            self.close()
+            return []
+        self.worker = str(worker)
+        self._server.remember(self.worker, self)
+        return messages[1:]
+
+
+class LinkServer:
+    """Listens for workers; hands their messages over, in order, on the event loop's thread."""
+
+    def __init__(self, on_messages: OnMessages, on_gone: OnGone) -> None:
+        self.token = secrets.token_hex(16)
+        self.host = ""
+        self.port = 0
+        self.on_messages = on_messages
+        self._on_gone = on_gone
+        self._connections: dict[str, Connection] = {}
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str) -> None:
+        """Listen on `host`, at a free port."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Connection(self), host, 0, backlog=1024)
+        self.host, self.port = self._server.sockets[0].getsockname()[:2]
+
+    def send(self, worker: str, messages: list[Message]) -> None:
+        """Send to a worker; nothing happens if it is gone (`on_gone` says so)."""
+        connection = self._connections.get(worker)
+        if connection is not None:
+            connection.send(messages)
+
+    def hang_up(self, worker: str) -> None:
+        """Close a worker's connection, without a call of `on_gone`."""
+        connection = self._connections.pop(worker, None)
+        if connection is not None:
+            connection.close()
+
+    async def close(self) -> None:
+        """Hang up on everybody and stop listening."""
+        for worker in list(self._connections):
+            self.hang_up(worker)
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    def remember(self, worker: str, connection: Connection) -> None:
+        self._connections[worker] = connection
+
+    def forget(self, worker: str, connection: Connection) -> None:
+        if self._connections.get(worker) is connection:
+            del self._connections[worker]
+            self._on_gone(worker)

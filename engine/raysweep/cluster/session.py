@@ -1,0 +1,169 @@
+"""One attempt of a trial, from the side of user code: reports, checkpoints, and being stopped."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from math import isfinite, isinf
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from raysweep.cluster.outbox import Outbox
+from raysweep.cluster.wire import Job
+from raysweep.errors import RaysweepError, StorageError, TrialStopped
+from raysweep.trial import TrialContext
+
+_PLAIN: Final = frozenset({int, str, bool, type(None)})
+_MAX_INT: Final = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPlace:
+    """What a worker must know of its sweep; goes to it as JSON."""
+
+    sweep_id: str
+    storage_path: str
+    resources: dict[str, float]
+
+
+class Session:
+    """Buffers reports, stores checkpoints, raises `TrialStopped` when it is time."""
+
+    def __init__(self, job: Job, place: SweepPlace, outbox: Outbox) -> None:
+        self.job = job
+        self.context = TrialContext(
+            sweep_id=place.sweep_id,
+            trial_id=f"{job.trial:05d}",
+            number=job.trial,
+            attempt=job.attempt,
+            seed=job.seed,
+            iteration=job.iteration,
+            resources=place.resources,
+        )
+        self.stop_reason: str | None = None
+        self.was_raised = False
+        self._place = place
+        self._outbox = outbox
+        self._reports = 0
+        self._keys: tuple[str, ...] = ()
+        self._next_checkpoint = job.next_checkpoint
+        self._answered = -1
+        self._changed = threading.Condition()
+
+    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
+        """See `raysweep.report`."""
+        if self.stop_reason is not None:
+            self._raise_stopped()
+        job, index = self.job, self._reports
+        keys = tuple(metrics)
+        if keys != self._keys:
+            self._keys = keys = _check_keys(metrics)
+        row = [
+            value
+            if type(value) in _PLAIN or (type(value) is float and isfinite(value))
+            else _to_json(name, value)
+            for name, value in metrics.items()
+        ]
+        self._reports = index + 1
+        if wait:
+            self._outbox.post(["rows", job.trial, job.attempt, index, keys, [row], checkpoint is None])
+        else:
+            self._outbox.post_row(job.trial, job.attempt, index, self._keys, row)
+        if checkpoint is not None:
+            self._save(Path(checkpoint), index, metrics=dict(zip(keys, row, strict=True)))
+            if wait:
+                # Asks for the answer without a row of its own: it comes when the checkpoint's record is durable.
+                self._outbox.post(["rows", job.trial, job.attempt, index + 1, keys, [], True])
+        if wait:
+            self._await_answer(index)
+        if self.stop_reason is not None:
+            self._raise_stopped()
+
+    def get_checkpoint(self) -> AbstractContextManager[Path] | None:
+        """See `raysweep.get_checkpoint`."""
+        return _restored(self.job.checkpoint) if self.job.checkpoint else None
+
+    def stop(self, reason: str) -> None:
+        """From another thread: the trial should end at its next report."""
+        with self._changed:
+            self.stop_reason = reason
+            self._changed.notify_all()
+
+    def answer(self, report: int) -> None:
+        """From another thread: everything up to `report` is journaled and decided."""
+        with self._changed:
+            self._answered = max(self._answered, report)
+            self._changed.notify_all()
+
+    def _await_answer(self, index: int) -> None:
+        with self._changed:
+            while self._answered < index and self.stop_reason is None:
+                self._changed.wait()
+
+    def _raise_stopped(self) -> None:
+        self.was_raised = True
+        raise TrialStopped(self.stop_reason or "stopped")
+
+    def _save(self, directory: Path, report: int, metrics: dict[str, Any]) -> None:
+        from raysweep.storage.checkpoints import CheckpointStore
+        from raysweep.storage.store import open_store
+
+        job, number = self.job, self._next_checkpoint
+        if not directory.is_dir():
+            raise RaysweepError(f"report(checkpoint=…) takes a directory; {str(directory)!r} is none")
+        self._next_checkpoint = number + 1
+        store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
+        metadata = {"attempt": job.attempt, "report": report, "metrics": metrics, "parent": job.checkpoint}
+        try:
+            saved = store.save(self.context.trial_id, number, directory, metadata)
+        except StorageError as error:
+            self._outbox.post(["unsaved", job.trial, job.attempt, number, str(error)])
+            return
+        self._outbox.post(["saved", job.trial, job.attempt, number, report, saved.uri, saved.size_bytes])
+
+
+@contextmanager
+def _restored(uri: str) -> Iterator[Path]:
+    from raysweep.storage.checkpoints import restore_uri
+
+    target = Path(tempfile.mkdtemp(prefix="raysweep-checkpoint-"))
+    try:
+        restore_uri(uri, target / "checkpoint")
+        yield target / "checkpoint"
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+
+
+def _check_keys(metrics: dict[str, Any]) -> tuple[str, ...]:
+    for name in metrics:
+        if not isinstance(name, str):
+            raise RaysweepError(
+                f"report() takes metrics named by strings; {name!r} is a {type(name).__name__}"
+            )
+    return tuple(metrics)
+
+
+def _to_json(name: str, value: Any) -> Any:
+    """The value as JSON; non-finite numbers as the strings `NaN`, `Infinity`, `-Infinity`."""
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", 0) == 0:
+        value = item()
+    if isinstance(value, float):
+        if isfinite(value):
+            return float(value)
+        return ("Infinity" if value > 0 else "-Infinity") if isinf(value) else "NaN"
+    if isinstance(value, int) and not isinstance(value, bool) and not -_MAX_INT <= value < 2 * _MAX_INT:
+        return float(value)
+    try:
+        return orjson.loads(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
+    except TypeError as error:
+        raise RaysweepError(
+            f"metric {name!r} is a {type(value).__name__}, which is not JSON: report numbers, strings or lists of them"
+        ) from error

@@ -1,0 +1,183 @@
+"""Whose sweep is it? Finished: its outcome. Held by a live controller: follow that. Otherwise: claim it.
+
+The claim is the journal's next segment, created only if it does not exist. Of two that try at once one succeeds; the
+other reads who it was and follows. A holder that lost the sweep fails its next append and ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raysweep.core import SweepState, decode, encode, step
+from raysweep.core.events import ControllerStarted, SpecChanged
+from raysweep.core.lifecycle import FINAL
+from raysweep.core.scores import score_of
+from raysweep.errors import JournalDamagedError, SegmentExistsError, SpecChangedError
+from raysweep.outcome import Holder, SweepOutcome, SweepProgress
+from raysweep.search import Searcher, make_searcher
+from raysweep.spec import SweepSpec, changes
+from raysweep.storage.folder import SweepFolder, SweepRecord
+from raysweep.storage.holder import current_holder, holder_state
+from raysweep.storage.journal import Claim, Journal
+
+OnProgress = Callable[[SweepProgress], None]
+POLL_S: Final = 0.5
+# A fresh controller writes its heartbeat right after its claim; one that does not is gone.
+FIRST_BEAT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the caller wants run."""
+
+    spec: SweepSpec
+    key: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A claimed sweep: its state as replayed, what happened since (`news`, the claim first), the searcher rebuilt."""
+
+    asked: Asked
+    folder: SweepFolder
+    state: SweepState
+    searcher: Searcher
+    journal: Journal
+    claim: Claim
+    started: ControllerStarted
+    changed: SpecChanged | None
+    holder: Holder
+
+
+def find_outcome(folder: SweepFolder, asked: Asked) -> SweepOutcome | None:
+    """The outcome of a sweep that has ended, if it was asked for in the same words.
+
+    Raises:
+        SpecChangedError: It ended under another spec.
+    """
+    outcome = folder.read_outcome()
+    record = folder.read_spec()
+    if outcome is None or record is None or outcome.spec_digest == asked.spec.digest():
+        return outcome
+    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec)
+    if diff.unsafe or diff.safe:
+        raise SpecChangedError(folder.sweep_id, (*diff.unsafe, *diff.safe))
+    return outcome
+
+
+def find_holder(folder: SweepFolder) -> SweepProgress | None:
+    """The heartbeat of the controller that has the sweep and lives; None: nobody has it."""
+    journal = folder.journal()
+    for _ in journal.read():
+        pass
+    if not journal.generation:
+        return None
+    deadline = time.monotonic() + FIRST_BEAT_S
+    while True:
+        progress = folder.read_progress()
+        if progress is not None and progress.generation >= journal.generation:
+            return progress if holder_state(progress, time.time()) == "alive" else None
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.2)
+
+
+def follow(folder: SweepFolder, on_progress: OnProgress | None) -> SweepOutcome | None:
+    """Watch another controller's sweep to its end; None: that controller went away before the end."""
+    while True:
+        outcome = folder.read_outcome()
+        if outcome is not None:
+            return outcome
+        progress = folder.read_progress()
+        if progress is None or holder_state(progress, time.time()) != "alive":
+            # It may have written the outcome between our two looks.
+            return folder.read_outcome()
+        if on_progress is not None:
+            on_progress(progress)
+        time.sleep(POLL_S)
+
+
+def hold(folder: SweepFolder, asked: Asked) -> Held | None:
+    """Claim the sweep; None: somebody else did so at this moment.
+
+    Raises:
+        SpecChangedError: The sweep exists, with another spec that would mix two searches.
+        JournalDamagedError: What is there cannot be read in full. Nothing is started over in its stead.
+    """
+    record = _write_or_read_record(folder, asked)
+    journal = folder.journal()
+    state = replay(journal, record)
+    diff = changes(state.spec, asked.spec)
+    if diff.unsafe:
+        raise SpecChangedError(folder.sweep_id, diff.unsafe)
+    holder = current_holder()
+
+    def make_record(generation: int) -> bytes:
+        return encode(_started(generation, at, holder))
+
+    at = time.time()
+    try:
+        claim = journal.claim(make_record)
+    except SegmentExistsError:
+        return None
+    changed = None
+    if diff.safe:
+        changed = SpecChanged(at=at, spec=asked.spec.to_dict(), changes=diff.safe)
+    return Held(
+        asked=asked,
+        folder=folder,
+        state=state,
+        searcher=rebuild_searcher(asked.spec, state),
+        journal=journal,
+        claim=claim,
+        started=_started(claim.generation, at, holder),
+        changed=changed,
+        holder=holder,
+    )
+
+
+def replay(journal: Journal, record: SweepRecord) -> SweepState:
+    """The state that the journal's events give."""
+    state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
+    for number, line in enumerate(journal.read(), start=1):
+        try:
+            event = decode(line)
+        except ValueError as error:
+            raise JournalDamagedError(
+                f"journal, record {number}",
+                str(error),
+                "everything after it",
+                "use the version of raysweep that wrote it, or a newer one",
+            ) from error
+        step(state, event)
+    return state
+
+
+def rebuild_searcher(spec: SweepSpec, state: SweepState) -> Searcher:
+    """A searcher that knows every config it ever suggested and every result it was ever told."""
+    searcher = make_searcher(spec, state.seed)
+    for number, trial in state.trials.items():
+        searcher.restore(number, trial.config)
+        if trial.state in FINAL and trial.state != "cancelled":
+            searcher.tell(number, score_of(state, trial), _TOLD[trial.state])
+    return searcher
+
+
+_TOLD: Final[dict[str, Any]] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}
+
+
+def _started(generation: int, at: float, holder: Holder) -> ControllerStarted:
+    return ControllerStarted(at=at, generation=generation, host=holder.host, pid=holder.pid)
+
+
+def _write_or_read_record(folder: SweepFolder, asked: Asked) -> SweepRecord:
+    record = SweepRecord(
+        digest=asked.spec.digest(), key=asked.key, seed=asked.seed, spec=asked.spec.to_dict()
+    )
+    if folder.write_spec_if_absent(record):
+        return record
+    return folder.read_spec() or record

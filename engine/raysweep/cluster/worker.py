@@ -1,0 +1,177 @@
+"""The worker: an actor that keeps the trainable loaded and runs trials on its main thread.
+
+`TrialWorker.run` never returns while the worker lives. It pulls jobs that the link's reader thread puts into a queue,
+so user code is on the main thread (signals, torch's data loaders, matplotlib all want that) and can still be
+stopped, answered and given more work meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from raysweep.cluster.outbox import Outbox
+from raysweep.cluster.runner import INTERRUPT, Trainable, describe, install_interrupt, run_attempt
+from raysweep.cluster.session import Session, SweepPlace
+from raysweep.cluster.wire import Job, Message, pack, read_frames
+from raysweep.errors import RaysweepError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSetup:
+    """All that a worker needs to begin: where to connect, what to run, how."""
+
+    host: str
+    port: int
+    token: str
+    trainable: str
+    pickled: bytes | None
+    isolation: str
+    place: SweepPlace
+    sys_path: tuple[str, ...] = ()
+    hides_gpus: bool = True
+
+
+class Inbox:
+    """The queue of jobs, and the present trial; what the reader thread and the main thread share."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self.session: Session | None = None
+        self.child: Callable[[Message], None] | None = None
+        self._jobs: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._is_closed = False
+
+    def next_job(self) -> Job | None:
+        """The next job; blocks. None: the worker is to end."""
+        with self._changed:
+            while not self._jobs and not self._is_closed:
+                self._changed.wait()
+            return None if self._is_closed else self._jobs.popleft()
+
+    def take(self, message: Message) -> None:
+        """Act on one message from the controller (on the reader's thread)."""
+        match message:
+            case ["run", job]:
+                with self._changed:
+                    self._jobs.append(Job(**job))
+                    self._changed.notify_all()
+            case ["recall", trials]:
+                self._recall(set(trials))
+            case ["exit"]:
+                self.close()
+            case [_, trial, attempt, *rest]:
+                self._pass_on(message, trial, attempt, rest)
+
+    def close(self) -> None:
+        """End the worker once the present trial has ended."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _recall(self, trials: set[int]) -> None:
+        with self._changed:
+            taken = [job.trial for job in self._jobs if job.trial in trials]
+            self._jobs = deque(job for job in self._jobs if job.trial not in trials)
+        self.outbox.post(["recalled", taken])
+
+    def _pass_on(self, message: Message, trial: int, attempt: int, rest: list[Any]) -> None:
+        child, session = self.child, self.session
+        if child is not None:
+            child(message)
+        elif session is not None and (session.job.trial, session.job.attempt) == (trial, attempt):
+            if message[0] == "stop":
+                session.stop(rest[0])
+            elif message[0] == "answer":
+                session.answer(rest[0])
+            elif message[0] == "interrupt":
+                signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
+
+
+class TrialWorker:
+    """The actor class; one instance a slot."""
+
+    def run(self, setup: WorkerSetup, name: str) -> str:
+        """Serve the controller until it says `exit` or its connection is gone."""
+        if setup.hides_gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        sys.path.extend(path for path in setup.sys_path if path not in sys.path)
+        sock = socket.create_connection((setup.host, setup.port), timeout=30)
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.sendall(pack([["hello", setup.token, name]]))
+        inbox = Inbox(Outbox(sock))
+        reader = threading.Thread(target=_read, args=(sock, inbox), name="raysweep-link", daemon=True)
+        reader.start()
+        try:
+            self._serve(setup, inbox)
+        finally:
+            inbox.outbox.close()
+            sock.close()
+        return "exited"
+
+    def _serve(self, setup: WorkerSetup, inbox: Inbox) -> None:
+        if setup.isolation == "process":
+            from raysweep.cluster.forking import serve_forked
+
+            serve_forked(setup, inbox)
+            return
+        trainable = _load(setup, inbox.outbox)
+        if trainable is None:
+            return
+        install_interrupt()
+        inbox.outbox.post(["ready", node_id(), os.getpid()])
+
+        def on_session(session: Session | None) -> None:
+            inbox.session = session
+
+        while (job := inbox.next_job()) is not None:
+            run_attempt(trainable, job, setup.place, inbox.outbox, on_session)
+
+
+def _load(setup: WorkerSetup, outbox: Outbox) -> Trainable | None:
+    try:
+        return load_trainable(setup)
+    except (RaysweepError, Exception) as error:  # the user's module may raise anything while it is imported
+        outbox.post(["unready", describe(error, origin="start", is_fatal=True)])
+        return None
+
+
+def load_trainable(setup: WorkerSetup) -> Trainable:
+    """The trainable, from its import path or from its pickled form (which came through Ray, not over the link)."""
+    if setup.pickled is not None:
+        import cloudpickle
+
+        pickled: Trainable = cloudpickle.loads(setup.pickled)
+        return pickled
+    from raysweep.spec.trainable import load_trainable as load
+
+    return load(setup.trainable)
+
+
+def node_id() -> str:
+    """Ray's id of this node; empty where this process is not connected to Ray."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return ""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def _read(sock: socket.socket, inbox: Inbox) -> None:
+    for messages in read_frames(sock):
+        for message in messages:
+            inbox.take(message)
+    # The controller closed the link or is gone: nobody could learn of what the present trial does, so it must not go on.
+    if inbox.child is not None:
+        inbox.child(["kill", -1, -1])
+    inbox.close()
+    if inbox.session is not None:
+        os._exit(0)
