@@ -12,6 +12,7 @@ import itertools
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -19,6 +20,7 @@ from raysweep.errors import StorageError, StorageNotWritableError, StorageUnavai
 from raysweep.storage.store import CHUNK_BYTES, ObjectInfo, Store, check_key, open_store
 
 TEMPORARY_MARK = ".raysweep-tmp-"
+_CREATE_TRIES = 20
 _counter = itertools.count()
 _T = TypeVar("_T")
 
@@ -140,7 +142,8 @@ class LocalStore:
             probe.write_bytes(b"probe")
             probe.unlink()
         except OSError as error:
-            probe.unlink(missing_ok=True)
+            with suppress(OSError):
+                probe.unlink()
             problem = f"{self._root} is not writable ({error.strerror})"
             fix = _FIXES.get(error.errno or 0, "choose another storage_path")
             raise StorageNotWritableError("storage_path", problem, fix) from error
@@ -163,12 +166,7 @@ class LocalStore:
 
     def _write_file(self, temporary: Path, chunks: Iterable[bytes], *, durable: bool) -> tuple[Path, ...]:
         """Write the temporary file; returns the folders that have a new entry for it to be reachable."""
-        created = _make_folders(temporary.parent)
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except FileNotFoundError:  # a delete pruned the empty folder under us
-            created = _make_folders(temporary.parent)
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        created, descriptor = _create(temporary)
         try:
             for chunk in chunks:
                 view = memoryview(chunk)
@@ -248,6 +246,18 @@ def _name(temporary: Path, path: Path, *, replace: bool) -> bool:
         return False
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _create(path: Path) -> tuple[tuple[Path, ...], int]:
+    """Open a new file, its folders created: (the folders that got a new entry, the descriptor)."""
+    for remaining in reversed(range(_CREATE_TRIES)):
+        try:
+            created = _make_folders(path.parent)
+            return created, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except (FileNotFoundError, FileExistsError):  # a delete pruned the folder, empty for a moment
+            if not remaining:
+                raise
+    raise AssertionError("unreachable: the loop returns or raises")
 
 
 def _make_folders(folder: Path) -> tuple[Path, ...]:

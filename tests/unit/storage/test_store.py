@@ -1,0 +1,263 @@
+"""Stores: the same behaviour from a folder, memory and S3."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from raysweep.errors import SpecError, StorageError, StorageNotWritableError, StorageUnavailableError
+from raysweep.storage.local import TEMPORARY_MARK
+from raysweep.storage.store import Store, open_store
+
+
+def test_put_get_delete(store: Store) -> None:
+    assert store.get("a/b") is None
+    assert store.head("a/b") is None
+    assert not store.exists("a/b")
+    store.put("a/b", b"one", durable=True)
+    store.put("a/b", b"two!")
+    assert store.get("a/b") == b"two!"
+    info = store.head("a/b")
+    assert info is not None
+    assert (info.key, info.size_bytes) == ("a/b", 4)
+    assert store.exists("a/b")
+    assert not store.exists("a")
+    store.delete("a/b", "never/was")
+    store.delete("a/b")
+    assert store.get("a/b") is None
+    assert list(store.list()) == []
+
+
+def test_put_if_absent_lets_one_win(store: Store) -> None:
+    won: list[int] = []
+    barrier = threading.Barrier(6)
+
+    def attempt(index: int) -> None:
+        barrier.wait()
+        if store.put_if_absent("deep/er/key", b"%d" % index, durable=True):
+            won.append(index)
+
+    threads = [threading.Thread(target=attempt, args=(index,)) for index in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert store.get("deep/er/key") == b"%d" % won[0]
+    assert not store.put_if_absent("deep/er/key", b"late")
+
+
+def test_list_is_by_folder(store: Store) -> None:
+    keys = {"a/1", "a/b/2", "ab/3", "4", "a/ü ä/%41"}
+    for key in keys:
+        store.put(key, b"x")
+    assert {info.key for info in store.list()} == keys
+    assert {info.key for info in store.list("a")} == {"a/1", "a/b/2", "a/ü ä/%41"}
+    assert list(store.list("nothing")) == []
+    assert store.list_folders() == ("a", "ab")
+    assert store.list_folders("a") == ("b", "ü ä")
+    assert store.list_folders("nothing") == ()
+
+
+def test_large_objects_go_in_pieces(store: Store) -> None:
+    chunks = [bytes([n]) * 1_000_000 for n in range(20)]
+    store.put_chunks("big", iter(chunks), durable=True)
+    assert store.head("big").size_bytes == 20_000_000  # type: ignore[union-attr]
+    read = store.get_chunks("big")
+    assert read is not None
+    assert b"".join(read) == b"".join(chunks)
+    assert store.get_chunks("nothing") is None
+    store.put_chunks("none", iter([]))
+    assert store.get("none") == b""
+
+
+def test_a_put_that_fails_half_way_leaves_nothing(store: Store) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"x" * 9_000_000
+        raise SpecError("checkpoint", "vanished")
+
+    with pytest.raises(SpecError, match="vanished"):
+        store.put_chunks("a/big", chunks())
+    assert store.get("a/big") is None
+    assert list(store.list()) == []
+
+
+@pytest.mark.parametrize("key", ["", "../up", "a//b", "/a", "a/", "a/./b", "a/../b", "a\0b"])
+def test_keys_stay_inside(store: Store, key: str) -> None:
+    for call in (store.get, store.head, lambda k: store.put(k, b""), lambda k: store.put_if_absent(k, b"")):
+        with pytest.raises(StorageError):
+            call(key)
+
+
+def test_check_writable_leaves_nothing_behind(store: Store) -> None:
+    store.check_writable()
+    assert list(store.list()) == []
+    store.put("a", b"x")
+    store.check_writable()
+    assert [info.key for info in store.list()] == ["a"]
+
+
+def test_stores_pickle_by_url(store: Store) -> None:
+    store.put("a", b"x")
+    copy = pickle.loads(pickle.dumps(store))  # noqa: S301 - a test's own bytes
+    assert copy.url == store.url
+    assert copy.get("a") == b"x"
+    assert open_store(store.url).get("a") == b"x"
+
+
+def test_check_writable_creates_no_folder(tmp_path: Path) -> None:
+    open_store(tmp_path / "a" / "b").check_writable()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_home_and_file_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert open_store("~/raysweep").url == str(tmp_path / "raysweep")
+    assert open_store(f"file://{tmp_path}/x").url == str(tmp_path / "x")
+    monkeypatch.chdir(tmp_path)
+    assert open_store("relative").url == str(tmp_path / "relative")
+
+
+@pytest.mark.parametrize("path", ["", "foo://bucket/x", "http://host/x", "s3://", "az://container/x"])
+def test_a_path_that_names_no_store(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(StorageNotWritableError) as caught:
+        open_store(path)
+    assert caught.value.field == "storage_path"
+    assert caught.value.fix
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StorageNotWritableError, match="not a folder"):
+            open_store(path).check_writable()
+        with pytest.raises(StorageError):
+            open_store(path).put("a/b", b"x")
+        assert open_store(path).get("a") is None
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_place_that_cannot_be_written() -> None:
+    with pytest.raises(StorageNotWritableError) as caught:
+        open_store("/proc/raysweep").check_writable()
+    assert caught.value.field == "storage_path"
+    with pytest.raises(StorageError):
+        open_store("/proc/raysweep").put("a", b"x")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs to give up its rights")
+def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    code = (
+        "import os, sys\n"
+        "from raysweep.errors import StorageNotWritableError\n"
+        "from raysweep.storage.local import LocalStore\n"
+        "from raysweep.storage.store import open_store\n"
+        "store = open_store(sys.argv[1])\n"
+        "os.setuid(65534)\n"
+        "try:\n    store.check_writable()\n"
+        "except StorageNotWritableError as error:\n    sys.exit(f'said: {error}')\n"
+    )
+    os.chmod(tmp_path, 0o755)
+    for path in (folder, folder / "below"):
+        done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "said: storage_path:" in done.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_s3_without_the_bucket(s3_url: str) -> None:
+    with pytest.raises(StorageNotWritableError, match="bucket does not exist"):
+        open_store("s3://no-such-bucket/x").check_writable()
+
+
+def test_s3_out_of_reach(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(StorageUnavailableError) as caught:
+        open_store("s3://bucket/x").check_writable()
+    assert "\n" not in str(caught.value)
+
+
+def test_s3_endpoint_for_the_service_alone(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", os.environ["AWS_ENDPOINT_URL"])
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    open_store(f"{s3_url}/service").check_writable()
+
+
+def test_temporary_files_are_never_listed(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.put("a/b", b"x")
+    (tmp_path / "a" / f"{TEMPORARY_MARK}1-2").write_bytes(b"half")
+    assert [info.key for info in store.list()] == ["a/b"]
+
+
+def test_deleting_prunes_empty_folders(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "root")
+    store.put("a/b/c", b"x")
+    store.put("a/d", b"x")
+    store.delete("a/b/c")
+    assert not (tmp_path / "root" / "a" / "b").exists()
+    store.delete("a/d")
+    assert (tmp_path / "root").is_dir()
+
+
+def test_puts_and_pruning_deletes_do_not_trip_each_other(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    errors: list[BaseException] = []
+
+    def churn(name: int) -> None:
+        try:
+            for _ in range(300):
+                store.put(f"a/b/{name}", b"x")
+                store.delete(f"a/b/{name}")
+        except StorageError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=churn, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_a_forked_child_is_refused_remote_storage_and_may_use_a_folder(
+    store_url: Callable[[str], str], tmp_path: Path
+) -> None:
+    code = (
+        "import os, sys\n"
+        "from raysweep.errors import StorageError\n"
+        "from raysweep.storage.store import open_store\n"
+        "remote, local = open_store('memory://x'), open_store(sys.argv[1])\n"
+        "remote.put('a', b'x'); local.put('a', b'x')\n"
+        "pid = os.fork()\n"
+        "if not pid:\n"
+        "    assert local.get('a') == b'x'; local.put('b', b'y')\n"
+        "    try: remote.get('a')\n"
+        "    except StorageError as error: os._exit(7 if 'fork' in str(error) else 8)\n"
+        "    os._exit(9)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)], check=False, timeout=60
+    )
+    assert done.returncode == 7
+    assert (tmp_path / "b").read_bytes() == b"y"
+
+
+def test_importing_raysweep_storage_leaves_obstore_out() -> None:
+    code = (
+        "import sys, raysweep.storage.store, raysweep.storage.checkpoints, raysweep.storage.folder\n"
+        "sys.exit(1 if 'obstore' in sys.modules else 0)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
