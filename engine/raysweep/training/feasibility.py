@@ -1,0 +1,88 @@
+"""Can the workers of a training run ever be placed? Asked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from raysweep.errors import InfeasibleResourcesError
+from raysweep.spec import Scaling
+
+Totals = Mapping[str, float]
+
+
+def check_scaling(scaling: Scaling, nodes: Sequence[Totals]) -> None:
+    """Refuse workers that the nodes could not hold even if they were idle.
+
+    Args:
+        scaling: The workers, all alike.
+        nodes: Each node's total resources, in Ray's keys.
+
+    Raises:
+        InfeasibleResourcesError: With what was asked for and what there is.
+    """
+    bundle = scaling.worker_bundle()
+    room = [_how_many(bundle, node) for node in nodes]
+    fits = {
+        "PACK": sum(room),
+        "SPREAD": sum(room),
+        "STRICT_PACK": max(room, default=0),
+        "STRICT_SPREAD": sum(1 for count in room if count),
+    }[scaling.placement_strategy]
+    if fits >= scaling.num_workers:
+        return
+    where = {"STRICT_PACK": " on one node", "STRICT_SPREAD": " on nodes of their own"}
+    asked = f"{scaling.num_workers} worker{'s' * (scaling.num_workers > 1)} of {_show(bundle)}"
+    raise InfeasibleResourcesError(
+        "scaling",
+        f"{asked} can never run{where.get(scaling.placement_strategy, '')}: there is room for {fits} on "
+        f"{_show_nodes(nodes, bundle)}",
+        f"set num_workers to {fits} or less, or add nodes"
+        if fits
+        else "ask for less in resources_per_worker, or add nodes that have it",
+    )
+
+
+def cluster_totals() -> list[Totals]:
+    """What each live node of the connected cluster has in all."""
+    import ray
+
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node["Resources"] for node in nodes if node["Alive"]]
+
+
+def can_grow() -> bool:
+    """Whether an autoscaler could add nodes to the connected cluster."""
+    from ray._private.state import state
+
+    limits: Any = state.get_max_resources_from_cluster_config()
+    return bool(limits)
+
+
+def machine_totals(bundle: Totals) -> Totals:
+    """What an embedded Ray will find on this machine, of the resources in `bundle`."""
+    from ray._private.accelerators import get_accelerator_manager_for_resource
+    from ray._private.utils import get_num_cpus
+
+    totals = dict.fromkeys(bundle, 0.0) | {"CPU": float(get_num_cpus())}
+    if "GPU" in bundle:
+        manager = get_accelerator_manager_for_resource("GPU")
+        totals["GPU"] = float(manager.get_current_node_num_accelerators()) if manager else 0.0
+    for name in ("memory", "object_store_memory"):
+        if name in bundle:
+            totals[name] = float("inf")  # Ray decides at its start; checked again then
+    return totals
+
+
+def _how_many(bundle: Totals, node: Totals) -> int:
+    return int(min((node.get(name, 0.0) / amount + 1e-6 for name, amount in bundle.items()), default=0))
+
+
+def _show(resources: Totals) -> str:
+    return "{" + ", ".join(f"{name}: {amount:g}" for name, amount in resources.items()) + "}"
+
+
+def _show_nodes(nodes: Sequence[Totals], bundle: Totals) -> str:
+    shown = [_show({name: node.get(name, 0.0) for name in bundle}) for node in nodes]
+    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+    return f"{len(shown)} node{'s' * (len(shown) != 1)}: " + ", ".join(shown[:3]) + more

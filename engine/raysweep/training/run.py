@@ -1,0 +1,201 @@
+"""`run_training`: one config at full scale on Ray Train V2, once per key."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raysweep.errors import (
+    CheckpointDamagedError,
+    RaysweepError,
+    SpecError,
+    StorageNotWritableError,
+    SweepInterrupted,
+    TrainingFailedError,
+)
+from raysweep.outcome import ErrorInfo, TrainOutcome
+from raysweep.spec import TrainSpec, load_trainable, sweep_id
+from raysweep.storage.store import Store, open_store
+from raysweep.training.feasibility import can_grow, check_scaling, cluster_totals, machine_totals
+from raysweep.training.folder import SNAPSHOT, RunFolder
+from raysweep.training.heartbeat import Heartbeat
+from raysweep.training.warmstart import check_warm_start
+from raysweep.training.watch import TrainProgress, Watch
+
+if TYPE_CHECKING:
+    from raysweep.cluster.connection import RayConnection
+
+
+def run_training(
+    spec: TrainSpec | Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    address: str | None = None,
+    on_progress: Callable[[TrainProgress], None] | None = None,
+) -> TrainOutcome:
+    """Train one config on Ray Train workers, and return how it ended.
+
+    With the same name and key: a run that ended well is returned at once, without Ray; one that crashed or
+    failed goes on from its newest checkpoint. Without a key every call is a new run.
+
+    Args:
+        spec: A TrainSpec, a mapping, or the path of a YAML or JSON file.
+        key: What makes this run the same run: a date, an orchestrator's run id.
+        address: Default: the Ray that this process is connected to, else an embedded one that ends with the
+            call. `"auto"` or `"host:port"` connect.
+        on_progress: Called after each report, from another thread.
+
+    Raises:
+        SpecError: The spec, or a subclass of it for a trainable that cannot be imported, a storage path that
+            cannot be written, workers that no node can hold (InfeasibleResourcesError), or a spec that is not
+            the one the run was started with (SpecChangedError).
+        SweepHeldError: Another live process has the run.
+        TrainingFailedError: The trainable raised, or its workers died, more than `max_failures` times. Its
+            text ends with the exception's last line and where the run is stored; a call with the same key
+            tries again.
+        SweepInterrupted: Ctrl-C; a call with the same key goes on.
+    """
+    spec = TrainSpec.from_any(spec)
+    key = uuid.uuid4().hex if key is None else key
+    # Training and sweeps of one name and key share a storage path, but no folder.
+    folder = RunFolder(_open_store(spec.storage_path), sweep_id(spec.name, f"train {key}"))
+    finished = folder.read_outcome()
+    if finished is not None:
+        folder.freeze_spec(spec, key)
+        return finished
+    load_trainable(spec.trainable)
+    if spec.warm_start_checkpoint is not None:
+        check_warm_start(spec.warm_start_checkpoint)
+    if _starts_embedded(address):
+        check_scaling(spec.scaling, [machine_totals(spec.scaling.worker_bundle())])
+    folder.store.check_writable()
+    folder.freeze_spec(spec, key)
+    folder.check_snapshot()
+    watch = Watch(run_id=folder.run_id, on_progress=on_progress)
+    heartbeat = Heartbeat(folder, spec.name, folder.claim(time.time()), watch)
+    try:
+        with heartbeat.beating():
+            return _train(spec, key, folder, address, watch, heartbeat)
+    except KeyboardInterrupt as error:
+        if isinstance(error, RaysweepError):
+            raise
+        note = f"run the training again with the same key to go on; see {folder.uri}"
+        raise SweepInterrupted(folder.run_id, note) from None
+
+
+def _train(
+    spec: TrainSpec, key: str, folder: RunFolder, address: str | None, watch: Watch, heartbeat: Heartbeat
+) -> TrainOutcome:
+    from raysweep.cluster.connection import connect
+
+    started_at = time.time()
+    with connect(address) as connection:
+        _check_connection()
+        if not can_grow():
+            check_scaling(spec.scaling, cluster_totals())
+        result, is_resumed = _fit(spec, folder, connection, watch)
+    heartbeat.check()
+    checkpoint = _checkpoint_name(result)
+    uri = f"{folder.uri}/{checkpoint}" if checkpoint else None
+    outcome = TrainOutcome(
+        run_id=folder.run_id,
+        name=spec.name,
+        key=key,
+        status="failed" if result.error else "completed",
+        metrics=_metrics(result, watch),
+        config=dict(spec.config),
+        model_uri=uri,
+        checkpoint_uri=uri,
+        uri=folder.uri,
+        started_at=started_at,
+        ended_at=time.time(),
+        error=_error(result, watch) if result.error else None,
+        resumed=is_resumed,
+        raysweep_version=_version(),
+    )
+    if result.error:
+        raise TrainingFailedError(outcome) from result.error
+    folder.write_outcome(outcome)
+    kept = {path.rstrip("/").rsplit("/", 1)[-1] for path in _checkpoint_paths(result)}
+    folder.delete_unused_checkpoints(frozenset(kept))
+    return outcome
+
+
+def _fit(spec: TrainSpec, folder: RunFolder, connection: RayConnection, watch: Watch) -> tuple[Any, bool]:
+    """Ray Train's result, its `error` set if it failed, and whether it went on from a checkpoint."""
+    from ray.train.v2._internal.exceptions import CheckpointManagerInitializationError
+
+    from raysweep.training.controller import run_controller
+    from raysweep.training.trainers import make_trainer
+
+    trainer = make_trainer(spec, folder.run_id, folder.store.url)
+    try:
+        return run_controller(trainer, watch, connection.is_embedded)
+    except CheckpointManagerInitializationError as error:
+        raise CheckpointDamagedError(
+            f"{folder.uri}/{SNAPSHOT}",
+            f"cannot be gone on from ({error})",
+            "restore what is missing from a backup, or use another key to start over",
+        ) from error
+
+
+def _open_store(storage_path: str) -> Store:
+    store = open_store(storage_path)
+    scheme = store.url.partition("://")[0] if "://" in store.url else "file"
+    if scheme not in ("file", "s3", "gs"):
+        raise StorageNotWritableError(
+            "storage_path",
+            f"Ray Train cannot write to {store.url!r}",
+            "use a local or shared folder, s3:// or gs:// for training runs",
+        )
+    return store
+
+
+def _starts_embedded(address: str | None) -> bool:
+    import ray
+
+    return address in (None, "local") and not ray.is_initialized()
+
+
+def _check_connection() -> None:
+    import ray
+
+    is_client: bool = ray.util.client.ray.is_connected()  # type: ignore[no-untyped-call]
+    if is_client:
+        raise SpecError(
+            "address",
+            "a training run cannot be driven through Ray Client (ray://)",
+            "call run_training on a node of the cluster, or submit it as a job",
+        )
+
+
+def _metrics(result: Any, watch: Watch) -> dict[str, Any]:
+    """What rank 0 reported last, and on top what it returned, if that is a dict."""
+    returned = getattr(result, "return_value", None)
+    return {**(watch.metrics or result.metrics or {}), **(returned if isinstance(returned, dict) else {})}
+
+
+def _error(result: Any, watch: Watch) -> ErrorInfo:
+    if watch.error is not None:
+        return watch.error
+    lines = [line for line in str(result.error).splitlines() if line.strip()]
+    return ErrorInfo(kind="train_error", type=type(result.error).__name__, message=lines[-1] if lines else "")
+
+
+def _checkpoint_name(result: Any) -> str | None:
+    return Path(result.checkpoint.path).name if result.checkpoint else None
+
+
+def _checkpoint_paths(result: Any) -> list[str]:
+    kept = [checkpoint for checkpoint, _ in result.best_checkpoints or []]
+    return [checkpoint.path for checkpoint in (*kept, result.checkpoint) if checkpoint]
+
+
+def _version() -> str:
+    from raysweep import __version__
+
+    return __version__

@@ -1,0 +1,108 @@
+"""The worker's side: what `raysweep.report` and `raysweep.get_checkpoint` do inside a Ray Train worker.
+
+Nothing here imports Ray before it is called: `raysweep.trial` asks `in_train_worker` in every process.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from raysweep.errors import RaysweepError
+from raysweep.spec.jsonable import plain, unwrap_number
+from raysweep.spec.validation import Problem
+
+_CONTEXT_MODULE = "ray.train.v2._internal.execution.context"
+
+_warm_start: str | None = None
+
+
+def in_train_worker() -> bool:
+    """Whether this process is a Ray Train worker that runs a training function."""
+    context = sys.modules.get(_CONTEXT_MODULE)
+    return getattr(context, "_train_context", None) is not None
+
+
+def train_report(metrics: Mapping[str, Any], checkpoint: str | PathLike[str] | None = None) -> None:
+    """Report to Ray Train. All workers of a run must report equally often: the call waits for the others.
+
+    Rank 0's metrics count. With a checkpoint it returns when the directory is stored and may be deleted; one
+    worker (usually rank 0) gives it, or each gives files of other names.
+
+    Raises:
+        RaysweepError: `checkpoint` is no directory, or a metric is not JSON.
+    """
+    import ray.train
+
+    if checkpoint is None:
+        ray.train.report(_to_json(metrics))
+        return
+    folder = Path(checkpoint)
+    if not folder.is_dir():
+        raise RaysweepError(f"report(checkpoint=…) takes a directory; {str(checkpoint)!r} is none")
+    ray.train.report(_to_json(metrics), checkpoint=ray.train.Checkpoint.from_directory(str(folder)))
+
+
+def train_get_checkpoint() -> AbstractContextManager[Path] | None:
+    """The run's own newest checkpoint: None at a fresh start, else a context manager that yields a directory.
+
+    The directory may be the stored one itself: read it only.
+    """
+    import ray.train
+
+    checkpoint = ray.train.get_checkpoint()
+    return None if checkpoint is None else _opened(checkpoint)
+
+
+def train_rank() -> tuple[int, int]:
+    """The worker's rank and the number of workers."""
+    import ray.train
+
+    context = ray.train.get_context()
+    return context.get_world_rank(), context.get_world_size()
+
+
+def get_warm_start() -> AbstractContextManager[Path] | None:
+    """What `warm_start_checkpoint` of the spec names, as a context manager that yields a directory.
+
+    None where the spec names none, and in every other process. A run that goes on after an interruption still
+    has
+    it: ask `raysweep.get_checkpoint()` first.
+
+    Raises:
+        SpecError: It is no checkpoint. CheckpointDamagedError, StorageError: It cannot be restored.
+    """
+    if _warm_start is None:
+        return None
+    from raysweep.training.warmstart import open_warm_start
+
+    return open_warm_start(_warm_start)
+
+
+def set_warm_start(uri: str | None) -> None:
+    """Make `get_warm_start` yield this checkpoint in the current process."""
+    global _warm_start
+    _warm_start = uri
+
+
+@contextmanager
+def _opened(checkpoint: Any) -> Iterator[Path]:
+    with checkpoint.as_directory() as folder:
+        yield Path(folder)
+
+
+def _to_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics as JSON holds them, numpy scalars as numbers; NaN and infinity pass."""
+    values = {name: unwrap_number(value) for name, value in metrics.items()}
+    odd = {
+        name: value for name, value in values.items() if isinstance(value, float) and not math.isfinite(value)
+    }
+    try:
+        return {**plain({name: value for name, value in values.items() if name not in odd}), **odd}
+    except Problem as problem:
+        raise RaysweepError(f"report(): {problem}") from None
