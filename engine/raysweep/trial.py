@@ -24,8 +24,8 @@ _session: Session | None = None
 class TrialContext:
     """Where the calling code runs.
 
-    `iteration` is the number of reports that lie behind the checkpoint this attempt began from (0 without one);
-    `rank` and `world_size` are those of a gang (0 and 1 for a trial of one process).
+    `iteration` is the number of reports that lie behind the checkpoint this attempt began from (0 without
+    one); `rank` and `world_size` are those of a gang (0 and 1 for a trial of one process).
     """
 
     sweep_id: str
@@ -44,12 +44,13 @@ def report(
 ) -> None:
     """Report metrics, and with them optionally a checkpoint directory.
 
-    Returns at once: reports travel in the background. With a checkpoint it returns when the directory is stored and
-    may be changed or deleted. With `wait` it returns once the report is in the journal and the scheduler has decided.
+    Returns at once: reports travel in the background. With a checkpoint it returns when the directory is
+    stored and may be changed or deleted. With `wait` it returns once the report is in the journal and the
+    scheduler has decided.
 
     Args:
-        metrics: Name to number, string, bool, None, or JSON made of these; numpy scalars are converted. NaN and
-            infinity are allowed, see `failure.non_finite` of the spec.
+        metrics: Name to number, string, bool, None, or JSON made of these; numpy scalars are converted.
+            NaN and infinity are allowed, see `failure.non_finite` of the spec.
         checkpoint: A directory; `get_checkpoint` gives it back after a retry or a resume.
         wait: Wait for the controller.
 
@@ -64,10 +65,12 @@ def report(
 
 
 def get_checkpoint() -> AbstractContextManager[Path] | None:
-    """The checkpoint to go on from: None at a fresh start, else a context manager that yields a local directory.
+    """The checkpoint to go on from: None at a fresh start, else a context manager that yields a local
+    directory.
 
     Raises:
-        CheckpointDamagedError: What is stored does not match its manifest; nothing else is restored in its stead.
+        CheckpointDamagedError: What is stored does not match its manifest; nothing else is restored in its
+        stead.
     """
     if _session is not None:
         return _session.get_checkpoint()
@@ -82,7 +85,9 @@ def get_context() -> TrialContext:
         RaysweepError: Called outside a trial.
     """
     if _session is None:
-        raise RaysweepError("get_context() works only inside a trial: run the trainable with raysweep.run_sweep")
+        raise RaysweepError(
+            "get_context() works only inside a trial: run the trainable with raysweep.run_sweep"
+        )
     return _session.context
 
 

@@ -1,1 +1,1 @@
-"""The Ray shell: placement groups, warm workers, the link to them, and the controller that carries commands out."""
+"""The Ray shell: placement groups, warm workers, the link to them, and the controller."""

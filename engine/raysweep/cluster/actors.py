@@ -69,7 +69,7 @@ class ActorPool:
         self._free.append(group)
 
     def start(self, group: PlacementGroup, *, is_spare: bool = False) -> Worker:
-        """Start a worker in the group. A spare takes no resources: it shares the bundle with the worker it will replace."""
+        """Start a worker in the group. A spare takes no resources: it shares those of the one it replaces."""
         self._count += 1
         worker = Worker(name=f"w{self._count}", group=group)
         head = {} if is_spare or self._resources.is_head_empty else dict(self._resources.to_bundles()[0])

@@ -63,7 +63,7 @@ def connect(address: str | None = None, num_cpus: float | None = None) -> Iterat
 def _own_host() -> str:
     import ray
 
-    return str(ray.util.get_node_ip_address())
+    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
 
 
 @contextmanager

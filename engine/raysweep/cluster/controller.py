@@ -1,6 +1,7 @@
 """The controller: events in, `step`, journal, commands out. It decides nothing itself.
 
-Everything runs on one event loop. Slow things have threads: the journal's writer, what waits for a flush, the heartbeat.
+Everything runs on one event loop. Slow things have threads: the journal's writer, what waits for a flush,
+the heartbeat.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -160,7 +160,7 @@ class Controller:
         if not self._done.done():
             self._done.set_exception(error)
 
-    # -- from outside -----------------------------------------------------------------------------------------------
+    # -- from outside ------------------------------------------------------------------------------
 
     def _take_messages(self, worker: str, messages: list[list[Any]]) -> None:
         if self._done.done():
@@ -205,10 +205,8 @@ class Controller:
 
     def _note(self, text: str) -> None:
         log.warning(text)
-        if self._on_progress is not None and sys.stderr.isatty():
-            print(text, file=sys.stderr)
 
-    # -- commands ---------------------------------------------------------------------------------------------------
+    # -- commands ----------------------------------------------------------------------------------
 
     def _suggest(self, command: cmd.SuggestConfigs) -> None:
         searcher = self._held.searcher
@@ -300,7 +298,7 @@ class Controller:
         else:
             self._fail(SweepInterrupted(self._held.folder.sweep_id))
 
-    # -- heartbeat --------------------------------------------------------------------------------------------------
+    # -- heartbeat ---------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
         written_at = seen_at = 0.0

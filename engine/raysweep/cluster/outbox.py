@@ -1,4 +1,4 @@
-"""The worker's end of the link: messages out on a thread of its own, so that user code never waits for the controller."""
+"""The worker's end of the link: messages leave on a thread of their own, so user code never waits for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Outbox:
                 self._changed.notify_all()
 
     def post_row(self, trial: int, attempt: int, index: int, keys: tuple[str, ...], row: list[Any]) -> None:
-        """Queue one report; reports with the same keys in a row share a message. Blocks while too many are unsent."""
+        """Queue one report; those with the same keys share a message. Blocks while too many are unsent."""
         with self._changed:
             messages = self._messages
             last = messages[-1] if messages else None

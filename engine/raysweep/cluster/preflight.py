@@ -1,4 +1,7 @@
-"""Before anything starts: can this cluster hold one trial at all, and how many at once? Pure arithmetic on node totals."""
+"""Before anything starts: can this cluster hold one trial at all, and how many at once?
+
+Pure arithmetic on what the nodes have in all.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,8 @@ def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None =
     if not slots:
         raise InfeasibleResourcesError(
             "resources",
-            f"one trial asks for {_show_all(bundles)} placed {resources.strategy}, which the cluster cannot hold:"
-            f" {_show_nodes(usable)}",
+            f"one trial asks for {_show_all(bundles)} placed {resources.strategy},"
+            f" which the cluster cannot hold: {_show_nodes(usable)}",
             "ask for less, choose another strategy, or add nodes",
         )
     return slots
@@ -61,7 +64,8 @@ def _check_bundle(bundle: Bundle, number: int, of: int, nodes: Sequence[Node]) -
             where = "resources" if of == 1 else f"resources.bundles[{number}]"
             raise InfeasibleResourcesError(
                 f"{where}.{_field(name)}",
-                f"one trial asks for {_amount(name, amount)} {name}; the largest node has {_amount(name, most)}",
+                f"one trial asks for {_amount(name, amount)} {name};"
+                f" the largest node has {_amount(name, most)}",
                 f"ask for at most {_amount(name, most)}"
                 if most
                 else f"no node offers {name!r}: add one that does",

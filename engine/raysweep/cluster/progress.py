@@ -43,11 +43,13 @@ def make_progress(
         running=_running(state),
         slots=sum(slot.is_open for slot in state.slots.values()),
         deadline=state.rules.deadline,
-        notes=state.notes[-MAX_NOTES:],
+        notes=(*state.notes[-MAX_NOTES:], *([state.why] if state.is_interrupted else [])),
     )
 
 
 def _status(state: SweepState) -> ProgressStatus:
+    if state.is_interrupted:
+        return "stopping"
     if state.phase == "running":
         return "running" if state.trials else "starting"
     return (state.status if state.phase == "ended" else None) or "stopping"

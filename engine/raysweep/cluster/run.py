@@ -127,7 +127,7 @@ def _off_loop(call: Callable[[], SweepOutcome]) -> SweepOutcome:
     def run() -> None:
         try:
             result.append(call())
-        except BaseException as error:  # handed to the caller's thread as it is
+        except BaseException as error:  # noqa: BLE001  handed to the caller's thread as it is
             errors.append(error)
 
     thread = threading.Thread(target=run, name="raysweep-run")

@@ -43,7 +43,8 @@ def run_attempt(
     outbox: Outbox,
     on_session: Callable[[Session | None], None],
 ) -> None:
-    """Run the trainable and post how it went: `began`, reports, and exactly one of `returned`, `stopped`, `failed`.
+    """Run the trainable and post how it went: `began`, reports, and exactly one of `returned`, `stopped`,
+    `failed`.
 
     `on_session` gets the session while it can be stopped from outside, and None when that is over.
     """
@@ -73,9 +74,7 @@ def run_attempt(
         )
     except TrialStopped:
         end = ["stopped", job.trial, job.attempt, False]
-    except (
-        BaseException
-    ) as error:  # user code may raise anything, SystemExit included: all of it is this trial's end
+    except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
         end = ["failed", job.trial, job.attempt, describe(error)]
     trial_api.activate(None)
     on_session(None)
@@ -83,7 +82,7 @@ def run_attempt(
 
 
 def describe(error: BaseException, *, origin: str = "exception", is_fatal: bool = False) -> dict[str, Any]:
-    """The facts of an exception: type, message, bases and the first 4 KiB of the traceback, without our own frames."""
+    """The facts of an exception: type, message, bases and 4 KiB of the traceback, without our own frames."""
     lines = traceback.format_exception(type(error), error, _user_frames(error))
     text = "".join(lines)
     if len(text) > TRACEBACK_CHARS:

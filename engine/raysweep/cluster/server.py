@@ -1,4 +1,4 @@
-"""The controller's end of the link: an asyncio server that lets in only workers that know the sweep's token."""
+"""The controller's end of the link: an asyncio server for those workers that know the sweep's token."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ class Session:
         if checkpoint is not None:
             self._save(Path(checkpoint), index, metrics=dict(zip(keys, row, strict=True)))
             if wait:
-                # Asks for the answer without a row of its own: it comes when the checkpoint's record is durable.
+                # Asks for the answer without a row of its own: it comes when the checkpoint's record is
+                # durable.
                 self._outbox.post(["rows", job.trial, job.attempt, index + 1, keys, [], True])
         if wait:
             self._await_answer(index)
@@ -165,5 +166,6 @@ def _to_json(name: str, value: Any) -> Any:
         return orjson.loads(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
     except TypeError as error:
         raise RaysweepError(
-            f"metric {name!r} is a {type(value).__name__}, which is not JSON: report numbers, strings or lists of them"
+            f"metric {name!r} is a {type(value).__name__}, which is not JSON;"
+            " report numbers, strings, or lists of them"
         ) from error

@@ -1,4 +1,4 @@
-"""What stands before a sweep can run: a trainable that can be loaded, room for a trial; and what its workers are told."""
+"""What stands before a sweep: a trainable that is there, room for a trial; and what its workers are told."""
 
 from __future__ import annotations
 

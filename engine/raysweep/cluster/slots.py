@@ -1,7 +1,8 @@
 """Slots: carries `OpenSlot`, `StartTrial`, `StopTrial` and their kin out, and answers with events.
 
-A slot is a placement group with a worker in it. Workers may be replaced under a slot (a trial that would not end, or
-`isolation="actor"`) without the core's noticing; what had been handed over and not begun is handed to the new one.
+A slot is a placement group with a worker in it. Workers may be replaced under a slot (a trial that would
+not end, or `isolation="actor"`) without the core's noticing; what had been handed over and not begun is
+handed to the new one.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class SlotKeeper:
         self._dirty: dict[int, OpenedSlot] = {}
         self._loop = asyncio.get_running_loop()
 
-    # -- commands ---------------------------------------------------------------------------------------------------
+    # -- commands ----------------------------------------------------------------------------------
 
     def open(self, command: cmd.OpenSlot) -> None:
         """Start a worker; `SlotOpened` or `SlotFailed` follows."""
@@ -136,7 +137,7 @@ class SlotKeeper:
             self._drop(slot)
         await self._pool.close()
 
-    # -- from the workers -------------------------------------------------------------------------------------------
+    # -- from the workers --------------------------------------------------------------------------
 
     def take(self, name: str, messages: list[Message]) -> None:
         """Messages of a worker, in order."""
@@ -191,7 +192,7 @@ class SlotKeeper:
         else:
             self._emit(ev.SlotFailed(at=now(), slot=slot.number, failure=failure))
 
-    # -- how it is done ---------------------------------------------------------------------------------------------
+    # -- how it is done ----------------------------------------------------------------------------
 
     def _take_rare(self, slot: OpenedSlot, message: Message, at: float) -> None:
         match message:

@@ -1,7 +1,7 @@
 """Whose sweep is it? Finished: its outcome. Held by a live controller: follow that. Otherwise: claim it.
 
-The claim is the journal's next segment, created only if it does not exist. Of two that try at once one succeeds; the
-other reads who it was and follows. A holder that lost the sweep fails its next append and ends.
+The claim is the journal's next segment, created only if it does not exist. Of two that try at once one
+succeeds; the other reads who it was and follows. A holder that lost the sweep fails its next append and ends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A claimed sweep: its state as replayed, what happened since (`news`, the claim first), the searcher rebuilt."""
+    """A claimed sweep: its state as replayed before the claim (`started`), and its searcher rebuilt."""
 
     asked: Asked
     folder: SweepFolder

@@ -1,6 +1,7 @@
 """What goes over the link between controller and worker: frames of JSON, nothing that is ever unpickled.
 
-A frame is a 4-byte big-endian length and a JSON array of messages; a message is an array whose first item names it.
+A frame is a 4-byte big-endian length and a JSON array of messages; a message is an array whose first item
+names it.
 
 | from the worker | |
 |---|---|
@@ -8,8 +9,10 @@ A frame is a 4-byte big-endian length and a JSON array of messages; a message is
 | `["ready", node, pid]`, `["unready", failure]` | the trainable is loaded; or cannot be |
 | `["began", trial, attempt]` | user code runs |
 | `["rows", trial, attempt, first, keys, rows, is_waiting]` | reports |
-| `["saved", trial, attempt, number, report, uri, size_bytes]`, `["unsaved", trial, attempt, number, problem]` | a checkpoint |
-| `["returned", trial, attempt]`, `["stopped", trial, attempt, was_killed]`, `["failed", trial, attempt, failure]` | the end |
+| `["saved", trial, attempt, number, report, uri, size_bytes]` | a checkpoint is committed |
+| `["unsaved", trial, attempt, number, problem]` | or could not be |
+| `["returned", trial, attempt]`, `["stopped", trial, attempt, was_killed]` | the end |
+| `["failed", trial, attempt, failure]` | or this |
 | `["recalled", trials]` | these had not begun and are not in the queue any more |
 
 | to the worker | |

@@ -1,8 +1,8 @@
 """The worker: an actor that keeps the trainable loaded and runs trials on its main thread.
 
-`TrialWorker.run` never returns while the worker lives. It pulls jobs that the link's reader thread puts into a queue,
-so user code is on the main thread (signals, torch's data loaders, matplotlib all want that) and can still be
-stopped, answered and given more work meanwhile.
+`TrialWorker.run` never returns while the worker lives. It pulls jobs that the link's reader thread puts
+into a queue, so user code is on the main thread (signals, torch's data loaders, matplotlib all want that)
+and can still be stopped, answered and given more work meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.runner import INTERRUPT, Trainable, describe, install_interrupt, run_attempt
 from raysweep.cluster.session import Session, SweepPlace
 from raysweep.cluster.wire import Job, Message, pack, read_frames
-from raysweep.errors import RaysweepError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +139,13 @@ class TrialWorker:
 def _load(setup: WorkerSetup, outbox: Outbox) -> Trainable | None:
     try:
         return load_trainable(setup)
-    except (RaysweepError, Exception) as error:  # the user's module may raise anything while it is imported
+    except Exception as error:  # noqa: BLE001  the user's module may raise anything while it is imported
         outbox.post(["unready", describe(error, origin="start", is_fatal=True)])
         return None
 
 
 def load_trainable(setup: WorkerSetup) -> Trainable:
-    """The trainable, from its import path or from its pickled form (which came through Ray, not over the link)."""
+    """The trainable, by its import path or from its pickled form (which came through Ray, not the link)."""
     if setup.pickled is not None:
         import cloudpickle
 
@@ -169,7 +168,8 @@ def _read(sock: socket.socket, inbox: Inbox) -> None:
     for messages in read_frames(sock):
         for message in messages:
             inbox.take(message)
-    # The controller closed the link or is gone: nobody could learn of what the present trial does, so it must not go on.
+    # The controller closed the link or is gone: nobody could learn of what the present trial does, so it
+    # must not go on.
     if inbox.child is not None:
         inbox.child(["kill", -1, -1])
     inbox.close()

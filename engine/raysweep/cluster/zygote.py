@@ -1,8 +1,11 @@
-"""The fork server of a worker: loads the trainable once, forks a child for each trial, reports how children end.
+"""The fork server of a worker: loads the trainable once, forks a child for each trial, reports how
+children end.
 
 Run as `python -m raysweep.cluster.zygote FD`. It has one thread and no Ray, so a fork of it is a clean copy.
-Requests come over the SOCK_SEQPACKET socket FD: `fork`, with the child's end of its link as a passed descriptor.
-Answers: `{"ready": true}` or `{"failed": …}` once, `{"pid": n}` for each fork, `{"ended": n, "status": s}` for each child.
+Requests come over the SOCK_SEQPACKET socket FD: `fork`, with the child's end of its link as a passed
+descriptor.
+Answers: `{"ready": true}` or `{"failed": …}` once, `{"pid": n}` for each fork, `{"ended": n, "status": s}`
+for each child.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ def main() -> None:
     _die_with_parent(header["parent"])
     try:
         trainable = _load(header["trainable"], pickled)
-    except BaseException as error:  # whatever the user's module raises while it is imported
+    except BaseException as error:  # noqa: BLE001  whatever the user's module raises while it is imported
         control.send(_fit({"failed": describe(error, origin="start", is_fatal=True)}))
         return
     place = SweepPlace(**header["place"])
@@ -44,7 +47,8 @@ def main() -> None:
     os.set_blocking(waker, False)
     signal.signal(signal.SIGCHLD, lambda signum, frame: None)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    # What is loaded now is shared with every child: keep the collector from touching (and so copying) its pages.
+    # What is loaded now is shared with every child: keep the collector from touching (and so copying) its
+    # pages.
     gc.collect()
     gc.freeze()
     control.send(orjson.dumps({"ready": True}))

@@ -28,7 +28,7 @@ class TpeOptions(SpecModel):
     """How many candidates are compared for each choice."""
     multivariate: bool = False
     """Whether parameters are modelled together."""
-    constant_liar: bool = False
+    constant_liar: bool = True
     """Whether running trials count as bad ones, so that parallel trials differ."""
 
 
