@@ -8,16 +8,12 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raysweep.errors import RaysweepError
 
 if TYPE_CHECKING:
     from os import PathLike
-
-    from raysweep.cluster.session import Session
-
-_session: Session | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +35,20 @@ class TrialContext:
     resources: dict[str, float] = field(default_factory=dict)
 
 
+class TrialSession(Protocol):
+    """What stands behind the three calls: a trial's session, or a training worker's."""
+
+    @property
+    def context(self) -> TrialContext: ...
+
+    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None: ...
+
+    def get_checkpoint(self) -> AbstractContextManager[Path] | None: ...
+
+
+_session: TrialSession | None = None
+
+
 def report(
     metrics: dict[str, Any], checkpoint: str | PathLike[str] | None = None, *, wait: bool = False
 ) -> None:
@@ -58,10 +68,7 @@ def report(
         TrialStopped: The trial should end now (let it pass through; clean up in `finally`).
         RaysweepError: Called outside a trial, or a metric is not JSON.
     """
-    if _session is not None:
-        _session.report(metrics, checkpoint, wait)
-        return
-    _train_session().train_report(metrics, checkpoint)
+    (_session or _need_session("report")).report(metrics, checkpoint, wait)
 
 
 def get_checkpoint() -> AbstractContextManager[Path] | None:
@@ -72,10 +79,7 @@ def get_checkpoint() -> AbstractContextManager[Path] | None:
         CheckpointDamagedError: What is stored does not match its manifest; nothing else is restored in its
         stead.
     """
-    if _session is not None:
-        return _session.get_checkpoint()
-    checkpoint: AbstractContextManager[Path] | None = _train_session().train_get_checkpoint()
-    return checkpoint
+    return (_session or _need_session("get_checkpoint")).get_checkpoint()
 
 
 def get_context() -> TrialContext:
@@ -84,25 +88,17 @@ def get_context() -> TrialContext:
     Raises:
         RaysweepError: Called outside a trial.
     """
-    if _session is None:
-        raise RaysweepError(
-            "get_context() works only inside a trial: run the trainable with raysweep.run_sweep"
-        )
-    return _session.context
+    return (_session or _need_session("get_context")).context
 
 
-def activate(session: Session | None) -> None:
+def activate(session: TrialSession | None) -> None:
     """Make `session` the one that `report` and its siblings talk to (None: no trial runs here)."""
     global _session
     _session = session
 
 
-def _train_session() -> Any:
-    from raysweep.training import session
-
-    if not session.in_train_worker():
-        raise RaysweepError(
-            "report() and get_checkpoint() work only inside a trial or a training worker:"
-            " run the trainable with raysweep.run_sweep or raysweep.run_training"
-        )
-    return session
+def _need_session(call: str) -> TrialSession:
+    raise RaysweepError(
+        f"{call}() works only inside a trial or a training worker:"
+        " run the trainable with raysweep.run_sweep or raysweep.run_training"
+    )

@@ -38,7 +38,7 @@ class Session:
 
     def __init__(self, job: Job, place: SweepPlace, outbox: Outbox) -> None:
         self.job = job
-        self.context = TrialContext(
+        self._context = TrialContext(
             sweep_id=place.sweep_id,
             trial_id=f"{job.trial:05d}",
             number=job.trial,
@@ -56,6 +56,11 @@ class Session:
         self._next_checkpoint = job.next_checkpoint
         self._answered = -1
         self._changed = threading.Condition()
+
+    @property
+    def context(self) -> TrialContext:
+        """See `raysweep.get_context`."""
+        return self._context
 
     def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
         """See `raysweep.report`."""

@@ -26,6 +26,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
+from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
+from ray.train.v2._internal.callbacks.env_callback import _initialize_env_callbacks
+from ray.train.v2._internal.callbacks.metrics import ControllerMetricsCallback, WorkerMetricsCallback
 from ray.train.v2._internal.exceptions import (
     UserExceptionWithTraceback,
     WorkerGroupStartupFailedError,
@@ -47,9 +50,6 @@ from raysweep.training.watch import Watch
 
 POLL_FASTEST_S = 0.01
 POLL_SLOWEST_S = 0.2
-
-_UNNEEDED = frozenset({"DatasetsCallback", "PlacementGroupCleanerCallback", "WorkingDirectorySetupCallback"})
-_METRICS = frozenset({"ControllerMetricsCallback", "WorkerMetricsCallback"})
 
 
 class LocalController(TrainController):
@@ -242,8 +242,14 @@ async def _run(
 
 
 def _callbacks(trainer: DataParallelTrainer, is_embedded: bool) -> list[Any]:
-    unneeded = _UNNEEDED | _METRICS if is_embedded else _UNNEEDED
-    return [each for each in trainer._create_default_callbacks() if type(each).__name__ not in unneeded]
+    needed: list[Any] = [
+        *_initialize_env_callbacks(),
+        AcceleratorSetupCallback(trainer.backend_config, trainer.train_run_context.scaling_config),
+        BackendSetupCallback(trainer.backend_config),
+    ]
+    if is_embedded:  # nobody scrapes the metrics of a Ray that ends with the call
+        return needed
+    return [*needed, ControllerMetricsCallback(), WorkerMetricsCallback(trainer.train_run_context)]
 
 
 def _write_snapshots_whole(manager: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from raysweep.training.session import set_warm_start
+from raysweep import trial
+from raysweep.training.session import TrainWorkerSession, set_warm_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,7 @@ class TrainLoop:
     user's error with its traceback, and counts against `max_failures`, instead of a worker that never starts.
     """
 
+    run_id: str
     payload: bytes
     """The trainable, pickled by `ray.cloudpickle`."""
     warm_start: str | None
@@ -24,5 +26,9 @@ class TrainLoop:
         from ray import cloudpickle
 
         set_warm_start(self.warm_start)
-        trainable = cloudpickle.loads(self.payload)
-        return trainable(config)
+        trial.activate(TrainWorkerSession(self.run_id))
+        try:
+            trainable = cloudpickle.loads(self.payload)
+            return trainable(config)
+        finally:
+            trial.activate(None)

@@ -1,12 +1,11 @@
 """The worker's side: what `raysweep.report` and `raysweep.get_checkpoint` do inside a Ray Train worker.
 
-Nothing here imports Ray before it is called: `raysweep.trial` asks `in_train_worker` in every process.
+Nothing here imports Ray before it is called.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
@@ -16,16 +15,38 @@ from typing import Any
 from raysweep.errors import RaysweepError
 from raysweep.spec.jsonable import plain, unwrap_number
 from raysweep.spec.validation import Problem
-
-_CONTEXT_MODULE = "ray.train.v2._internal.execution.context"
+from raysweep.trial import TrialContext
 
 _warm_start: str | None = None
 
 
-def in_train_worker() -> bool:
-    """Whether this process is a Ray Train worker that runs a training function."""
-    context = sys.modules.get(_CONTEXT_MODULE)
-    return getattr(context, "_train_context", None) is not None
+class TrainWorkerSession:
+    """Stands behind `raysweep.report` and its siblings while a training function runs."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    @property
+    def context(self) -> TrialContext:
+        """The run takes the place of both sweep and trial; rank and world size are the worker's."""
+        rank, world_size = train_rank()
+        return TrialContext(
+            sweep_id=self._run_id,
+            trial_id=self._run_id,
+            number=0,
+            attempt=1,
+            seed=0,
+            rank=rank,
+            world_size=world_size,
+        )
+
+    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
+        """See `train_report`, which always waits for the other workers."""
+        train_report(metrics, checkpoint)
+
+    def get_checkpoint(self) -> AbstractContextManager[Path] | None:
+        """See `train_get_checkpoint`."""
+        return train_get_checkpoint()
 
 
 def train_report(metrics: Mapping[str, Any], checkpoint: str | PathLike[str] | None = None) -> None:

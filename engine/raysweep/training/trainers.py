@@ -25,7 +25,8 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str) -> DataParalle
         run_id: The folder under `storage_path` that Ray Train works in.
         storage_path: Absolute, or a URI that pyarrow reads.
     """
-    loop = TrainLoop(payload=_pickled(load_trainable(spec.trainable)), warm_start=spec.warm_start_checkpoint)
+    payload = _pickled(load_trainable(spec.trainable))
+    loop = TrainLoop(run_id=run_id, payload=payload, warm_start=spec.warm_start_checkpoint)
     arguments: dict[str, Any] = {
         "train_loop_config": dict(spec.config),
         "scaling_config": ray.train.ScalingConfig(
