@@ -46,7 +46,7 @@ def changes(old: SweepSpec, new: SweepSpec) -> Changes:
 
 
 def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, Any]:
-    """The spec's data; where old and new have different kinds of search or scheduler, only the kind's name."""
+    """The spec's data; where the kinds of search or scheduler differ, only the kind's name."""
     fields = spec.to_dict()
     for name in ("search", "scheduler"):
         if getattr(old, name).kind != getattr(new, name).kind:

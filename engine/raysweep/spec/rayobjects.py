@@ -28,7 +28,8 @@ def is_scaling_config(value: Any) -> bool:
 
 def domain_to_json(domain: Any, path: Path) -> dict[str, Any]:
     """`tune.quniform(0, 1, 0.1)` as `{"quniform": [0, 1, 0.1]}`; bounds are checked by the caller."""
-    sampler, q = domain.get_sampler() if domain.sampler or domain.default_sampler_cls else None, None
+    sampler: Any = domain.get_sampler() if domain.sampler or domain.default_sampler_cls else None
+    q = None
     if _is_a(sampler, "ray.tune.", ("Quantized",)):
         sampler, q = sampler.get_sampler(), sampler.q
     kinds = {base.__name__ for base in type(sampler).__mro__}
