@@ -1,0 +1,153 @@
+"""What the core wants done: the only output of the core. The shell carries commands out and decides nothing.
+
+| command | answered by exactly one |
+|---|---|
+| `OpenSlot` | `SlotOpened` or `SlotFailed` |
+| `CloseSlot` | nothing: the core has forgotten the slot |
+| `SuggestConfigs` | `ConfigsSuggested` |
+| `TellSearch`, `AnswerReport`, `DeleteCheckpoint` | nothing: they cannot change the state |
+| `StartTrial` | `TrialStarted`, then `TrialReturned`, `TrialStopped` or `TrialFailed`; or recalled, or lost |
+| `StopTrial` | the trial's end, within `grace_s`, by force if need be |
+| `RecallTrials` | `TrialsRecalled` |
+| `SetTimer` | `TimerFired`; a later `SetTimer` replaces it |
+| `EndSweep` | `SweepEnded` |
+| `LeaveSweep` | nothing: the controller flushes the journal and goes |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import JsonValue
+
+SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
+TrialEnd = Literal["completed", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSlot:
+    """Start a worker in a placement group of the sweep's shape."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseSlot:
+    """End a worker that is not needed any more, and give its placement group back."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuggestConfigs:
+    """Ask the searcher for the configs of trials `first` … `first + count - 1`."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellSearch:
+    """Tell the searcher how a trial ended; `value` is its score, None where it has none."""
+
+    trial: int
+    value: float | None
+    end: TrialEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTrial:
+    """Hand a trial to a slot; it runs when those handed over before it have ended.
+
+    `checkpoint` is the URI to resume from; `iteration` the number of reports that lie behind that checkpoint;
+    `next_checkpoint` the number its next checkpoint gets.
+    """
+
+    slot: int
+    trial: int
+    attempt: int
+    config: dict[str, JsonValue]
+    seed: int
+    checkpoint: str | None = None
+    iteration: int = 0
+    next_checkpoint: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopTrial:
+    """Make a running trial end: at its next report, by interruption after `grace_s`, then by killing it."""
+
+    slot: int
+    trial: int
+    attempt: int
+    reason: str
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallTrials:
+    """Take trials that have not begun back from a slot's queue."""
+
+    slot: int
+    trials: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerReport:
+    """A trial waits for this: its report `report` is journaled, and it may go on.
+
+    A stop is a command of its own, and comes first.
+    """
+
+    slot: int
+    trial: int
+    attempt: int
+    report: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteCheckpoint:
+    """No state needs this checkpoint any more: delete it once the journal says so durably."""
+
+    trial: int
+    number: int
+    uri: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTimer:
+    """Send `TimerFired` at `at` (Unix seconds); None: no timer."""
+
+    at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndSweep:
+    """The sweep is over: take everything off the cluster, then say `SweepEnded`."""
+
+    status: SweepStatus
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveSweep:
+    """The controller was interrupted and nothing runs any more: flush and go."""
+
+    why: str
+
+
+Command = (
+    OpenSlot
+    | CloseSlot
+    | SuggestConfigs
+    | TellSearch
+    | StartTrial
+    | StopTrial
+    | RecallTrials
+    | AnswerReport
+    | DeleteCheckpoint
+    | SetTimer
+    | EndSweep
+    | LeaveSweep
+)

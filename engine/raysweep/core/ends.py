@@ -1,0 +1,216 @@
+"""How attempts begin and end, and what an end means for trial, slot, scheduler, searcher and sweep."""
+
+from __future__ import annotations
+
+from raysweep.core import moves
+from raysweep.core.commands import Command, TellSearch, TrialEnd
+from raysweep.core.failures import Failure, FailureKind, backoff_s, classify, is_retried
+from raysweep.core.lifecycle import FINAL, Cause, TrialState
+from raysweep.core.reports import NON_FINITE
+from raysweep.core.scores import consider_best, score_of, trial_time
+from raysweep.core.state import Fault, SweepState
+from raysweep.core.trial import Attempt, Trial
+
+Out = list[Command]
+
+_TOLD_AS: dict[TrialState, TrialEnd] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}
+# Failures of these classes are the cluster's, not the user's.
+_INFRASTRUCTURE = frozenset({"worker_died", "oom", "preempted"})
+# A part of the trials that failed says little before so many have ended.
+_MIN_ENDED = 4
+
+
+def return_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
+    """User code came to its own end."""
+    reason = trial.stop_reason
+    # A verdict stands, also where the return crossed it on the wire; and a sweep's end that left reports out
+    # of account leaves no result to complete with.
+    if reason in ("scheduler", "non_finite") or (reason == "sweep" and trial.overrun):
+        stop_attempt(state, trial, at, out)
+    else:
+        _conclude(state, trial, "returned", at, out)
+
+
+def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
+    """User code ended as the core had asked."""
+    match trial.stop_reason:
+        case "limit":
+            _conclude(state, trial, "reached", at, out)
+        case "non_finite":
+            _give_up(state, trial, _non_finite(state), at, out)
+        case "sweep":
+            _close(state, trial, at, "cut", out)
+        case "interrupt":
+            _close(state, trial, at, "kept", out)
+        case _:
+            _close(state, trial, at, "halted", out)
+
+
+def fail_attempt(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
+    """The attempt failed: retry, requeue or give up, as class and budget say."""
+    if trial.state == "stopping":
+        # It was to end anyway; how it went is not held against it.
+        stop_attempt(state, trial, at, out)
+        return
+    kind = classify(failure)
+    if state.phase != "running":
+        _close(state, trial, at, "cut", out, failure, kind)
+        return
+    policy = state.spec.failure
+    if not is_retried(failure, kind, trial.count_failures(kind), trial.reports, policy):
+        _give_up(state, trial, failure, at, out)
+    elif kind == "preempted":
+        _close(state, trial, at, "lost", out, failure, kind)
+    else:
+        retries = sum(attempt.end == "retried" for attempt in trial.attempts)
+        trial.due_at = at + backoff_s(policy, state.seed, trial.number, retries + 1)
+        _close(state, trial, at, "retried", out, failure, kind)
+
+
+def end_orphan(state: SweepState, trial: Trial, at: float, out: Out) -> None:
+    """The trial was on a worker of a controller that is gone."""
+    if trial.state == "stopping":
+        stop_attempt(state, trial, at, out)
+    elif trial.state == "running":
+        _close(state, trial, at, "lost", out)
+    else:
+        moves.requeue(state, trial, "lost")
+
+
+def fault_of(state: SweepState) -> Fault:
+    """Who is to look into a sweep whose trials failed."""
+    kinds = {kind for kind, number in state.failed_kinds.items() if number}
+    return "infrastructure" if kinds and kinds <= _INFRASTRUCTURE else "user"
+
+
+def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out) -> None:
+    """The trial has done all its work; that counts as completed if there is a score to show for it."""
+    if trial.last_score is None:
+        _give_up(state, trial, _missing_score(state, trial, is_cut_short=cause == "reached"), at, out)
+        return
+    _close(state, trial, at, cause, out)
+    problem = _missing_time(state, trial)
+    if problem:
+        field = "scheduler.asha.time_attr"
+        moves.stop_sweep(state, "failed", problem, at, out, fault="spec", fault_field=field)
+
+
+def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
+    """The trial failed for good; and with it perhaps the sweep, before it burns hours on a typo."""
+    kind = classify(failure)
+    _close(state, trial, at, "gave_up", out, failure, kind)
+    state.failed_kinds[kind] = state.failed_kinds.get(kind, 0) + 1
+    if failure.type == _NO_METRIC and not state.has_scored:
+        moves.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field="metric")
+    else:
+        why = _breaker(state, trial, failure)
+        if why:
+            moves.stop_sweep(state, "failed", why, at, out, fault=fault_of(state))
+
+
+def _close(
+    state: SweepState,
+    trial: Trial,
+    at: float,
+    cause: Cause,
+    out: Out,
+    failure: Failure | None = None,
+    kind: FailureKind | None = None,
+) -> None:
+    started_at, number = trial.attempt_started_at, trial.number
+    ended = Attempt(
+        attempt=trial.attempt,
+        started_at=started_at,
+        ended_at=at,
+        end=cause,
+        node=trial.node,
+        kind=kind,
+        failure=failure,
+    )
+    trial.attempts = (*trial.attempts, ended)
+    moves.move(state, trial, cause)
+    slot = state.slots.get(trial.slot) if trial.slot is not None else None
+    if slot is not None:
+        if slot.queue and slot.queue[0] == number:
+            slot.queue.popleft()
+        else:
+            slot.queue.remove(number)
+        moves.mark_hungry(state, slot)
+    trial.slot = trial.stop_reason = trial.attempt_started_at = None
+    if trial.state in FINAL:
+        _finish(state, trial, at, started_at, out)
+    elif trial.state == "waiting":
+        state.waiting[number] = trial.due_at if trial.due_at is not None else at
+    else:
+        moves.enqueue(state, number)
+
+
+def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None, out: Out) -> None:
+    trial.ended_at = at
+    state.active.pop(trial.number, None)
+    told = _TOLD_AS.get(trial.state)
+    if told is not None:
+        out.append(TellSearch(trial=trial.number, value=score_of(state, trial), end=told))
+    if trial.state != "failed":
+        consider_best(state, trial)
+    if started_at is not None and told in ("completed", "stopped"):
+        seconds, mean = max(0.0, at - started_at), state.mean_duration_s
+        state.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
+    if told == "completed":
+        state.scheduler.end(trial.number, trial_time(state, trial), trial.last_score)
+    else:
+        state.scheduler.remove(trial.number)
+
+
+def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
+    """Why the sweep is failing as a whole; empty if it is not."""
+    last = f"trial {trial.number}: {failure.type}: {failure.message}".strip(": ")
+    policy, counts = state.spec.failure, state.counts
+    failed = counts.get("failed", 0)
+    ended = failed + counts.get("completed", 0) + counts.get("stopped", 0)
+    are_all_users = state.failed_kinds.get("user_error", 0) == failed == ended
+    if policy.breaker_trials and are_all_users and ended >= policy.breaker_trials:
+        limit = f"failure.breaker_trials={policy.breaker_trials}"
+        return f"the first {ended} trials all failed in user code ({limit}); {last}"
+    fraction = policy.max_failed_fraction
+    if fraction is not None and ended >= _MIN_ENDED and failed > fraction * ended:
+        return f"{failed} of {ended} trials failed (failure.max_failed_fraction={fraction}); {last}"
+    return ""
+
+
+_NO_METRIC = "MetricNeverReported"
+
+
+def _non_finite(state: SweepState) -> Failure:
+    message = f"metric {state.spec.metric!r} was NaN or infinite; set failure.non_finite: ignore to go on"
+    return Failure(origin="metric", type="NonFiniteMetric", message=message)
+
+
+def _missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Failure:
+    """Why a trial that is done has no score."""
+    metric = state.spec.metric
+    value = trial.last.get(metric)
+    if isinstance(value, str) and value in NON_FINITE:
+        message = f"metric {metric!r} was never a finite number"
+        return Failure(origin="metric", type="NonFiniteMetric", message=message)
+    if metric in trial.last:
+        problem = f"{metric!r} was reported as {value!r:.80} by trial {trial.number}: it must be a number"
+    elif trial.reports:
+        seen = ", ".join(map(repr, state.reported_keys))
+        problem = f"{metric!r} was never reported by trial {trial.number}; the trainable reports {seen}"
+    elif is_cut_short:
+        limit = state.rules.trial_time_s
+        problem = f"{metric!r} was not reported by trial {trial.number} within stop.trial_time_s={limit:g}"
+        return Failure(origin="exception", type="TrialTimeLimit", message=problem)
+    else:
+        seen = "the trainable returned without reporting anything"
+        problem = f"{metric!r} was never reported by trial {trial.number}; {seen}"
+    return Failure(origin="exception", type=_NO_METRIC, message=problem)
+
+
+def _missing_time(state: SweepState, trial: Trial) -> str:
+    attr = state.rules.time_attr
+    if attr in trial.last:
+        return ""
+    seen = ", ".join(map(repr, state.reported_keys))
+    return f"{attr!r} was never reported by trial {trial.number}; the trainable reports {seen}"

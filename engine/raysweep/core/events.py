@@ -1,0 +1,238 @@
+"""What happened to a sweep: the only input of the core, and what the journal keeps.
+
+Every event is frozen, named in the past tense and carries its own time (`at`, Unix seconds): the core
+reads no clock. Replaying a sweep's events in order rebuilds its state exactly.
+
+| event | who saw it |
+|---|---|
+| `ControllerStarted` | the controller, right after it claimed a generation |
+| `SpecChanged` | the controller, when a safe change of the spec was accepted |
+| `CapacityChanged` | the cluster shell: how many slots the cluster can hold |
+| `SlotOpened`, `SlotFailed`, `SlotLost` | the cluster shell, about one worker in one placement group |
+| `ConfigsSuggested` | the search shell, in answer to `SuggestConfigs` |
+| `TrialStarted`, `TrialReported`, `CheckpointCommitted` | a worker |
+| `TrialReturned`, `TrialStopped`, `TrialFailed`, `TrialsRecalled` | a worker, or the shell in its stead |
+| `TimerFired` | the clock, in answer to `SetTimer` |
+| `CancelRequested`, `InterruptRequested` | a person |
+| `SweepEnded` | the controller, after `EndSweep` was carried out |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from raysweep.core.failures import Failure
+
+Row = list[JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStarted:
+    """A controller claimed `generation`; whatever an earlier one had running is gone."""
+
+    at: float
+    generation: int
+    host: str = ""
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecChanged:
+    """From here on the sweep runs under `spec` (plain JSON); `changes` says how it differs.
+
+    Comes right after `ControllerStarted`, before any slot is open.
+    """
+
+    at: float
+    spec: dict[str, JsonValue]
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityChanged:
+    """The cluster can hold `slots` placement groups of this sweep's shape at once."""
+
+    at: float
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotOpened:
+    """A worker is up and can take trials."""
+
+    at: float
+    slot: int
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotFailed:
+    """A worker could not be started."""
+
+    at: float
+    slot: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLost:
+    """A worker is gone, with whatever it was running (`failure` says how it went)."""
+
+    at: float
+    slot: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigsSuggested:
+    """The searcher's next configs, numbered `first`, `first + 1`, …; `is_exhausted`: there are no more."""
+
+    at: float
+    first: int
+    configs: tuple[dict[str, JsonValue], ...]
+    is_exhausted: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialStarted:
+    """User code of this attempt began to run."""
+
+    at: float
+    trial: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialReported:
+    """A batch of reports of one attempt: `rows[i][j]` is metric `keys[j]` of report number `first + i`.
+
+    `first` counts the reports of this attempt from 0. `is_waiting`: the trial waits for an answer to the
+    last row; with no rows at all, to report `first - 1`. Non-finite numbers travel as `"NaN"`, `"Infinity"`
+    and `"-Infinity"`.
+    """
+
+    at: float
+    trial: int
+    attempt: int
+    first: int
+    keys: tuple[str, ...]
+    rows: tuple[Row, ...]
+    is_waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointCommitted:
+    """The manifest of checkpoint `number` is in the store; it belongs to the attempt's report `report`."""
+
+    at: float
+    trial: int
+    attempt: int
+    number: int
+    report: int
+    uri: str
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFailed:
+    """A checkpoint could not be stored; the trial goes on without it."""
+
+    at: float
+    trial: int
+    attempt: int
+    number: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialReturned:
+    """User code of this attempt returned by itself."""
+
+    at: float
+    trial: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialStopped:
+    """User code of this attempt ended because it was asked to (or was made to)."""
+
+    at: float
+    trial: int
+    attempt: int
+    was_killed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFailed:
+    """This attempt failed; `failure` holds the facts, the core makes the class of them."""
+
+    at: float
+    trial: int
+    attempt: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialsRecalled:
+    """The worker gave back `trials` of its queue, none of which had begun."""
+
+    at: float
+    slot: int
+    trials: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """The time set by `SetTimer` has come."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested:
+    """A person or an orchestrator wants the sweep ended for good."""
+
+    at: float
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptRequested:
+    """The controller is asked to leave; the sweep stays as it is and can be resumed."""
+
+    at: float
+    reason: str = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepEnded:
+    """Everything of the sweep is off the cluster."""
+
+    at: float
+
+
+Event = (
+    ControllerStarted
+    | SpecChanged
+    | CapacityChanged
+    | SlotOpened
+    | SlotFailed
+    | SlotLost
+    | ConfigsSuggested
+    | TrialStarted
+    | TrialReported
+    | CheckpointCommitted
+    | CheckpointFailed
+    | TrialReturned
+    | TrialStopped
+    | TrialFailed
+    | TrialsRecalled
+    | TimerFired
+    | CancelRequested
+    | InterruptRequested
+    | SweepEnded
+)

@@ -1,0 +1,79 @@
+"""What must be true of every state, after every event. Checked by the tests and by the simulator."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from raysweep.core.lifecycle import FINAL, ON_SLOT
+from raysweep.core.state import SweepState
+
+
+def check(state: SweepState) -> None:
+    """Check the state.
+
+    Raises:
+        AssertionError: names the invariant that does not hold, and for which trial or slot.
+    """
+    _check_trials(state)
+    _check_slots(state)
+    _check_ends(state)
+
+
+def _check_trials(state: SweepState) -> None:
+    counts = Counter(trial.state for trial in state.trials.values())
+    kept = {name: number for name, number in state.counts.items() if number}
+    assert dict(counts) == kept, f"counts {kept} are not those of the trials: {dict(counts)}"
+    pending = [number for number, trial in state.trials.items() if trial.state == "pending"]
+    assert list(state.pending) == pending, f"pending {list(state.pending)} != {pending}"
+    waiting = [number for number, trial in state.trials.items() if trial.state == "waiting"]
+    assert sorted(state.waiting) == waiting, f"waiting {sorted(state.waiting)} != {waiting}"
+    for number, trial in state.trials.items():
+        assert trial.number == number
+        assert (number in state.active) == (trial.state not in FINAL), f"trial {number}: active or final"
+        assert (trial.slot is not None) == (trial.state in ON_SLOT), (
+            f"trial {number}: {trial.state}, slot {trial.slot}"
+        )
+        assert (trial.stop_reason is not None) == (trial.state == "stopping"), f"trial {number}: stop reason"
+        assert (trial.due_at is not None) == (trial.state == "waiting"), f"trial {number}: due time"
+        assert trial.due_at == state.waiting.get(number), f"trial {number}: due at another time"
+        assert trial.overrun <= trial.reports, f"trial {number}: more overrun than reports"
+        attempts = [ended.attempt for ended in trial.attempts]
+        assert attempts == sorted(set(attempts)), f"trial {number}: attempts {attempts}"
+        assert (trial.ended_at is not None) == (trial.state in FINAL), f"trial {number}: end time"
+        numbers = [checkpoint.number for checkpoint in trial.checkpoints]
+        assert numbers == sorted(set(numbers)), f"trial {number}: checkpoints {numbers}"
+    assert list(state.trials) == list(range(state.suggested)), (
+        "trials are numbered in the order of suggestion"
+    )
+
+
+def _check_slots(state: SweepState) -> None:
+    limit = state.rules.max_concurrent
+    assert limit is None or len(state.slots) <= limit, (
+        f"{len(state.slots)} slots, max_concurrent_trials={limit}"
+    )
+    for slot in state.slots.values():
+        for position, number in enumerate(slot.queue):
+            trial = state.trials[number]
+            assert trial.slot == slot.number, (
+                f"trial {number} is in the queue of slot {slot.number}, not {trial.slot}"
+            )
+            is_head = position == 0
+            assert is_head or trial.state == "queued", (
+                f"trial {number} runs behind another in slot {slot.number}"
+            )
+        assert not slot.queue or slot.is_open, f"slot {slot.number} has trials but is not open"
+        assert slot.is_hungry == (slot.number in state.hungry), f"slot {slot.number}: hungry mark"
+    assert len(set(state.hungry)) == len(state.hungry), "a slot is hungry twice"
+    assert all(number in state.slots for number in state.hungry), "a hungry slot is gone"
+    queued = sorted(number for slot in state.slots.values() for number in slot.queue)
+    on_slot = [number for number, trial in state.trials.items() if trial.state in ON_SLOT]
+    assert queued == on_slot, f"trials on slots {on_slot} are not those in the queues {queued}"
+
+
+def _check_ends(state: SweepState) -> None:
+    if state.phase in ("ending", "ended"):
+        assert not state.active, f"the sweep is {state.phase}, but {list(state.active)} have not ended"
+        assert state.status is not None
+    assert (state.status is None) == (state.phase == "running"), f"phase {state.phase}, status {state.status}"
+    assert (state.ended_at is not None) == (state.phase == "ended")

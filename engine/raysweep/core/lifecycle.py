@@ -1,0 +1,84 @@
+"""The life of a trial, as a literal table.
+
+A trial is *pending* until a slot takes it, *queued* at that slot until its user code begins, *running* until
+it ends, *stopping* from the moment the core wants it to end, and *waiting* while a failed attempt backs off.
+The other four states are final. What may happen in which state, and where it leads, stands in `TABLE`; anything
+else is ignored by the core as late or doubled (a stop that crosses a return on the wire, a second delivery).
+
+| from | to | when |
+|---|---|---|
+| pending | queued | assigned |
+| pending | cancelled | cut |
+| queued | running | began |
+| queued | pending | recalled, lost |
+| running | stopping | asked |
+| running | completed | returned |
+| running | waiting | retried |
+| running | failed | gave_up |
+| running | pending | lost |
+| running | cancelled | cut |
+| stopping | completed | returned, reached |
+| stopping | stopped | halted |
+| stopping | failed | gave_up |
+| stopping | cancelled | cut |
+| stopping | pending | kept |
+| waiting | pending | due |
+| waiting | cancelled | cut |
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+TrialState = Literal[
+    "pending", "queued", "running", "stopping", "waiting", "completed", "stopped", "failed", "cancelled"
+]
+Cause = Literal[
+    "assigned",  # a slot took the trial
+    "began",  # user code runs
+    "recalled",  # the slot gave it back unbegun
+    "lost",  # slot, node or controller went away; costs the trial nothing
+    "asked",  # the core wants it to end
+    "returned",  # user code ended by itself
+    "halted",  # ended early, as a scheduler asked
+    "reached",  # ended at its own limit (max_t, a per-trial limit): all its work is done
+    "cut",  # ended with the sweep
+    "kept",  # ended with the controller; runs again when the sweep is resumed
+    "retried",  # failed, within its budget
+    "gave_up",  # failed for good
+    "due",  # the backoff is over
+]
+
+TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
+    ("pending", "assigned"): "queued",
+    ("pending", "cut"): "cancelled",
+    ("queued", "began"): "running",
+    ("queued", "recalled"): "pending",
+    ("queued", "lost"): "pending",
+    ("running", "asked"): "stopping",
+    ("running", "returned"): "completed",
+    ("running", "retried"): "waiting",
+    ("running", "gave_up"): "failed",
+    ("running", "lost"): "pending",
+    ("running", "cut"): "cancelled",
+    ("stopping", "returned"): "completed",
+    ("stopping", "reached"): "completed",
+    ("stopping", "halted"): "stopped",
+    ("stopping", "gave_up"): "failed",
+    ("stopping", "cut"): "cancelled",
+    ("stopping", "kept"): "pending",
+    ("waiting", "due"): "pending",
+    ("waiting", "cut"): "cancelled",
+}
+
+FINAL: Final[frozenset[TrialState]] = frozenset({"completed", "stopped", "failed", "cancelled"})
+ON_SLOT: Final[frozenset[TrialState]] = frozenset({"queued", "running", "stopping"})
+
+
+def advance(state: TrialState, cause: Cause) -> TrialState:
+    """The state that `cause` leads to.
+
+    Raises:
+        KeyError: the table has no such row; callers check before they call, so this is a fault of the core.
+    """
+    return TABLE[state, cause]

@@ -1,0 +1,256 @@
+"""`step(state, event) -> commands`: the whole of a sweep's behaviour, as a pure function of its events.
+
+Rules:
+
+1. A handler changes the state as far as the event itself goes; `plan.advance` then does what follows from the
+   new state (hand trials out, ask for configs, open and close slots, end). Nothing else starts anything.
+2. An event that does not fit (a trial that has ended, an attempt that is over, a slot that is gone) changes
+   nothing: it crossed a decision on the wire, or was delivered twice.
+3. The same events in the same order give the same state and the same commands, at any time, on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Never
+
+from raysweep.core import ends, moves, plan, reports
+from raysweep.core import events as ev
+from raysweep.core.commands import Command
+from raysweep.core.lifecycle import ON_SLOT
+from raysweep.core.rules import Rules
+from raysweep.core.state import SweepState
+from raysweep.core.trial import Trial
+from raysweep.spec import SweepSpec
+
+Out = list[Command]
+
+
+def step(state: SweepState, event: ev.Event) -> list[Command]:
+    """Apply one event to the state (in place) and return what is to be done now, in order."""
+    out: Out = []
+    if state.phase == "ended":
+        return out
+    at = event.at
+    _HANDLERS[type(event)](state, event, out)  # type: ignore[arg-type]
+    state.last_at = at
+    plan.advance(state, at, out)
+    return out
+
+
+def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: Out) -> None:
+    if event.generation <= state.generation:
+        return
+    if state.generation:
+        state.active_before_s = state.active_s(state.last_at)
+    state.generation, state.generation_started_at = event.generation, event.at
+    if state.started_at is None:
+        state.started_at = event.at
+    state.slots.clear()
+    state.hungry.clear()
+    state.asked = state.suggested
+    state.is_interrupted = state.has_left = False
+    if state.phase == "running":
+        state.why, state.fault, state.fault_field = "", None, ""
+    state.capacity, state.slot_failures, state.timer_at = 0, 0, None
+    orphans = [state.trials[number] for number in state.active if state.trials[number].state in ON_SLOT]
+    for trial in orphans:
+        ends.end_orphan(state, trial, state.last_at, out)
+    if state.phase == "ending":
+        state.phase = "stopping"
+
+
+def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None:
+    state.spec = SweepSpec.model_validate(event.spec)
+    state.rules = Rules.of(state.spec)
+    state.is_exhausted = False
+    for change in event.changes:
+        moves.note(state, f"spec changed: {change}")
+
+
+def _on_capacity_changed(state: SweepState, event: ev.CapacityChanged, out: Out) -> None:
+    state.capacity, state.slot_failures = event.slots, 0
+
+
+def _on_slot_opened(state: SweepState, event: ev.SlotOpened, out: Out) -> None:
+    slot = state.slots.get(event.slot)
+    if slot is None or slot.is_open:
+        return
+    slot.is_open, slot.node = True, event.node
+    state.slot_failures = 0
+    moves.mark_hungry(state, slot)
+
+
+def _on_slot_failed(state: SweepState, event: ev.SlotFailed, out: Out) -> None:
+    if state.slots.pop(event.slot, None) is None:
+        return
+    state.slot_failures += 1
+    failure = event.failure
+    text = f"{failure.type}: {failure.message}".strip(": ")
+    # A cluster or an environment that cannot run workers says nothing about the sweep: leave it resumable.
+    if failure.is_fatal:
+        moves.interrupt(state, text, out, fault="spec", fault_field="trainable")
+    elif state.slot_failures >= plan.MAX_SLOT_FAILURES:
+        why = f"{state.slot_failures} workers in a row could not be started: {text}"
+        if state.slots:
+            # Others work, or may yet: go on with these, and open no more until something changes.
+            moves.note(state, why)
+        else:
+            moves.interrupt(state, why, out, fault="infrastructure")
+
+
+def _on_slot_lost(state: SweepState, event: ev.SlotLost, out: Out) -> None:
+    slot = state.slots.pop(event.slot, None)
+    if slot is None:
+        return
+    if slot.is_hungry:
+        state.hungry.remove(slot.number)
+    state.slot_failures = 0
+    for position, number in enumerate(slot.queue):
+        trial = state.trials[number]
+        # The first in the queue may have begun without our knowing: likely it is what killed the worker.
+        if position == 0 and not (trial.state == "queued" and event.failure.origin == "node"):
+            if trial.state == "queued":
+                moves.begin(state, trial, event.at)
+            ends.fail_attempt(state, trial, event.failure, event.at, out)
+        else:
+            moves.requeue(state, trial, "lost")
+
+
+def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Out) -> None:
+    if event.first != state.suggested:
+        return
+    for offset, config in enumerate(event.configs):
+        number = event.first + offset
+        state.trials[number] = Trial(number=number, config=config)
+        state.active[number] = None
+        state.pending.append(number)
+        state.scheduler.add(number)
+    state.counts["pending"] = state.counts.get("pending", 0) + len(event.configs)
+    state.suggested += len(event.configs)
+    state.asked = state.suggested
+    # A searcher that has nothing to suggest would be asked again and again.
+    state.is_exhausted = event.is_exhausted or not event.configs
+    if event.note:
+        moves.note(state, event.note)
+
+
+def _on_trial_started(state: SweepState, event: ev.TrialStarted, out: Out) -> None:
+    trial = _current(state, event.trial, event.attempt)
+    if trial is None or trial.state != "queued":
+        return
+    moves.begin(state, trial, event.at)
+    if state.phase != "running":
+        moves.ask_to_end(state, trial, "sweep", out)
+    elif state.is_interrupted:
+        moves.ask_to_end(state, trial, "interrupt", out)
+
+
+def _on_trial_reported(state: SweepState, event: ev.TrialReported, out: Out) -> None:
+    trial = _current(state, event.trial, event.attempt)
+    if trial is not None and trial.state in ("running", "stopping"):
+        reports.take_reports(state, trial, event, out)
+
+
+def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, out: Out) -> None:
+    trial = state.trials.get(event.trial)
+    if trial is None:
+        return
+    if trial.attempt != event.attempt:
+        reports.let_go(trial, event, out)
+    elif event.number >= trial.next_checkpoint:
+        reports.take_checkpoint(state, trial, event, out)
+
+
+def _on_checkpoint_failed(state: SweepState, event: ev.CheckpointFailed, out: Out) -> None:
+    trial = _current(state, event.trial, event.attempt)
+    if trial is not None and event.number >= trial.next_checkpoint:
+        trial.next_checkpoint = event.number + 1
+        text = f"trial {trial.number}: checkpoint {event.number} could not be stored: {event.problem}"
+        moves.note(state, text)
+
+
+def _on_trial_returned(state: SweepState, event: ev.TrialReturned, out: Out) -> None:
+    trial = _current(state, event.trial, event.attempt)
+    if trial is not None and trial.state in ("running", "stopping"):
+        ends.return_attempt(state, trial, event.at, out)
+
+
+def _on_trial_stopped(state: SweepState, event: ev.TrialStopped, out: Out) -> None:
+    trial = _current(state, event.trial, event.attempt)
+    if trial is None:
+        return
+    if trial.state == "stopping":
+        ends.stop_attempt(state, trial, event.at, out)
+    elif trial.state == "running":
+        # Nobody asked: user code raised TrialStopped by itself, which is its way to say that it is done.
+        ends.return_attempt(state, trial, event.at, out)
+
+
+def _on_trial_failed(state: SweepState, event: ev.TrialFailed, out: Out) -> None:
+    trial = _current(state, event.trial, event.attempt)
+    if trial is None or trial.state not in ON_SLOT:
+        return
+    if trial.state == "queued":
+        moves.begin(state, trial, event.at)
+    ends.fail_attempt(state, trial, event.failure, event.at, out)
+
+
+def _on_trials_recalled(state: SweepState, event: ev.TrialsRecalled, out: Out) -> None:
+    slot = state.slots.get(event.slot)
+    if slot is None:
+        return
+    asked = moves.recalling(state, slot)
+    slot.recalling = tuple(pair for pair in slot.recalling if pair[0] not in event.trials)
+    for number in event.trials:
+        if number in asked:
+            slot.queue.remove(number)
+            moves.requeue(state, state.trials[number], "recalled")
+    moves.mark_hungry(state, slot)
+
+
+def _on_timer_fired(state: SweepState, event: ev.TimerFired, out: Out) -> None:
+    state.timer_at = None
+    plan.take_due(state, event.at, out)
+
+
+def _on_cancel_requested(state: SweepState, event: ev.CancelRequested, out: Out) -> None:
+    moves.stop_sweep(state, "cancelled", event.reason, event.at, out)
+
+
+def _on_interrupt_requested(state: SweepState, event: ev.InterruptRequested, out: Out) -> None:
+    moves.interrupt(state, event.reason, out)
+
+
+def _on_sweep_ended(state: SweepState, event: ev.SweepEnded, out: Out) -> None:
+    if state.phase == "ending":
+        state.phase, state.ended_at = "ended", event.at
+
+
+def _current(state: SweepState, number: int, attempt: int) -> Trial | None:
+    trial = state.trials.get(number)
+    return trial if trial is not None and trial.attempt == attempt else None
+
+
+# Each handler takes just the event type that it is listed under; a dict cannot say that to the type checker.
+_HANDLERS: Final[dict[type[ev.Event], Callable[[SweepState, Never, Out], None]]] = {
+    ev.ControllerStarted: _on_controller_started,
+    ev.SpecChanged: _on_spec_changed,
+    ev.CapacityChanged: _on_capacity_changed,
+    ev.SlotOpened: _on_slot_opened,
+    ev.SlotFailed: _on_slot_failed,
+    ev.SlotLost: _on_slot_lost,
+    ev.ConfigsSuggested: _on_configs_suggested,
+    ev.TrialStarted: _on_trial_started,
+    ev.TrialReported: _on_trial_reported,
+    ev.CheckpointCommitted: _on_checkpoint_committed,
+    ev.CheckpointFailed: _on_checkpoint_failed,
+    ev.TrialReturned: _on_trial_returned,
+    ev.TrialStopped: _on_trial_stopped,
+    ev.TrialFailed: _on_trial_failed,
+    ev.TrialsRecalled: _on_trials_recalled,
+    ev.TimerFired: _on_timer_fired,
+    ev.CancelRequested: _on_cancel_requested,
+    ev.InterruptRequested: _on_interrupt_requested,
+    ev.SweepEnded: _on_sweep_ended,
+}

@@ -1,0 +1,227 @@
+"""What follows from the state: hand trials out, ask for more, open and close slots, keep time, end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from raysweep.core import ends, moves
+from raysweep.core.commands import (
+    CloseSlot,
+    Command,
+    EndSweep,
+    LeaveSweep,
+    OpenSlot,
+    SetTimer,
+    StartTrial,
+    SuggestConfigs,
+)
+from raysweep.core.seeds import derive_seed
+from raysweep.core.state import SweepState
+from raysweep.core.trial import Slot, Trial
+
+Out = list[Command]
+
+MAX_SLOT_FAILURES: Final = 3
+MIN_ASK: Final = 16
+MAX_ASK: Final = 256
+MAX_AHEAD: Final = 2048
+# Each attempt numbers its checkpoints from a number of its own: what an earlier one stored unseen, while it
+# was being lost, is never in the way.
+CHECKPOINTS_AN_ATTEMPT: Final = 10_000
+
+
+def advance(state: SweepState, at: float, out: Out) -> None:
+    """Emit whatever follows from the state as it is now."""
+    if state.target_trial is not None and state.phase == "running":
+        why = f"trial {state.target_trial} reached the target {state.rules.target:g}"
+        moves.stop_sweep(state, "target", why, at, out)
+    if state.phase == "running" and not state.is_interrupted:
+        if state.pending and state.hungry:
+            _assign(state, out)
+        if not state.is_exhausted:
+            _suggest(state, out)
+        elif not state.active:
+            _complete(state)
+        elif state.hungry:
+            _settle(state, out)
+        if len(state.slots) < state.capacity and state.phase == "running":
+            _open_slots(state, out)
+    if state.phase == "stopping" or state.is_interrupted:
+        _leave_when_quiet(state, at, out)
+    if state.phase in ("running", "stopping"):
+        _set_timer(state, out)
+
+
+def _assign(state: SweepState, out: Out) -> None:
+    depth = moves.depth(state)
+    pending, hungry, trials = state.pending, state.hungry, state.trials
+    while pending and hungry:
+        slot = state.slots[hungry[0]]
+        hungry.popleft()
+        if len(slot.queue) >= depth:
+            slot.is_hungry = False
+            continue
+        trial = trials[pending.popleft()]
+        _start(state, trial, slot, out)
+        if len(slot.queue) < depth:
+            hungry.append(slot.number)
+        else:
+            slot.is_hungry = False
+
+
+def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
+    checkpoint = trial.checkpoint
+    moves.count(state, "pending", "queued")
+    trial.state, trial.slot, trial.node = "queued", slot.number, slot.node
+    trial.attempt += 1
+    trial.attempt_reports = 0
+    trial.next_checkpoint = max(trial.next_checkpoint, (trial.attempt - 1) * CHECKPOINTS_AN_ATTEMPT)
+    trial.attempt_iteration = trial.iteration = checkpoint.iteration if checkpoint else 0
+    slot.queue.append(trial.number)
+    out.append(
+        StartTrial(
+            slot=slot.number,
+            trial=trial.number,
+            attempt=trial.attempt,
+            config=trial.config,
+            seed=derive_seed(state.seed, trial.number),
+            checkpoint=checkpoint.uri if checkpoint else None,
+            iteration=trial.iteration,
+            next_checkpoint=trial.next_checkpoint,
+        )
+    )
+
+
+def _suggest(state: SweepState, out: Out) -> None:
+    if state.asked > state.suggested:
+        return
+    if state.rules.is_blind:
+        slots = max(len(state.slots), _slot_limit(state))
+        wanted = min(MAX_AHEAD, max(MIN_ASK, 2 * moves.depth(state) * slots))
+        if len(state.pending) * 2 > wanted:
+            return
+        count = min(MAX_ASK, wanted)
+    else:
+        # A config is only as good as what its searcher knows: ask when a slot is free, not before.
+        count = len(state.hungry) if not state.pending else 0
+    if count:
+        state.asked = state.suggested + count
+        out.append(SuggestConfigs(first=state.suggested, count=count))
+
+
+def _settle(state: SweepState, out: Out) -> None:
+    """Towards the end: spread what is queued over idle slots, and give back slots that nothing will need."""
+    if state.pending:
+        return
+    idle = [slot for slot in (state.slots[number] for number in state.hungry) if not slot.queue]
+    if not idle:
+        return
+    loaded = max(state.slots.values(), key=lambda slot: len(slot.queue))
+    if len(loaded.queue) > 1:
+        if not moves.recalling(state, loaded):
+            queue = list(loaded.queue)
+            moves.recall(state, loaded, queue[1 + (len(queue) - 1) // 2 :], out)
+        return
+    for slot in idle[len(state.waiting) :]:
+        state.hungry.remove(slot.number)
+        del state.slots[slot.number]
+        out.append(CloseSlot(slot=slot.number))
+
+
+def _slot_limit(state: SweepState) -> int:
+    limit = state.rules.max_concurrent
+    return state.capacity if limit is None else min(limit, state.capacity)
+
+
+def _needed_slots(state: SweepState) -> int:
+    """How many slots there is work for: none is opened that would only be closed again."""
+    if state.is_exhausted:
+        busy = sum(1 for slot in state.slots.values() if slot.queue)
+        return busy + len(state.pending) + len(state.waiting)
+    if state.rules.max_trials is not None:
+        return state.rules.max_trials - (state.suggested - len(state.active))
+    return len(state.active)
+
+
+def _open_slots(state: SweepState, out: Out) -> None:
+    if state.slot_failures >= MAX_SLOT_FAILURES:
+        return
+    limit = min(_slot_limit(state), _needed_slots(state))
+    while len(state.slots) < limit:
+        slot = Slot(number=state.next_slot)
+        state.next_slot += 1
+        state.slots[slot.number] = slot
+        out.append(OpenSlot(slot=slot.number))
+
+
+def _complete(state: SweepState) -> None:
+    done = state.counts.get("completed", 0) + state.counts.get("stopped", 0)
+    if done or not state.trials:
+        state.phase, state.status, state.why = "stopping", "completed", "every trial has ended"
+    else:
+        state.phase, state.status, state.why = "stopping", "failed", "every trial failed"
+        state.fault = ends.fault_of(state)
+
+
+def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
+    if state.phase == "stopping":
+        # What slots give back, or searchers suggest, after the end has begun.
+        moves.cut_unbegun(state, at)
+    if any(slot.queue for slot in state.slots.values()):
+        return
+    if state.phase == "stopping" and state.status is not None:
+        state.phase = "ending"
+        out.append(EndSweep(status=state.status, why=state.why))
+    elif state.is_interrupted and not state.has_left:
+        state.has_left = True
+        out.append(LeaveSweep(why=state.why))
+
+
+def take_due(state: SweepState, at: float, out: Out) -> None:
+    """Do what the time has come for."""
+    rules = state.rules
+    if rules.deadline is not None and at >= rules.deadline:
+        moves.stop_sweep(state, "deadline", "the deadline has come", at, out)
+    if rules.time_budget_s is not None and state.active_s(at) >= rules.time_budget_s:
+        moves.stop_sweep(state, "budget", f"the time budget of {rules.time_budget_s:g} s is spent", at, out)
+    for number in [number for number, due in state.waiting.items() if due <= at]:
+        del state.waiting[number]
+        state.trials[number].due_at = None
+        moves.requeue(state, state.trials[number], "due")
+    if rules.trial_time_s is not None:
+        for trial in [state.trials[number] for slot in state.slots.values() for number in slot.queue]:
+            started_at = trial.attempt_started_at
+            if trial.state == "running" and started_at is not None and at - started_at >= rules.trial_time_s:
+                moves.ask_to_end(state, trial, "limit", out)
+
+
+def _set_timer(state: SweepState, out: Out) -> None:
+    rules = state.rules
+    if (
+        not state.waiting
+        and rules.deadline is None
+        and rules.time_budget_s is None
+        and rules.trial_time_s is None
+    ):
+        times: list[float] = []
+    else:
+        times = list(state.waiting.values())
+        if state.phase == "running" and rules.deadline is not None:
+            times.append(rules.deadline)
+        if state.phase == "running" and rules.time_budget_s is not None:
+            times.append(state.generation_started_at + rules.time_budget_s - state.active_before_s)
+        if rules.trial_time_s is not None:
+            times += _trial_limits(state, rules.trial_time_s)
+    at = min(times, default=None)
+    if at != state.timer_at:
+        state.timer_at = at
+        out.append(SetTimer(at=at))
+
+
+def _trial_limits(state: SweepState, trial_time_s: float) -> list[float]:
+    heads = [state.trials[slot.queue[0]] for slot in state.slots.values() if slot.queue]
+    return [
+        trial.attempt_started_at + trial_time_s
+        for trial in heads
+        if trial.state == "running" and trial.attempt_started_at is not None
+    ]

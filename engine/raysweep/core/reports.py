@@ -1,0 +1,158 @@
+"""Reports and checkpoints of running trials."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import JsonValue
+
+from raysweep.core import moves
+from raysweep.core.commands import AnswerReport, Command, DeleteCheckpoint
+from raysweep.core.events import CheckpointCommitted, Row, TrialReported
+from raysweep.core.rules import TRAINING_ITERATION
+from raysweep.core.scores import as_number, is_better
+from raysweep.core.state import SweepState
+from raysweep.core.trial import Checkpoint, Metrics, StopReason, Trial
+
+Out = list[Command]
+# JSON has no such numbers: reports carry them as these strings.
+NON_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+
+
+def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out) -> None:
+    """Take a batch of reports.
+
+    Those past the point where the trial was told to end are counted as overrun and used for nothing. That is
+    not so for an interrupt: the trial goes on later, from a checkpoint that may lie behind these reports.
+    """
+    doubled = trial.attempt_reports - event.first
+    rows = event.rows[doubled:] if doubled > 0 else event.rows
+    if event.keys != state.reported_keys and event.keys:
+        state.reported_keys = event.keys
+    trial.attempt_reports += len(rows)
+    trial.reports += len(rows)
+    if trial.state == "stopping" and trial.stop_reason != "interrupt":
+        trial.overrun += len(rows)
+    elif not (state.rules.is_plain and _take_plainly(state, trial, event.keys, rows)):
+        _take_each(state, trial, event.keys, rows, out)
+    if event.is_waiting and trial.slot is not None:
+        report = event.first + len(event.rows) - 1
+        out.append(AnswerReport(slot=trial.slot, trial=trial.number, attempt=trial.attempt, report=report))
+
+
+def _take_plainly(state: SweepState, trial: Trial, keys: tuple[str, ...], rows: tuple[Row, ...]) -> bool:
+    """The fast way for finite numbers where no report can end the trial; False: take each by itself."""
+    metric = state.rules.metric
+    if not rows or metric not in keys:
+        return False
+    column = keys.index(metric)
+    values = [row[column] for row in rows]
+    if {type(value) for value in values} - {float, int}:
+        return False
+    best = max(values) if state.rules.is_max else min(values)  # type: ignore[type-var]
+    start = trial.iteration
+    trial.iteration += len(rows)
+    state.has_scored = True
+    trial.last_score = float(values[-1])  # type: ignore[arg-type]
+    trial.last = _metrics(keys, rows[-1], trial.iteration)
+    if is_better(state, float(best), trial.best_score):  # type: ignore[arg-type]
+        index = values.index(best)
+        trial.best_score = float(best)  # type: ignore[arg-type]
+        is_last = index == len(rows) - 1
+        trial.best = trial.last if is_last else _metrics(keys, rows[index], start + index + 1)
+    return True
+
+
+def _take_each(
+    state: SweepState, trial: Trial, keys: tuple[str, ...], rows: tuple[Row, ...], out: Out
+) -> None:
+    for taken, row in enumerate(rows, start=1):
+        trial.iteration += 1
+        reason = _take_one(state, trial, _metrics(keys, row, trial.iteration))
+        if reason is not None:
+            trial.overrun += len(rows) - taken
+            if trial.state == "stopping":
+                trial.stop_reason = reason
+            else:
+                moves.ask_to_end(state, trial, reason, out)
+            return
+
+
+def _take_one(state: SweepState, trial: Trial, metrics: Metrics) -> StopReason | None:
+    rules = state.rules
+    raw = metrics.get(rules.metric)
+    value = as_number(raw)
+    if value is None and isinstance(raw, str) and raw in NON_FINITE and rules.fails_on_non_finite:
+        return "non_finite"
+    trial.last = metrics
+    if value is not None:
+        state.has_scored = True
+        trial.last_score = value
+        if is_better(state, value, trial.best_score):
+            trial.best_score, trial.best = value, metrics
+    return _verdict(state, trial, metrics, value)
+
+
+def _verdict(state: SweepState, trial: Trial, metrics: Metrics, value: float | None) -> StopReason | None:
+    rules = state.rules
+    time = as_number(metrics.get(rules.time_attr))
+    decision = "continue"
+    if value is not None and time is not None:
+        decision = state.scheduler.report(trial.number, time, value)
+    if rules.max_t is not None and time is not None and time >= rules.max_t:
+        return "limit"
+    if any(_has_reached(metrics.get(name), limit) for name, limit in rules.limits):
+        return "limit"
+    if value is not None and rules.target is not None and _hits(value, rules.target, rules.is_max):
+        state.target_trial = trial.number
+        return "limit"
+    return "scheduler" if decision == "stop" else None
+
+
+def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted, out: Out) -> None:
+    """Remember a committed checkpoint, and let go of those that the policy does not keep."""
+    iteration = trial.attempt_iteration + event.report + 1
+    is_latest = iteration == trial.iteration
+    checkpoint = Checkpoint(
+        number=event.number,
+        iteration=iteration,
+        uri=event.uri,
+        score=as_number(trial.last.get(state.rules.metric)) if is_latest else None,
+        size_bytes=event.size_bytes,
+    )
+    trial.next_checkpoint = event.number + 1
+    kept = _kept(state, (*trial.checkpoints, checkpoint))
+    for old in trial.checkpoints:
+        if old not in kept:
+            out.append(DeleteCheckpoint(trial=trial.number, number=old.number, uri=old.uri))
+    trial.checkpoints = kept
+
+
+def let_go(trial: Trial, event: CheckpointCommitted, out: Out) -> None:
+    """Delete what an attempt committed that nobody waits for any more, unless the trial has it already."""
+    if all(checkpoint.number != event.number for checkpoint in trial.checkpoints):
+        out.append(DeleteCheckpoint(trial=trial.number, number=event.number, uri=event.uri))
+
+
+def _kept(state: SweepState, checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
+    kept = set(checkpoints[-state.rules.keep_last :])
+    scored = [checkpoint for checkpoint in checkpoints if checkpoint.score is not None]
+    if state.rules.keep_best and scored:
+        choose = max if state.rules.is_max else min
+        kept.add(choose(scored, key=lambda checkpoint: checkpoint.score or 0.0))
+    return tuple(checkpoint for checkpoint in checkpoints if checkpoint in kept)
+
+
+def _metrics(keys: tuple[str, ...], row: Row, iteration: int) -> Metrics:
+    metrics: Metrics = dict(zip(keys, row, strict=False))
+    metrics.setdefault(TRAINING_ITERATION, iteration)
+    return metrics
+
+
+def _has_reached(value: JsonValue, limit: float) -> bool:
+    number = as_number(value)
+    return number is not None and number >= limit
+
+
+def _hits(value: float, target: float, is_max: bool) -> bool:
+    return value >= target if is_max else value <= target

@@ -1,0 +1,114 @@
+"""The outcome of a sweep, made of its state."""
+
+from __future__ import annotations
+
+from raysweep.core.failures import Failure
+from raysweep.core.lifecycle import FINAL
+from raysweep.core.scores import ranked, score_of
+from raysweep.core.state import SweepState
+from raysweep.core.trial import Attempt, Trial, trial_id
+from raysweep.errors import RaysweepError
+from raysweep.outcome import AttemptOutcome, ErrorInfo, SweepOutcome, TrialOutcome
+
+
+def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, version: str) -> SweepOutcome:
+    """What is handed on after the end: the best trial, every trial, why it ended.
+
+    Raises:
+        RaysweepError: the sweep has not ended.
+    """
+    if state.status is None or state.started_at is None or state.ended_at is None:
+        raise RaysweepError(f"sweep {sweep_id} has not ended")
+    best = next(iter(ranked(state)), None)
+    trials = tuple(trial_outcome(state, trial) for trial in state.trials.values())
+    return SweepOutcome(
+        sweep_id=sweep_id,
+        name=state.spec.name,
+        key=key,
+        status=state.status,
+        why=explain(state),
+        metric=state.spec.metric,
+        mode=state.spec.mode,
+        best=trials[best.number] if best else None,
+        trials=trials,
+        counts={name: number for name, number in sorted(state.counts.items()) if number},
+        seed=state.seed,
+        started_at=state.started_at,
+        ended_at=state.ended_at,
+        uri=uri,
+        generation=state.generation,
+        error=_first_error(state) if state.status == "failed" else None,
+        spec_digest=state.spec.digest(),
+        raysweep_version=version,
+    )
+
+
+def explain(state: SweepState) -> str:
+    """One sentence for a person: how many trials, why it ended, what the best is."""
+    ended = [trial for trial in state.trials.values() if trial.state in FINAL and trial.state != "cancelled"]
+    parts = [f"{len(ended)} of {len(state.trials)} trials ended"]
+    counts = state.counts
+    parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
+    parts.append(f"{state.status}: {state.why}" if state.status else "still running")
+    best = next(iter(ranked(state)), None)
+    if best is not None:
+        parts.append(f"best {state.spec.metric} {score_of(state, best):.6g} (trial {trial_id(best.number)})")
+    return "; ".join(part for part in parts if part)
+
+
+def trial_outcome(state: SweepState, trial: Trial) -> TrialOutcome:
+    """One trial as the outcome shows it."""
+    is_final = trial.state in FINAL
+    shown = trial.state if is_final or trial.state in ("pending", "running") else "pending"
+    if trial.state == "stopping":
+        shown = "running"
+    checkpoint = trial.checkpoint
+    failure = trial.attempts[-1] if trial.attempts and trial.state == "failed" else None
+    return TrialOutcome(
+        trial_id=trial_id(trial.number),
+        number=trial.number,
+        state=shown,
+        config=trial.config,
+        metrics=trial.last,
+        best_metrics=trial.best,
+        score=score_of(state, trial),
+        reports=trial.reports,
+        overrun_reports=trial.overrun,
+        attempts=tuple(_attempt_outcome(attempt) for attempt in trial.attempts),
+        checkpoint_uri=checkpoint.uri if checkpoint else None,
+        started_at=trial.started_at,
+        ended_at=trial.ended_at,
+        error=_error_info(failure) if failure else None,
+    )
+
+
+def _attempt_outcome(attempt: Attempt) -> AttemptOutcome:
+    return AttemptOutcome(
+        attempt=attempt.attempt,
+        node=attempt.node,
+        started_at=attempt.started_at if attempt.started_at is not None else attempt.ended_at,
+        ended_at=attempt.ended_at,
+        end=attempt.end,
+        error=_error_info(attempt),
+    )
+
+
+def _error_info(attempt: Attempt) -> ErrorInfo | None:
+    failure: Failure | None = attempt.failure
+    if failure is None:
+        return None
+    return ErrorInfo(
+        kind=attempt.kind or "worker_died",
+        type=failure.type,
+        message=failure.message,
+        traceback=failure.traceback or None,
+    )
+
+
+def _first_error(state: SweepState) -> ErrorInfo:
+    for trial in state.trials.values():
+        for attempt in trial.attempts:
+            info = _error_info(attempt)
+            if trial.state == "failed" and info is not None:
+                return info
+    return ErrorInfo(kind=state.fault or "failed", type="SweepFailed", message=state.why, traceback=None)

@@ -1,0 +1,11 @@
+"""Seeds derived from the sweep's seed, so that nothing depends on the order in which things happen."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+
+def derive_seed(seed: int, *parts: int | str) -> int:
+    """A 63-bit seed for the thing named by `parts`: the same in every process and on every machine."""
+    text = ":".join(map(str, (seed, *parts)))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1

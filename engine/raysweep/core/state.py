@@ -1,0 +1,145 @@
+"""The state of one sweep: everything the core remembers, JSON both ways."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import Literal, cast
+
+from pydantic import JsonValue, TypeAdapter
+
+from raysweep.core.commands import SweepStatus
+from raysweep.core.rules import Rules
+from raysweep.core.trial import Attempt, Slot, Trial, trial_id
+from raysweep.errors import RaysweepError
+from raysweep.schedulers import Scheduler, make_scheduler
+from raysweep.spec import SweepSpec
+
+Phase = Literal["running", "stopping", "ending", "ended"]
+Fault = Literal["user", "infrastructure", "spec"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SweepState:
+    """The whole of a sweep, changed only by `machine.step`.
+
+    `pending` holds the trials to hand out, in the order of their numbers; `hungry` the open slots that can
+    take another.
+    """
+
+    spec: SweepSpec
+    seed: int
+    scheduler: Scheduler
+    rules: Rules
+    phase: Phase = "running"
+    status: SweepStatus | None = None
+    why: str = ""
+    fault: Fault | None = None
+    fault_field: str = ""
+    generation: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+    generation_started_at: float = 0.0
+    active_before_s: float = 0.0
+    last_at: float = 0.0
+    is_interrupted: bool = False
+    has_left: bool = False
+    target_trial: int | None = None
+    capacity: int = 0
+    trials: dict[int, Trial] = field(default_factory=dict)
+    pending: deque[int] = field(default_factory=deque)
+    waiting: dict[int, float] = field(default_factory=dict)
+    active: dict[int, None] = field(default_factory=dict)
+    slots: dict[int, Slot] = field(default_factory=dict)
+    hungry: deque[int] = field(default_factory=deque)
+    next_slot: int = 0
+    slot_failures: int = 0
+    suggested: int = 0
+    asked: int = 0
+    is_exhausted: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    failed_kinds: dict[str, int] = field(default_factory=dict)
+    best_ended: int | None = None
+    mean_duration_s: float | None = None
+    reported_keys: tuple[str, ...] = ()
+    has_scored: bool = False
+    timer_at: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def create(cls, spec: SweepSpec, seed: int) -> SweepState:
+        """The state before the first event; `seed` is the sweep's own (spec.seed, or derived from its id)."""
+        return cls(spec=spec, seed=seed, scheduler=make_scheduler(spec, seed), rules=Rules.of(spec))
+
+    def active_s(self, at: float) -> float:
+        """Seconds that controllers were at work on this sweep up to `at`, without the time between them."""
+        return self.active_before_s + max(0.0, at - self.generation_started_at)
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Plain JSON, from which `from_json` makes an equal state."""
+        plain: dict[str, JsonValue] = {name: getattr(self, name) for name in _PLAIN}
+        plain |= {
+            "spec": self.spec.model_dump(mode="json"),
+            "scheduler": self.scheduler.to_json(),
+            "trials": [cast(JsonValue, asdict(trial)) for trial in self.trials.values()],
+            "pending": list(self.pending),
+            "waiting": [[number, due] for number, due in self.waiting.items()],
+            "active": list(self.active),
+            "slots": [
+                cast(JsonValue, asdict(slot) | {"queue": list(slot.queue)}) for slot in self.slots.values()
+            ],
+            "hungry": list(self.hungry),
+            "reported_keys": list(self.reported_keys),
+            "notes": list(self.notes),
+        }
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: dict[str, JsonValue]) -> SweepState:
+        """The state that `to_json` wrote.
+
+        Raises:
+            RaysweepError: the JSON does not fit (written by another version): replay the journal instead.
+        """
+        try:
+            return _restore(plain)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RaysweepError(f"snapshot does not fit this version of raysweep: {error!r}") from error
+
+
+_STRUCTURED = {
+    "spec",
+    "rules",
+    "scheduler",
+    "trials",
+    "pending",
+    "waiting",
+    "active",
+    "slots",
+    "hungry",
+    "reported_keys",
+    "notes",
+}
+_PLAIN = tuple(name for name in SweepState.__slots__ if name not in _STRUCTURED)
+_TRIALS = TypeAdapter(list[Trial])
+_SLOTS = TypeAdapter(list[Slot])
+
+
+def _restore(plain: dict[str, JsonValue]) -> SweepState:
+    spec = SweepSpec.model_validate(plain["spec"])
+    state = SweepState.create(spec, cast(int, plain["seed"]))
+    for name in _PLAIN:
+        setattr(state, name, plain[name])
+    state.scheduler.from_json(cast(dict[str, JsonValue], plain["scheduler"]))
+    state.trials = {trial.number: trial for trial in _TRIALS.validate_python(plain["trials"])}
+    state.slots = {slot.number: slot for slot in _SLOTS.validate_python(plain["slots"])}
+    state.pending = deque(cast(list[int], plain["pending"]))
+    state.hungry = deque(cast(list[int], plain["hungry"]))
+    state.waiting = dict(cast(list[tuple[int, float]], plain["waiting"]))
+    state.active = dict.fromkeys(cast(list[int], plain["active"]))
+    state.reported_keys = tuple(cast(list[str], plain["reported_keys"]))
+    state.notes = tuple(cast(list[str], plain["notes"]))
+    return state
+
+
+__all__ = ["Attempt", "Fault", "Phase", "Slot", "SweepState", "Trial", "trial_id"]
