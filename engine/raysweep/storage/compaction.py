@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from raysweep.errors import StorageError
-from raysweep.storage.journal import ObjectJournal, SegmentObject, cover, read_header
-from raysweep.storage.segment import Segment, decode_segment, encode_merged
+from raysweep.storage.objects import ObjectJournal, SegmentObject, cover
+from raysweep.storage.segment import Segment, decode_segment, encode_merged, read_header
 
 SINGLES = 64
 """How many single segments make a merged object."""

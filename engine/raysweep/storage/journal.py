@@ -15,26 +15,22 @@ makes that safe:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from time import sleep
 from typing import Protocol
 
 from raysweep.errors import JournalDamagedError, SegmentExistsError
+from raysweep.storage.objects import ObjectJournal
 from raysweep.storage.retries import retrying
 from raysweep.storage.segment import (
+    RESTORE_FIX,
     DecodedSegment,
     Segment,
     SegmentHeader,
-    decode_header,
     decode_segment,
     encode_segment,
-    split_merged,
 )
 from raysweep.storage.store import Store
-
-_RELISTINGS = 4
-_RESTORE_FIX = "restore the object from a backup, or start the sweep under a new key"
 
 
 class JournalBackend(Protocol):
@@ -188,7 +184,7 @@ class Journal:
                 segment.source,
                 f"segment {segment.number} has generation {header.generation}, after {self.generation}",
                 f"the order of what follows segment {segment.number - 1}",
-                _RESTORE_FIX,
+                RESTORE_FIX,
             )
 
     def _accept_torn(self, segment: Segment, decoded: DecodedSegment) -> Sequence[bytes]:
@@ -205,7 +201,7 @@ class Journal:
                 torn.segment.source,
                 f"segment {torn.segment.number} is cut short, and the next does not say that it repaired it",
                 torn.lost,
-                _RESTORE_FIX,
+                RESTORE_FIX,
             )
         self._torn = None
         if torn.is_read:
@@ -274,170 +270,3 @@ def append_once(backend: JournalBackend, number: int, data: bytes) -> None:
         found = next(iter(backend.read_from(number)), None)
         if found is None or found.data != data:
             raise
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentObject:
-    """One object of a journal: the segments `first` to `last`."""
-
-    first: int
-    last: int
-    size_bytes: int = 0
-
-    @property
-    def name(self) -> str:
-        """The object's name in the journal folder."""
-        return (
-            f"{self.first:012d}.jsonl"
-            if self.first == self.last
-            else f"{self.first:012d}-{self.last:012d}.jsonl"
-        )
-
-    @property
-    def is_merged(self) -> bool:
-        """Whether it came from compaction."""
-        return self.last > self.first
-
-
-class ObjectJournal:
-    """A journal in an object store: a segment an object, old ones merged by compaction."""
-
-    def __init__(self, store: Store, prefix: str) -> None:
-        self.store = store
-        self.prefix = prefix
-        self.known_claims: set[int] = set()
-        """Numbers of claims that merged objects repeat: their own objects stay."""
-        self._next: int | None = None
-
-    def key(self, item: SegmentObject) -> str:
-        """The object's key in the store."""
-        return f"{self.prefix}/{item.name}"
-
-    def source(self, item: SegmentObject) -> str:
-        """The object's full name, for messages."""
-        return f"{self.store.url}/{self.key(item)}"
-
-    def list_objects(self) -> list[SegmentObject]:
-        """All objects of the journal, by first number, the widest first."""
-        found = [
-            _parse_name(info.key.rpartition("/")[2], info.size_bytes) for info in self.store.list(self.prefix)
-        ]
-        return sorted((item for item in found if item), key=lambda item: (item.first, -item.last))
-
-    def append(self, number: int, data: bytes) -> None:
-        item = SegmentObject(first=number, last=number)
-        if not self.store.put_if_absent(self.key(item), data, durable=True):
-            raise SegmentExistsError(number)
-        if number != self._next and any(
-            o.is_merged and o.first <= number <= o.last for o in self.list_objects()
-        ):
-            # We slept; the number was written, merged and deleted. What we put is ignored: the merged object
-            # is wider.
-            raise SegmentExistsError(number)
-        self._next = number + 1
-
-    def read_from(self, number: int) -> Iterator[Segment]:
-        position, fruitless = number, 0
-        damaged: dict[tuple[int, int], JournalDamagedError] = {}
-        while True:
-            objects = [item for item in self.list_objects() if (item.first, item.last) not in damaged]
-            start, bad = position, len(damaged)
-            for item in cover(objects, position):
-                try:
-                    segments = self._load(item, position, damaged.keys())
-                except JournalDamagedError as error:
-                    # A merged object repeats what narrower ones may still hold.
-                    damaged[item.first, item.last] = error
-                    break
-                if segments is None:  # merged and deleted since the listing
-                    break
-                for segment in segments:
-                    yield segment
-                    position = segment.number + 1
-            else:
-                for (first, last), damage in damaged.items():
-                    if first <= position <= last:
-                        raise damage
-                if not any(item.last >= position for item in objects):
-                    return
-                # A listing is no snapshot: an object may have been merged while it ran.
-            fruitless = fruitless + 1 if (position, len(damaged)) == (start, bad) else 0
-            if fruitless >= _RELISTINGS:
-                raise self._gap(position)
-            sleep(0.05 * fruitless)
-
-    def compact(self) -> Iterator[None]:
-        from raysweep.storage.compaction import compact
-
-        return compact(self)
-
-    def _load(
-        self, item: SegmentObject, position: int, damaged: Set[tuple[int, int]]
-    ) -> list[Segment] | None:
-        """The object's segments from `position` on; None if it is gone."""
-        segments = self.load(item)
-        if segments is None or (not item.is_merged and self._is_superseded(segments[0], damaged)):
-            return None
-        return [segment for segment in segments if segment.number >= position]
-
-    def load(self, item: SegmentObject) -> list[Segment] | None:
-        """The segments in one object, checked if it is a merged one; None if it is gone."""
-        data = self.store.get(self.key(item))
-        if data is None:
-            return None
-        if item.is_merged:
-            return split_merged(data, item.first, item.last, self.source(item))
-        return [Segment(number=item.first, data=data, source=self.source(item))]
-
-    def _is_superseded(self, segment: Segment, damaged: Set[tuple[int, int]]) -> bool:
-        """Whether a claim was put at a number that had been written and merged before (third point above).
-
-        The merged object was there before such a claim, so a listing made after reading the claim shows it.
-        """
-        if b'"claim":true' not in segment.data[:512].partition(b"\n")[0]:
-            return False
-        return any(
-            o.is_merged and o.first <= segment.number <= o.last
-            for o in self.list_objects()
-            if (o.first, o.last) not in damaged
-        )
-
-    def _gap(self, position: int) -> JournalDamagedError:
-        later = min(
-            (item.first for item in self.list_objects() if item.first > position), default=position + 1
-        )
-        missing = self.source(SegmentObject(first=position, last=position))
-        return JournalDamagedError(
-            missing,
-            "is missing, though later segments exist",
-            f"segments {position} to {later - 1}",
-            _RESTORE_FIX,
-        )
-
-
-def cover(objects: Sequence[SegmentObject], position: int) -> Iterator[SegmentObject]:
-    """The fewest objects (sorted as listed) that hold everything from `position` on, up to the first gap."""
-    index, best = 0, None
-    while True:
-        while index < len(objects) and objects[index].first <= position:
-            if best is None or objects[index].last > best.last:
-                best = objects[index]
-            index += 1
-        if best is None or best.last < position:
-            return
-        yield best
-        position = best.last + 1
-
-
-def read_header(segment: Segment) -> SegmentHeader | None:
-    """The header of a segment, or None if it was cut off before its first line ended."""
-    return decode_header(segment) if b"\n" in segment.data else None
-
-
-def _parse_name(name: str, size_bytes: int) -> SegmentObject | None:
-    stem, dot, suffix = name.partition(".")
-    first, _, last = stem.partition("-")
-    if suffix != "jsonl" or not dot or not first.isdigit() or not (last or first).isdigit():
-        return None
-    item = SegmentObject(first=int(first), last=int(last or first), size_bytes=size_bytes)
-    return item if item.name == name else None

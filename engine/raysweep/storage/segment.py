@@ -23,7 +23,7 @@ import orjson
 from raysweep.errors import JournalDamagedError
 
 FORMAT_VERSION = 1
-_RESTORE_FIX = "restore the object from a backup, or start the sweep under a new key"
+RESTORE_FIX = "restore the object from a backup, or start the sweep under a new key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +134,11 @@ def decode_header(segment: Segment) -> SegmentHeader:
     )
 
 
+def read_header(segment: Segment) -> SegmentHeader | None:
+    """The header of a segment, or None if it was cut off before its first line ended."""
+    return decode_header(segment) if b"\n" in segment.data else None
+
+
 def encode_merged(segments: Sequence[Segment]) -> bytes:
     """One object that holds adjacent segments, byte for byte."""
     body = b"".join([segment.data for segment in segments])
@@ -206,4 +211,4 @@ def _decode_line(segment: Segment, line: bytes, lost: str) -> dict[str, Any]:
 
 def _damaged(segment: Segment, line: int, problem: str, lost: str) -> JournalDamagedError:
     where = f"line {segment.first_line + line}: {problem} in segment {segment.number}"
-    return JournalDamagedError(segment.source, where, lost, _RESTORE_FIX)
+    return JournalDamagedError(segment.source, where, lost, RESTORE_FIX)

@@ -20,9 +20,9 @@ from raysweep.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from raysweep.storage.journal import JournalBackend, append_once, read_header
+from raysweep.storage.journal import JournalBackend, append_once
 from raysweep.storage.retries import retrying
-from raysweep.storage.segment import SegmentHeader, encode_segment
+from raysweep.storage.segment import SegmentHeader, encode_segment, read_header
 
 INTERVAL_S = 0.25
 MAX_PENDING_BYTES = 64 * 1024 * 1024

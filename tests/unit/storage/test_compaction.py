@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from raysweep.errors import SegmentExistsError, StorageError
 from raysweep.storage import compaction
 from raysweep.storage.compaction import plan_merges
-from raysweep.storage.journal import Claim, Journal, ObjectJournal, SegmentObject, cover
+from raysweep.storage.journal import Claim, Journal
+from raysweep.storage.objects import ObjectJournal, SegmentObject, cover
 from raysweep.storage.segment import SegmentHeader, encode_segment
 from raysweep.storage.store import Store, open_store
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from raysweep.errors import JournalDamagedError
-from raysweep.storage.journal import Journal, ObjectJournal, SegmentObject, claim
+from raysweep.storage.journal import Journal, claim
+from raysweep.storage.objects import ObjectJournal, SegmentObject
 from raysweep.storage.segment import Segment, SegmentHeader, encode_merged, encode_segment
 from raysweep.storage.store import Store
 from raysweep.testing import MemoryBackend

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from raysweep.storage.journal import JournalBackend, ObjectJournal, SegmentObject
+from raysweep.storage.journal import JournalBackend
+from raysweep.storage.objects import ObjectJournal, SegmentObject
 from raysweep.storage.store import open_store
 from raysweep.testing import MemoryBackend
 from raysweep.testing.journal_contract import JournalBackendContract

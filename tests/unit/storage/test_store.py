@@ -261,3 +261,28 @@ def test_importing_raysweep_storage_leaves_obstore_out() -> None:
         "sys.exit(1 if 'obstore' in sys.modules else 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_durable_put_syncs_the_file_and_each_new_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def spy(descriptor: int) -> None:  # what a power cut would show, only the calls can show here
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}").removeprefix(str(tmp_path)))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    store = open_store(tmp_path / "root")
+    store.put("a/b", b"x", durable=True)
+    assert TEMPORARY_MARK in synced[0]
+    assert sorted(synced[1:]) == ["", "/root", "/root/a"]
+    synced.clear()
+    assert store.put_if_absent("a/c", b"x", durable=True)
+    assert TEMPORARY_MARK in synced[0]
+    assert synced[1:] == ["/root/a"]
+    synced.clear()
+    assert not store.put_if_absent("a/c", b"x", durable=True)
+    store.put("a/d", b"x")
+    assert synced == []

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from raysweep.errors import FencedError, RaysweepError, StorageError, StorageUnavailableError
-from raysweep.storage.journal import Claim, Journal, JournalBackend, ObjectJournal, claim
+from raysweep.storage.journal import Claim, Journal, JournalBackend, claim
+from raysweep.storage.objects import ObjectJournal
 from raysweep.storage.segment import Segment
 from raysweep.storage.store import open_store
 from raysweep.storage.writer import JournalWriter

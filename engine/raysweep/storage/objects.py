@@ -1,0 +1,183 @@
+"""A journal's objects in a store: a segment each, or many merged into one.
+
+    journal/000000000001.jsonl                segment 1
+    journal/000000000001-000000000064.jsonl   segments 1 to 64, merged
+
+Objects may overlap while controllers compact; what one number holds is the same in all of them, so reading
+takes the widest. A listing is no snapshot, and an object may be merged and deleted between listing and
+reading: then we list again, and only what is missing every time is damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from time import sleep
+
+from raysweep.errors import JournalDamagedError, SegmentExistsError
+from raysweep.storage.segment import RESTORE_FIX, Segment, split_merged
+from raysweep.storage.store import Store
+
+_RELISTINGS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentObject:
+    """One object of a journal: the segments `first` to `last`."""
+
+    first: int
+    last: int
+    size_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The object's name in the journal folder."""
+        return (
+            f"{self.first:012d}.jsonl"
+            if self.first == self.last
+            else f"{self.first:012d}-{self.last:012d}.jsonl"
+        )
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether it came from compaction."""
+        return self.last > self.first
+
+
+class ObjectJournal:
+    """A journal in an object store: a segment an object, old ones merged by compaction."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self.store = store
+        self.prefix = prefix
+        self.known_claims: set[int] = set()
+        """Numbers of claims that merged objects repeat: their own objects stay."""
+        self._next: int | None = None
+
+    def key(self, item: SegmentObject) -> str:
+        """The object's key in the store."""
+        return f"{self.prefix}/{item.name}"
+
+    def source(self, item: SegmentObject) -> str:
+        """The object's full name, for messages."""
+        return f"{self.store.url}/{self.key(item)}"
+
+    def list_objects(self) -> list[SegmentObject]:
+        """All objects of the journal, by first number, the widest first."""
+        found = [
+            _parse_name(info.key.rpartition("/")[2], info.size_bytes) for info in self.store.list(self.prefix)
+        ]
+        return sorted((item for item in found if item), key=lambda item: (item.first, -item.last))
+
+    def append(self, number: int, data: bytes) -> None:
+        item = SegmentObject(first=number, last=number)
+        if not self.store.put_if_absent(self.key(item), data, durable=True):
+            raise SegmentExistsError(number)
+        if number != self._next and any(
+            o.is_merged and o.first <= number <= o.last for o in self.list_objects()
+        ):
+            # We slept; the number was written, merged and deleted. What we put is ignored: the merged object
+            # is wider.
+            raise SegmentExistsError(number)
+        self._next = number + 1
+
+    def read_from(self, number: int) -> Iterator[Segment]:
+        position, fruitless = number, 0
+        damaged: dict[tuple[int, int], JournalDamagedError] = {}
+        while True:
+            objects = [item for item in self.list_objects() if (item.first, item.last) not in damaged]
+            start, bad = position, len(damaged)
+            for item in cover(objects, position):
+                try:
+                    segments = self._load(item, position, damaged.keys())
+                except JournalDamagedError as error:
+                    # A merged object repeats what narrower ones may still hold.
+                    damaged[item.first, item.last] = error
+                    break
+                if segments is None:  # merged and deleted since the listing
+                    break
+                for segment in segments:
+                    yield segment
+                    position = segment.number + 1
+            else:
+                for (first, last), damage in damaged.items():
+                    if first <= position <= last:
+                        raise damage
+                if not any(item.last >= position for item in objects):
+                    return
+                # A listing is no snapshot: an object may have been merged while it ran.
+            fruitless = fruitless + 1 if (position, len(damaged)) == (start, bad) else 0
+            if fruitless >= _RELISTINGS:
+                raise self._gap(position)
+            sleep(0.05 * fruitless)
+
+    def compact(self) -> Iterator[None]:
+        from raysweep.storage.compaction import compact
+
+        return compact(self)
+
+    def _load(
+        self, item: SegmentObject, position: int, damaged: Set[tuple[int, int]]
+    ) -> list[Segment] | None:
+        """The object's segments from `position` on; None if it is gone."""
+        segments = self.load(item)
+        if segments is None or (not item.is_merged and self._is_superseded(segments[0], damaged)):
+            return None
+        return [segment for segment in segments if segment.number >= position]
+
+    def load(self, item: SegmentObject) -> list[Segment] | None:
+        """The segments in one object, checked if it is a merged one; None if it is gone."""
+        data = self.store.get(self.key(item))
+        if data is None:
+            return None
+        if item.is_merged:
+            return split_merged(data, item.first, item.last, self.source(item))
+        return [Segment(number=item.first, data=data, source=self.source(item))]
+
+    def _is_superseded(self, segment: Segment, damaged: Set[tuple[int, int]]) -> bool:
+        """Whether a claim was put at a number that had been written and merged before (third point above).
+
+        The merged object was there before such a claim, so a listing made after reading the claim shows it.
+        """
+        if b'"claim":true' not in segment.data[:512].partition(b"\n")[0]:
+            return False
+        return any(
+            o.is_merged and o.first <= segment.number <= o.last
+            for o in self.list_objects()
+            if (o.first, o.last) not in damaged
+        )
+
+    def _gap(self, position: int) -> JournalDamagedError:
+        later = min(
+            (item.first for item in self.list_objects() if item.first > position), default=position + 1
+        )
+        missing = self.source(SegmentObject(first=position, last=position))
+        return JournalDamagedError(
+            missing,
+            "is missing, though later segments exist",
+            f"segments {position} to {later - 1}",
+            RESTORE_FIX,
+        )
+
+
+def cover(objects: Sequence[SegmentObject], position: int) -> Iterator[SegmentObject]:
+    """The fewest objects (sorted as listed) that hold everything from `position` on, up to the first gap."""
+    index, best = 0, None
+    while True:
+        while index < len(objects) and objects[index].first <= position:
+            if best is None or objects[index].last > best.last:
+                best = objects[index]
+            index += 1
+        if best is None or best.last < position:
+            return
+        yield best
+        position = best.last + 1
+
+
+def _parse_name(name: str, size_bytes: int) -> SegmentObject | None:
+    stem, dot, suffix = name.partition(".")
+    first, _, last = stem.partition("-")
+    if suffix != "jsonl" or not dot or not first.isdigit() or not (last or first).isdigit():
+        return None
+    item = SegmentObject(first=int(first), last=int(last or first), size_bytes=size_bytes)
+    return item if item.name == name else None
