@@ -160,9 +160,6 @@ class SweepOutcome(_Record):
     def __getitem__(self, index: int) -> TrialOutcome:
         return self.trials[index]
 
-    def __iter__(self) -> Iterator[TrialOutcome]:  # type: ignore[override]  # trials, as in len() and []
-        return iter(self.trials)
-
     def top(self, k: int) -> tuple[TrialOutcome, ...]:
         """The `k` best trials, best first, without those that have no finite score; ties keep their order."""
         scored = [(t.score, t) for t in self.trials if t.score is not None and math.isfinite(t.score)]

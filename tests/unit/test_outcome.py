@@ -136,7 +136,7 @@ def test_an_outcome_is_a_sequence_of_trials_and_always_true() -> None:
     outcome = sweep(trial(0, 1.0), trial(1, 2.0))
     assert len(outcome) == 2
     assert outcome[1].number == 1
-    assert [one.number for one in outcome] == [0, 1]
+    assert [one.number for one in outcome.trials] == [0, 1]
     assert sweep()
 
 

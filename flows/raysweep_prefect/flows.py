@@ -1,0 +1,48 @@
+"""The nightly flow: sweep, then train the best config at full scale."""
+
+from __future__ import annotations
+
+from prefect import flow
+from prefect.runtime import flow_run
+from pydantic import BaseModel
+
+import raysweep as rs
+from raysweep_prefect.tasks import Document, sweep, train
+
+
+class NightOutcome(BaseModel, frozen=True):
+    """What a night gave: the sweep's outcome, and the training's where there was one."""
+
+    sweep: rs.SweepOutcome
+    train: rs.TrainOutcome | None = None
+
+
+@flow(name="nightly-sweep", flow_run_name="nightly-sweep {key}", validate_parameters=True)
+def nightly_sweep(
+    spec: Document,
+    train_spec: Document | None = None,
+    key: str | None = None,
+    address: str | None = None,
+    storage_path: str | None = None,
+) -> NightOutcome:
+    """Run a sweep and hand its best config to the full-scale training, in one Ray.
+
+    Interrupted and run again with the same key it goes on where it was: trials that ended are not run again, a
+    finished sweep and a finished training are returned at once.
+
+    Args:
+        spec: The sweep's spec: a mapping, or the path of a YAML or JSON file.
+        train_spec: The training's spec; without one the night ends with the sweep.
+        key: Names the night; default: the id of this flow run, which a retry of it keeps.
+        address: A Ray cluster; default: one embedded Ray for both steps.
+        storage_path: In place of that of the specs.
+    """
+    from raysweep.cluster.connection import connect
+
+    name = key if key is not None else str(flow_run.id)
+    with connect(address):
+        outcome = sweep(spec, name, storage_path=storage_path)
+        trained = None
+        if train_spec is not None:
+            trained = train(train_spec, name, outcome=outcome, storage_path=storage_path)
+    return NightOutcome(sweep=outcome, train=trained)

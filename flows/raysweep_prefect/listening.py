@@ -1,0 +1,27 @@
+"""Who hears of a sweep's progress while its task runs in this process: a live table, an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from raysweep import SweepProgress
+
+OnProgress = Callable[[SweepProgress], None]
+_listeners: list[OnProgress] = []
+
+
+@contextmanager
+def listening(listener: OnProgress) -> Iterator[None]:
+    """Call `listener` about twice a second while a sweep task runs in this process."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def tell_listeners(progress: SweepProgress) -> None:
+    """Pass the progress on to everybody who listens."""
+    for listener in list(_listeners):
+        listener(progress)
