@@ -1,8 +1,8 @@
 """raysweep for Prefect: a sweep and the training that follows it, as tasks of a flow.
 
-    from raysweep_prefect import nightly_sweep
+from raysweep_prefect import nightly_sweep
 
-    nightly_sweep(spec="examples/flights.yaml", train="examples/flights_train.yaml", key="2026-11-21")
+nightly_sweep(spec="examples/flights.yaml", train="examples/flights_train.yaml", key="2026-11-21")
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def nightly_sweep(
 ) -> NightOutcome:
     """Run a sweep and hand its best config to the full-scale training, in one Ray.
 
-    Interrupted and run again with the same key it goes on where it was: trials that ended are not run again, a
-    finished sweep and a finished training are returned at once.
+    Interrupted and run again with the same key it goes on where it was: trials that ended are not run
+    again, a finished sweep and a finished training are returned at once.
 
     Args:
         spec: The sweep's spec: a mapping, or the path of a YAML or JSON file.

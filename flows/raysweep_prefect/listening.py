@@ -23,5 +23,5 @@ def listening(listener: OnProgress) -> Iterator[None]:
 
 def tell_listeners(progress: SweepProgress) -> None:
     """Pass the progress on to everybody who listens."""
-    for listener in list(_listeners):
+    for listener in tuple(_listeners):
         listener(progress)

@@ -17,7 +17,7 @@ Document = dict[str, Any] | str
 
 
 def is_retryable(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether a failed task is worth another try: lost clusters and storage are, bad specs and user code are not."""
+    """Whether another try may help: for lost clusters and storage yes, for bad specs and user code no."""
     try:
         state.result()
     except rs.RaysweepError as error:

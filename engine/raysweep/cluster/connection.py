@@ -76,6 +76,8 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
         "RAY_preload_python_modules": PRELOAD,
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
+        # What Ray's C++ core would say on stderr of this process is for its developers.
+        "RAY_BACKEND_LOG_LEVEL": "fatal",
     }
     added = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(added)

@@ -1,0 +1,123 @@
+"""`python -m raysweep_prefect.nightly`: one night in one process, everything embedded, shown as it goes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+import raysweep as rs
+
+if TYPE_CHECKING:
+    from raysweep_prefect.flows import NightOutcome
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+# The embedded server is this command's own business: quiet, unless the user says otherwise.
+QUIET = {
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+}
+
+
+@app.command()
+def nightly(
+    spec: Annotated[Path, typer.Option(help="The sweep's spec, YAML or JSON.")],
+    train: Annotated[Path | None, typer.Option(help="The training's spec.")] = None,
+    key: Annotated[str | None, typer.Option(help="Names the night; default: today's date.")] = None,
+    storage: Annotated[str, typer.Option(help="Where everything is kept.")] = ".nightly",
+    address: Annotated[str | None, typer.Option(help="A Ray cluster; default: an embedded Ray.")] = None,
+) -> None:
+    """Sweep, then train the best config at full scale. The same key again: go on where it stopped."""
+    console = Console()
+    name = key or time.strftime("%Y-%m-%d")
+    began = time.monotonic()
+    sys.path.insert(0, os.getcwd())
+    try:
+        outcome = _run(console, spec, train, name, storage, address)
+    except rs.SweepInterrupted as error:
+        console.print(f"[yellow]{error}[/]\nGo on with: {_again()}", soft_wrap=True)
+        raise typer.Exit(error.exit_code) from None
+    except rs.RaysweepError as error:
+        if os.environ.get("RAYSWEEP_DEBUG"):
+            raise
+        Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
+        if error.retryable:
+            console.print(f"A retry may help: {_again()}", soft_wrap=True)
+        raise typer.Exit(error.exit_code) from None
+    _summarise(console, outcome, time.monotonic() - began)
+
+
+def _run(
+    console: Console, spec: Path, train: Path | None, key: str, storage: str, address: str | None
+) -> NightOutcome:
+    # A mistake in a spec is said before anything starts.
+    rs.SweepSpec.from_any(spec)
+    if train is not None:
+        rs.TrainSpec.from_any(train)
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    if "PREFECT_API_URL" not in os.environ and "://" not in storage:
+        os.environ.setdefault("PREFECT_HOME", str(Path(storage).absolute() / "prefect"))
+    console.print(f"Night [bold]{key}[/]: starting Prefect and Ray …")
+    from raysweep.live import LiveTable
+    from raysweep_prefect.flows import nightly_sweep
+    from raysweep_prefect.listening import listening
+
+    with LiveTable(console) as table, listening(table):
+        return nightly_sweep(
+            spec=str(spec),
+            train_spec=str(train) if train is not None else None,
+            key=key,
+            address=address,
+            storage_path=storage,
+        )
+
+
+def _summarise(console: Console, night: NightOutcome, seconds: float) -> None:
+    sweep, trained = night.sweep, night.train
+    count = {state: sweep.counts.get(state, 0) for state in ("completed", "stopped", "failed")}
+    console.print()
+    console.rule(f"[bold]{sweep.name}[/] {sweep.key}")
+    rows = [
+        ("trials", f"{count['completed']} done, {count['stopped']} stopped early, {count['failed']} failed"),
+        ("ended", sweep.why),
+    ]
+    if sweep.best is not None:
+        config = ", ".join(f"{name}={_short(value)}" for name, value in sweep.best.config.items())
+        rows += [
+            (f"best {sweep.metric}", f"{sweep.best.score:.6g}  (trial {sweep.best.trial_id})"),
+            ("best config", config),
+        ]
+    if trained is not None:
+        metrics = ", ".join(f"{name}={_short(value)}" for name, value in trained.metrics.items())
+        rows += [("full scale", metrics), ("model", trained.model_uri or trained.uri)]
+    rows += [("outcome", f"{sweep.uri}/outcome.json"), ("took", f"{seconds:.0f} s")]
+    for label, text in rows:
+        console.print(f"[dim]{label:>12}[/]  {text}", soft_wrap=True, highlight=False)
+    storage = sweep.uri.rpartition("/")[0]
+    console.print(
+        f"\nNext: [bold]raysweep trials {sweep.sweep_id} --storage {shlex.quote(storage)}[/]",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _again() -> str:
+    return " ".join(["python", "-m", "raysweep_prefect.nightly", *map(shlex.quote, sys.argv[1:])])
+
+
+if __name__ == "__main__":
+    app()
