@@ -107,6 +107,7 @@ class Controller:
         }
         handlers = self._handle_signals()
         beat = self._loop.create_task(self._beat())
+        beat.add_done_callback(self._take_end_of_beat)
         try:
             self._begin()
             await self._done
@@ -149,7 +150,7 @@ class Controller:
                 write(encode(event))
                 for command in step(state, event):
                     carry[type(command)](command)
-        except RaysweepError as error:
+        except Exception as error:  # noqa: BLE001  it ends the sweep, and `run_to_end` raises it
             self._fail(error)
         finally:
             self._is_draining = False
@@ -167,7 +168,10 @@ class Controller:
             return
         # One pass over the whole frame before anything goes out again.
         self._is_draining = True
-        self._slots.take(worker, messages)
+        try:
+            self._slots.take(worker, messages)
+        except Exception as error:  # noqa: BLE001  a bug must end the sweep, not one connection
+            self._fail(error)
         self._drain()
 
     def _take_gone(self, worker: str) -> None:
@@ -299,6 +303,12 @@ class Controller:
             self._fail(SweepInterrupted(self._held.folder.sweep_id))
 
     # -- heartbeat ---------------------------------------------------------------------------------
+
+    def _take_end_of_beat(self, beat: asyncio.Task[None]) -> None:
+        # The caller's `on_progress` may raise; and without a heartbeat others would take the sweep for dead.
+        error = None if beat.cancelled() else beat.exception()
+        if error is not None:
+            self._fail(error)
 
     async def _beat(self) -> None:
         written_at = seen_at = 0.0

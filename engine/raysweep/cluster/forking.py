@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,8 +50,10 @@ def _run_child(zygote: Zygote, job: Job, inbox: Inbox) -> None:
     pid = zygote.fork(theirs)
     theirs.close()
     ours.sendall(pack([["run", asdict(job)]]))
-    state = _Child(pid, ours)
-    inbox.child = state.take
+    state = Child(job, pid, ours)
+    inbox.child = state
+    if inbox.is_closed:
+        state.kill()
     end: Message | None = None
     for messages in read_frames(ours):
         if messages[-1][0] in ENDS:
@@ -77,23 +80,30 @@ def _describe_death(job: Job, status: int, was_killed: bool) -> Message:
     return ["failed", job.trial, job.attempt, asdict(failed)]
 
 
-class _Child:
+class Child:
     """What may be done to a running child from the reader's thread."""
 
-    def __init__(self, pid: int, sock: socket.socket) -> None:
+    def __init__(self, job: Job, pid: int, sock: socket.socket) -> None:
         self.was_killed = False
+        self._who = [job.trial, job.attempt]
         self._pid = pid
         self._sock = sock
 
     def take(self, message: Message) -> None:
+        if message[1:3] != self._who:
+            return  # meant for one that has ended meanwhile
         if message[0] == "kill":
-            self.was_killed = True
-            os.kill(self._pid, signal.SIGKILL)
+            self.kill()
             return
         try:
             self._sock.sendall(pack([message]))
         except OSError:
             return  # the child has ended; how, the main thread is about to say
+
+    def kill(self) -> None:
+        self.was_killed = True
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
 
 
 class Zygote:

@@ -31,7 +31,7 @@ def install_interrupt() -> None:
 
 def _on_interrupt(signum: int, frame: FrameType | None) -> None:
     session = _interruptible
-    if session is not None and session.stop_reason is not None:
+    if session is not None and session.stop_reason is not None and not session.is_busy:
         session.was_raised = True
         raise TrialStopped(session.stop_reason)
 
@@ -90,13 +90,18 @@ def describe(error: BaseException, *, origin: str = "exception", is_fatal: bool 
     failed = Failed(
         origin=origin,
         type=type(error).__name__,
-        message=str(error)[:1000],
-        traceback=text,
+        message=_encodable(str(error)[:1000]),
+        traceback=_encodable(text),
         bases=tuple(cls.__name__ for cls in type(error).__mro__),
         exit_code=error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,
         is_fatal=is_fatal,
     )
     return asdict(failed)
+
+
+def _encodable(text: str) -> str:
+    """The text as UTF-8 can hold it: file names in messages may have surrogates."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _user_frames(error: BaseException) -> Any:

@@ -80,6 +80,10 @@ class LinkServer:
         self._server = await loop.create_server(lambda: Connection(self), host, 0, backlog=1024)
         self.host, self.port = self._server.sockets[0].getsockname()[:2]
 
+    def is_connected(self, worker: str) -> bool:
+        """Whether the worker's connection is open as far as is known here."""
+        return worker in self._connections
+
     def send(self, worker: str, messages: list[Message]) -> None:
         """Send to a worker; nothing happens if it is gone (`on_gone` says so)."""
         connection = self._connections.get(worker)

@@ -20,8 +20,10 @@ from raysweep.cluster.wire import Job
 from raysweep.errors import RaysweepError, StorageError, TrialStopped
 from raysweep.trial import TrialContext
 
-_PLAIN: Final = frozenset({int, str, bool, type(None)})
-_MAX_INT: Final = 2**63
+_PLAIN: Final = frozenset({bool, type(None)})
+# The integers that orjson writes.
+_MIN_INT: Final = -(2**63)
+_MAX_INT: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,8 @@ class Session:
         )
         self.stop_reason: str | None = None
         self.was_raised = False
+        self.is_busy = False
+        """Inside `report`, which raises `TrialStopped` itself: an interruption could leave a lock locked."""
         self._place = place
         self._outbox = outbox
         self._reports = 0
@@ -72,23 +76,29 @@ class Session:
             self._keys = keys = _check_keys(metrics)
         row = [
             value
-            if type(value) in _PLAIN or (type(value) is float and isfinite(value))
+            if (kind := type(value)) in _PLAIN
+            or (kind is float and isfinite(value))
+            or (kind is int and _MIN_INT <= value <= _MAX_INT)
             else _to_json(name, value)
             for name, value in metrics.items()
         ]
-        self._reports = index + 1
-        if wait:
-            self._outbox.post(["rows", job.trial, job.attempt, index, keys, [row], checkpoint is None])
-        else:
-            self._outbox.post_row(job.trial, job.attempt, index, self._keys, row)
-        if checkpoint is not None:
-            self._save(Path(checkpoint), index, metrics=dict(zip(keys, row, strict=True)))
+        self.is_busy = True
+        try:
+            self._reports = index + 1
             if wait:
-                # Asks for the answer without a row of its own: it comes when the checkpoint's record is
-                # durable.
-                self._outbox.post(["rows", job.trial, job.attempt, index + 1, keys, [], True])
-        if wait:
-            self._await_answer(index)
+                self._outbox.post(["rows", job.trial, job.attempt, index, keys, [row], checkpoint is None])
+            else:
+                self._outbox.post_row(job.trial, job.attempt, index, self._keys, row)
+            if checkpoint is not None:
+                self._save(Path(checkpoint), index, metrics=dict(zip(keys, row, strict=True)))
+                if wait:
+                    # Asks for the answer without a row of its own: it comes when the checkpoint's record
+                    # is durable.
+                    self._outbox.post(["rows", job.trial, job.attempt, index + 1, keys, [], True])
+            if wait:
+                self._await_answer(index)
+        finally:
+            self.is_busy = False
         if self.stop_reason is not None:
             self._raise_stopped()
 
@@ -125,13 +135,16 @@ class Session:
         if not directory.is_dir():
             raise RaysweepError(f"report(checkpoint=…) takes a directory; {str(directory)!r} is none")
         self._next_checkpoint = number + 1
+        self.is_busy = False  # an upload may take long, and nothing is locked meanwhile
         store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
         metadata = {"attempt": job.attempt, "report": report, "metrics": metrics, "parent": job.checkpoint}
         try:
             saved = store.save(self.context.trial_id, number, directory, metadata)
         except StorageError as error:
+            self.is_busy = True
             self._outbox.post(["unsaved", job.trial, job.attempt, number, str(error)])
             return
+        self.is_busy = True
         self._outbox.post(["saved", job.trial, job.attempt, number, report, saved.uri, saved.size_bytes])
 
 
@@ -153,6 +166,7 @@ def _check_keys(metrics: dict[str, Any]) -> tuple[str, ...]:
             raise RaysweepError(
                 f"report() takes metrics named by strings; {name!r} is a {type(name).__name__}"
             )
+        _to_json(name, name)
     return tuple(metrics)
 
 
@@ -165,12 +179,12 @@ def _to_json(name: str, value: Any) -> Any:
         if isfinite(value):
             return float(value)
         return ("Infinity" if value > 0 else "-Infinity") if isinf(value) else "NaN"
-    if isinstance(value, int) and not isinstance(value, bool) and not -_MAX_INT <= value < 2 * _MAX_INT:
-        return float(value)
     try:
+        if isinstance(value, int) and not _MIN_INT <= value <= _MAX_INT:
+            return float(value)
         return orjson.loads(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
-    except TypeError as error:
+    except (TypeError, OverflowError) as error:
         raise RaysweepError(
-            f"metric {name!r} is a {type(value).__name__}, which is not JSON;"
+            f"metric {name!r} is a {type(value).__name__}, which is not JSON ({error});"
             " report numbers, strings, or lists of them"
         ) from error

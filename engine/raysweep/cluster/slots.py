@@ -24,11 +24,16 @@ Emit = Callable[[ev.Event], None]
 INTERRUPT_GRACE_S: Final = 2.0
 # A link that is down while Ray says nothing about the actor: after this the worker counts as dead.
 SILENCE_S: Final = 30.0
+# A dead process's connection ends right after its last bytes; that of a dead node may never.
+LAST_WORDS_S: Final = 2.0
 
 
 @dataclass(slots=True, eq=False)
 class OpenedSlot:
-    """`unsent` waits for the worker; `sent` is with it, in order, the running one first."""
+    """`unsent` waits for the worker; `sent` is with it, in order, the running one first.
+
+    `asked_back` are those that the worker was asked for and has not answered about.
+    """
 
     number: int
     worker: Worker
@@ -39,6 +44,7 @@ class OpenedSlot:
     begun: tuple[int, int] | None = None
     outgoing: list[Message] = field(default_factory=list)
     recalled: list[int] = field(default_factory=list)
+    asked_back: set[int] = field(default_factory=set)
     spare: Worker | None = None
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
@@ -52,12 +58,13 @@ class SlotKeeper:
         self._pool = pool
         self._server = server
         self._isolation = isolation
-        self._can_spare = can_spare and isolation == "worker"
+        self._can_spare = can_spare and isolation != "process"
         self._emit = emit
         self._slots: dict[int, OpenedSlot] = {}
         self._by_worker: dict[str, OpenedSlot] = {}
         self._spares: dict[str, Worker] = {}
         self._dirty: dict[int, OpenedSlot] = {}
+        self._dying: dict[str, tuple[Worker, Failure]] = {}
         self._loop = asyncio.get_running_loop()
 
     # -- commands ----------------------------------------------------------------------------------
@@ -109,6 +116,7 @@ class SlotKeeper:
         there = [number for number in command.trials if number in slot.sent]
         slot.recalled += here
         if there:
+            slot.asked_back.update(there)
             self._say(slot, ["recall", there])
         else:
             self._recalled(slot, [])
@@ -164,6 +172,8 @@ class SlotKeeper:
                 )
             elif kind == "began":
                 slot.begun = (message[1], message[2])
+                if self._isolation == "actor":
+                    self._start_spare(slot)
                 emit(ev.TrialStarted(at=at, trial=message[1], attempt=message[2]))
             elif kind == "returned":
                 self._ended(slot, message[1])
@@ -176,12 +186,24 @@ class SlotKeeper:
     def take_worker_gone(self, name: str) -> None:
         """The link to a worker broke; Ray will say how it died. If Ray stays silent, it counts as dead."""
         slot = self._by_worker.get(name)
-        if slot is not None:
+        if name in self._dying:
+            self._take_death(name)
+        elif slot is not None:
             self._loop.call_later(SILENCE_S, self._give_up_on, slot, slot.worker)
 
     def take_worker_ended(self, worker: Worker, failure: Failure) -> None:
-        """Ray says that a worker's actor is gone."""
+        """Ray says that a worker's actor is gone. What it sent before that may still be on its way."""
         self._spares.pop(worker.name, None)
+        self._dying[worker.name] = (worker, failure)
+        if self._server.is_connected(worker.name):
+            self._loop.call_later(LAST_WORDS_S, self._take_death, worker.name)
+        else:
+            self._take_death(worker.name)
+
+    def _take_death(self, name: str) -> None:
+        if name not in self._dying:
+            return
+        worker, failure = self._dying.pop(name)
         slot = self._by_worker.get(worker.name)
         if slot is None or slot.worker is not worker:
             return
@@ -221,6 +243,7 @@ class SlotKeeper:
             case ["recalled", trials]:
                 for number in trials:
                     slot.sent.pop(number, None)
+                slot.asked_back.clear()
                 self._recalled(slot, trials)
             case ["ready", node, _]:
                 slot.worker.is_ready, slot.worker.node = True, node
@@ -272,10 +295,14 @@ class SlotKeeper:
     def _interrupt(self, slot: OpenedSlot, who: tuple[int, int]) -> None:
         self._say(slot, ["interrupt", *who])
         self.flush()
+        self._start_spare(slot)
+        self._after(slot, INTERRUPT_GRACE_S, self._force, who)
+
+    def _start_spare(self, slot: OpenedSlot) -> None:
+        """Have the next worker warm by the time the present one goes."""
         if self._can_spare and slot.spare is None:
             slot.spare = self._pool.start(slot.worker.group, is_spare=True)
             self._spares[slot.spare.name] = slot.spare
-        self._after(slot, INTERRUPT_GRACE_S, self._force, who)
 
     def _force(self, slot: OpenedSlot, who: tuple[int, int]) -> None:
         if self._isolation == "process":
@@ -299,9 +326,14 @@ class SlotKeeper:
         slot.is_used_up = False
         self._by_worker[slot.worker.name] = slot
         slot.begun, slot.outgoing = None, []
+        # The old worker cannot answer any more; none of these had begun there.
+        asked_back, slot.asked_back = slot.asked_back, set()
+        back = [number for number in asked_back if slot.sent.pop(number, None) is not None]
         slot.unsent = {**slot.sent, **slot.unsent}
         slot.sent = {}
         self._pump(slot)
+        if asked_back:
+            self._recalled(slot, back)
 
     def _give_up_on(self, slot: OpenedSlot, worker: Worker) -> None:
         if self._by_worker.get(worker.name) is slot and slot.worker is worker:

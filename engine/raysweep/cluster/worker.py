@@ -13,14 +13,16 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.runner import INTERRUPT, Trainable, describe, install_interrupt, run_attempt
 from raysweep.cluster.session import Session, SweepPlace
 from raysweep.cluster.wire import Job, Message, pack, read_frames
+
+if TYPE_CHECKING:
+    from raysweep.cluster.forking import Child
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +46,17 @@ class Inbox:
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
         self.session: Session | None = None
-        self.child: Callable[[Message], None] | None = None
+        self.child: Child | None = None
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
-        self._is_closed = False
+        self.is_closed = False
 
     def next_job(self) -> Job | None:
         """The next job; blocks. None: the worker is to end."""
         with self._changed:
-            while not self._jobs and not self._is_closed:
+            while not self._jobs and not self.is_closed:
                 self._changed.wait()
-            return None if self._is_closed else self._jobs.popleft()
+            return None if self.is_closed else self._jobs.popleft()
 
     def take(self, message: Message) -> None:
         """Act on one message from the controller (on the reader's thread)."""
@@ -73,7 +75,7 @@ class Inbox:
     def close(self) -> None:
         """End the worker once the present trial has ended."""
         with self._changed:
-            self._is_closed = True
+            self.is_closed = True
             self._changed.notify_all()
 
     def _recall(self, trials: set[int]) -> None:
@@ -85,7 +87,7 @@ class Inbox:
     def _pass_on(self, message: Message, trial: int, attempt: int, rest: list[Any]) -> None:
         child, session = self.child, self.session
         if child is not None:
-            child(message)
+            child.take(message)
         elif session is not None and (session.job.trial, session.job.attempt) == (trial, attempt):
             if message[0] == "stop":
                 session.stop(rest[0])
@@ -131,6 +133,8 @@ class TrialWorker:
 
         def on_session(session: Session | None) -> None:
             inbox.session = session
+            if inbox.is_closed:
+                os._exit(0)
 
         while (job := inbox.next_job()) is not None:
             run_attempt(trainable, job, setup.place, inbox.outbox, on_session)
@@ -170,8 +174,8 @@ def _read(sock: socket.socket, inbox: Inbox) -> None:
             inbox.take(message)
     # The controller closed the link or is gone: nobody could learn of what the present trial does, so it
     # must not go on.
-    if inbox.child is not None:
-        inbox.child(["kill", -1, -1])
     inbox.close()
+    if inbox.child is not None:
+        inbox.child.kill()
     if inbox.session is not None:
         os._exit(0)

@@ -1,0 +1,110 @@
+"""One local Ray for all tests that need one, and short ways to run a sweep on it and to read its journal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from raysweep.cluster.connection import RayConnection, connect
+from raysweep.core import decode
+from raysweep.core.events import Event
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.store import open_store
+
+HERE = "tests.engine.trainables"
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayConnection]:
+    """An embedded Ray of 2 CPUs that this process is connected to."""
+    with connect(num_cpus=2) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def address(ray_cluster: RayConnection) -> str:
+    """Where other processes reach that Ray."""
+    import ray
+
+    return str(ray.get_runtime_context().gcs_address)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    return tmp_path / "sweeps"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The file to which the trainables of `trainables.py` write a line at each start or step."""
+    path = tmp_path / "log"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def make_spec(storage: Path, log: Path) -> Callable[..., rs.SweepSpec]:
+    """A spec for a trainable, by its name in `trainables.py`; `space` adds to a param space with the log."""
+
+    def make(
+        trainable: str | Callable[..., Any], space: dict[str, Any] | None = None, **fields: Any
+    ) -> rs.SweepSpec:
+        if isinstance(trainable, str) and ":" not in trainable:
+            trainable = f"{HERE}:{trainable}"
+        plain: dict[str, Any] = {"name": "t", "metric": "loss", "mode": "min", "seed": 7}
+        plain["failure"] = {"backoff_initial_s": 0.05, "breaker_trials": 0} | fields.pop("failure", {})
+        plain["stop"] = {"grace_s": 0.5} | fields.pop("stop", {})
+        plain["param_space"] = {"log": str(log), "x": {"uniform": [0, 1]}} | (space or {})
+        return rs.SweepSpec(trainable=trainable, storage_path=str(storage), **plain | fields)
+
+    return make
+
+
+@pytest.fixture
+def run(
+    ray_cluster: RayConnection, make_spec: Callable[..., rs.SweepSpec]
+) -> Callable[..., rs.SweepOutcome]:
+    """Run a sweep on the shared Ray, under the key `k`."""
+
+    def run(*args: Any, **fields: Any) -> rs.SweepOutcome:
+        return rs.run_sweep(make_spec(*args, **fields), key="k")
+
+    return run
+
+
+@pytest.fixture
+def events(storage: Path) -> Callable[..., list[Any]]:
+    """The journal of the sweep with the key `k`, read back: all events, or those of some types."""
+
+    def read(*types: type[Event], name: str = "t") -> list[Any]:
+        journal = SweepFolder(open_store(str(storage)), rs.sweep_id(name, "k")).journal()
+        decoded = [decode(line) for line in journal.contents().records]
+        return [event for event in decoded if not types or isinstance(event, types)]
+
+    return read
+
+
+@pytest.fixture
+def lines(log: Path) -> Callable[[], list[list[str]]]:
+    """The log's lines, each split at its spaces."""
+    return lambda: [line.split() for line in log.read_text().splitlines()]
+
+
+def processes_with(text: str) -> list[int]:
+    """The live processes whose command line or environment names `text`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            is_zombie = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+            if not is_zombie and text.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
