@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from raysweep.core import SweepState, decode, encode, step
+from raysweep.cluster.replay import rebuild
+from raysweep.core import SweepState, encode
 from raysweep.core.events import ControllerStarted, SpecChanged
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.scores import score_of
-from raysweep.errors import JournalDamagedError, SegmentExistsError, SpecChangedError
+from raysweep.errors import SegmentExistsError, SpecChangedError
 from raysweep.outcome import Holder, SweepOutcome, SweepProgress
 from raysweep.search import Searcher, make_searcher
 from raysweep.spec import SweepSpec, changes
@@ -109,8 +110,7 @@ def hold(folder: SweepFolder, asked: Asked) -> Held | None:
         JournalDamagedError: What is there cannot be read in full. Nothing is started over in its stead.
     """
     record = _write_or_read_record(folder, asked)
-    journal = folder.journal()
-    state = replay(journal, record)
+    journal, state = rebuild(folder, record)
     diff = changes(state.spec, asked.spec)
     if diff.unsafe:
         raise SpecChangedError(folder.sweep_id, diff.unsafe)
@@ -138,23 +138,6 @@ def hold(folder: SweepFolder, asked: Asked) -> Held | None:
         changed=changed,
         holder=holder,
     )
-
-
-def replay(journal: Journal, record: SweepRecord) -> SweepState:
-    """The state that the journal's events give."""
-    state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
-    for number, line in enumerate(journal.read(), start=1):
-        try:
-            event = decode(line)
-        except ValueError as error:
-            raise JournalDamagedError(
-                f"journal, record {number}",
-                str(error),
-                "everything after it",
-                "use the version of raysweep that wrote it, or a newer one",
-            ) from error
-        step(state, event)
-    return state
 
 
 def rebuild_searcher(spec: SweepSpec, state: SweepState) -> Searcher:

@@ -107,6 +107,13 @@ class Journal:
         """The journal of a sweep; it need not exist yet."""
         return cls(ObjectJournal(store, f"{sweep_id}/journal"))
 
+    def skip_to(self, number: int, generation: int) -> None:
+        """Read on behind segment `number` only: a snapshot of that generation holds what came before.
+
+        `claims` and `repairs` then speak of what is read from here on.
+        """
+        self.last_number, self.generation = number, generation
+
     def read(self) -> Iterator[bytes]:
         """The records not read before, in order. Exhaust it before you claim.
 

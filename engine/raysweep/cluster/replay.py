@@ -1,0 +1,77 @@
+"""A sweep's state, from its journal: all of it, or what came after the newest snapshot. Needs no Ray."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from raysweep.core import SweepState, decode, step
+from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
+from raysweep.spec import SweepSpec
+from raysweep.storage.folder import SweepFolder, SweepRecord
+from raysweep.storage.journal import Journal
+
+# Replaying this many records takes a second or less: no snapshot is worth writing for fewer.
+SNAPSHOT_AFTER_RECORDS: Final = 20_000
+log = logging.getLogger("raysweep")
+
+
+def replay(journal: Journal, record: SweepRecord) -> SweepState:
+    """The state that the journal's events give, from the first on.
+
+    Raises:
+        JournalDamagedError: A part of it cannot be read; nothing is left out in silence.
+    """
+    state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
+    _apply(journal, state)
+    return state
+
+
+def rebuild(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, SweepState]:
+    """The journal, read to its end, and the state as of there; from a snapshot on if one can be used.
+
+    A snapshot that is damaged, or was written by another version, costs nothing but the time to replay.
+    After a long replay a new one is written.
+    """
+    snapshot = folder.read_snapshot_latest()
+    for note in snapshot.notes:
+        log.warning(note)
+    if snapshot.state is not None:
+        try:
+            state = SweepState.from_json(snapshot.state)
+        except RaysweepError as error:
+            log.warning("snapshot %s is not used: %s", snapshot.number, error)
+        else:
+            journal = folder.journal()
+            journal.skip_to(snapshot.number, state.generation)
+            _snapshot_if_long(folder, journal, state, _apply(journal, state))
+            return journal, state
+    journal = folder.journal()
+    state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
+    _snapshot_if_long(folder, journal, state, _apply(journal, state))
+    return journal, state
+
+
+def _apply(journal: Journal, state: SweepState) -> int:
+    applied = 0
+    for applied, line in enumerate(journal.read(), start=1):
+        try:
+            event = decode(line)
+        except ValueError as error:
+            raise JournalDamagedError(
+                f"journal, record {applied} of those read",
+                str(error),
+                "everything after it",
+                "use the version of raysweep that wrote it, or a newer one",
+            ) from error
+        step(state, event)
+    return applied
+
+
+def _snapshot_if_long(folder: SweepFolder, journal: Journal, state: SweepState, applied: int) -> None:
+    if applied < SNAPSHOT_AFTER_RECORDS or journal.repairs:
+        return
+    try:
+        folder.write_snapshot(journal.last_number, state.to_json())
+    except StorageError as error:
+        log.warning("no snapshot was written: %s", error)
