@@ -66,9 +66,7 @@ def make_spec(storage: Path, log: Path) -> Callable[..., rs.SweepSpec]:
 
 
 @pytest.fixture
-def run(
-    ray_cluster: RayConnection, make_spec: Callable[..., rs.SweepSpec]
-) -> Callable[..., rs.SweepOutcome]:
+def run(ray_cluster: RayConnection, make_spec: Callable[..., rs.SweepSpec]) -> Callable[..., rs.SweepOutcome]:
     """Run a sweep on the shared Ray, under the key `k`."""
 
     def run(*args: Any, **fields: Any) -> rs.SweepOutcome:

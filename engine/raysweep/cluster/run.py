@@ -81,8 +81,7 @@ def _run(
         if outcome is not None:
             return outcome
         folder.store.check_writable()
-        if address in (None, "local"):
-            check_trainable(asked.spec.trainable)
+        check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
         with connect(address, num_cpus) as connection:
             check_room(asked.spec)
             held = hold(folder, asked)

@@ -11,21 +11,30 @@ from typing import TYPE_CHECKING, Any
 from raysweep.cluster.session import SweepPlace
 from raysweep.cluster.worker import WorkerSetup
 from raysweep.core.state import SweepState
-from raysweep.errors import MetricNeverReportedError, SpecError, TrainableImportError
+from raysweep.errors import MetricNeverReportedError, SpecError, TrainableImportError, one_line
 from raysweep.spec import SweepSpec, load_trainable, trainable_ref
+from raysweep.spec.trainable import PYTHON_ONLY
 
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer
     from raysweep.storage.folder import SweepFolder
 
 
-def check_trainable(trainable: str | Callable[..., Any]) -> None:
+def check_trainable(trainable: str | Callable[..., Any], *, is_local: bool) -> None:
     """Find the trainable's module without importing it: that can take seconds, and is the workers' business.
 
+    A callable that cannot be imported is pickled, to see that it can be. `is_local`: the workers can import
+    what this process can.
+
     Raises:
-        TrainableImportError: There is no such module.
+        TrainableImportError: There is no such module; or the callable cannot be sent to the workers.
     """
-    if not isinstance(trainable, str) or trainable.startswith("<") or ":" not in trainable:
+    if not isinstance(trainable, str):
+        pickle_trainable(trainable)
+        return
+    if trainable.startswith(PYTHON_ONLY):
+        load_trainable(trainable)  # raises: of a callable, a file keeps only the name
+    if not is_local or ":" not in trainable:
         return
     module = trainable.partition(":")[0]
     try:
@@ -34,6 +43,28 @@ def check_trainable(trainable: str | Callable[..., Any]) -> None:
         is_there = False
     if not is_there:
         load_trainable(trainable)  # raises, and says which part is missing and what is near
+
+
+def pickle_trainable(trainable: str | Callable[..., Any]) -> bytes | None:
+    """The callable by value, where it cannot be imported by its name; else None.
+
+    Raises:
+        TrainableImportError: It holds on to something that cannot be pickled.
+    """
+    import cloudpickle
+
+    if isinstance(trainable, str) or not trainable_ref(trainable).startswith(PYTHON_ONLY):
+        return None
+    try:
+        pickled: bytes = cloudpickle.dumps(trainable)
+    except Exception as error:  # whatever the objects that it refers to raise when they are pickled
+        name = getattr(trainable, "__qualname__", type(trainable).__qualname__)
+        raise TrainableImportError(
+            "trainable",
+            f"{name!r} cannot be sent to the workers: {one_line(f'{type(error).__name__}: {error}', 200)}",
+            "move it into a module and name it module:function, or create inside it what it refers to",
+        ) from error
+    return pickled
 
 
 def check_room(spec: SweepSpec) -> int:
@@ -50,11 +81,6 @@ def check_room(spec: SweepSpec) -> int:
 
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
     """What every worker of the sweep is told."""
-    import cloudpickle
-
-    trainable = spec.trainable
-    is_path = isinstance(trainable, str)
-    reference = trainable_ref(trainable)
     total: dict[str, float] = {}
     for bundle in spec.resources.to_bundles():
         for name, amount in bundle.items():
@@ -63,8 +89,8 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         host=server.host,
         port=server.port,
         token=server.token,
-        trainable=reference,
-        pickled=None if is_path or not reference.startswith("<") else cloudpickle.dumps(trainable),
+        trainable=trainable_ref(spec.trainable),
+        pickled=pickle_trainable(spec.trainable),
         isolation=spec.effective_isolation,
         place=SweepPlace(sweep_id=folder.sweep_id, storage_path=folder.store.url, resources=total),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),

@@ -1,0 +1,117 @@
+"""The three kinds of isolation: where user code runs, what it sees, what it shares."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+
+pytestmark = pytest.mark.ray
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., rs.SweepOutcome]
+
+
+def check_surroundings(outcome: rs.SweepOutcome, lines: list[list[str]]) -> None:
+    assert outcome.counts == {"completed": len(outcome)}
+    assert len(lines) == len(outcome)
+    for trial in outcome.trials:
+        seen = trial.metrics
+        assert seen["is_main"] is True
+        assert seen["gpus"] == ""
+        assert seen["context"] == [trial.trial_id, 1, {"CPU": 1.0}]
+
+
+def test_a_warm_worker_runs_its_trials_in_one_process(run: Run, lines: Callable[[], Any]) -> None:
+    outcome = run("surroundings", num_samples=6, isolation="worker", max_concurrent_trials=1)
+    check_surroundings(outcome, lines())
+    assert len({trial.metrics["pid"] for trial in outcome.trials}) == 1
+    assert [trial.metrics["calls"] for trial in outcome.trials] == [1, 2, 3, 4, 5, 6]
+    assert len({trial.metrics["loaded_at"] for trial in outcome.trials}) == 1
+
+
+def test_a_process_of_its_own_starts_from_what_the_module_loaded(run: Run, lines: Callable[[], Any]) -> None:
+    outcome = run("surroundings", num_samples=6, isolation="process", max_concurrent_trials=1)
+    check_surroundings(outcome, lines())
+    assert len({trial.metrics["pid"] for trial in outcome.trials}) == 6
+    assert {trial.metrics["calls"] for trial in outcome.trials} == {1}
+    assert len({trial.metrics["loaded_at"] for trial in outcome.trials}) == 1
+
+
+def test_a_fresh_actor_loads_the_module_again(run: Run, lines: Callable[[], Any]) -> None:
+    outcome = run("surroundings", num_samples=3, isolation="actor", max_concurrent_trials=1)
+    check_surroundings(outcome, lines())
+    assert len({trial.metrics["pid"] for trial in outcome.trials}) == 3
+    assert {trial.metrics["calls"] for trial in outcome.trials} == {1}
+    assert len({trial.metrics["loaded_at"] for trial in outcome.trials}) == 3
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_a_trial_repeats_its_random_numbers_wherever_it_runs(isolation: str, run: Run) -> None:
+    outcome = run("surroundings", num_samples=3, isolation=isolation, max_concurrent_trials=1)
+    drawn = [(trial.metrics["random"], trial.metrics["numpy"]) for trial in outcome.trials]
+    assert len(set(drawn)) == 3
+    drawn_before = [
+        (0.0455868492526208, 0.7829496758580493),
+        (0.10456613068376441, 0.83437057740072),
+        (0.15851057872810914, 0.2715328568542561),
+    ]
+    assert drawn == [pytest.approx(pair) for pair in drawn_before]
+
+
+def test_user_code_in_a_worker_is_connected_to_ray_in_its_placement_group(run: Run) -> None:
+    outcome = run("nested", resources={"bundles": [{"CPU": 1}, {"CPU": 1}]}, num_samples=1)
+    (trial,) = outcome.trials
+    assert trial.state == "completed", trial.error
+    assert trial.metrics["task"] == trial.metrics["ours"]
+
+
+def test_a_process_is_not_connected_to_ray(run: Run) -> None:
+    (trial,) = run("is_connected", isolation="process").trials
+    assert trial.metrics["connected"] is False
+
+
+def test_gpu_trials_get_a_process_and_a_gpu_each(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import sys, time
+        import ray
+        import raysweep as rs
+        from raysweep.cluster.actors import live_nodes
+        from raysweep.cluster.connection import connect
+
+        def train(config):
+            import os, time
+            began = time.time()
+            time.sleep(0.5)
+            gpu = os.environ["CUDA_VISIBLE_DEVICES"]
+            return {"loss": 1.0, "gpu": gpu, "began": began, "ended": time.time(), "pid": os.getpid()}
+
+        ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False,
+                 _temp_dir=sys.argv[1])
+        spec = rs.SweepSpec(name="gpu", trainable=train, param_space={"x": {"uniform": [0, 1]}},
+                            metric="loss", mode="min", num_samples=4, resources={"gpu": 1},
+                            storage_path=sys.argv[2])
+        assert spec.effective_isolation == "process"
+        outcome = rs.run_sweep(spec)
+        assert outcome.counts == {"completed": 4}, outcome.why
+        seen = [trial.metrics for trial in outcome.trials]
+        assert {one["gpu"] for one in seen} == {"0", "1"}, seen
+        assert len({one["pid"] for one in seen}) == 4
+        overlaps = sum(a["began"] < b["ended"] and b["began"] < a["ended"]
+                       for a in seen for b in seen if a["gpu"] < b["gpu"])
+        assert overlaps, seen
+        apart = [(a, b) for a in seen for b in seen if a is not b and a["gpu"] == b["gpu"]]
+        assert all(a["ended"] <= b["began"] or b["ended"] <= a["began"] for a, b in apart), seen
+        ray.shutdown()
+        """
+    )
+    arguments = [sys.executable, "-c", script, f"/tmp/rst-{tmp_path.name[-8:]}", str(tmp_path / "sweeps")]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
