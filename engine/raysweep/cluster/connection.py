@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +68,22 @@ def _own_host() -> str:
 
 
 @contextmanager
+def _muted_stderr() -> Iterator[None]:
+    """Nothing on file descriptor 2: Ray's C++ core announces there that its log level was set."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+@contextmanager
 def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
     import ray
 
@@ -82,14 +99,15 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
     added = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(added)
     try:
-        ray.init(
-            address="local",
-            num_cpus=int(num_cpus) if num_cpus else None,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            _temp_dir=str(folder),
-        )
+        with _muted_stderr():
+            ray.init(
+                address="local",
+                num_cpus=int(num_cpus) if num_cpus else None,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _temp_dir=str(folder),
+            )
         try:
             yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
         finally:

@@ -80,32 +80,42 @@ Trainable = Annotated[
 ]
 
 
+def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The fields in a `.yaml`, `.yml` or `.json` file, as they are written there. Raises SpecError."""
+    where = os.fspath(path)
+    suffix = FilePath(path).suffix.lower()
+    if suffix not in (".yaml", ".yml", ".json"):
+        raise SpecError(where, f"unknown kind of file {suffix!r}", "use a .yaml, .yml or .json file")
+    try:
+        text = FilePath(path).expanduser().read_bytes()
+    except OSError as error:
+        raise SpecError(where, f"cannot be read: {error.strerror or error}", "check the path") from None
+    return _mapping(read_json(text, where) if suffix == ".json" else read_yaml(text, where), where)
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    raise SpecError(where, f"expected a mapping, got {show(value)}", "write fields such as name: flights")
+
+
 class SpecDocument(SpecModel):
     """A whole spec: `SweepSpec` or `TrainSpec`."""
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """From a JSON text. Raises SpecError."""
-        return cls._from_value(read_json(text), "JSON")
+        return cls.model_validate(_mapping(read_json(text), "JSON"))
 
     @classmethod
     def from_yaml(cls, text: str | bytes) -> Self:
         """From a YAML text (YAML 1.2: `1e-4` is a number, `on` is a string). Raises SpecError."""
-        return cls._from_value(read_yaml(text), "YAML")
+        return cls.model_validate(_mapping(read_yaml(text), "YAML"))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Self:
         """From a `.yaml`, `.yml` or `.json` file. Raises SpecError."""
-        where = os.fspath(path)
-        suffix = FilePath(path).suffix.lower()
-        if suffix not in (".yaml", ".yml", ".json"):
-            raise SpecError(where, f"unknown kind of file {suffix!r}", "use a .yaml, .yml or .json file")
-        try:
-            text = FilePath(path).expanduser().read_bytes()
-        except OSError as error:
-            raise SpecError(where, f"cannot be read: {error.strerror or error}", "check the path") from None
-        value = read_json(text, where) if suffix == ".json" else read_yaml(text, where)
-        return cls._from_value(value, where)
+        return cls.model_validate(read_document(path))
 
     @classmethod
     def from_any(cls, given: Any) -> Self:
@@ -119,14 +129,6 @@ class SpecDocument(SpecModel):
         raise SpecError(
             "spec", f"expected a {cls.__name__}, a mapping or a path, got {show(given)}", "give one of these"
         )
-
-    @classmethod
-    def _from_value(cls, value: Any, where: str) -> Self:
-        if not isinstance(value, dict):
-            raise SpecError(
-                where, f"expected a mapping, got {show(value)}", "write fields such as name: flights"
-            )
-        return cls.model_validate(value)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data; callables as their references."""

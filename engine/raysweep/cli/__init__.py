@@ -1,0 +1,15 @@
+"""The command line: `raysweep sweep`, `train`, `status`, `best`, `trials`, `resume`, `schema`.
+
+Exit codes: 0 done, 1 failed, 2 bad input, 3 cancelled or interrupted. An error is one line on standard error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; `arguments` are those of the process by default."""
+    from raysweep.cli.process import run
+
+    return run(arguments)

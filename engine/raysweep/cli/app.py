@@ -1,0 +1,197 @@
+"""The commands and their options. What they do is imported when they run: `--help` must be quick."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Optional
+
+import typer
+
+app = typer.Typer(
+    help="Hyperparameter sweeps as pipeline steps on Ray.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Key = Annotated[
+    Optional[str],  # noqa: UP045  typer reads the annotation at run time
+    typer.Option(
+        metavar="KEY",
+        help="Names the run: the same name and key is the same run. Default: the spec itself.",
+    ),
+]
+Storage = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="URL", help="Where sweeps are stored, in place of the spec's storage_path."),
+]
+StoredAt = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--storage", metavar="URL", help="Where sweeps are stored. Default: ~/raysweep."),
+]
+Address = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="ADDRESS", help='A Ray cluster: "auto" or host:port. Default: one of our own.'),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="JSON, and nothing else, on standard output; the rest on stderr.")
+]
+SpecFile = Annotated[str, typer.Argument(metavar="SPEC", help="A .yaml or .json file.")]
+SweepName = Annotated[
+    str, typer.Argument(metavar="SWEEP_ID", help="An id, its beginning, or the folder's URI.")
+]
+Takeover = Annotated[
+    bool, typer.Option("--takeover", help="Take the sweep from a controller that seems to live.")
+]
+NumCpus = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(min=1, metavar="N", help="CPUs of a Ray of our own. Default: the machine's."),
+]
+Settings = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--set", metavar="PATH=VALUE", help="Change a field of the spec: num_samples=10. Repeatable."
+    ),
+]
+
+
+class SpecKind(StrEnum):
+    """The documents that have a schema."""
+
+    sweep = "sweep"
+    train = "train"
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from raysweep import __version__
+
+        typer.echo(f"raysweep {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def sweep(
+    spec: SpecFile,
+    key: Key = None,
+    storage: Storage = None,
+    address: Address = None,
+    as_json: AsJson = False,
+    takeover: Takeover = False,
+    num_cpus: NumCpus = None,
+    settings: Settings = None,
+) -> int:
+    """Run a sweep, or go on with it.
+
+    The same name and key is the same sweep: one that has ended is returned at once.
+    """
+    from raysweep.cli.documents import read_spec
+    from raysweep.cli.sweep import run
+    from raysweep.spec import SweepSpec
+
+    asked = read_spec(SweepSpec, spec, settings=settings or (), storage=storage)
+    return run(asked, key=key, address=address, is_json=as_json, takeover=takeover, num_cpus=num_cpus)
+
+
+@app.command()
+def resume(
+    name: SweepName,
+    storage: StoredAt = None,
+    address: Address = None,
+    as_json: AsJson = False,
+    takeover: Takeover = False,
+    num_cpus: NumCpus = None,
+) -> int:
+    """Go on with a stored sweep.
+
+    Its spec and key are those that it was started with.
+    """
+    from raysweep.cli.sweep import resume
+
+    return resume(name, storage, address=address, is_json=as_json, takeover=takeover, num_cpus=num_cpus)
+
+
+@app.command()
+def train(
+    spec: SpecFile,
+    key: Key = None,
+    storage: Storage = None,
+    address: Address = None,
+    as_json: AsJson = False,
+    config: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="JSON", help="Values to put over the spec's config."),
+    ] = None,
+    from_sweep: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="SWEEP_ID", help="Put the best config of a sweep under it, and start from its checkpoint."
+        ),
+    ] = None,
+    settings: Settings = None,
+) -> int:
+    """Train one config at full scale.
+
+    The same name and key is the same run: it goes on where it was; one that has ended is returned at once.
+    """
+    from raysweep.cli.train import plan, run
+
+    asked = plan(spec, settings=settings or (), storage=storage, config=config, from_sweep=from_sweep)
+    return run(asked, key=key, address=address, is_json=as_json)
+
+
+@app.command()
+def status(
+    name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="[SWEEP_ID]", help="Default: list all sweeps."),
+    ] = None,
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show how a sweep is doing, or list the sweeps."""
+    from raysweep.cli import status
+
+    return status.show_list(storage, as_json) if name is None else status.show(name, storage, as_json)
+
+
+@app.command()
+def best(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> int:
+    """Show the best trial: its config, metrics and checkpoint."""
+    from raysweep.cli.results import show_best
+
+    return show_best(name, storage, as_json)
+
+
+@app.command()
+def trials(
+    name: SweepName,
+    storage: StoredAt = None,
+    attempts: Annotated[
+        bool, typer.Option("--attempts", help="Every attempt: how it ended, on which node, its error.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """List the trials of a sweep."""
+    from raysweep.cli.results import show_attempts, show_trials
+
+    return (show_attempts if attempts and not as_json else show_trials)(name, storage, as_json)
+
+
+@app.command()
+def schema(kind: Annotated[SpecKind, typer.Argument(help="Which document.")] = SpecKind.sweep) -> int:
+    """Print the JSON Schema of a spec."""
+    from raysweep.cli.consoles import print_json
+    from raysweep.spec import SweepSpec, TrainSpec
+
+    print_json((SweepSpec if kind is SpecKind.sweep else TrainSpec).json_schema())
+    return 0

@@ -1,0 +1,68 @@
+"""Where output goes: results on standard output; with `--json`, everything for people on standard error."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PIPE_COLUMNS = 2000
+
+
+def make_console(*, is_stderr: bool = False) -> Console:
+    """A console for people; where nobody watches, lines are never cut or wrapped."""
+    console = Console(stderr=is_stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_COLUMNS
+    return console
+
+
+def make_table(*columns: str) -> Table:
+    """A table without lines: it can be cut and grepped. Columns that end in `>` are right-aligned."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        is_right = column.endswith(">")
+        table.add_column(column.rstrip(">"), justify="right" if is_right else "left", overflow="fold")
+    return table
+
+
+def print_facts(console: Console, *facts: tuple[str, str | Text]) -> None:
+    """Print names and values in two columns."""
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        console.print(Text.assemble((f"  {name:<{width}}  ", "dim"), value), soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Print plain data as indented JSON on standard output."""
+    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+@contextmanager
+def logged_to(say: Callable[[str], None]) -> Iterator[None]:
+    """Pass warnings of raysweep's own logger to `say`, one line each."""
+    handler = _Handler(say)
+    logger = logging.getLogger("raysweep")
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
+
+
+class _Handler(logging.Handler):
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(" ".join(record.getMessage().split()))

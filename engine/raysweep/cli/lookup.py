@@ -1,0 +1,150 @@
+"""Sweeps by id, by the beginning of an id, or by the URI of their folder; and what is known of them.
+
+Needs no Ray: a sweep that has not ended is read from its journal.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raysweep.core.result import trial_outcome
+from raysweep.core.scores import ranked
+from raysweep.core.state import SweepState
+from raysweep.errors import SweepNotFoundError
+from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.storage.folder import SweepFolder, SweepRecord, list_sweeps
+from raysweep.storage.holder import holder_state
+from raysweep.storage.store import open_store
+
+DEFAULT_STORAGE: Final = "~/raysweep"
+INTERRUPTED: Final = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepView:
+    """What is known of one sweep. `status` is `interrupted` where it has not ended and nobody runs it.
+
+    `best` may be a trial that still runs. `progress` is as fresh as the heartbeat; None before the first.
+    """
+
+    sweep_id: str
+    storage: str
+    record: SweepRecord
+    status: str
+    metric: str
+    trials: tuple[TrialOutcome, ...]
+    best: TrialOutcome | None
+    counts: dict[str, int]
+    started_at: float | None
+    outcome: SweepOutcome | None
+    progress: SweepProgress | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a live controller has it."""
+        return self.outcome is None and self.status != INTERRUPTED
+
+    @property
+    def uri(self) -> str:
+        """Where it lies."""
+        return f"{self.storage}/{self.sweep_id}"
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who ran it last, as far as known."""
+        return self.progress.holder if self.progress else None
+
+
+def open_sweep(name: str, storage: str | None) -> SweepFolder:
+    """The folder of a sweep named by its id, an unambiguous beginning of it, or its folder's URI.
+
+    Raises:
+        SweepNotFoundError: None, or several; names those that come near.
+    """
+    parent, slash, last = name.rstrip("/").rpartition("/")
+    store = open_store((parent or "/") if slash else storage or DEFAULT_STORAGE)
+    wanted = last if slash else name
+    if wanted and wanted not in (".", "..") and store.exists(f"{wanted}/sweep.json"):
+        return SweepFolder(store, wanted)
+    known = list_sweeps(store)
+    found = [sweep for sweep in known if wanted and sweep.startswith(wanted)]
+    if len(found) == 1:
+        return SweepFolder(store, found[0])
+    raise SweepNotFoundError(wanted or name, store.url, _fix(wanted, known, found))
+
+
+def _fix(wanted: str, known: list[str], found: list[str]) -> str:
+    if found:
+        return f"it may be {_listed(found)}: give more of the id"
+    if not known:
+        return "there is no sweep at all: check --storage"
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
+    near += [sweep for sweep in known if sweep.rpartition("-")[0] == wanted and sweep not in near]
+    if near:
+        return f"did you mean {_listed(near)}?"
+    return f"there are {_listed(known)}; or check --storage"
+
+
+def _listed(names: list[str], limit: int = 5) -> str:
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def read_sweep(folder: SweepFolder, record: SweepRecord | None = None) -> SweepView:
+    """Everything that the folder says of the sweep; replays the journal of one that has not ended.
+
+    Raises:
+        SweepNotFoundError: There is no such sweep (any more).
+        StorageError, JournalDamagedError: It cannot be read.
+    """
+    record = record or folder.read_spec()
+    if record is None:
+        raise SweepNotFoundError(folder.sweep_id, folder.store.url)
+    outcome = folder.read_outcome()
+    progress = folder.read_progress()
+    common: dict[str, Any] = {
+        "sweep_id": folder.sweep_id,
+        "storage": folder.store.url,
+        "record": record,
+        "outcome": outcome,
+        "progress": progress,
+        "metric": str(record.spec.get("metric", "metric")),
+    }
+    if outcome is not None:
+        return SweepView(
+            status=outcome.status,
+            trials=outcome.trials,
+            best=outcome.best,
+            counts=outcome.counts,
+            started_at=outcome.started_at,
+            **common,
+        )
+    state, repairs = _replayed(folder, record)
+    trials = tuple(trial_outcome(state, trial) for trial in state.trials.values())
+    best = next(iter(ranked(state)), None)
+    return SweepView(
+        status=_status(progress),
+        trials=trials,
+        best=trial_outcome(state, best) if best else None,
+        counts={name: number for name, number in state.counts.items() if number},
+        started_at=state.started_at,
+        notes=(*state.notes, *repairs),
+        **common,
+    )
+
+
+def _replayed(folder: SweepFolder, record: SweepRecord) -> tuple[SweepState, list[str]]:
+    from raysweep.cluster.replay import replay
+
+    journal = folder.journal()
+    return replay(journal, record), journal.repairs
+
+
+def _status(progress: SweepProgress | None) -> str:
+    if progress is None or holder_state(progress, time.time()) != "alive":
+        return INTERRUPTED
+    return progress.status

@@ -1,0 +1,145 @@
+"""One command from start to exit code: the process is set up, and errors become one line and a number."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+DONE: Final = 0
+FAILED: Final = 1
+BAD_INPUT: Final = 2
+CANCELLED: Final = 3
+_RESUMABLE: Final = ("sweep", "train", "resume")
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. RAYSWEEP_DEBUG=1 shows tracebacks and third parties' noise."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    with _set_up():
+        try:
+            return _call(given)
+        except BrokenPipeError:
+            # Whoever read our output has had enough. Nothing may be flushed into the pipe at exit.
+            _silence_stdout()
+            return DONE
+        except KeyboardInterrupt as error:
+            return _interrupted(given, error)
+        except Exception as error:  # noqa: BLE001  the outermost frame: everything becomes a line and a code
+            return _failed(error)
+
+
+def is_debugging() -> bool:
+    """Whether the user asked for tracebacks."""
+    return os.environ.get("RAYSWEEP_DEBUG", "") not in ("", "0")
+
+
+def _call(arguments: list[str]) -> int:
+    from typer.exceptions import TyperException
+
+    from raysweep.cli.app import app
+
+    if not arguments:
+        arguments = ["--help"]
+    try:
+        code = app(arguments, prog_name="raysweep", standalone_mode=False)
+    except TyperException as error:
+        command = next((word for word in arguments[:1] if word in _commands()), "")
+        hint = f"raysweep {command} --help" if command else "raysweep --help"
+        return say_error(f"{error.format_message().rstrip('.')}; see {hint}", error.exit_code)
+    return code if isinstance(code, int) else DONE
+
+
+def _commands() -> list[str]:
+    from raysweep.cli.app import app
+
+    return [getattr(command.callback, "__name__", "") for command in app.registered_commands]
+
+
+def _failed(error: Exception) -> int:
+    from raysweep.errors import RaysweepError, one_line
+
+    if is_debugging():
+        traceback.print_exception(error)
+    if isinstance(error, RaysweepError):
+        return say_error(str(error), error.exit_code)
+    text = one_line(f"{type(error).__name__}: {error}")
+    return say_error(f"{text}; this is a bug of raysweep, RAYSWEEP_DEBUG=1 shows where", FAILED)
+
+
+def _interrupted(arguments: list[str], error: BaseException) -> int:
+    from raysweep.errors import SweepInterrupted
+
+    if is_debugging():
+        traceback.print_exception(error)
+    if not arguments or arguments[0] not in _RESUMABLE:
+        return CANCELLED
+    what = f"{error.sweep_id} " if isinstance(error, SweepInterrupted) else ""
+    command = shlex.join(["raysweep", *arguments])
+    return _say(f"{what}stopped cleanly; go on with: {command}", "interrupted", "yellow", CANCELLED)
+
+
+def say_error(text: str, code: int) -> int:
+    """Print `error: <text>` as one line on standard error; returns the code."""
+    return _say(text, "error", "bold red", code)
+
+
+def _say(text: str, head: str, style: str, code: int) -> int:
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text.assemble((f"{head}:", style), " ", " ".join(text.split()))
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+    return code
+
+
+def _silence_stdout() -> None:
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  lives as long as the process
+
+
+# -- set-up -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _set_up() -> Iterator[None]:
+    """The current folder can be imported from; third parties are quiet; SIGTERM ends cleanly."""
+    here = os.getcwd()
+    is_new = not sys.flags.safe_path and here not in sys.path
+    if is_new:
+        sys.path.insert(0, here)
+    before = _handle_sigterm()
+    quiet = logging.NullHandler()
+    root = logging.getLogger()
+    try:
+        with warnings.catch_warnings():
+            if not is_debugging():
+                # Without any handler Python prints the warnings of every library on standard error.
+                root.addHandler(quiet)
+                if not sys.warnoptions:
+                    warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.removeHandler(quiet)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+        if is_new and here in sys.path:
+            sys.path.remove(here)
+
+
+def _handle_sigterm() -> Any:
+    """As Ctrl-C, also before the controller listens: an embedded Ray must not stay behind."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGTERM, _raise_interrupt)
+
+
+def _raise_interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,106 @@
+"""`raysweep sweep` and `raysweep resume`."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+import typer
+
+from raysweep.cli.consoles import logged_to, make_console, print_facts
+from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
+from raysweep.cli.process import CANCELLED, DONE, FAILED
+from raysweep.errors import SweepNotFoundError
+from raysweep.live import LiveTable, show_config, show_counts, show_duration, show_number
+from raysweep.outcome import SweepOutcome
+from raysweep.spec import SweepSpec
+from raysweep.storage.store import open_store
+
+EXIT_CODES: Final = {"failed": FAILED, "cancelled": CANCELLED}
+
+
+def run(
+    spec: SweepSpec,
+    *,
+    key: str | None,
+    address: str | None,
+    is_json: bool,
+    takeover: bool,
+    num_cpus: float | None,
+) -> int:
+    """Run the sweep, show how it goes and what came out; returns the exit code."""
+    from raysweep.cluster.run import run_sweep
+
+    console = make_console(is_stderr=is_json)
+    with LiveTable(console) as table, logged_to(table.note):
+        outcome = run_sweep(
+            spec, key=key, address=address, on_progress=table, takeover=takeover, num_cpus=num_cpus
+        )
+    _summarise(outcome, is_json=is_json)
+    if is_json:
+        typer.echo(outcome.to_json())
+    return EXIT_CODES.get(outcome.status, DONE)
+
+
+def resume(
+    name: str,
+    storage: str | None,
+    *,
+    address: str | None,
+    is_json: bool,
+    takeover: bool,
+    num_cpus: float | None,
+) -> int:
+    """Run a sweep on from what its folder holds; returns the exit code."""
+    folder = open_sweep(name, storage)
+    record = folder.read_spec()
+    if record is None:
+        raise SweepNotFoundError(folder.sweep_id, folder.store.url)
+    spec = SweepSpec.from_any(dict(record.spec))
+    if open_store(spec.storage_path).url != folder.store.url:
+        spec = spec.replace(storage_path=folder.store.url)
+    return run(spec, key=record.key, address=address, is_json=is_json, takeover=takeover, num_cpus=num_cpus)
+
+
+def command(verb: str, sweep_id: str, storage: str) -> str:
+    """The command line for another look at a sweep."""
+    parts = ["raysweep", verb, sweep_id]
+    if storage != open_store(DEFAULT_STORAGE).url:
+        parts += ["--storage", storage]
+    return shlex.join(parts)
+
+
+def reason(outcome: SweepOutcome) -> str:
+    """Why it ended, without the counts and the best that `outcome.why` has around it."""
+    _, found, rest = outcome.why.partition(f"{outcome.status}: ")
+    return rest.rpartition("; best ")[0] or rest if found else outcome.why
+
+
+def _summarise(outcome: SweepOutcome, *, is_json: bool) -> None:
+    console = make_console(is_stderr=is_json)
+    colour = {DONE: "bold green", FAILED: "bold red"}.get(EXIT_CODES.get(outcome.status, DONE), "bold yellow")
+    console.print(f"[{colour}]{outcome.status}[/] {outcome.sweep_id}")
+    took = show_duration(outcome.ended_at - outcome.started_at)
+    facts = [
+        ("trials", f"{show_counts(outcome.counts, len(outcome))}, in {took}"),
+        ("ended", reason(outcome)),
+    ]
+    if outcome.error is not None:
+        first = (outcome.error.message.splitlines() or [""])[0]
+        facts.append(("error", f"{outcome.error.type}: {first}"))
+    best = outcome.best
+    if best is not None:
+        score = "" if best.score is None else show_number(best.score)
+        facts += [
+            ("best", f"{outcome.metric} {score} (trial {best.trial_id})"),
+            ("config", show_config(best.config)),
+        ]
+        facts += [("checkpoint", best.checkpoint_uri)] if best.checkpoint_uri else []
+    storage = outcome.uri.rpartition("/")[0]
+    verb = "best" if best is not None else "trials"
+    next_command = command(verb, outcome.sweep_id, storage)
+    facts += [
+        ("outcome", f"{outcome.uri}/outcome.json"),
+        ("next", next_command if best is not None else f"{next_command} --attempts"),
+    ]
+    print_facts(console, *facts)

@@ -1,0 +1,83 @@
+"""`raysweep train`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+from raysweep.cli.consoles import logged_to, make_console, print_facts
+from raysweep.cli.documents import located, read_config, read_spec
+from raysweep.cli.lookup import open_sweep
+from raysweep.cli.process import DONE
+from raysweep.errors import SpecError, TrainingFailedError
+from raysweep.live import LiveTraining, show_config, show_duration
+from raysweep.outcome import TrainOutcome
+from raysweep.spec import TrainSpec
+
+
+def plan(
+    path: str, *, settings: Sequence[str], storage: str | None, config: str | None, from_sweep: str | None
+) -> TrainSpec:
+    """The spec to train: a sweep's best config, under the spec's own, under `--config`.
+
+    Raises:
+        SpecError: The file, a setting or the config cannot be used, or the sweep has not ended.
+        SweepNotFoundError: There is no such sweep where the run is to be stored.
+        SweepFailedError: The sweep has no best trial.
+    """
+    spec = read_spec(TrainSpec, path, settings=settings, storage=storage)
+    if config is not None:
+        spec = spec.replace(config={**spec.config, **read_config(config)})
+    if from_sweep is not None:
+        spec = _with_best(spec, from_sweep)
+    return located(spec)
+
+
+def run(spec: TrainSpec, *, key: str | None, address: str | None, is_json: bool) -> int:
+    """Train, show how it goes and what came out; returns the exit code.
+
+    Without a key the spec itself is the key, as with sweeps: the same command goes on with the same run.
+    """
+    from raysweep.training import run_training
+
+    console = make_console(is_stderr=is_json)
+    key = key if key is not None else f"spec-{spec.digest()[:16]}"
+    try:
+        with LiveTraining(spec.name, console) as line, logged_to(line.note):
+            outcome = run_training(spec, key=key, address=address, on_progress=line)
+    except TrainingFailedError as error:
+        if is_json:
+            typer.echo(error.outcome.to_json())
+        raise
+    _summarise(outcome, is_json=is_json)
+    if is_json:
+        typer.echo(outcome.to_json())
+    return DONE
+
+
+def _with_best(spec: TrainSpec, name: str) -> TrainSpec:
+    from raysweep.training.handover import train_spec_for
+
+    folder = open_sweep(name, spec.storage_path)
+    outcome = folder.read_outcome()
+    if outcome is None:
+        raise SpecError(
+            "--from-sweep", f"sweep {folder.sweep_id!r} has not ended", "wait for it, or resume it first"
+        )
+    return train_spec_for(spec, outcome, is_warm=True)
+
+
+def _summarise(outcome: TrainOutcome, *, is_json: bool) -> None:
+    console = make_console(is_stderr=is_json)
+    console.print(
+        f"[bold green]{outcome.status}[/] {outcome.run_id}{' (resumed)' if outcome.resumed else ''}"
+    )
+    print_facts(
+        console,
+        ("metrics", show_config(outcome.metrics)),
+        ("config", show_config(outcome.config)),
+        ("took", show_duration(outcome.ended_at - outcome.started_at)),
+        ("model", outcome.model_uri or "none: the trainable reported no checkpoint"),
+        ("outcome", f"{outcome.uri}/train_outcome.json"),
+    )

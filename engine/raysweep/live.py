@@ -1,0 +1,347 @@
+"""A sweep to look at while it runs: a live table on a terminal, a plain line now and then elsewhere.
+
+with LiveTable() as table:
+    run_sweep(spec, on_progress=table)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from raysweep.outcome import BestTrial, RunningTrial, SweepProgress
+
+if TYPE_CHECKING:
+    from raysweep.training import TrainProgress
+
+LINE_EVERY_S: Final = 60.0
+BEST_EVERY_S: Final = 5.0
+ROWS: Final = 12
+NOTES: Final = 3
+ENDED: Final = ("completed", "deadline", "budget", "target", "plateau", "cancelled", "failed")
+_COLOURS: Final = {"completed": "green", "target": "green", "failed": "red", "cancelled": "yellow"}
+
+
+# -- how things are written ---------------------------------------------------------------------------
+
+
+def show_number(value: object) -> str:
+    """A value in few characters: floats with six digits."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def show_duration(seconds: float) -> str:
+    """`0:34`, `12:05` or `3:04:05`."""
+    whole = max(0, round(seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+def show_config(config: Mapping[str, Any]) -> str:
+    """A config on one line: `lr=0.0123 net.depth=4`."""
+    return " ".join(f"{path}={show_number(value)}" for path, value in _leaves(config, ""))
+
+
+def show_counts(counts: Mapping[str, int], total: int | None = None) -> str:
+    """`12 of 30 done, 5 stopped, 1 failed, 2 running`; leaves out what is none, but for the first."""
+    done = f"{counts.get('completed', 0)} done"
+    ended = sum(counts.get(state, 0) for state in ("completed", "stopped", "failed", "cancelled"))
+    parts = [done if total is None else f"{ended} of {total} trials ended: {done}"]
+    others = {name: counts.get(name, 0) for name in ("stopped", "failed", "cancelled")}
+    others["running"] = counts.get("running", 0) + counts.get("stopping", 0)
+    others["waiting for a retry"] = counts.get("waiting", 0)
+    return ", ".join([*parts, *(f"{number} {name}" for name, number in others.items() if number)])
+
+
+def show_best(progress: SweepProgress) -> str:
+    """`best auc 0.7213 (trial 00007): lr=0.01`, or that there is none yet."""
+    best = progress.best
+    if best is None:
+        return f"no {progress.metric} yet"
+    head = f"best {progress.metric} {show_number(best.score)} (trial {best.trial_id})"
+    return f"{head}: {show_config(best.config)}"
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif path:
+        yield path, value
+
+
+# -- a sweep ------------------------------------------------------------------------------------------
+
+
+class LiveTable:
+    """Shows the progress of one sweep; give it to `run_sweep` as `on_progress`.
+
+    On a terminal a table that is redrawn in place and vanishes at the end. Elsewhere plain lines: one at the
+    start, one a minute, one for a new best (every 5 s at most), one at the end. Any thread may call it.
+
+    Args:
+        console: Where to; default: standard output.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.console = console or Console(highlight=False)
+        self._clock = clock
+        self._began_at = clock()
+        self._face: _Screen | _Lines = (
+            _Screen(self.console, self._draw) if self.console.is_terminal else _Lines(self.console)
+        )
+        self._lock = threading.Lock()
+        self._progress: SweepProgress | None = None
+        self._notes: list[str] = []
+        self._line_at = self._best_at = -math.inf
+        self._shown_best: BestTrial | None = None
+        self._has_ended = False
+
+    def __enter__(self) -> Self:
+        self._began_at = self._clock()
+        self._face.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._face.__exit__(kind, error, traceback)
+
+    def __call__(self, progress: SweepProgress) -> None:
+        """Show this from now on."""
+        with self._lock:
+            is_first = self._progress is None
+            self._progress = progress
+            new = [note for note in progress.notes if note not in self._notes]
+            self._notes += new
+            if isinstance(self._face, _Lines):
+                self._print_lines(self._face, progress, is_first, new)
+
+    def note(self, text: str) -> None:
+        """Show a line that is no part of the progress, such as a warning."""
+        with self._lock:
+            self._face.say(Text.assemble(("note: ", "yellow"), text))
+
+    # -- lines
+
+    def _print_lines(self, face: _Lines, progress: SweepProgress, is_first: bool, notes: list[str]) -> None:
+        now = self._clock()
+        head = f"[{progress.name} {show_duration(now - self._began_at)}]"
+        if is_first:
+            face.say(f"{head} {_begin(progress)}")
+            self._line_at = now
+            self._shown_best = progress.best
+        for note in notes:
+            face.say(f"{head} note: {note}")
+        if progress.status in ENDED:
+            if not self._has_ended:
+                face.say(f"{head} {progress.status}: {self._line(progress)}")
+            self._has_ended = True
+            return
+        best = progress.best
+        if now - self._line_at >= LINE_EVERY_S:
+            self._line_at, self._shown_best = now, best
+            face.say(f"{head} {progress.status}: {self._line(progress)}")
+        elif _is_other(best, self._shown_best) and now - self._best_at >= BEST_EVERY_S:
+            self._best_at, self._shown_best = now, best
+            face.say(f"{head} {show_best(progress)}")
+
+    def _line(self, progress: SweepProgress) -> str:
+        return f"{show_counts(progress.counts, progress.num_trials)}; {show_best(progress)}"
+
+    # -- screen
+
+    def _draw(self) -> RenderableType:
+        elapsed_s = self._clock() - self._began_at
+        if self._progress is None:
+            return Text(f"starting …  {show_duration(elapsed_s)}", style="dim")
+        return draw_progress(self._progress, elapsed_s, notes=self._notes[-NOTES:])
+
+
+def _is_other(best: BestTrial | None, shown: BestTrial | None) -> bool:
+    return best is not None and (shown is None or best.score != shown.score)
+
+
+def _begin(progress: SweepProgress) -> str:
+    total = "" if progress.num_trials is None else f", {progress.num_trials} trials"
+    if progress.holder.pid != os.getpid():
+        return f"following {progress.sweep_id}{total}, run by {progress.holder}"
+    again = f" again (controller {progress.generation})" if progress.generation > 1 else ""
+    return f"started {progress.sweep_id}{again}{total}"
+
+
+def draw_progress(
+    progress: SweepProgress, elapsed_s: float, *, notes: list[str] | None = None, now: float | None = None
+) -> RenderableType:
+    """A progress as a block for a terminal: counts, best, running trials, notes. `now` is in UTC seconds."""
+    now = time.time() if now is None else now
+    colour = _COLOURS.get(progress.status, "cyan")
+    head = Text.assemble(
+        (progress.sweep_id, "bold"), "  ", (progress.status, colour), "  ", show_duration(elapsed_s)
+    )
+    if progress.generation > 1:
+        head.append(f"  controller {progress.generation}", "dim")
+    if progress.deadline is not None:
+        head.append(f"  deadline in {show_duration(progress.deadline - now)}", "yellow")
+    rows: list[RenderableType] = [head]
+    if progress.num_trials:
+        rows.append(ProgressBar(total=progress.num_trials, completed=_ended(progress), width=60))
+    rows.append(Text(show_counts(progress.counts, progress.num_trials)))
+    rows.append(Text(show_best(progress), style="bold green" if progress.best else "dim"))
+    if progress.running:
+        rows.append(_running_table(progress, now))
+    rows += [Text.assemble(("note: ", "yellow"), note) for note in notes or ()]
+    return Group(*rows)
+
+
+def _ended(progress: SweepProgress) -> int:
+    return sum(progress.counts.get(name, 0) for name in ("completed", "stopped", "failed", "cancelled"))
+
+
+def _running_table(progress: SweepProgress, now: float) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("trial")
+    for name in ("reports", progress.metric, "time"):
+        table.add_column(name, justify="right")
+    table.add_column("config", no_wrap=True, overflow="ellipsis")
+    for trial in progress.running[:ROWS]:
+        table.add_row(*_running_row(trial, now))
+    if len(progress.running) > ROWS:
+        table.add_row("…", "", "", "", f"and {len(progress.running) - ROWS} more")
+    return table
+
+
+def _running_row(trial: RunningTrial, now: float) -> tuple[str | Text, ...]:
+    return (
+        trial.trial_id,
+        str(trial.iteration or ""),
+        "" if trial.score is None else show_number(trial.score),
+        "" if trial.started_at is None else show_duration(now - trial.started_at),
+        Text(show_config(trial.config)),
+    )
+
+
+# -- a training run -----------------------------------------------------------------------------------
+
+
+class LiveTraining:
+    """Shows the progress of one training run; give it to `run_training` as `on_progress`.
+
+    On a terminal one line that changes; elsewhere a plain line for the first report and one a minute.
+    """
+
+    def __init__(
+        self, name: str, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.name = name
+        self.console = console or Console(highlight=False)
+        self._clock = clock
+        self._began_at = clock()
+        self._line_at = -math.inf
+        self._face: _Screen | _Lines = (
+            _Screen(self.console, self._draw) if self.console.is_terminal else _Lines(self.console)
+        )
+        self._progress: TrainProgress | None = None
+
+    def __enter__(self) -> Self:
+        self._began_at = self._clock()
+        self._face.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._face.__exit__(kind, error, traceback)
+
+    def __call__(self, progress: TrainProgress) -> None:
+        """Show this from now on."""
+        self._progress = progress
+        now = self._clock()
+        if isinstance(self._face, _Lines) and now - self._line_at >= LINE_EVERY_S:
+            self._line_at = now
+            self._face.say(self._text())
+
+    def note(self, text: str) -> None:
+        """Show a line that is no part of the progress, such as a warning."""
+        self._face.say(Text.assemble(("note: ", "yellow"), text))
+
+    def _text(self) -> str:
+        head = f"[{self.name} {show_duration(self._clock() - self._began_at)}]"
+        if self._progress is None:
+            return f"{head} starting …"
+        reports = self._progress.reports
+        noun = "report" if reports == 1 else "reports"
+        return f"{head} {reports} {noun}; {show_config(self._progress.metrics)}"
+
+    def _draw(self) -> RenderableType:
+        return Text(self._text(), no_wrap=True, overflow="ellipsis")
+
+
+# -- the two faces ------------------------------------------------------------------------------------
+
+
+class _Screen(AbstractContextManager["_Screen"]):
+    """Redraws in place, from a thread of its own, so that the clock goes on between two progresses."""
+
+    def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
+        self._live = Live(
+            console=console, get_renderable=draw, refresh_per_second=4, transient=True, redirect_stdout=False
+        )
+
+    def __enter__(self) -> _Screen:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(kind, error, traceback)
+
+    def say(self, line: str | Text) -> None:
+        """Print above what is redrawn."""
+        self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class _Lines(AbstractContextManager["_Lines"]):
+    """Prints whole lines, never wrapped."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+    def say(self, line: str | Text) -> None:
+        """Print a line."""
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
