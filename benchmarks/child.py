@@ -1,0 +1,39 @@
+"""Runs one benchmark in a process of its own, on one embedded Ray of 2 CPUs that all its contenders share.
+
+`python -m benchmarks.child NAME ROUNDS FILE` writes the result to FILE.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from benchmarks.contenders import SLOTS
+from benchmarks.measure import Json
+from benchmarks.registry import BENCHMARKS
+
+
+def main() -> None:
+    """Run it and write what came out."""
+    name, rounds, file = sys.argv[1:]
+    Path(file).write_text(json.dumps(run(name, int(rounds))))
+
+
+def run(name: str, rounds: int) -> Json:
+    """The result of one benchmark."""
+    benchmark = BENCHMARKS[name]
+    # Ray Tune's progress tables: the one setting of it that is not the default, and it costs it nothing.
+    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+    if not benchmark.needs_ray:
+        return benchmark.run(rounds)
+    from raysweep.cluster.connection import connect
+
+    with connect(num_cpus=SLOTS):
+        shown = benchmark.run(rounds)
+    return {**shown, "ray": f"one embedded Ray of {SLOTS} CPUs, without dashboard, shared by all contenders"}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""All benchmarks by name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks.measure import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """Where a benchmark is: `function(rounds=…)` in `benchmarks.<module>` runs it."""
+
+    name: str
+    module: str
+    function: str = "run"
+    needs_ray: bool = True
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its module is there."""
+        return importlib.util.find_spec(f"benchmarks.{self.module}") is not None
+
+    def run(self, rounds: int, **sizes: Any) -> Json:
+        """Run it here; where it needs Ray, this process is connected."""
+        module = importlib.import_module(f"benchmarks.{self.module}")
+        result: Json = getattr(module, self.function)(rounds, **sizes)
+        return result
+
+
+_ALL: Final = (
+    Benchmark(name="noop", module="noop", function="run_100"),
+    Benchmark(name="noop-1000", module="noop", function="run_1000"),
+    Benchmark(name="noop-fresh", module="noop", function="run_fresh"),
+    Benchmark(name="reports", module="reports"),
+    Benchmark(name="utilization", module="utilization"),
+    Benchmark(name="resume", module="resume"),
+    Benchmark(name="core-scale", module="core_scale", needs_ray=False),
+    Benchmark(name="import", module="imports", needs_ray=False),
+)
+BENCHMARKS: Final = {benchmark.name: benchmark for benchmark in _ALL if benchmark.is_there}

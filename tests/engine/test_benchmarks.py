@@ -1,0 +1,39 @@
+"""The benchmarks run, at the smallest size: what is asserted is that they measure, never how fast."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from benchmarks import noop, reports
+from raysweep.cluster.connection import RayConnection
+
+pytestmark = pytest.mark.ray
+
+
+def check(contender: dict[str, Any], unit: str, rounds: int) -> None:
+    assert contender["settings"]
+    for figure in ("wall", "warm"):
+        for name in ("s", f"ms_per_{unit}", f"{unit}s_per_s"):
+            assert len(contender[figure][name]["rounds"]) == rounds
+            assert contender[figure][name]["median"] > 0
+    assert contender["warm"]["s"]["median"] <= contender["wall"]["s"]["median"]
+
+
+def test_noop_measures_raysweep_and_an_actor_pool(ray_cluster: RayConnection) -> None:
+    shown = noop.run_100(2, trials=4, with_tune=False)
+    assert list(shown["contenders"]) == ["raysweep", "actor_pool"]
+    for contender in shown["contenders"].values():
+        assert contender["trials_per_round"] == 4
+        check(contender, "trial", rounds=2)
+    ratio = shown["ratios"]["raysweep / actor_pool"]
+    assert set(ratio) == {"wall", "warm"}
+    assert len(ratio["wall"]["rounds"]) == 2
+    json.dumps(shown)
+
+
+def test_every_report_is_counted(ray_cluster: RayConnection) -> None:
+    sample = reports.own(50).run()
+    assert sample.units == 2 * 50

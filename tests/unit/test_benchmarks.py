@@ -1,0 +1,73 @@
+"""The statistics of the benchmarks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.measure import Contender, Sample, alternate, compare, describe, ratio, spread, target
+
+
+def samples(*walls: float, units: int = 10, warm: float | None = None) -> list[Sample]:
+    return [Sample(units=units, wall_s=wall, warm_s=warm) for wall in walls]
+
+
+def test_spread_is_the_median_and_the_rounds_as_they_were_run() -> None:
+    assert spread([3.0, 1.0, 2.00004]) == {"median": 2.0, "rounds": [3.0, 1.0, 2.0]}
+    assert spread([1.0, 2.0])["median"] == 1.5
+
+
+def test_rounds_alternate_and_each_begins_with_another_contender() -> None:
+    order: list[str] = []
+
+    def contender(name: str) -> Contender:
+        def run() -> Sample:
+            order.append(name)
+            return Sample(units=1, wall_s=float(len(order)))
+
+        return Contender(name=name, settings="", run=run)
+
+    taken = alternate([contender(name) for name in "abc"], 3)
+    assert "".join(order) == "abcbcacab"
+    assert [sample.wall_s for sample in taken["a"]] == [1.0, 6.0, 8.0]
+
+
+def test_a_ratio_compares_the_cost_of_a_unit_not_of_a_round() -> None:
+    ours, theirs = samples(1.0, 1.0, 4.0, units=100), samples(2.0, 3.0, 90.0, units=10)
+    assert ratio(ours, theirs, "wall") == pytest.approx(30.0)
+
+
+def test_a_contender_is_described_per_round_per_unit_and_per_second() -> None:
+    contender = Contender(name="a", settings="as it comes", run=lambda: samples(1.0)[0])
+    shown = describe(contender, samples(2.0, 1.0, 4.0, warm=0.5), "trial")
+    assert shown["trials_per_round"] == 10
+    assert shown["wall"]["s"] == {"median": 2.0, "rounds": [2.0, 1.0, 4.0]}
+    assert shown["wall"]["ms_per_trial"]["median"] == 200.0
+    assert shown["wall"]["trials_per_s"]["rounds"] == [5.0, 10.0, 2.5]
+    assert shown["warm"]["trials_per_s"]["median"] == 20.0
+    assert "warm" not in describe(contender, samples(2.0), "trial")
+
+
+def test_only_figures_that_both_have_are_compared() -> None:
+    own = Contender(name="raysweep", settings="", run=lambda: samples(1.0, warm=0.5)[0])
+    peer = Contender(name="peer", settings="", run=lambda: samples(8.0)[0])
+    shown, taken = compare([own, peer], 3, "trial")
+    assert len(taken["peer"]) == 3
+    assert shown["ratios"] == {"raysweep / peer": {"wall": {"of_medians": 8.0, "rounds": [8.0, 8.0, 8.0]}}}
+
+
+def test_targets_are_met_at_their_limit() -> None:
+    assert target("x", 40.0, at_least=40)["met"]
+    assert not target("x", 39.9, at_least=40)["met"]
+    assert target("x", 0.3, at_most=0.3)["met"]
+    assert not target("x", 0.301, at_most=0.3)["met"]
+
+
+def test_an_unknown_benchmark_is_refused_with_the_names_of_all() -> None:
+    command = [sys.executable, "-m", "benchmarks", "nope"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no benchmark 'nope'; there are noop, noop-1000" in done.stderr
+    assert not done.stdout
