@@ -11,11 +11,11 @@ from typing import Any
 
 import raysweep
 from raysweep.cluster.connection import RayConnection, connect
-from raysweep.cluster.setup import check_room, check_trainable, spec_fault
+from raysweep.cluster.setup import check_new, check_room, check_trainable, spec_fault
 from raysweep.cluster.takeover import Asked, Held, OnProgress, find_holder, find_outcome, follow, hold
 from raysweep.core import make_outcome
 from raysweep.core.seeds import derive_seed
-from raysweep.errors import SpecError
+from raysweep.errors import SpecError, SweepInterrupted
 from raysweep.outcome import SweepOutcome
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.storage.folder import SweepFolder
@@ -58,7 +58,15 @@ def run_sweep(
     folder = SweepFolder(open_store(asked_spec.storage_path), sweep_id(asked_spec.name, key))
     seed = asked_spec.seed if asked_spec.seed is not None else derive_seed(0, folder.sweep_id)
     asked = Asked(spec=asked_spec, key=key, seed=seed)
-    return _off_loop(lambda: _run(asked, folder, address, on_progress, takeover, num_cpus))
+    interrupts = Interrupts()
+    try:
+        return _off_loop(
+            lambda: _run(asked, folder, address, on_progress, takeover, num_cpus, interrupts), interrupts
+        )
+    except SweepInterrupted:
+        raise
+    except KeyboardInterrupt:
+        raise SweepInterrupted(folder.sweep_id) from None
 
 
 def default_key(spec: SweepSpec) -> str:
@@ -73,6 +81,7 @@ def _run(
     on_progress: OnProgress | None,
     takeover: bool,
     num_cpus: float | None,
+    interrupts: Interrupts,
 ) -> SweepOutcome:
     while True:
         outcome = find_outcome(folder, asked)
@@ -80,20 +89,25 @@ def _run(
             outcome = follow(folder, on_progress)
         if outcome is not None:
             return outcome
+        if folder.read_spec() is None:
+            check_new(asked.spec, asked.seed, time.time())
         folder.store.check_writable()
         check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
         with connect(address, num_cpus) as connection:
             check_room(asked.spec)
             held = hold(folder, asked)
             if held is not None:
-                return _carry_through(held, connection, on_progress)
+                return _carry_through(held, connection, on_progress, interrupts)
 
 
-def _carry_through(held: Held, connection: RayConnection, on_progress: OnProgress | None) -> SweepOutcome:
+def _carry_through(
+    held: Held, connection: RayConnection, on_progress: OnProgress | None, interrupts: Interrupts
+) -> SweepOutcome:
     from raysweep.cluster.controller import Controller
 
     folder, state = held.folder, held.state
     controller = Controller(held, connection, on_progress)
+    interrupts.pass_to(controller.interrupt)
     try:
         controller.run_to_end()
         if state.fault == "spec":
@@ -114,7 +128,31 @@ def _carry_through(held: Held, connection: RayConnection, on_progress: OnProgres
     return outcome
 
 
-def _off_loop(call: Callable[[], SweepOutcome]) -> SweepOutcome:
+class Interrupts:
+    """Hands on the interruptions of a thread that waits to the controller that runs on another."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._early = 0
+        self._take: Callable[[], None] | None = None
+
+    def interrupt(self) -> None:
+        """Count one; it is handed on at once, or when there is a controller."""
+        with self._lock:
+            take = self._take
+            self._early += take is None
+        if take is not None:
+            take()
+
+    def pass_to(self, take: Callable[[], None]) -> None:
+        """From now on `take` gets them, those of earlier included."""
+        with self._lock:
+            self._take, early = take, self._early
+        for _ in range(early):
+            take()
+
+
+def _off_loop(call: Callable[[], SweepOutcome], interrupts: Interrupts) -> SweepOutcome:
     """Run where no event loop runs: here, or (in a notebook, in async code) on a thread of its own."""
     try:
         asyncio.get_running_loop()
@@ -131,7 +169,11 @@ def _off_loop(call: Callable[[], SweepOutcome]) -> SweepOutcome:
 
     thread = threading.Thread(target=run, name="raysweep-run")
     thread.start()
-    thread.join()
+    while thread.is_alive():
+        try:
+            thread.join()
+        except KeyboardInterrupt:
+            interrupts.interrupt()
     if errors:
         raise errors[0]
     return result[0]

@@ -12,6 +12,7 @@ from raysweep.cluster.session import SweepPlace
 from raysweep.cluster.worker import WorkerSetup
 from raysweep.core.state import SweepState
 from raysweep.errors import MetricNeverReportedError, SpecError, TrainableImportError, one_line
+from raysweep.search import make_searcher
 from raysweep.spec import SweepSpec, load_trainable, trainable_ref
 from raysweep.spec.trainable import PYTHON_ONLY
 
@@ -65,6 +66,18 @@ def pickle_trainable(trainable: str | Callable[..., Any]) -> bytes | None:
             "move it into a module and name it module:function, or create inside it what it refers to",
         ) from error
     return pickled
+
+
+def check_new(spec: SweepSpec, seed: int, now: float) -> None:
+    """Refuse what could never give a trial, before anything is written. `now` is in UTC seconds.
+
+    Raises:
+        SpecError: The deadline has passed, or the search cannot walk this space.
+    """
+    deadline = spec.stop.deadline
+    if deadline is not None and deadline.timestamp() <= now:
+        raise SpecError("stop.deadline", f"{deadline.isoformat()} has passed", "give a later one")
+    make_searcher(spec, seed)
 
 
 def check_room(spec: SweepSpec) -> int:

@@ -173,7 +173,7 @@ def normalise(given: Any) -> dict[str, Any]:
 
 def parse(space: Mapping[str, Any]) -> Space:
     """The parsed form of a normalised space."""
-    template: dict[str, Any] = {key: _parsed(value) for key, value in space.items()}
+    template: dict[str, Any] = {key: _parsed(value, ("param_space", key)) for key, value in space.items()}
     return Space(leaves=tuple(_leaves(template, ())), template=template)
 
 
@@ -208,19 +208,19 @@ def uses(space: Mapping[str, Any], word: str) -> bool:
     return any(map(inside, space.values()))
 
 
-def _parsed(value: Any) -> Any:
+def _parsed(value: Any, path: Path) -> Any:
     if isinstance(value, dict) and len(value) == 1:
         word, argument = next(iter(value.items()))
         if word in VOCABULARY:
-            return _domain(word, argument)
+            return _domain(word, argument, (*path, word))
     if has_domain(value):
         if isinstance(value, dict):
-            return {key: _parsed(item) for key, item in value.items()}
-        return [_parsed(item) for item in value]
+            return {key: _parsed(item, (*path, key)) for key, item in value.items()}
+        return [_parsed(item, (*path, number)) for number, item in enumerate(value)]
     return Const(value=value)
 
 
-def _domain(word: str, argument: Any) -> Domain:
+def _domain(word: str, argument: Any, path: Path) -> Domain:
     if word in NUMERIC:
         first, second, *rest = argument
         q = rest[0] if rest else None
@@ -234,7 +234,7 @@ def _domain(word: str, argument: Any) -> Domain:
     if word == "grid_search":
         return Grid(values=tuple(argument))
     if word == "sample_from":
-        return SampleFrom(function=load_function(argument, "sample_from"))
+        return SampleFrom(function=load_function(argument, dotted(path)))
     return Const(value=argument)
 
 
