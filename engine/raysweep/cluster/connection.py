@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
+import signal
 import sys
-import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from raysweep.cluster.tempfolder import ray_folder
 from raysweep.errors import ClusterUnreachableError
 
 # Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
@@ -87,8 +89,6 @@ def _muted_stderr() -> Iterator[None]:
 def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
     import ray
 
-    # Ray's sockets live in here, and their paths may not be longer than 107 characters.
-    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp" if os.path.isdir("/tmp") else None))
     defaults = {
         "RAY_preload_python_modules": PRELOAD,
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -98,6 +98,23 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
     }
     added = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(added)
+    with _uninterrupted_end() as ending:
+        try:
+            with ray_folder() as folder:
+                try:
+                    _start(num_cpus, folder)
+                    yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
+                finally:
+                    ending()
+                    ray.shutdown()
+        finally:
+            for name in added:
+                os.environ.pop(name, None)
+
+
+def _start(num_cpus: float | None, folder: Path) -> None:
+    import ray
+
     try:
         with _muted_stderr():
             ray.init(
@@ -108,11 +125,29 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
                 logging_level=logging.ERROR,
                 _temp_dir=str(folder),
             )
-        try:
-            yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
-        finally:
-            ray.shutdown()
+    except Exception as error:  # Ray raises plain Exception where a process of it does not come up in time
+        problem = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ClusterUnreachableError("", f"Ray did not start: {problem}", "try again") from error
+
+
+@contextmanager
+def _uninterrupted_end() -> Iterator[Callable[[], None]]:
+    """Gives a function that, on the main thread, makes Ctrl-C and SIGTERM wait for the end of the context.
+
+    An interrupted shutdown would leave processes behind; it takes about a second.
+    """
+    kept: dict[signal.Signals, Any] = {}
+    waiting: list[signal.Signals] = []
+
+    def begin() -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                kept[number] = signal.signal(number, lambda given, _: waiting.append(signal.Signals(given)))
+
+    try:
+        yield begin
     finally:
-        for name in added:
-            os.environ.pop(name, None)
-        shutil.rmtree(folder, ignore_errors=True)
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+        if waiting:
+            signal.raise_signal(waiting[0])

@@ -52,7 +52,7 @@ class Controller:
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="raysweep-io")
         self._checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._interrupts = 0
+        self._interrupts = self._early_interrupts = 0
         self._error: BaseException | None = None
         self._writer = JournalWriter(
             held.journal.backend,
@@ -110,6 +110,7 @@ class Controller:
         beat.add_done_callback(self._take_end_of_beat)
         try:
             self._begin()
+            self._take_interrupts()
             await self._done
         finally:
             beat.cancel()
@@ -134,6 +135,17 @@ class Controller:
         self._events.append(event)
         if not self._is_draining:
             self._drain()
+
+    def interrupt(self) -> None:
+        """From any thread, at any time: what Ctrl-C does."""
+        self._early_interrupts += 1
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._take_interrupts)
+
+    def _take_interrupts(self) -> None:
+        while self._early_interrupts:
+            self._early_interrupts -= 1
+            self._interrupt("Ctrl-C")
 
     def abort(self, error: BaseException) -> None:
         """End at once, from any thread: what the journal holds stays, the sweep is not ended."""
