@@ -64,7 +64,7 @@ def test_a_trial_that_will_not_end_loses_its_process_and_the_slot_goes_on(
     outcome = run("stubborn", space, num_samples=40, stop=stop, isolation=isolation, max_concurrent_trials=1)
     assert outcome.counts == {"completed": 40}
     # Those in the queue behind it ran, once.
-    assert Counter(int(line[1]) for line in lines()) == {number: 1 for number in range(40)}
+    assert Counter(int(line[1]) for line in lines()) == dict.fromkeys(range(40), 1)
     (stopped,) = events(TrialStopped)
     assert (stopped.trial, stopped.was_killed) == (10, True)
     next_at = min(event.at for event in events(TrialStarted) if event.at > stopped.at)
