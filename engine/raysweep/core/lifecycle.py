@@ -2,8 +2,9 @@
 
 A trial is *pending* until a slot takes it, *queued* at that slot until its user code begins, *running* until
 it ends, *stopping* from the moment the core wants it to end, and *waiting* while a failed attempt backs off.
-The other four states are final. What may happen in which state, and where it leads, stands in `TABLE`; anything
-else is ignored by the core as late or doubled (a stop that crosses a return on the wire, a second delivery).
+The other four states are final. What may happen in which state, and where it leads, stands in `TABLE`;
+anything else is ignored by the core as late or doubled (a stop that crosses a return on the wire, a second
+delivery).
 
 | from | to | when |
 |---|---|---|

@@ -118,7 +118,7 @@ def _on_slot_lost(state: SweepState, event: ev.SlotLost, out: Out) -> None:
 
 
 def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Out) -> None:
-    if event.first != state.suggested:
+    if event.first != state.suggested or state.phase != "running":
         return
     for offset, config in enumerate(event.configs):
         number = event.first + offset

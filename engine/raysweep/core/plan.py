@@ -26,8 +26,9 @@ MIN_ASK: Final = 16
 MAX_ASK: Final = 256
 MAX_AHEAD: Final = 2048
 # Each attempt numbers its checkpoints from a number of its own: what an earlier one stored unseen, while it
-# was being lost, is never in the way.
-CHECKPOINTS_AN_ATTEMPT: Final = 10_000
+# or its controller was being lost, is never in the way.
+CHECKPOINTS_AN_ATTEMPT: Final = 1_000
+ATTEMPTS_A_GENERATION: Final = 1_000
 
 
 def advance(state: SweepState, at: float, out: Out) -> None:
@@ -75,7 +76,8 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
     trial.state, trial.slot, trial.node = "queued", slot.number, slot.node
     trial.attempt += 1
     trial.attempt_reports = 0
-    trial.next_checkpoint = max(trial.next_checkpoint, (trial.attempt - 1) * CHECKPOINTS_AN_ATTEMPT)
+    attempts = (state.generation - 1) * ATTEMPTS_A_GENERATION + trial.attempt - 1
+    trial.next_checkpoint = max(trial.next_checkpoint, attempts * CHECKPOINTS_AN_ATTEMPT)
     trial.attempt_iteration = trial.iteration = checkpoint.iteration if checkpoint else 0
     slot.queue.append(trial.number)
     out.append(
@@ -102,8 +104,10 @@ def _suggest(state: SweepState, out: Out) -> None:
             return
         count = min(MAX_ASK, wanted)
     else:
-        # A config is only as good as what its searcher knows: ask when a slot is free, not before.
-        count = len(state.hungry) if not state.pending else 0
+        # A config is only as good as what its searcher knows: ask when a slot is free, not before; or when
+        # nothing is under way, as then it will never know more.
+        idle = len(state.hungry) if not state.pending else 0
+        count = idle if state.active else max(1, idle)
     if count:
         state.asked = state.suggested + count
         out.append(SuggestConfigs(first=state.suggested, count=count))

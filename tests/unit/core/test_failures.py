@@ -1,0 +1,100 @@
+"""Classes of failure, their budgets, and the pauses between attempts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raysweep.core.failures import Failure, FailureKind, Origin, backoff_s, classify, is_retried
+from raysweep.spec import FailurePolicy
+
+RAISED = Failure(origin="exception", type="ValueError", bases=("ValueError", "Exception"))
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (RAISED, "user_error"),
+        (Failure(origin="exception"), "user_error"),
+        (Failure(origin="process", exit_code=-11), "worker_died"),
+        (Failure(origin="start"), "worker_died"),
+        (Failure(origin="memory"), "oom"),
+        (Failure(origin="node"), "preempted"),
+        (Failure(origin="metric"), "non_finite"),
+        (Failure(origin="exception", bases=("OutOfMemoryError", "RuntimeError")), "gpu_oom"),
+        (Failure(origin="exception", message="CUDA out of memory. Tried to allocate 2 GiB"), "gpu_oom"),
+        # Ray's error of that name is about the host's memory, met by user code that runs tasks of its own.
+        (Failure(origin="exception", bases=("OutOfMemoryError", "RayError")), "user_error"),
+    ],
+)
+def test_classify(failure: Failure, kind: FailureKind) -> None:
+    assert classify(failure) == kind
+
+
+@pytest.mark.parametrize(
+    ("origin", "bases", "earlier", "reports", "is_again"),
+    [
+        ("exception", (), 0, 0, True),
+        ("exception", (), 1, 0, True),
+        ("exception", (), 2, 0, False),
+        # A rerun ends the same way where the code is wrong and nothing was reported.
+        ("exception", ("TypeError",), 0, 0, False),
+        ("exception", ("ModuleNotFoundError", "ImportError"), 0, 0, False),
+        ("exception", ("KeyError", "LookupError"), 0, 0, False),
+        ("exception", ("TypeError",), 0, 1, True),
+        ("exception", ("OutOfMemoryError",), 0, 5, False),
+        ("process", (), 2, 0, True),
+        ("process", (), 3, 0, False),
+        ("start", (), 3, 0, False),
+        ("memory", (), 2, 0, True),
+        ("memory", (), 3, 0, False),
+        ("node", (), 1000, 0, True),
+        ("metric", (), 0, 5, False),
+    ],
+)
+def test_is_retried(
+    origin: Origin, bases: tuple[str, ...], earlier: int, reports: int, is_again: bool
+) -> None:
+    failure = Failure(origin=origin, bases=bases)
+    policy = FailurePolicy(max_failures=2, max_worker_deaths=3)
+    assert is_retried(failure, classify(failure), earlier, reports, policy) is is_again
+
+
+def test_zero_budgets_retry_nothing_but_preemption() -> None:
+    policy = FailurePolicy(max_failures=0, max_worker_deaths=0)
+    again = {
+        origin: is_retried(Failure(origin=origin), classify(Failure(origin=origin)), 0, 0, policy)
+        for origin in ("exception", "process", "memory", "start", "metric", "node")
+    }
+    assert [origin for origin, is_again in again.items() if is_again] == ["node"]
+
+
+def test_backoff_doubles_up_to_its_maximum() -> None:
+    policy = FailurePolicy(backoff_initial_s=1.0, backoff_max_s=60.0)
+    pauses = [backoff_s(policy, 1, 0, retry) for retry in range(1, 10)]
+    ceilings = [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert all(ceiling / 2 <= pause <= ceiling for pause, ceiling in zip(pauses, ceilings, strict=True))
+
+
+@given(
+    seed=st.integers(0, 2**63 - 1),
+    trial=st.integers(0, 10**6),
+    retry=st.integers(0, 10**6),
+    initial=st.floats(0, 10),
+    extra=st.floats(0, 1000),
+)
+def test_backoff_is_bounded_and_repeats(
+    seed: int, trial: int, retry: int, initial: float, extra: float
+) -> None:
+    """Also for policies that retry a million times: no overflow."""
+    policy = FailurePolicy(backoff_initial_s=initial, backoff_max_s=initial + extra)
+    pause = backoff_s(policy, seed, trial, retry)
+    assert 0 <= pause <= policy.backoff_max_s
+    assert pause == backoff_s(policy, seed, trial, retry)
+
+
+def test_backoff_spreads_trials_that_failed_together() -> None:
+    policy = FailurePolicy()
+    pauses = {round(backoff_s(policy, 1, trial, 1), 4) for trial in range(100)}
+    assert len(pauses) > 90

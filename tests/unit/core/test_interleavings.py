@@ -1,0 +1,283 @@
+"""Any interleaving, with crashes: the sweep ends, and nothing is lost, doubled or run twice."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from raysweep.core import events as ev
+from raysweep.core import make_outcome
+from raysweep.core.failures import Failure
+from raysweep.core.lifecycle import FINAL
+from tests.unit.core.world import DIED, METRIC, NODE_DIED, RAISED, Worker, World, make_spec
+
+FAILURES = st.sampled_from(
+    [
+        RAISED,
+        DIED,
+        NODE_DIED,
+        Failure(origin="memory", type="OutOfMemoryError"),
+        Failure(origin="exception", type="TypeError", bases=("TypeError",)),
+        Failure(origin="exception", type="OutOfMemoryError", bases=("OutOfMemoryError",)),
+    ]
+)
+LOSSES = st.sampled_from([DIED, NODE_DIED, Failure(origin="memory", type="OutOfMemoryError")])
+VALUES = st.one_of(
+    st.floats(-10, 10).map(lambda value: round(value, 3)), st.sampled_from(["NaN", "text", None, 3])
+)
+SCHEDULERS = st.sampled_from(
+    [
+        "fifo",
+        {"asha": {"max_t": 4, "grace_period": 1, "reduction_factor": 2}},
+        {"asha": {"max_t": 9, "grace_period": 1, "reduction_factor": 3, "brackets": 2}},
+    ]
+)
+STOPS = st.sampled_from(
+    [
+        {},
+        {},
+        {"target": -9.0},
+        {"trial": {"training_iteration": 3}},
+        {"trial_time_s": 5.0},
+        {"trial_time_s": 0.5, "trial": {"training_iteration": 4}, "target": -9.0},
+        {"time_budget_s": 60.0},
+        {"deadline": datetime.fromtimestamp(1100, UTC)},
+        {"deadline": datetime.fromtimestamp(1020, UTC), "time_budget_s": 10.0},
+    ]
+)
+POLICIES = st.fixed_dictionaries(
+    {
+        "max_failures": st.integers(0, 2),
+        "max_worker_deaths": st.integers(0, 2),
+        "breaker_trials": st.sampled_from([0, 3]),
+        "non_finite": st.sampled_from(["fail", "ignore"]),
+        "max_failed_fraction": st.sampled_from([None, 0.5]),
+    }
+)
+SPECS = st.fixed_dictionaries(
+    {
+        "num_samples": st.integers(1, 16),
+        "max_concurrent_trials": st.sampled_from([None, 1, 2, 3]),
+        "scheduler": SCHEDULERS,
+        "search": st.sampled_from(["random", "tpe"]),
+        "score": st.sampled_from(["last", "best"]),
+        "stop": STOPS,
+        "failure": POLICIES,
+        "checkpoint": st.fixed_dictionaries({"keep_last": st.integers(1, 2), "keep_best": st.booleans()}),
+    }
+)
+PICK = st.integers(0, 7)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """How one sweep begins: its spec, its cluster, how fast time goes, how far it comes undisturbed."""
+
+    fields: dict[str, object]
+    capacity: int
+    is_dry: bool
+    length: int
+    tick_s: float
+    warm: int
+
+
+BEGINNINGS = st.builds(
+    Beginning,
+    fields=SPECS,
+    capacity=st.integers(1, 4),
+    is_dry=st.sampled_from([False, False, True]),
+    length=st.integers(1, 6),
+    tick_s=st.sampled_from([0.001, 0.01, 0.1, 1.0]),
+    warm=st.integers(0, 60),
+)
+
+
+class Interleavings(RuleBasedStateMachine):
+    """Each rule lets one thing happen somewhere; which rule, where and in what order is Hypothesis's."""
+
+    world: World
+
+    @initialize(begun=BEGINNINGS)
+    def begin(self, begun: Beginning) -> None:
+        spec = make_spec(**begun.fields)
+        # A searcher may run dry before num_samples.
+        total = spec.num_samples // 2 if begun.is_dry else spec.num_samples
+        self.world = World(spec, total=total, length=begun.length, tick_s=begun.tick_s)
+        self.world.keeps_recent = True
+        self.world.start(begun.capacity)
+        self._go_on(begun.warm)
+
+    def _go_on(self, count: int) -> None:
+        for _ in range(count):
+            self.world.move_on()
+
+    def _pick(self, index: int, workers: list[Worker]) -> Worker | None:
+        return workers[index % len(workers)] if workers else None
+
+    @property
+    def _is_on(self) -> bool:
+        return not self.world.has_left and self.world.state.phase != "ended"
+
+    @precondition(lambda self: self._is_on)
+    @rule(pause_s=st.sampled_from([0.0, 0.0, 0.01, 2.0]), count=st.integers(1, 20))
+    def go_on(self, pause_s: float, count: int) -> None:
+        self.world.now += pause_s
+        self._go_on(count)
+
+    @precondition(lambda self: self._is_on)
+    @rule(index=PICK, is_doubled=st.booleans())
+    def deliver(self, index: int, is_doubled: bool) -> None:
+        worker = self._pick(index, [worker for worker in self.world.workers.values() if worker.outbox])
+        if worker is not None:
+            event = self.world.deliver(worker)
+            if is_doubled:
+                self.world.send(event)
+
+    @precondition(lambda self: self._is_on and self.world.sent)
+    @rule(index=st.integers(0, 1000))
+    def deliver_late(self, index: int) -> None:
+        event = self.world.sent[index % len(self.world.sent)]
+        # These two name no attempt; the link delivers them once.
+        if not isinstance(event, ev.TrialsRecalled | ev.SlotOpened):
+            self.world.send(event)
+
+    @precondition(lambda self: self._is_on)
+    @rule(index=PICK)
+    def take_command(self, index: int) -> None:
+        worker = self._pick(index, [w for w in self.world.workers.values() if w.inbox and w.is_up])
+        if worker is not None:
+            self.world.take_command(worker)
+
+    @precondition(lambda self: self._is_on)
+    @rule(index=PICK)
+    def begin_trial(self, index: int) -> None:
+        ready = [w for w in self.world.workers.values() if w.queue and w.job is None]
+        worker = self._pick(index, ready)
+        if worker is not None:
+            self.world.begin(worker)
+
+    def _running(self) -> list[Worker]:
+        for _ in range(12):
+            running = [w for w in self.world.workers.values() if w.job is not None and w.job.awaits is None]
+            if running or not self._is_on:
+                return running
+            self.world.move_on()
+        return []
+
+    @precondition(lambda self: self._is_on)
+    @rule(
+        index=PICK,
+        values=st.lists(VALUES, min_size=1, max_size=4),
+        is_waiting=st.booleans(),
+        is_saved=st.booleans(),
+        key=st.sampled_from([METRIC, METRIC, METRIC, "other"]),
+    )
+    def report(self, index: int, values: list[object], is_waiting: bool, is_saved: bool, key: str) -> None:
+        worker = self._pick(index, self._running())
+        if worker is not None:
+            self.world.report(worker, values, is_waiting=is_waiting, keys=(key,))
+            if is_saved:
+                self.world.save(worker)
+
+    @precondition(lambda self: self._is_on)
+    @rule(index=PICK, how=st.sampled_from(["returned", "stopped", "failed"]), failure=FAILURES)
+    def finish_trial(self, index: int, how: str, failure: Failure) -> None:
+        worker = self._pick(index, self._running())
+        if worker is not None:
+            self.world.finish(worker, how, failure)
+
+    @precondition(lambda self: self._is_on)
+    @rule(index=PICK, failure=LOSSES)
+    def lose_slot(self, index: int, failure: Failure) -> None:
+        worker = self._pick(index, [w for w in self.world.workers.values() if w.is_up and not w.is_lost])
+        if worker is not None:
+            self.world.lose_slot(worker, failure)
+
+    @precondition(lambda self: self._is_on)
+    @rule(index=PICK, is_fatal=st.sampled_from([False, False, False, True]))
+    def fail_slot(self, index: int, is_fatal: bool) -> None:
+        worker = self._pick(index, [w for w in self.world.workers.values() if not (w.is_up or w.is_lost)])
+        if worker is not None:
+            failure = Failure(origin="start", type="ImportError", message="no", is_fatal=is_fatal)
+            self.world.fail_slot(worker, failure)
+
+    @precondition(lambda self: self._is_on)
+    @rule(slots=st.integers(0, 5))
+    def change_capacity(self, slots: int) -> None:
+        self.world.send(ev.CapacityChanged(at=self.world.now, slots=slots))
+
+    @precondition(lambda self: self._is_on and self.world.timer is not None)
+    @rule()
+    def fire_timer(self) -> None:
+        world = self.world
+        assert world.timer is not None
+        world.now, world.timer = max(world.now, world.timer), None
+        world.send(ev.TimerFired(at=world.now))
+
+    @precondition(lambda self: self._is_on)
+    @rule()
+    def flush(self) -> None:
+        self.world.flush()
+
+    @precondition(lambda self: self._is_on)
+    @rule(how=st.sampled_from(["no", "no", "no", "no", "interrupt", "cancel"]))
+    def end(self, how: str) -> None:
+        at = self.world.now
+        if how != "no":
+            self.world.send(ev.CancelRequested(at=at) if how == "cancel" else ev.InterruptRequested(at=at))
+
+    @precondition(lambda self: self.world.state.phase != "ended")
+    @rule(lost=st.integers(0, 6), gap=st.floats(0, 50), capacity=st.integers(1, 4))
+    def crash(self, lost: int, gap: float, capacity: int) -> None:
+        world = self.world
+        world.now += gap
+        world.crash(max(world.durable, len(world.journal) - lost), capacity)
+
+    @precondition(lambda self: self._is_on)
+    @rule()
+    def restore_from_snapshot(self) -> None:
+        self.world.fork_twin()
+
+    @precondition(lambda self: self.world.state.phase == "ended")
+    @rule(index=st.integers(0, 1000), begun=BEGINNINGS)
+    def begin_another(self, index: int, begun: Beginning) -> None:
+        world = self.world
+        before = world.snapshot()
+        if world.sent:
+            assert world.send(world.sent[index % len(world.sent)]) == []
+        assert world.snapshot() == before, "an event after the end changed something"
+        self._check_end()
+        self.begin(begun)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        if world.state.phase != "ended":
+            if world.has_left:
+                world.crash()
+            world.send(ev.CapacityChanged(at=world.now, slots=2))
+        world.drain()
+        self._check_end()
+
+    def _check_end(self) -> None:
+        world = self.world
+        assert all(trial.state in FINAL for trial in world.state.trials.values())
+        outcome = make_outcome(world.state, sweep_id="toy", key="k", uri="mem://toy", version="0")
+        assert len(outcome) == world.state.suggested
+
+
+EXAMPLES = 10_000 if os.environ.get("RAYSWEEP_EXHAUSTIVE") else 300
+Interleavings.TestCase.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=60,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+TestInterleavings = Interleavings.TestCase

@@ -1,0 +1,458 @@
+"""A shell without a cluster: carries commands out on model workers, keeps a journal, crashes and resumes.
+
+Everything that can be in flight is in flight: commands to a worker and messages from it wait in one queue
+each until somebody delivers them, so a test can hold back, double and lose what it likes. What the model
+itself asserts, while it carries commands out:
+
+- commands name slots that exist, and no more slots than `max_concurrent_trials` are open;
+- no trial runs on two workers, no finished trial is started, no trial is told to the searcher twice;
+- a trial resumes from a checkpoint that is still stored, and no checkpoint number is given out twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from raysweep.core import SweepState, decode, encode, step
+from raysweep.core import commands as cmd
+from raysweep.core import events as ev
+from raysweep.core.failures import Failure
+from raysweep.core.invariants import check
+from raysweep.core.lifecycle import FINAL
+from raysweep.spec import SweepSpec
+
+METRIC = "loss"
+DIED = Failure(origin="process", type="WorkerDied", message="killed by signal 9")
+NODE_DIED = Failure(origin="node", type="NodeDied", message="the node is gone")
+RAISED = Failure(origin="exception", type="ValueError", message="boom", bases=("ValueError", "Exception"))
+
+
+def make_spec(**fields: Any) -> SweepSpec:
+    """A small spec; `fields` replace its own."""
+    plain = {
+        "name": "toy",
+        "trainable": "toys.module:train",
+        "param_space": {"x": {"uniform": [0, 1]}},
+        "metric": METRIC,
+        "mode": "min",
+        "num_samples": 4,
+        "seed": 1,
+    }
+    return SweepSpec.model_validate(plain | fields)
+
+
+@dataclass
+class Job:
+    """One attempt at a worker. `iteration` counts the reports behind its state, resumed ones included."""
+
+    start: cmd.StartTrial
+    iteration: int
+    next_checkpoint: int
+    reports: int = 0
+    stop_reason: str | None = None
+    awaits: int | None = None
+
+    @property
+    def who(self) -> tuple[int, int]:
+        return self.start.trial, self.start.attempt
+
+
+@dataclass
+class Worker:
+    """One slot. `inbox` are commands under way to it, `outbox` events under way from it, both in order."""
+
+    slot: int
+    is_up: bool = False
+    is_lost: bool = False
+    queue: list[Job] = field(default_factory=list)
+    job: Job | None = None
+    inbox: deque[cmd.Command] = field(default_factory=deque)
+    outbox: deque[ev.Event] = field(default_factory=deque)
+
+
+class Searcher:
+    """Deterministic. An adaptive one suggests what depends on everything it was told."""
+
+    def __init__(self, total: int, is_adaptive: bool) -> None:
+        self.total = total
+        self.is_adaptive = is_adaptive
+        self.told: dict[int, tuple[float | None, str]] = {}
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        if number >= self.total:
+            return None
+        seen = sorted(self.told.items()) if self.is_adaptive else None
+        digest = blake2b(repr((number, seen)).encode(), digest_size=4).digest()
+        return {"x": int.from_bytes(digest, "big") / 2**32, "n": number}
+
+    def tell(self, number: int, value: float | None, end: str) -> None:
+        assert number not in self.told, f"trial {number} is told twice"
+        self.told[number] = (value, end)
+
+
+class World:
+    """One sweep, its controllers one after the other, and the cluster under them."""
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        *,
+        length: int = 3,
+        save_every: int = 1,
+        total: int | None = None,
+        tick_s: float = 0.125,
+    ) -> None:
+        self.spec = spec
+        self.length = length
+        self.save_every = save_every
+        self.total = spec.num_samples if total is None else total
+        self.tick_s = tick_s
+        self.turn = 0
+        self.now = 1000.0
+        self.journal: list[bytes] = []
+        self.durable = 0
+        self.stored: set[str] = set()
+        self.ever_stored: set[str] = set()
+        self.numbers: set[tuple[int, int]] = set()
+        self.state = SweepState.create(spec, 7)
+        self.twin: SweepState | None = None
+        self.generation = 0
+        self.recent: dict[int, bytes] = {}
+        self.keeps_recent = False
+        self._lose_cluster()
+
+    def _lose_cluster(self) -> None:
+        self.workers: dict[int, Worker] = {}
+        self.asks: deque[cmd.SuggestConfigs] = deque()
+        self.unflushed: list[cmd.Command] = []
+        self.timer: float | None = None
+        self.is_ending = False
+        self.has_left = False
+        self.sent: list[ev.Event] = []
+        self.searcher = Searcher(self.total, not self.state.rules.is_blind)
+
+    # -- the controller --------------------------------------------------------------------------
+
+    def start(self, capacity: int = 4) -> None:
+        """A controller claims the next generation."""
+        self.generation += 1
+        self.searcher = Searcher(self.total, not self.state.rules.is_blind)
+        ended = {"completed", "stopped", "failed"}
+        for trial in self.state.trials.values():
+            if trial.state in ended:
+                score = trial.best_score if self.state.rules.ranks_by_best else trial.last_score
+                self.searcher.tell(trial.number, score, trial.state)
+        self.send(ev.ControllerStarted(at=self.now, generation=self.generation))
+        self.flush()  # the claim is durable before anything else happens
+        self.send(ev.CapacityChanged(at=self.now, slots=capacity))
+
+    def send(self, event: ev.Event) -> list[cmd.Command]:
+        """Journal an event, apply it, carry its commands out."""
+        self.journal.append(encode(event))
+        self.now = max(self.now, event.at)
+        finished = {number for number, trial in self.state.trials.items() if trial.state in FINAL}
+        commands = step(self.state, event)
+        check(self.state)
+        if self.twin is not None:
+            assert step(self.twin, event) == commands, "a state restored from JSON does something else"
+        if self.keeps_recent:
+            self.recent[len(self.journal)] = self.snapshot()
+            self.recent.pop(len(self.journal) - 64, None)
+        for command in commands:
+            self._carry(command, finished)
+        return commands
+
+    def snapshot(self) -> bytes:
+        """The state as JSON text."""
+        return orjson.dumps(self.state.to_json())
+
+    def fork_twin(self) -> None:
+        """From here on a second state, restored from the JSON of the first, must do the same."""
+        self.twin = SweepState.from_json(orjson.loads(self.snapshot()))
+        assert orjson.dumps(self.twin.to_json()) == self.snapshot()
+
+    def flush(self) -> None:
+        """The journal becomes durable; what waited for that is done."""
+        self.durable = len(self.journal)
+        waiting, self.unflushed = self.unflushed, []
+        for command in waiting:
+            if isinstance(command, cmd.DeleteCheckpoint):
+                self.stored.discard(command.uri)
+            elif isinstance(command, cmd.AnswerReport) and command.slot in self.workers:
+                self.workers[command.slot].inbox.append(command)
+
+    def crash(self, keep: int | None = None, capacity: int = 4) -> None:
+        """The controller dies with all workers; the next one replays the first `keep` events."""
+        keep = len(self.journal) if keep is None else keep
+        del self.journal[keep:]
+        self.durable = keep
+        self.state = SweepState.create(self.spec, 7)
+        for line in self.journal:
+            step(self.state, decode(line))
+        if keep in self.recent:
+            assert self.snapshot() == self.recent[keep], "the replayed state is not the one that was lost"
+        self.twin = None
+        self._lose_cluster()
+        if self.state.phase != "ended":
+            self.start(capacity)
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def _carry(self, command: cmd.Command, finished: set[int]) -> None:
+        match command:
+            case cmd.OpenSlot():
+                assert command.slot not in self.workers
+                self.workers[command.slot] = Worker(command.slot)
+                limit = self.spec.max_concurrent_trials
+                assert limit is None or len(self.workers) <= limit, "more slots than max_concurrent_trials"
+            case cmd.CloseSlot():
+                worker = self.workers.pop(command.slot)
+                assert worker.is_lost or (worker.job is None and not worker.queue), "a busy slot is closed"
+            case cmd.SuggestConfigs():
+                assert not self.asks, "asked twice at once"
+                self.asks.append(command)
+            case cmd.TellSearch():
+                self.searcher.tell(command.trial, command.value, command.end)
+            case cmd.StartTrial():
+                assert command.trial not in finished, f"trial {command.trial} is finished and started again"
+                assert command.checkpoint is None or command.checkpoint in self.stored
+                self.workers[command.slot].inbox.append(command)
+            case cmd.StopTrial() | cmd.RecallTrials():
+                self.workers[command.slot].inbox.append(command)
+            case cmd.AnswerReport() | cmd.DeleteCheckpoint():
+                self.unflushed.append(command)
+            case cmd.SetTimer():
+                self.timer = command.at
+            case cmd.EndSweep():
+                assert not self.state.active
+                self.is_ending = True
+                self.workers.clear()
+            case cmd.LeaveSweep():
+                assert not any(worker.job or worker.queue for worker in self._alive())
+                self.has_left = True
+
+    def _alive(self) -> Iterable[Worker]:
+        return (worker for worker in self.workers.values() if not worker.is_lost)
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    def answer_ask(self) -> None:
+        """The searcher answers."""
+        ask = self.asks.popleft()
+        asked = [self.searcher.ask(number) for number in range(ask.first, ask.first + ask.count)]
+        configs = tuple(config for config in asked if config is not None)
+        is_exhausted = len(configs) < ask.count
+        self.send(
+            ev.ConfigsSuggested(at=self.now, first=ask.first, configs=configs, is_exhausted=is_exhausted)
+        )
+
+    def open_slot(self, worker: Worker) -> None:
+        """A worker comes up."""
+        worker.is_up = True
+        worker.outbox.append(ev.SlotOpened(at=self.now, slot=worker.slot, node=f"n{worker.slot % 3}"))
+
+    def fail_slot(self, worker: Worker, failure: Failure) -> None:
+        """A worker does not come up."""
+        worker.is_lost = True
+        worker.outbox.append(ev.SlotFailed(at=self.now, slot=worker.slot, failure=failure))
+
+    def lose_slot(self, worker: Worker, failure: Failure) -> None:
+        """A worker dies, with what it runs; the controller learns of it in time."""
+        worker.is_lost = True
+        worker.job, worker.queue = None, []
+        worker.inbox.clear()
+        worker.outbox.append(ev.SlotLost(at=self.now, slot=worker.slot, failure=failure))
+
+    def deliver(self, worker: Worker) -> ev.Event:
+        """The controller gets the next message of a worker."""
+        event = worker.outbox.popleft()
+        self.sent.append(event)
+        if isinstance(event, ev.SlotFailed | ev.SlotLost):
+            self.workers.pop(worker.slot, None)
+        self.send(event)
+        return event
+
+    def take_command(self, worker: Worker) -> None:
+        """A worker gets the next command."""
+        command = worker.inbox.popleft()
+        match command:
+            case cmd.StartTrial():
+                worker.queue.append(Job(command, command.iteration, command.next_checkpoint))
+            case cmd.StopTrial():
+                if worker.job is not None and worker.job.who == (command.trial, command.attempt):
+                    worker.job.stop_reason = command.reason
+            case cmd.RecallTrials():
+                taken = [job.start.trial for job in worker.queue if job.start.trial in command.trials]
+                worker.queue = [job for job in worker.queue if job.start.trial not in command.trials]
+                worker.outbox.append(ev.TrialsRecalled(at=self.now, slot=worker.slot, trials=tuple(taken)))
+            case cmd.AnswerReport():
+                job = worker.job
+                if job is not None and job.who == (command.trial, command.attempt) and job.awaits is not None:
+                    assert command.report <= job.awaits
+                    job.awaits = None if command.report == job.awaits else job.awaits
+
+    def begin(self, worker: Worker) -> None:
+        """User code of the next trial in the queue begins."""
+        assert worker.job is None
+        worker.job = job = worker.queue.pop(0)
+        runs = [other for other in self._alive() if other.job and other.job.start.trial == job.start.trial]
+        assert runs == [worker], f"trial {job.start.trial} runs on {len(runs)} workers"
+        worker.outbox.append(ev.TrialStarted(at=self.now, trial=job.who[0], attempt=job.who[1]))
+
+    def report(
+        self,
+        worker: Worker,
+        values: list[Any],
+        *,
+        is_waiting: bool = False,
+        keys: tuple[str, ...] = (METRIC,),
+    ) -> None:
+        """The running trial reports one row a value."""
+        job = worker.job
+        assert job is not None
+        worker.outbox.append(
+            ev.TrialReported(
+                at=self.now,
+                trial=job.who[0],
+                attempt=job.who[1],
+                first=job.reports,
+                keys=keys,
+                rows=tuple([value] * len(keys) for value in values),
+                is_waiting=is_waiting,
+            )
+        )
+        job.reports += len(values)
+        job.iteration += len(values)
+        if is_waiting:
+            job.awaits = job.reports - 1
+
+    def save(self, worker: Worker) -> None:
+        """The running trial stores a checkpoint of where it is."""
+        job = worker.job
+        assert job is not None
+        assert job.reports
+        trial, number = job.who[0], job.next_checkpoint
+        assert (trial, number) not in self.numbers, f"checkpoint {number} of trial {trial} is stored twice"
+        self.numbers.add((trial, number))
+        uri = f"mem://{trial}/{number}"
+        self.stored.add(uri)
+        self.ever_stored.add(uri)
+        job.next_checkpoint += 1
+        worker.outbox.append(
+            ev.CheckpointCommitted(
+                at=self.now,
+                trial=trial,
+                attempt=job.who[1],
+                number=number,
+                report=job.reports - 1,
+                uri=uri,
+                size_bytes=job.iteration,
+            )
+        )
+
+    def finish(self, worker: Worker, how: str, failure: Failure = RAISED) -> None:
+        """The running trial ends: "returned", "stopped" or "failed"."""
+        job = worker.job
+        assert job is not None
+        trial, attempt = job.who
+        event: ev.Event
+        if how == "returned":
+            event = ev.TrialReturned(at=self.now, trial=trial, attempt=attempt)
+        elif how == "stopped":
+            event = ev.TrialStopped(at=self.now, trial=trial, attempt=attempt)
+        else:
+            event = ev.TrialFailed(at=self.now, trial=trial, attempt=attempt, failure=failure)
+        worker.job = None
+        worker.outbox.append(event)
+
+    # -- undisturbed -----------------------------------------------------------------------------
+
+    def value(self, trial: int, iteration: int) -> float:
+        """What trial `trial` reports at `iteration`: a function of its config alone."""
+        x = float(self.state.trials[trial].config["x"])  # type: ignore[arg-type]
+        return round((x - 0.3) ** 2 + x / iteration, 6)
+
+    def _in_turn(self) -> list[Worker]:
+        self.turn += 1
+        workers = list(self.workers.values())
+        first = self.turn % max(1, len(workers))
+        return workers[first:] + workers[:first]
+
+    def work(self, worker: Worker) -> bool:
+        """One step of a worker that does what it should; False: it has nothing to do."""
+        if worker.outbox:
+            self.now += self.tick_s
+            self.deliver(worker)
+        elif not worker.is_up and not worker.is_lost:
+            self.open_slot(worker)
+        elif worker.inbox:
+            self.take_command(worker)
+        elif worker.job is None and worker.queue:
+            self.begin(worker)
+        elif worker.job is None or (worker.job.awaits is not None and worker.job.stop_reason is None):
+            return False
+        elif worker.job.stop_reason is not None:
+            self.finish(worker, "stopped")
+        elif worker.job.iteration >= self.length:
+            self.finish(worker, "returned")
+        else:
+            self.report(worker, [self.value(worker.job.start.trial, worker.job.iteration + 1)])
+            if self.save_every and worker.job.iteration % self.save_every == 0:
+                self.save(worker)
+        return True
+
+    def move_on(self) -> bool:
+        """One thing that can happen happens; False: nothing can."""
+        if self.has_left:
+            return False
+        if self.unflushed:
+            self.flush()
+        elif self.asks:
+            self.answer_ask()
+        elif self.is_ending and self.state.phase == "ending":
+            self.send(ev.SweepEnded(at=self.now))
+        elif any(self.work(worker) for worker in self._in_turn()):
+            pass
+        elif self.timer is not None and self.state.phase == "running":
+            self.now, self.timer = max(self.now, self.timer), None
+            self.send(ev.TimerFired(at=self.now))
+        else:
+            return False
+        return True
+
+    def drain(self, limit: int = 20_000) -> None:
+        """Go on undisturbed until the sweep has ended; a controller that left has a successor."""
+        for _ in range(limit):
+            if self.state.phase == "ended":
+                return
+            if not self.move_on():
+                assert self.has_left, f"stuck in phase {self.state.phase}: {self.state.to_json()}"
+                self.crash()
+        raise AssertionError(f"not ended after {limit} steps")
+
+    def results(self) -> dict[str, Any]:
+        """What an interruption must not change."""
+        trials = {
+            trial.number: (
+                trial.state,
+                trial.config,
+                trial.last,
+                trial.best,
+                trial.last_score,
+                trial.iteration,
+            )
+            for trial in self.state.trials.values()
+        }
+        return {
+            "trials": trials,
+            "status": self.state.status,
+            "best": self.state.best_ended,
+            "scheduler": self.state.scheduler.to_json(),
+            "told": self.searcher.told,
+        }
