@@ -26,13 +26,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
+from ray.exceptions import RayActorError
 from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
 from ray.train.v2._internal.callbacks.env_callback import _initialize_env_callbacks
 from ray.train.v2._internal.callbacks.metrics import ControllerMetricsCallback, WorkerMetricsCallback
 from ray.train.v2._internal.exceptions import (
     UserExceptionWithTraceback,
     WorkerGroupStartupFailedError,
-    WorkerGroupStartupTimeoutError,
     WorkerHealthCheckFailedError,
 )
 from ray.train.v2._internal.execution.callback import ReportCallback, WorkerGroupCallback
@@ -40,22 +40,27 @@ from ray.train.v2._internal.execution.controller import TrainController
 from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
 from ray.train.v2._internal.execution.scaling_policy.fixed import FixedScalingPolicy
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
+from ray.train.v2._internal.execution.worker_group.placement_group_handle import DefaultPlacementGroupHandle
 from ray.train.v2._internal.util import ObjectRefWrapper
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
 
 from raysweep.errors import one_line
 from raysweep.outcome import ErrorInfo
+from raysweep.training.feasibility import cluster_totals
 from raysweep.training.watch import Watch
 
 POLL_FASTEST_S = 0.01
 POLL_SLOWEST_S = 0.2
+WAIT_SLICE_S = 0.5
 
 
 class LocalController(TrainController):
     """Ray Train's state machine with a poll that follows the workers' pace."""
 
-    worker_group_cls: Any = None  # set below
+    async def _step(self) -> Any:
+        await asyncio.sleep(0)  # the one place where a run that is waiting for room can be cancelled
+        return await super()._step()
 
     async def _poll_workers(self) -> Any:
         status = await super()._poll_workers()
@@ -77,8 +82,45 @@ class LocalController(TrainController):
             group.shutdown()  # type: ignore[no-untyped-call]
 
 
+class _Room(DefaultPlacementGroupHandle):
+    """A placement group that is waited for as long as it takes, or until the run is to stop."""
+
+    def __init__(self, group: Any, stop: threading.Event) -> None:
+        super().__init__(group)
+        self._stop = stop
+
+    def wait(self, timeout_seconds: float = 0) -> bool:
+        """True once the workers' resources are reserved; the timeout is not used: a full cluster empties some
+        day.
+
+        Raises: CancelledError.
+        """
+        while not super().wait(WAIT_SLICE_S):
+            if self._stop.is_set():
+                self.shutdown()
+                raise asyncio.CancelledError
+        return True
+
+
 class _Workers(WorkerGroup):
     """A worker group whose controller is no actor."""
+
+    stop: threading.Event
+
+    def _start(self) -> None:
+        try:
+            super()._start()  # type: ignore[no-untyped-call]
+        except BaseException:
+            # A worker may die between its start and the launch of the training function. Ray Train then
+            # forgets the group, and its controller actor takes it along when it ends: this process does not
+            # end.
+            if self.has_started():
+                self.shutdown()  # type: ignore[no-untyped-call]
+            raise
+
+    def _create_placement_group(self, scaling_config: Any, worker_group_context: Any) -> Any:
+        made = super()._create_placement_group(scaling_config, worker_group_context)
+        return _Room(made.placement_group, self.stop)
 
     @staticmethod
     def _get_worker_runtime_env(custom_runtime_env: Any) -> Any:
@@ -106,9 +148,6 @@ class _Workers(WorkerGroup):
         self._decorate_worker_log_file_paths(workers)
 
 
-LocalController.worker_group_cls = _Workers
-
-
 class _FixedSize(FixedScalingPolicy):
     """The workers that the spec asks for, without a coordinator."""
 
@@ -123,7 +162,7 @@ class _FixedSize(FixedScalingPolicy):
 
 
 class _Retries(FailurePolicy):
-    """Try again `max_failures` times; waiting for room and a node that is taken away cost nothing."""
+    """Try again `max_failures` times; a node that is taken away costs nothing."""
 
     def __init__(self, failure_config: Any, watch: Watch) -> None:
         super().__init__(failure_config)
@@ -132,11 +171,11 @@ class _Retries(FailurePolicy):
 
     def make_decision(self, training_failed_error: TrainingFailedError) -> FailureDecision:
         cause = getattr(training_failed_error, "controller_failure", training_failed_error)
-        if isinstance(cause, WorkerGroupStartupTimeoutError) or _is_preemption(cause):
+        if _is_preemption(cause):
             return FailureDecision.RETRY
         if not isinstance(cause, WorkerGroupError):
             self._watch.failed(_error_info(cause))
-        may_pass = isinstance(cause, WorkerGroupError | WorkerGroupStartupFailedError)
+        may_pass = isinstance(cause, WorkerGroupError | WorkerGroupStartupFailedError | RayActorError)
         self._failures += 1
         is_over = self._failures > self.failure_config.max_failures
         return FailureDecision.RETRY if may_pass and not is_over else FailureDecision.RAISE
@@ -166,7 +205,7 @@ class _Ears(ReportCallback, WorkerGroupCallback):
             self._watch.failed(_error_info(first))
 
 
-def run_controller(trainer: DataParallelTrainer, watch: Watch, is_embedded: bool) -> tuple[Any, bool]:
+def run_controller(trainer: DataParallelTrainer, watch: Watch) -> tuple[Any, bool]:
     """Run the trainer to its end, in a thread of this process.
 
     Returns: Ray Train's result (its `error` is set if the run failed), and whether it went on from a
@@ -176,7 +215,7 @@ def run_controller(trainer: DataParallelTrainer, watch: Watch, is_embedded: bool
     done: Future[tuple[Any, bool]] = Future()
     stop = threading.Event()
     thread = threading.Thread(
-        target=_fill, args=(done, trainer, watch, is_embedded, stop), name="raysweep-training", daemon=True
+        target=_fill, args=(done, trainer, watch, stop), name="raysweep-training", daemon=True
     )
     thread.start()
     try:
@@ -191,12 +230,11 @@ def _fill(
     done: Future[tuple[Any, bool]],
     trainer: DataParallelTrainer,
     watch: Watch,
-    is_embedded: bool,
     stop: threading.Event,
 ) -> None:
     try:
         with _own_logging_left_alone():
-            done.set_result(asyncio.run(_run(trainer, watch, is_embedded, stop)))
+            done.set_result(asyncio.run(_run(trainer, watch, stop)))
     except BaseException as error:  # noqa: BLE001  it is raised again in the thread that waits
         done.set_exception(error)
 
@@ -212,18 +250,22 @@ def _own_logging_left_alone() -> Iterator[None]:
         logger.level, logger.handlers[:], logger.filters[:], logger.propagate = before
 
 
-async def _run(
-    trainer: DataParallelTrainer, watch: Watch, is_embedded: bool, stop: threading.Event
-) -> tuple[Any, bool]:
+async def _run(trainer: DataParallelTrainer, watch: Watch, stop: threading.Event) -> tuple[Any, bool]:
     controller = LocalController(
         train_fn_ref=ObjectRefWrapper(trainer._get_train_func()),
         train_run_context=trainer.train_run_context,
         scaling_policy=_FixedSize(trainer.train_run_context.scaling_config),
         failure_policy=_Retries(trainer.run_config.failure_config, watch),
-        callbacks=[*_callbacks(trainer, is_embedded), _Ears(watch)],
+        callbacks=[*_callbacks(trainer), _Ears(watch)],
     )
+
+    class WorkersOfThisRun(_Workers):
+        pass
+
+    WorkersOfThisRun.stop = stop
+    controller.worker_group_cls = WorkersOfThisRun
     controller._health_check_interval_s = POLL_FASTEST_S
-    if is_embedded:
+    if len(cluster_totals()) == 1:  # a watcher of nodes that will be taken away has nothing to move to
         hooks = controller._worker_group_callbacks_to_propagate
         hooks[:] = [each for each in hooks if type(each).__name__ != "PreemptionCallback"]
     _write_snapshots_whole(controller._checkpoint_manager)
@@ -241,15 +283,14 @@ async def _run(
         controller.close()
 
 
-def _callbacks(trainer: DataParallelTrainer, is_embedded: bool) -> list[Any]:
-    needed: list[Any] = [
+def _callbacks(trainer: DataParallelTrainer) -> list[Any]:
+    return [
         *_initialize_env_callbacks(),
         AcceleratorSetupCallback(trainer.backend_config, trainer.train_run_context.scaling_config),
         BackendSetupCallback(trainer.backend_config),
+        ControllerMetricsCallback(),
+        WorkerMetricsCallback(trainer.train_run_context),
     ]
-    if is_embedded:  # nobody scrapes the metrics of a Ray that ends with the call
-        return needed
-    return [*needed, ControllerMetricsCallback(), WorkerMetricsCallback(trainer.train_run_context)]
 
 
 def _write_snapshots_whole(manager: Any) -> None:
@@ -284,8 +325,8 @@ def _error_info(error: BaseException) -> ErrorInfo:
             message=one_line(text.splitlines()[-1]),
             traceback=text,
         )
-    if isinstance(error, WorkerHealthCheckFailedError):
-        death = error.health_check_failure
+    if isinstance(error, WorkerHealthCheckFailedError | RayActorError):
+        death = getattr(error, "health_check_failure", error)
         return ErrorInfo(
             kind="worker_died", type=type(death).__name__, message=f"a worker died: {_first_line(death)}"
         )

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raysweep.errors import (
     CheckpointDamagedError,
@@ -25,9 +25,6 @@ from raysweep.training.folder import SNAPSHOT, RunFolder
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.warmstart import check_warm_start
 from raysweep.training.watch import TrainProgress, Watch
-
-if TYPE_CHECKING:
-    from raysweep.cluster.connection import RayConnection
 
 
 def run_training(
@@ -93,11 +90,11 @@ def _train(
     from raysweep.cluster.connection import connect
 
     started_at = time.time()
-    with connect(address) as connection:
+    with connect(address):
         _check_connection()
         if not can_grow():
             check_scaling(spec.scaling, cluster_totals())
-        result, is_resumed = _fit(spec, folder, connection, watch)
+        result, is_resumed = _fit(spec, folder, watch)
     heartbeat.check()
     checkpoint = _checkpoint_name(result)
     uri = f"{folder.uri}/{checkpoint}" if checkpoint else None
@@ -125,7 +122,7 @@ def _train(
     return outcome
 
 
-def _fit(spec: TrainSpec, folder: RunFolder, connection: RayConnection, watch: Watch) -> tuple[Any, bool]:
+def _fit(spec: TrainSpec, folder: RunFolder, watch: Watch) -> tuple[Any, bool]:
     """Ray Train's result, its `error` set if it failed, and whether it went on from a checkpoint."""
     from ray.train.v2._internal.exceptions import CheckpointManagerInitializationError
 
@@ -134,7 +131,7 @@ def _fit(spec: TrainSpec, folder: RunFolder, connection: RayConnection, watch: W
 
     trainer = make_trainer(spec, folder.run_id, folder.store.url)
     try:
-        return run_controller(trainer, watch, connection.is_embedded)
+        return run_controller(trainer, watch)
     except CheckpointManagerInitializationError as error:
         raise CheckpointDamagedError(
             f"{folder.uri}/{SNAPSHOT}",
