@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 LINE_EVERY_S: Final = 60.0
 BEST_EVERY_S: Final = 5.0
 ROWS: Final = 12
+BAR_COLUMNS: Final = 60
 NOTES: Final = 3
 ENDED: Final = ("completed", "deadline", "budget", "target", "plateau", "cancelled", "failed")
 _COLOURS: Final = {"completed": "green", "target": "green", "failed": "red", "cancelled": "yellow"}
@@ -104,15 +104,13 @@ class LiveTable:
         self.console = console or Console(highlight=False)
         self._clock = clock
         self._began_at = clock()
-        self._face: _Screen | _Lines = (
-            _Screen(self.console, self._draw) if self.console.is_terminal else _Lines(self.console)
-        )
         self._lock = threading.Lock()
         self._progress: SweepProgress | None = None
         self._notes: list[str] = []
         self._line_at = self._best_at = -math.inf
         self._shown_best: BestTrial | None = None
         self._has_ended = False
+        self._face = _make_face(self.console, self._draw)
 
     def __enter__(self) -> Self:
         self._began_at = self._clock()
@@ -205,7 +203,7 @@ def draw_progress(
         head.append(f"  deadline in {show_duration(progress.deadline - now)}", "yellow")
     rows: list[RenderableType] = [head]
     if progress.num_trials:
-        rows.append(ProgressBar(total=progress.num_trials, completed=_ended(progress), width=60))
+        rows.append(_bar(_ended(progress), progress.num_trials))
     rows.append(Text(show_counts(progress.counts, progress.num_trials)))
     rows.append(Text(show_best(progress), style="bold green" if progress.best else "dim"))
     if progress.running:
@@ -214,16 +212,22 @@ def draw_progress(
     return Group(*rows)
 
 
+def _bar(done: int, total: int) -> Text:
+    full = min(BAR_COLUMNS, BAR_COLUMNS * done // total)
+    return Text.assemble(("━" * full, "green"), ("━" * (BAR_COLUMNS - full), "grey35"))
+
+
 def _ended(progress: SweepProgress) -> int:
     return sum(progress.counts.get(name, 0) for name in ("completed", "stopped", "failed", "cancelled"))
 
 
 def _running_table(progress: SweepProgress, now: float) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("trial")
+    table.add_column("trial", no_wrap=True)
     for name in ("reports", progress.metric, "time"):
-        table.add_column(name, justify="right")
-    table.add_column("config", no_wrap=True, overflow="ellipsis")
+        table.add_column(name, justify="right", no_wrap=True)
+    # The one column that may shrink; its cells are cut, not wrapped.
+    table.add_column("config")
     for trial in progress.running[:ROWS]:
         table.add_row(*_running_row(trial, now))
     if len(progress.running) > ROWS:
@@ -237,7 +241,7 @@ def _running_row(trial: RunningTrial, now: float) -> tuple[str | Text, ...]:
         str(trial.iteration or ""),
         "" if trial.score is None else show_number(trial.score),
         "" if trial.started_at is None else show_duration(now - trial.started_at),
-        Text(show_config(trial.config)),
+        Text(show_config(trial.config), no_wrap=True, overflow="ellipsis"),
     )
 
 
@@ -258,10 +262,8 @@ class LiveTraining:
         self._clock = clock
         self._began_at = clock()
         self._line_at = -math.inf
-        self._face: _Screen | _Lines = (
-            _Screen(self.console, self._draw) if self.console.is_terminal else _Lines(self.console)
-        )
         self._progress: TrainProgress | None = None
+        self._face = _make_face(self.console, self._draw)
 
     def __enter__(self) -> Self:
         self._began_at = self._clock()
@@ -345,3 +347,7 @@ class _Lines(AbstractContextManager["_Lines"]):
     def say(self, line: str | Text) -> None:
         """Print a line."""
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _make_face(console: Console, draw: Callable[[], RenderableType]) -> _Screen | _Lines:
+    return _Screen(console, draw) if console.is_terminal else _Lines(console)

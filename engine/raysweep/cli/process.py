@@ -54,7 +54,9 @@ def _call(arguments: list[str]) -> int:
     except TyperException as error:
         command = next((word for word in arguments[:1] if word in _commands()), "")
         hint = f"raysweep {command} --help" if command else "raysweep --help"
-        return say_error(f"{error.format_message().rstrip('.')}; see {hint}", error.exit_code)
+        # "Value error, " is pydantic's, from inside typer.
+        text = error.format_message().replace("Value error, ", "").rstrip(".")
+        return say_error(f"{text}; see {hint}", error.exit_code)
     return code if isinstance(code, int) else DONE
 
 

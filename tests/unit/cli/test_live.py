@@ -1,0 +1,207 @@
+"""The live table: lines where nobody watches, a table on a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from raysweep.live import LiveTable, LiveTraining, show_config, show_counts, show_duration
+from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
+from raysweep.training import TrainProgress
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def progress(**fields: Any) -> SweepProgress:
+    holder = Holder(host="h", pid=os.getpid(), user="me")
+    given: dict[str, Any] = {"sweep_id": "night-1", "name": "night", "status": "running", "holder": holder}
+    given |= {"generation": 1, "at": 10.0, "started_at": 0.0, "metric": "auc", "mode": "max"}
+    return SweepProgress(**given | {"num_trials": 30} | fields)
+
+
+def best(score: float) -> BestTrial:
+    return BestTrial(trial_id="00007", score=score, config={"lr": 0.012345678, "net": {"depth": 4}})
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(file=io.StringIO(), width=40)
+
+
+def lines(console: Console) -> list[str]:
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    printed = file.getvalue().splitlines()
+    file.truncate(0)
+    file.seek(0)
+    return printed
+
+
+@pytest.fixture
+def table(console: Console, clock: Clock) -> LiveTable:
+    return LiveTable(console, clock=clock)
+
+
+def test_the_first_line_says_what_began(table: LiveTable, console: Console) -> None:
+    with table:
+        assert lines(console) == []
+        table(progress(status="starting"))
+        table(progress())
+        assert lines(console) == ["[night 0:00] started night-1, 30 trials"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"generation": 3}, "started night-1 again (controller 3), 30 trials"),
+        (
+            {"holder": Holder(host="h", pid=1, user="me")},
+            "following night-1, 30 trials, run by process 1 of me on h",
+        ),
+        ({"num_trials": None}, "started night-1"),
+    ],
+)
+def test_the_first_line_of_other_beginnings(
+    table: LiveTable, console: Console, fields: dict[str, Any], line: str
+) -> None:
+    with table:
+        table(progress(**fields))
+    assert lines(console) == [f"[night 0:00] {line}"]
+
+
+def test_a_line_a_minute(table: LiveTable, console: Console, clock: Clock) -> None:
+    with table:
+        table(progress())
+        lines(console)
+        for clock.now in (130.0, 159.9):
+            table(progress(counts={"completed": 3}))
+        assert lines(console) == []
+        clock.now = 160.0
+        counts = {"completed": 12, "stopped": 5, "failed": 1, "running": 1, "stopping": 1, "queued": 3}
+        table(progress(counts=counts, best=best(0.7213)))
+        shown = "best auc 0.7213 (trial 00007): lr=0.0123457 net.depth=4"
+        assert lines(console) == [
+            "[night 1:00] running: 18 of 30 trials ended: 12 done, 5 stopped, 1 failed, 2 running; " + shown
+        ]
+        clock.now = 161.0
+        table(progress(counts=counts, best=best(0.7213)))
+        assert lines(console) == []
+
+
+def test_a_line_for_a_new_best_but_not_for_each_of_a_flood(
+    table: LiveTable, console: Console, clock: Clock
+) -> None:
+    with table:
+        table(progress())
+        lines(console)
+        for score in (0.1, 0.2, 0.3):
+            clock.now += 1
+            table(progress(best=best(score)))
+        assert lines(console) == ["[night 0:01] best auc 0.1 (trial 00007): lr=0.0123457 net.depth=4"]
+        clock.now += 5
+        table(progress(best=best(0.3)))
+        assert lines(console) == ["[night 0:08] best auc 0.3 (trial 00007): lr=0.0123457 net.depth=4"]
+
+
+def test_one_line_at_the_end(table: LiveTable, console: Console, clock: Clock) -> None:
+    with table:
+        table(progress())
+        clock.now += 3725
+        for _ in range(2):
+            table(progress(status="target", counts={"completed": 2, "cancelled": 1}))
+    assert lines(console)[1:] == [
+        "[night 1:02:05] target: 3 of 30 trials ended: 2 done, 1 cancelled; no auc yet"
+    ]
+
+
+def test_each_note_once(table: LiveTable, console: Console) -> None:
+    with table:
+        table(progress(notes=("one",)))
+        table(progress(notes=("one", "two")))
+        table(progress(notes=("two", "three")))
+        table.note("[not markup] from the log")
+    assert lines(console)[1:] == [
+        "[night 0:00] note: one",
+        "[night 0:00] note: two",
+        "[night 0:00] note: three",
+        "note: [not markup] from the log",
+    ]
+
+
+def test_the_table_on_a_terminal(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TTY_COMPATIBLE", raising=False)
+    file = io.StringIO()
+    console = Console(file=file, width=100, height=40, force_terminal=True, color_system=None, _environ={})
+    running = tuple(
+        RunningTrial(
+            trial_id=f"{number:05d}",
+            number=number,
+            iteration=number,
+            score=number / 10,
+            config={"lr": 0.5, "text": "[bold]" + "x" * 200},
+        )
+        for number in range(14)
+    )
+    with LiveTable(console, clock=clock) as table:
+        table(progress(running=running, counts={"running": 14}, best=best(0.9), notes=("a note",)))
+        clock.now += 34
+        table._face._live.refresh()  # type: ignore[union-attr]
+        shown = file.getvalue()
+    for part in (
+        "night-1  running  0:34",
+        "0 of 30 trials ended: 0 done, 14 running",
+        "best auc 0.9 (trial 00007): lr=0.0123457 net.depth=4",
+        "00011",
+        "1.1",
+        "lr=0.5 text=[bold]xxx",
+        "and 2 more",
+        "note: a note",
+    ):
+        assert part in shown
+    assert "00012" not in shown
+    assert max(len(line) for line in shown.splitlines()) < 300
+
+
+def test_training_lines(console: Console, clock: Clock) -> None:
+    with LiveTraining("full", console, clock=clock) as line:
+        for reports in range(1, 6):
+            metrics = {"auc": reports / 10}
+            line(TrainProgress(run_id="r", reports=reports, metrics=metrics, checkpoint=None, elapsed_s=1.0))
+            clock.now += 30
+        line.note("hear")
+    assert lines(console) == [
+        "[full 0:00] 1 report; auc=0.1",
+        "[full 1:00] 3 reports; auc=0.3",
+        "[full 2:00] 5 reports; auc=0.5",
+        "note: hear",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (725, "12:05"), (11045, "3:04:05"), (-3, "0:00")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert show_duration(seconds) == text
+
+
+def test_configs_and_counts() -> None:
+    assert show_config({}) == ""
+    assert show_config({"a": {"b": 1e-7, "c": {}}, "d": [1, 2]}) == "a.b=1e-07 a.c={} d=[1, 2]"
+    assert show_counts({}) == "0 done"
+    assert show_counts({"completed": 1, "waiting": 2}, 5) == (
+        "1 of 5 trials ended: 1 done, 2 waiting for a retry"
+    )

@@ -1,0 +1,218 @@
+"""`status`, `best`, `trials`: while a sweep runs, after a crash, after its end; by id, beginning and URI."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from raysweep.outcome import Holder
+from raysweep.storage.holder import current_holder
+
+Cli = Callable[..., Any]
+Store = Callable[..., Any]
+
+
+def at(stored: Any) -> list[str]:
+    return ["--storage", stored.folder.store.url]
+
+
+# -- status -------------------------------------------------------------------------------------------
+
+
+def test_status_of_a_running_sweep(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    stored.beat(current_holder())
+    ran = cli("status", stored.sweep_id, *at(stored))
+    assert (ran.code, ran.err) == (0, "")
+    assert f"{stored.sweep_id}  running" in ran.out
+    assert "2 of 4 trials ended: 1 done, 1 failed, 1 running" in ran.out
+    assert "best loss 2 (trial 00002): x=2 net.width=16" in ran.out
+    row = next(line.split() for line in ran.out.splitlines() if line.startswith("00002"))
+    assert row[:3] == ["00002", "2", "2"]
+    assert f"process {current_holder().pid}" in ran.out
+
+
+def test_status_after_a_crash_says_how_to_go_on(cli: Cli, store_sweep: Store, gone_holder: Holder) -> None:
+    stored = store_sweep()
+    stored.beat(gone_holder, at=time.time() - 300)
+    ran = cli("status", stored.sweep_id, *at(stored))
+    assert ran.code == 0
+    assert f"interrupted {stored.sweep_id}" in ran.out
+    assert "not running: its controller is gone" in ran.out
+    assert f"process {gone_holder.pid}" in ran.out
+    assert "last seen 5 min ago" in ran.out
+    assert f"raysweep resume {stored.sweep_id} --storage {stored.folder.store.url}" in ran.out
+    # From the journal: the heartbeat may be older than the last events.
+    assert "best     " in ran.out
+    assert "loss 2 (trial 00002)" in ran.out
+
+
+def test_status_before_the_first_heartbeat_and_from_another_host(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    assert "its controller is gone" in cli("status", stored.sweep_id, *at(stored)).out
+    elsewhere = current_holder().model_copy(update={"host": "elsewhere", "boot_id": "other"})
+    stored.beat(elsewhere, at=time.time() - 100)
+    assert "its controller was last seen 100 s ago" in cli("status", stored.sweep_id, *at(stored)).out
+    stored.beat(elsewhere)
+    assert "running" in cli("status", stored.sweep_id, *at(stored)).out.splitlines()[0]
+
+
+def test_status_after_the_end(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    stored.end()
+    ran = cli("status", stored.sweep_id, *at(stored))
+    assert f"cancelled {stored.sweep_id}" in ran.out
+    assert "enough" in ran.out
+    assert f"next       raysweep best {stored.sweep_id}" in ran.out
+
+
+def test_status_as_json(cli: Cli, store_sweep: Store, gone_holder: Holder) -> None:
+    stored = store_sweep()
+    stored.beat(gone_holder)
+    shown = json.loads(cli("status", stored.sweep_id, "--json", *at(stored)).out)
+    assert (shown["status"], shown["is_running"], shown["key"]) == ("interrupted", False, "k")
+    assert shown["best"]["score"] == 2.0
+    assert shown["counts"] == {"completed": 1, "failed": 1, "running": 1, "pending": 1}
+    stored.end()
+    shown = json.loads(cli("status", stored.sweep_id, "--json", *at(stored)).out)
+    assert (shown["status"], shown["progress"]) == ("cancelled", None)
+
+
+def test_the_list_of_sweeps(cli: Cli, store_sweep: Store, gone_holder: Holder) -> None:
+    running, crashed, ended, unread = (store_sweep(name) for name in ("a", "b", "c", "d"))
+    running.beat(current_holder())
+    crashed.beat(gone_holder)
+    ended.end()
+    store = unread.folder.store
+    store.put(f"{unread.sweep_id}/outcome.json", b"{torn")
+
+    ran = cli("status", *at(running))
+    assert (ran.code, ran.err) == (0, "")
+    rows = {line.split()[0]: line.split() for line in ran.out.splitlines()[1:]}
+    assert rows[running.sweep_id][1:4] == ["running", "2/4", "2"]
+    assert rows[crashed.sweep_id][1:4] == ["interrupted", "2/4", "2"]
+    assert rows[crashed.sweep_id][-1] == "(gone)"
+    assert rows[ended.sweep_id][1:4] == ["cancelled", "4/4", "2"]
+    assert rows[unread.sweep_id][1] == "damaged:"
+
+    listed = {row["sweep_id"]: row for row in json.loads(cli("status", "--json", *at(running)).out)}
+    assert listed[crashed.sweep_id]["status"] == "interrupted"
+    assert listed[ended.sweep_id]["best_score"] == 2.0
+
+
+def test_an_empty_list(cli: Cli, tmp_path: Any) -> None:
+    ran = cli("status", "--storage", tmp_path / "nothing")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == f"no sweeps at {tmp_path / 'nothing'}\n"
+    assert json.loads(cli("status", "--json", "--storage", tmp_path / "nothing").out) == []
+
+
+# -- best and trials ----------------------------------------------------------------------------------
+
+
+def test_the_best_of_a_sweep_that_has_not_ended(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    ran = cli("best", stored.sweep_id, *at(stored))
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == "loss 2  trial 00002"
+    assert "config      x=2 net.width=16" in ran.out
+    assert "metrics     loss=2" in ran.out
+    assert "checkpoint  /c/00002/0" in ran.out
+
+
+def test_the_best_as_json_holds_what_a_script_needs(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    stored.end()
+    ran = cli("best", stored.sweep_id, "--json", *at(stored))
+    best = json.loads(ran.out)
+    assert ran.err == ""
+    assert (best["sweep_id"], best["metric"], best["mode"]) == (stored.sweep_id, "loss", "min")
+    assert (best["trial_id"], best["score"]) == ("00002", 2.0)
+    assert best["config"] == {"x": 2.0, "net": {"width": 16}}
+    assert best["metrics"]["loss"] == 2.0
+    assert best["checkpoint_uri"] == "/c/00002/0"
+
+
+def test_no_best_is_a_failure_in_one_line(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    stored.folder.store.delete(*[f"{stored.sweep_id}/journal/{number:012d}.jsonl" for number in (2, 3)])
+    ran = cli("best", stored.sweep_id, *at(stored))
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith(
+        f"error: no trial of {stored.sweep_id} has reported 'loss'; see raysweep trials"
+    )
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_trials(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    rows = [line.split() for line in cli("trials", stored.sweep_id, *at(stored)).out.splitlines()]
+    assert rows[0] == ["trial", "state", "loss", "reports", "attempts", "time", "config", "error"]
+    assert rows[1][:6] == ["00000", "completed", "5", "1", "1", "0:02"]
+    assert rows[2][:2] == ["00001", "failed"]
+    assert rows[2][-2:] == ["KeyError:", "'rate'"]
+    assert rows[3][:4] == ["00002", "running", "2", "2"]
+    assert rows[4][:2] == ["00003", "pending"]
+
+
+def test_attempts(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    rows = [
+        line.split() for line in cli("trials", stored.sweep_id, "--attempts", *at(stored)).out.splitlines()
+    ]
+    assert rows[1][:4] == ["00000", "1", "returned", "node-one-and"]
+    assert rows[2] == ["00001", "1", "gave_up", "user_error", "node-one-and", "0:01", "KeyError:", "'rate'"]
+    assert len(rows) == 3
+
+
+def test_trials_as_json(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    trials = json.loads(cli("trials", stored.sweep_id, "--json", *at(stored)).out)
+    assert [trial["state"] for trial in trials] == ["completed", "failed", "running", "pending"]
+    assert trials[1]["attempts"][0]["error"]["message"] == "'rate'\nsecond line"
+
+
+def test_damage_is_said_and_not_passed_over(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    store = stored.folder.store
+    key = max(info.key for info in store.list(f"{stored.sweep_id}/journal"))
+    store.put(key, store.get(key).replace(b'"loss"', b'"lost"'))
+    for command in ("trials", "best", "status"):
+        ran = cli(command, stored.sweep_id, *at(stored))
+        assert (ran.code, ran.out) == (1, "")
+        assert len(ran.err.splitlines()) == 1
+        assert key in ran.err
+
+
+# -- names --------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_by_beginning_and_by_uri(
+    cli: Cli, store_sweep: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = store_sweep("night")
+    store_sweep("nightly")
+    whole = cli("best", stored.sweep_id, *at(stored))
+    assert cli("best", stored.sweep_id[:8], *at(stored)) == whole
+    assert cli("best", stored.folder.uri) == whole
+    assert cli("best", f"{stored.folder.uri}/") == whole
+    monkeypatch.chdir(stored.folder.store.url)
+    assert cli("best", f"./{stored.sweep_id}").out == whole.out
+
+
+def test_names_that_lead_nowhere(cli: Cli, store_sweep: Store) -> None:
+    one, two = store_sweep("night"), store_sweep("nightly")
+    url = one.folder.store.url
+    ambiguous = cli("best", "nigh", *at(one))
+    assert ambiguous.code == 2
+    assert ambiguous.err == (
+        f"error: no sweep 'nigh' at {url}; it may be {one.sweep_id}, {two.sweep_id}: give more of the id\n"
+    )
+    mistyped = cli("best", one.sweep_id.replace("night", "nihgt"), *at(one))
+    assert mistyped.code == 2
+    assert f"did you mean {one.sweep_id}" in mistyped.err
+    assert f"there are {one.sweep_id}, {two.sweep_id}; or check --storage" in cli("best", "zzz", *at(one)).err
