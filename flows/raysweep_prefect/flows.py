@@ -37,12 +37,12 @@ def nightly_sweep(
         address: A Ray cluster; default: one embedded Ray for both steps.
         storage_path: In place of that of the specs.
     """
-    from raysweep.cluster.connection import connect
+    from raysweep.cluster.connection import sharing
 
     name = key if key is not None else str(flow_run.id)
-    with connect(address):
-        outcome = sweep(spec, name, storage_path=storage_path)
+    with sharing():
+        outcome = sweep(spec, name, address=address, storage_path=storage_path)
         trained = None
         if train_spec is not None:
-            trained = train(train_spec, name, outcome=outcome, storage_path=storage_path)
+            trained = train(train_spec, name, outcome=outcome, address=address, storage_path=storage_path)
     return NightOutcome(sweep=outcome, train=trained)

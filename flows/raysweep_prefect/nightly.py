@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 import raysweep as rs
+from raysweep.storage.store import open_store
 
 if TYPE_CHECKING:
     from raysweep_prefect.flows import NightOutcome
@@ -43,9 +44,9 @@ def nightly(
     sys.path.insert(0, os.getcwd())
     try:
         outcome = _run(console, spec, train, name, storage, address)
-    except rs.SweepInterrupted as error:
-        console.print(f"[yellow]{error}[/]\nGo on with: {_again()}", soft_wrap=True)
-        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt as error:
+        console.print(f"[yellow]{error or 'interrupted'}[/]\nGo on with: {_again()}", soft_wrap=True)
+        raise typer.Exit(rs.SweepInterrupted.exit_code) from None
     except rs.RaysweepError as error:
         if os.environ.get("RAYSWEEP_DEBUG"):
             raise
@@ -63,16 +64,20 @@ def _run(
     rs.SweepSpec.from_any(spec)
     if train is not None:
         rs.TrainSpec.from_any(train)
+    open_store(storage).check_writable()
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    if "PREFECT_API_URL" not in os.environ and "://" not in storage:
-        os.environ.setdefault("PREFECT_HOME", str(Path(storage).absolute() / "prefect"))
+    if not {"PREFECT_API_URL", "PREFECT_HOME"} & os.environ.keys() and "://" not in storage:
+        home = Path(storage).expanduser().absolute() / "prefect"
+        home.mkdir(parents=True, exist_ok=True)
+        os.environ["PREFECT_HOME"] = str(home)
     console.print(f"Night [bold]{key}[/]: starting Prefect and Ray …")
     from raysweep.live import LiveTable
+    from raysweep_prefect.embedded import prefect_server
     from raysweep_prefect.flows import nightly_sweep
     from raysweep_prefect.listening import listening
 
-    with LiveTable(console) as table, listening(table):
+    with prefect_server(), LiveTable(console) as table, listening(table):
         return nightly_sweep(
             spec=str(spec),
             train_spec=str(train) if train is not None else None,

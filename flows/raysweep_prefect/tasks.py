@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from prefect import Task, task
@@ -51,7 +53,8 @@ def sweep(
         RaysweepError: As `raysweep.run_sweep`.
     """
     asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
-    outcome = rs.run_sweep(asked, key=key, address=address, on_progress=tell_listeners)
+    with _interruptible():
+        outcome = rs.run_sweep(asked, key=key, address=address, on_progress=tell_listeners)
     return outcome.raise_for_status()
 
 
@@ -83,7 +86,17 @@ def train(
     asked = _placed(rs.TrainSpec.from_any(spec), storage_path)
     if outcome is not None:
         asked = train_spec_for(asked, outcome)
-    return rs.run_training(asked, key=key, address=address).raise_for_status()
+    with _interruptible():
+        return rs.run_training(asked, key=key, address=address).raise_for_status()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """An interruption is no failure of the task: Prefect sees it as what it is, and nothing retries it."""
+    try:
+        yield
+    except rs.SweepInterrupted as error:
+        raise KeyboardInterrupt(str(error)) from None
 
 
 def _placed(spec: SpecT, storage_path: str | None) -> SpecT:

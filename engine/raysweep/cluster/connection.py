@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from raysweep.errors import ClusterUnreachableError
 
 # Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
 PRELOAD = "pydantic,pyarrow,starlette,raysweep.cluster.worker"
+_sharing: ExitStack | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,30 @@ def connect(address: str | None = None, num_cpus: float | None = None) -> Iterat
     if ray.is_initialized():
         yield RayConnection(address=address or "", host=_own_host(), is_embedded=False, is_ours=False)
         return
+    if _sharing is not None:
+        # It stays up for those who come after, and ends with `sharing`.
+        yield _sharing.enter_context(_started(address, num_cpus))
+        return
+    with _started(address, num_cpus) as connection:
+        yield connection
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Whoever connects first in here does so for all: one Ray for several steps, none if none needs it."""
+    global _sharing
+    with ExitStack() as stack:
+        before, _sharing = _sharing, stack
+        try:
+            yield
+        finally:
+            _sharing = before
+
+
+@contextmanager
+def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnection]:
+    import ray
+
     if address is None or address == "local":
         with _embedded(num_cpus) as connection:
             yield connection

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
 from raysweep.cluster.actors import ActorPool, now
@@ -34,6 +35,7 @@ from raysweep.storage.writer import JournalWriter
 HEARTBEAT_S: Final = 2.0
 SHOW_S: Final = 0.5
 CAPACITY_S: Final = 10.0
+LAST_WRITE_S: Final = 1.0
 log = logging.getLogger("raysweep")
 
 
@@ -76,8 +78,18 @@ class Controller:
         try:
             asyncio.run(self._run())
         finally:
-            self._threads.shutdown(wait=True, cancel_futures=True)
+            try:
+                self._close_writer()
+            finally:
+                self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _close_writer(self) -> None:
+        if self._interrupts < 2:
             self._writer.close()
+            return
+        # Asked to end at once: what cannot be written in a moment is done again by the next run.
+        with suppress(StorageError):
+            self._writer.close(timeout_s=LAST_WRITE_S)
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -214,13 +226,10 @@ class Controller:
     def _interrupt(self, name: str) -> None:
         self._interrupts += 1
         if self._interrupts == 1:
-            self._note(f"{name}: ending the running trials; once more to end at once")
+            log.info("%s: ending the running trials; once more to end at once", name)
             self.emit(ev.InterruptRequested(at=now(), reason=f"interrupted by {name}"))
         else:
             self._fail(SweepInterrupted(self._held.folder.sweep_id))
-
-    def _note(self, text: str) -> None:
-        log.warning(text)
 
     # -- commands ----------------------------------------------------------------------------------
 
@@ -253,10 +262,12 @@ class Controller:
         self._when_durable(lambda: self._slots.answer(command))
 
     def _delete_checkpoint(self, command: cmd.DeleteCheckpoint) -> None:
-        def delete() -> None:
-            asyncio.get_running_loop().run_in_executor(self._threads, self._delete_now, command.uri)
+        async def delete() -> None:
+            if await self._is_durable():
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._threads, self._delete_now, command.uri)
 
-        self._when_durable(delete)
+        self._spawn(delete())
 
     def _delete_now(self, uri: str) -> None:
         try:
@@ -267,15 +278,25 @@ class Controller:
 
     def _when_durable(self, then: Callable[[], None]) -> None:
         async def wait() -> None:
-            try:
-                await asyncio.get_running_loop().run_in_executor(self._threads, self._writer.flush)
-            except RaysweepError as error:
-                self._fail(error)
-                return
-            then()
-            self._slots.flush()
+            if await self._is_durable():
+                then()
+                self._slots.flush()
 
         self._spawn(wait())
+
+    async def _is_durable(self) -> bool:
+        """Wait until all that happened so far is in the journal; False: that failed, and the sweep ends."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._writer.flush)
+        except RaysweepError as error:
+            self._fail(error)
+            return False
+        return True
+
+    async def _settle(self) -> None:
+        """Wait for what was begun in the background: answers, and checkpoints to delete."""
+        while others := self._tasks - {asyncio.current_task()}:
+            await asyncio.wait(others)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -299,10 +320,15 @@ class Controller:
     async def _end_slowly(self) -> None:
         await self._slots.close_all()
         self.emit(ev.SweepEnded(at=now()))
+        await self._settle()
         if not self._done.done():
             self._done.set_result(None)
 
     def _leave(self, command: cmd.LeaveSweep) -> None:
+        self._spawn(self._leave_slowly(command))
+
+    async def _leave_slowly(self, command: cmd.LeaveSweep) -> None:
+        await self._settle()
         if self.state.fault == "spec":
             self._fail(spec_fault(self.state))
         elif self.state.fault == "infrastructure":

@@ -1,0 +1,138 @@
+"""`python -m raysweep_prefect.nightly` as a user meets it: a night, the same again, an interrupted one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+NOISE = re.compile(r"Traceback|Warning|warning|\bERROR\b|\.cc:\d+|Deprecat", re.IGNORECASE)
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+class Night:
+    """One folder with a sweep of two slow trials at a time and a training step."""
+
+    def __init__(self, folder: Path, steps: int, trials: int) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self.log.touch()
+        sweep: dict[str, Any] = {
+            "name": "night",
+            "trainable": "tests.prefect.trainables:slow_steps",
+            "metric": "loss",
+            "mode": "min",
+            "num_samples": trials,
+            "seed": 5,
+            "param_space": {"x": {"uniform": [1, 2]}, "steps": steps, "log": str(self.log)},
+        }
+        train = {"name": "full", "trainable": "tests.prefect.trainables:train", "scaling": {"num_workers": 1}}
+        (folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+        (folder / "train.yaml").write_text(yaml.safe_dump(train))
+
+    def start(self, key: str) -> subprocess.Popen[str]:
+        """The night's process, the leader of a group of its own, as a terminal would have it."""
+        command = [sys.executable, "-m", "raysweep_prefect.nightly", "--key", key]
+        for name in ("spec", "train", "storage"):
+            path = {"spec": "sweep.yaml", "train": "train.yaml", "storage": "out"}[name]
+            command += [f"--{name}", str(self.folder / path)]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment | {"HOME": str(self.folder / "home"), "COLUMNS": "200"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            # A test runner in the background ignores Ctrl-C, and its children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+
+    def starts(self) -> list[str]:
+        """A line for each start of a trial: `00000 from 0`."""
+        return self.log.read_text().splitlines()
+
+    def outcome(self) -> dict[str, Any]:
+        """The sweep's outcome.json."""
+        (path,) = (self.folder / "out").glob("night-*/outcome.json")
+        loaded: dict[str, Any] = json.loads(path.read_text())
+        return loaded
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path
+
+
+def test_a_night_and_the_same_night_again(home: Path) -> None:
+    night = Night(home, steps=2, trials=3)
+    process = night.start("2026-11-21")
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert not NOISE.search(output), output
+    outcome = night.outcome()
+    best = outcome["best"]["config"]["x"]
+    assert "3 done, 0 stopped early, 0 failed" in output
+    assert f"best loss  {outcome['best']['score']:.6g}" in output
+    assert f"x={best:.4g}" in output.split("full scale")[1], "the best config went into the training"
+    assert f"raysweep trials {outcome['sweep_id']} --storage" in output
+    assert len(night.starts()) == 3
+
+    again = night.start("2026-11-21")
+    output, _ = again.communicate()
+    assert again.returncode == 0, output
+    assert "3 done, 0 stopped early, 0 failed" in output
+    assert len(night.starts()) == 3, "nothing runs twice"
+    assert not NOISE.search(output), output
+
+
+def test_interrupted_and_run_again(home: Path) -> None:
+    night = Night(home, steps=15, trials=4)
+    process = night.start("k")
+    deadline = time.monotonic() + 120
+    while len(night.starts()) < 3:
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 3, output
+    assert "was interrupted" in output
+    assert "Go on with: " in output
+    assert not NOISE.search(output), output
+    assert not list((night.folder / "out").glob("night-*/outcome.json"))
+
+    process = night.start("k")
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert "4 done, 0 stopped early, 0 failed" in output
+    starts = night.starts()
+    from_zero = [line for line in starts if line.endswith("from 0")]
+    assert len(from_zero) == 4, f"each trial began once, the cut ones went on from a checkpoint: {starts}"
+    assert len(starts) > 4
+
+
+def test_a_bad_spec_is_said_before_anything_starts(home: Path) -> None:
+    night = Night(home, steps=2, trials=1)
+    spec = yaml.safe_load((home / "sweep.yaml").read_text()) | {"mode": "maximum"}
+    (home / "sweep.yaml").write_text(yaml.safe_dump(spec))
+    process = night.start("k")
+    output, _ = process.communicate()
+    assert process.returncode == 2, output
+    assert "mode" in output
+    assert "'max'" in output
+    assert len(output.strip().splitlines()) == 1, output
+    assert not (home / "out").exists()
