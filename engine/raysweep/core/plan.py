@@ -49,7 +49,8 @@ def advance(state: SweepState, at: float, out: Out) -> None:
             _open_slots(state, out)
     if state.phase == "stopping" or state.is_interrupted:
         _leave_when_quiet(state, at, out)
-    if state.phase in ("running", "stopping"):
+    is_timed = state.rules.is_timed or state.waiting or state.timer_at is not None
+    if is_timed and state.phase in ("running", "stopping"):
         _set_timer(state, out)
 
 
@@ -201,21 +202,13 @@ def take_due(state: SweepState, at: float, out: Out) -> None:
 
 def _set_timer(state: SweepState, out: Out) -> None:
     rules = state.rules
-    if (
-        not state.waiting
-        and rules.deadline is None
-        and rules.time_budget_s is None
-        and rules.trial_time_s is None
-    ):
-        times: list[float] = []
-    else:
-        times = list(state.waiting.values())
-        if state.phase == "running" and rules.deadline is not None:
-            times.append(rules.deadline)
-        if state.phase == "running" and rules.time_budget_s is not None:
-            times.append(state.generation_started_at + rules.time_budget_s - state.active_before_s)
-        if rules.trial_time_s is not None:
-            times += _trial_limits(state, rules.trial_time_s)
+    times = list(state.waiting.values())
+    if state.phase == "running" and rules.deadline is not None:
+        times.append(rules.deadline)
+    if state.phase == "running" and rules.time_budget_s is not None:
+        times.append(state.generation_started_at + rules.time_budget_s - state.active_before_s)
+    if rules.trial_time_s is not None:
+        times += _trial_limits(state, rules.trial_time_s)
     at = min(times, default=None)
     if at != state.timer_at:
         state.timer_at = at

@@ -47,8 +47,9 @@ def _take_plainly(state: SweepState, trial: Trial, keys: tuple[str, ...], rows: 
         return False
     column = keys.index(metric)
     values = [row[column] for row in rows]
-    if {type(value) for value in values} - {float, int}:
-        return False
+    for value in values:
+        if type(value) is not float and type(value) is not int:
+            return False
     best = max(values) if state.rules.is_max else min(values)  # type: ignore[type-var]
     start = trial.iteration
     trial.iteration += len(rows)

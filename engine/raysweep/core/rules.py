@@ -16,6 +16,7 @@ class Rules:
     """Derived from the spec alone; never stored.
 
     `is_blind`: the searcher's configs do not depend on results, so they can be asked for ahead of need.
+    `is_timed`: the clock can end the sweep or a trial.
     `is_plain`: no report can end a trial (FIFO, no limits, no target): only the last and the best one matter.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
     """
@@ -24,6 +25,7 @@ class Rules:
     is_max: bool
     is_blind: bool
     is_plain: bool
+    is_timed: bool
     time_attr: str
     max_t: float | None
     limits: tuple[tuple[str, float], ...]
@@ -51,6 +53,7 @@ class Rules:
             is_max=spec.mode == "max",
             is_blind=is_blind,
             is_plain=asha is None and not limits and stop.target is None,
+            is_timed=any((stop.deadline, stop.time_budget_s, stop.trial_time_s)),
             time_attr=asha.time_attr if asha else TRAINING_ITERATION,
             max_t=float(asha.max_t) if asha else None,
             limits=limits,

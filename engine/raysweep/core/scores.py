@@ -26,23 +26,25 @@ def is_better(state: SweepState, score: float, other: float | None) -> bool:
 def best_of(state: SweepState, trials: Iterable[Trial]) -> Trial | None:
     """The best trial that has a score; the lower number where two are equal."""
     best: Trial | None = None
-    best_score: float | None = None
     for trial in trials:
-        score = score_of(state, trial)
-        if score is None:
-            continue
-        is_tie = best is not None and score == best_score and trial.number < best.number
-        if is_tie or is_better(state, score, best_score):
-            best, best_score = trial, score
+        if best is None or _is_ahead(state, trial, best):
+            best = trial if score_of(state, trial) is not None else best
     return best
+
+
+def _is_ahead(state: SweepState, trial: Trial, best: Trial) -> bool:
+    score, best_score = score_of(state, trial), score_of(state, best)
+    if score is None:
+        return False
+    return is_better(state, score, best_score) or (score == best_score and trial.number < best.number)
 
 
 def consider_best(state: SweepState, trial: Trial) -> None:
     """Remember a trial that has ended, and did not fail, if it is the best of these."""
-    best = [state.trials[state.best_ended]] if state.best_ended is not None else []
-    chosen = best_of(state, [*best, trial])
-    if chosen is not None:
-        state.best_ended = chosen.number
+    if state.best_ended is None:
+        state.best_ended = trial.number if score_of(state, trial) is not None else None
+    elif _is_ahead(state, trial, state.trials[state.best_ended]):
+        state.best_ended = trial.number
 
 
 def ranked(state: SweepState) -> list[Trial]:
