@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +24,7 @@ from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
 
 HERE = "tests.engine.trainables"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -93,16 +101,71 @@ def lines(log: Path) -> Callable[[], list[list[str]]]:
     return lambda: [line.split() for line in log.read_text().splitlines()]
 
 
-def processes_with(text: str) -> list[int]:
-    """The live processes whose command line or environment names `text`."""
+@dataclass
+class Driver:
+    """A process that runs a sweep; it leads a session and a process group of its own."""
+
+    process: subprocess.Popen[str]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def finish(self, timeout_s: float = 90) -> tuple[int, dict[str, Any]]:
+        """Wait for its end: exit code and what it printed."""
+        out, self.errors = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode, json.loads(out) if out.strip() else {}
+
+    def outcome(self) -> rs.SweepOutcome:
+        code, said = self.finish()
+        assert code == 0, (code, said, self.errors)
+        return rs.SweepOutcome.from_json(json.dumps(said["outcome"]))
+
+
+@pytest.fixture
+def drive() -> Iterator[Callable[..., Driver]]:
+    """Start a driver for a spec; whatever is left of it is killed at the end of the test."""
+    started: list[Driver] = []
+
+    def drive(spec: rs.SweepSpec, key: str = "k", **options: Any) -> Driver:
+        arguments = json.dumps({"spec": spec.to_dict(), "key": key, **options})
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.engine.driver", arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(Driver(process))
+        return started[-1]
+
+    yield drive
+    for driver in started:
+        for pid in session_of(driver.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        driver.process.communicate()
+
+
+def session_of(leader: int) -> list[int]:
+    """The live processes of the session (as in setsid) that `leader` leads."""
     found = []
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            is_zombie = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-            if not is_zombie and text.encode() in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
+        if entry.name.isdigit():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if fields[0] != "Z" and int(fields[3]) == leader:
+                    found.append(int(entry.name))
     return found
+
+
+def wait_for(check: Callable[[], Any], timeout_s: float = 60) -> Any:
+    """The first true value of `check`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = check()
+        if value or time.monotonic() > deadline:
+            assert value, "waited in vain"
+            return value
+        time.sleep(0.01)

@@ -22,12 +22,12 @@ def steps_kept(storage: Path, tmp_path: Path, trial: str) -> list[int]:
     """The steps of the checkpoints that lie in the store, oldest first."""
     (folder,) = storage.glob(f"*/checkpoints/{trial}")
     steps = []
-    for manifest in sorted(folder.glob("*.json"), key=lambda path: int(path.stem.partition("-")[0])):
+    for manifest in sorted(folder.glob("*.json"), key=lambda path: int(path.stem)):
         target = tmp_path / "restored" / trial / manifest.stem
         restore_uri(str(manifest.with_suffix("")), target)
         steps.append(json.loads((target / "at.json").read_text())["step"])
     manifests = {path.stem for path in folder.glob("*.json")}
-    assert {path.name for path in folder.iterdir() if path.is_dir()} == manifests
+    assert {path.name.partition("-")[0] for path in folder.iterdir() if path.is_dir()} == manifests
     return steps
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
+from tests.engine.conftest import wait_for
 
 pytestmark = pytest.mark.ray
 ROOT = Path(__file__).parents[2]
@@ -75,6 +76,17 @@ def test_user_code_in_a_worker_is_connected_to_ray_in_its_placement_group(run: R
 def test_a_process_is_not_connected_to_ray(run: Run) -> None:
     (trial,) = run("is_connected", isolation="process").trials
     assert trial.metrics["connected"] is False
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_what_a_trial_starts_ends_with_it(isolation: str, run: Run, lines: Callable[[], Any]) -> None:
+    assert run("leaves_children", isolation=isolation).counts == {"completed": 1}
+    ((_, pid),) = lines()
+    wait_for(lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid), 10)
+
+
+def is_zombie(pid: str) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_gpu_trials_get_a_process_and_a_gpu_each(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -240,16 +241,23 @@ def sleeper(config: Config) -> None:
 
 
 def stubborn(config: Config) -> None:
-    """Trial 0 swallows whatever is raised in it."""
+    """The trial `config["stubborn"]` swallows whatever is raised in it."""
     context = start(config)
     rs.report({"loss": float(context.number)})
     until = time.monotonic() + 60
-    while context.number == 0 and time.monotonic() < until:
+    while context.number == config["stubborn"] and time.monotonic() < until:
         try:
             time.sleep(0.01)
             rs.report({"loss": 0.0})
         except BaseException:  # noqa: BLE001
             continue
+
+
+def leaves_children(config: Config) -> dict[str, float]:
+    """Starts a process and does not wait for it."""
+    child = subprocess.Popen(["sleep", "300"])
+    note(config, "child", child.pid)
+    return {"loss": 1.0}
 
 
 def slow(config: Config) -> dict[str, float]:

@@ -54,6 +54,7 @@ class Controller:
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="raysweep-io")
         self._checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: asyncio.Task[None] | None = None
         self._interrupts = self._early_interrupts = 0
         self._error: BaseException | None = None
         self._writer = JournalWriter(
@@ -118,8 +119,7 @@ class Controller:
             cmd.LeaveSweep: self._leave,
         }
         handlers = self._handle_signals()
-        beat = self._loop.create_task(self._beat())
-        beat.add_done_callback(self._take_end_of_beat)
+        beat = self._watched(self._beat())
         try:
             self._begin()
             self._take_interrupts()
@@ -295,13 +295,25 @@ class Controller:
 
     async def _settle(self) -> None:
         """Wait for what was begun in the background: answers, and checkpoints to delete."""
-        while others := self._tasks - {asyncio.current_task()}:
-            await asyncio.wait(others)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._watched(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _watched(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """A task whose error ends the sweep: `on_progress` of the caller may raise, and Ray may be gone."""
+
+        def check(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                self._fail(error)
+
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(check)
+        return task
 
     def _set_timer(self, command: cmd.SetTimer) -> None:
         if self._timer is not None:
@@ -315,7 +327,7 @@ class Controller:
         self.emit(ev.TimerFired(at=now()))
 
     def _end(self, command: cmd.EndSweep) -> None:
-        self._spawn(self._end_slowly())
+        self._ending = self._watched(self._end_slowly())
 
     async def _end_slowly(self) -> None:
         await self._slots.close_all()
@@ -325,7 +337,7 @@ class Controller:
             self._done.set_result(None)
 
     def _leave(self, command: cmd.LeaveSweep) -> None:
-        self._spawn(self._leave_slowly(command))
+        self._ending = self._watched(self._leave_slowly(command))
 
     async def _leave_slowly(self, command: cmd.LeaveSweep) -> None:
         await self._settle()
@@ -341,12 +353,6 @@ class Controller:
             self._fail(SweepInterrupted(self._held.folder.sweep_id))
 
     # -- heartbeat ---------------------------------------------------------------------------------
-
-    def _take_end_of_beat(self, beat: asyncio.Task[None]) -> None:
-        # The caller's `on_progress` may raise; and without a heartbeat others would take the sweep for dead.
-        error = None if beat.cancelled() else beat.exception()
-        if error is not None:
-            self._fail(error)
 
     async def _beat(self) -> None:
         written_at = seen_at = 0.0

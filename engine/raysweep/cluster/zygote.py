@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
@@ -91,6 +92,8 @@ def _fork(
         os.close(wake)
         os.close(waker)
         _die_with_parent(parent)
+        # What the trial starts, ends with it: it leads a process group of its own.
+        os.setpgid(0, 0)
         _run_child(descriptor, trainable, place)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -137,6 +140,8 @@ def _reap(control: socket.socket) -> None:
             return
         if pid == 0:
             return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
         control.send(orjson.dumps({"ended": pid, "status": status}))
 
 

@@ -1,0 +1,115 @@
+"""Sweeps on a cluster that somebody else runs: nothing of ours stays on it, and it stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from raysweep.cluster.tempfolder import processes_in
+from tests.engine.conftest import ROOT, Driver, session_of, wait_for
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+Lines = Callable[[], list[list[str]]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """A cluster of its own, started as an administrator would; yields `host:port`."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder = Path(tempfile.mkdtemp(prefix="rst-", dir="/tmp"))
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=2"]
+    command += [f"--port={port}", "--include-dashboard=false", "--disable-usage-stats"]
+    process = subprocess.Popen(
+        [*command, "--node-ip-address=127.0.0.1", f"--temp-dir={folder}"],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(lambda: any(folder.glob("session_*/sockets/raylet*")) or process.poll() is not None, 90)
+        yield f"127.0.0.1:{port}"
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        for pid in {*session_of(process.pid), *processes_in(folder)}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        wait_for(lambda: not processes_in(folder), 10)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_nothing_is_left(address: str) -> None:
+    script = textwrap.dedent(
+        """
+        import sys, time
+        import ray
+        from ray._private.state import state
+        from ray.util import placement_group_table
+
+        ray.init(address=sys.argv[1], log_to_driver=False)
+        deadline = time.monotonic() + 20
+        while True:
+            actors = [a for a in state.actor_table(None).values() if a["State"] != "DEAD"]
+            groups = [g for g in placement_group_table().values() if g["state"] != "REMOVED"]
+            free = ray.available_resources().get("CPU")
+            if (not actors and not groups and free == 2.0) or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        assert not actors, actors
+        assert not groups, groups
+        assert free == 2.0, free
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, address], cwd=ROOT, capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_sweep_on_an_existing_cluster_leaves_nothing_on_it(
+    cluster: str,
+    make_spec: Callable[..., rs.SweepSpec],
+    drive: Callable[..., Driver],
+    lines: Lines,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcome = drive(make_spec("surroundings", num_samples=6), address=cluster).outcome()
+    assert outcome.counts == {"completed": 6}
+    assert len(lines()) == 6
+    check_nothing_is_left(cluster)
+
+    # "auto" finds it by the environment; interrupted, it leaves nothing either.
+    monkeypatch.setenv("RAY_ADDRESS", cluster)
+    spec = make_spec("forever", num_samples=2, name="auto", isolation="process")
+    driver = drive(spec, address="auto")
+    wait_for(lambda: len(lines()) == 8 or driver.process.poll() is not None)
+    driver.process.send_signal(signal.SIGINT)
+    code, said = driver.finish(30)
+    assert (code, said["error"]) == (3, "SweepInterrupted"), driver.errors
+    pids = {int(line[3]) for line in lines()}
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 10)
+    check_nothing_is_left(cluster)
+
+
+def test_nothing_answers(make_spec: Callable[..., rs.SweepSpec], drive: Callable[..., Any]) -> None:
+    code, said = drive(make_spec("noop"), address="127.0.0.1:1").finish()
+    assert (code, said["error"]) == (1, "ClusterUnreachableError")
+    assert "127.0.0.1:1" in said["message"]
