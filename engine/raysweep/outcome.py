@@ -279,3 +279,5 @@ class SweepProgress(_Record):
     """How many trials can run at once."""
     deadline: float | None = None
     notes: tuple[str, ...] = ()
+    has_left: bool = False
+    """The holder gave the sweep up before its end, and may live on: nobody runs it."""

@@ -1,11 +1,19 @@
-"""The commands and their options. What they do is imported when they run: `--help` must be quick."""
+"""The commands and their options.
+
+Each returns what is to be done, and typer is through before that is called: it has its own ideas of what an
+interrupt means. What is done is imported when it is wanted: `--help` must be quick.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Optional
 
 import typer
+
+Task = Callable[[], int]
 
 app = typer.Typer(
     help="Hyperparameter sweeps as pipeline steps on Ray.",
@@ -89,17 +97,15 @@ def sweep(
     takeover: Takeover = False,
     num_cpus: NumCpus = None,
     settings: Settings = None,
-) -> int:
+) -> Task:
     """Run a sweep, or go on with it.
 
     The same name and key is the same sweep: one that has ended is returned at once.
     """
-    from raysweep.cli.documents import read_spec
-    from raysweep.cli.sweep import run
-    from raysweep.spec import SweepSpec
+    from raysweep.cli.sweep import How, run_file
 
-    asked = read_spec(SweepSpec, spec, settings=settings or (), storage=storage)
-    return run(asked, key=key, address=address, is_json=as_json, takeover=takeover, num_cpus=num_cpus)
+    how = How(address=address, is_json=as_json, takeover=takeover, num_cpus=num_cpus)
+    return partial(run_file, spec, storage, settings or (), key, how)
 
 
 @app.command()
@@ -110,14 +116,15 @@ def resume(
     as_json: AsJson = False,
     takeover: Takeover = False,
     num_cpus: NumCpus = None,
-) -> int:
+) -> Task:
     """Go on with a stored sweep.
 
     Its spec and key are those that it was started with.
     """
-    from raysweep.cli.sweep import resume
+    from raysweep.cli.sweep import How, resume
 
-    return resume(name, storage, address=address, is_json=as_json, takeover=takeover, num_cpus=num_cpus)
+    how = How(address=address, is_json=as_json, takeover=takeover, num_cpus=num_cpus)
+    return partial(resume, name, storage, how)
 
 
 @app.command()
@@ -138,15 +145,17 @@ def train(
         ),
     ] = None,
     settings: Settings = None,
-) -> int:
+) -> Task:
     """Train one config at full scale.
 
     The same name and key is the same run: it goes on where it was; one that has ended is returned at once.
     """
-    from raysweep.cli.train import plan, run
+    from raysweep.cli.train import Asked, run
 
-    asked = plan(spec, settings=settings or (), storage=storage, config=config, from_sweep=from_sweep)
-    return run(asked, key=key, address=address, is_json=as_json)
+    asked = Asked(
+        path=spec, settings=tuple(settings or ()), storage=storage, config=config, from_sweep=from_sweep
+    )
+    return partial(run, asked, key=key, address=address, is_json=as_json)
 
 
 @app.command()
@@ -157,19 +166,21 @@ def status(
     ] = None,
     storage: StoredAt = None,
     as_json: AsJson = False,
-) -> int:
+) -> Task:
     """Show how a sweep is doing, or list the sweeps."""
     from raysweep.cli import status
 
-    return status.show_list(storage, as_json) if name is None else status.show(name, storage, as_json)
+    if name is None:
+        return partial(status.show_list, storage, as_json)
+    return partial(status.show, name, storage, as_json)
 
 
 @app.command()
-def best(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> int:
+def best(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
     """Show the best trial: its config, metrics and checkpoint."""
     from raysweep.cli.results import show_best
 
-    return show_best(name, storage, as_json)
+    return partial(show_best, name, storage, as_json)
 
 
 @app.command()
@@ -180,18 +191,17 @@ def trials(
         bool, typer.Option("--attempts", help="Every attempt: how it ended, on which node, its error.")
     ] = False,
     as_json: AsJson = False,
-) -> int:
+) -> Task:
     """List the trials of a sweep."""
     from raysweep.cli.results import show_attempts, show_trials
 
-    return (show_attempts if attempts and not as_json else show_trials)(name, storage, as_json)
+    # Every attempt is in the JSON anyway.
+    return partial(show_attempts if attempts and not as_json else show_trials, name, storage, as_json)
 
 
 @app.command()
-def schema(kind: Annotated[SpecKind, typer.Argument(help="Which document.")] = SpecKind.sweep) -> int:
+def schema(kind: Annotated[SpecKind, typer.Argument(help="Which document.")] = SpecKind.sweep) -> Task:
     """Print the JSON Schema of a spec."""
-    from raysweep.cli.consoles import print_json
-    from raysweep.spec import SweepSpec, TrainSpec
+    from raysweep.cli.schema import show_schema
 
-    print_json((SweepSpec if kind is SpecKind.sweep else TrainSpec).json_schema())
-    return 0
+    return partial(show_schema, kind.value)

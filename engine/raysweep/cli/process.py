@@ -18,6 +18,7 @@ DONE: Final = 0
 FAILED: Final = 1
 BAD_INPUT: Final = 2
 CANCELLED: Final = 3
+_TYPER_INTERRUPTED: Final = 130
 _RESUMABLE: Final = ("sweep", "train", "resume")
 
 
@@ -50,14 +51,18 @@ def _call(arguments: list[str]) -> int:
     if not arguments:
         arguments = ["--help"]
     try:
-        code = app(arguments, prog_name="raysweep", standalone_mode=False)
+        task = app(arguments, prog_name="raysweep", standalone_mode=False)
     except TyperException as error:
         command = next((word for word in arguments[:1] if word in _commands()), "")
         hint = f"raysweep {command} --help" if command else "raysweep --help"
         # "Value error, " is pydantic's, from inside typer.
         text = error.format_message().replace("Value error, ", "").rstrip(".")
         return say_error(f"{text}; see {hint}", error.exit_code)
-    return code if isinstance(code, int) else DONE
+    if callable(task):
+        return int(task())
+    if task == _TYPER_INTERRUPTED:
+        raise KeyboardInterrupt
+    return DONE
 
 
 def _commands() -> list[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import typer
 
 from raysweep.cli.consoles import logged_to, make_console, print_facts
+from raysweep.cli.documents import read_spec
 from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
 from raysweep.cli.process import CANCELLED, DONE, FAILED
 from raysweep.errors import SweepNotFoundError
@@ -19,38 +22,22 @@ from raysweep.storage.store import open_store
 EXIT_CODES: Final = {"failed": FAILED, "cancelled": CANCELLED}
 
 
-def run(
-    spec: SweepSpec,
-    *,
-    key: str | None,
-    address: str | None,
-    is_json: bool,
-    takeover: bool,
-    num_cpus: float | None,
-) -> int:
-    """Run the sweep, show how it goes and what came out; returns the exit code."""
-    from raysweep.cluster.run import run_sweep
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """Where and how a sweep is run, and what is printed."""
 
-    console = make_console(is_stderr=is_json)
-    with LiveTable(console) as table, logged_to(table.note):
-        outcome = run_sweep(
-            spec, key=key, address=address, on_progress=table, takeover=takeover, num_cpus=num_cpus
-        )
-    _summarise(outcome, is_json=is_json)
-    if is_json:
-        typer.echo(outcome.to_json())
-    return EXIT_CODES.get(outcome.status, DONE)
+    address: str | None
+    is_json: bool
+    takeover: bool
+    num_cpus: float | None
 
 
-def resume(
-    name: str,
-    storage: str | None,
-    *,
-    address: str | None,
-    is_json: bool,
-    takeover: bool,
-    num_cpus: float | None,
-) -> int:
+def run_file(path: str, storage: str | None, settings: Sequence[str], key: str | None, how: How) -> int:
+    """Run the sweep that a file describes; returns the exit code."""
+    return run(read_spec(SweepSpec, path, settings=settings, storage=storage), key, how)
+
+
+def resume(name: str, storage: str | None, how: How) -> int:
     """Run a sweep on from what its folder holds; returns the exit code."""
     folder = open_sweep(name, storage)
     record = folder.read_spec()
@@ -59,7 +46,26 @@ def resume(
     spec = SweepSpec.from_any(dict(record.spec))
     if open_store(spec.storage_path).url != folder.store.url:
         spec = spec.replace(storage_path=folder.store.url)
-    return run(spec, key=record.key, address=address, is_json=is_json, takeover=takeover, num_cpus=num_cpus)
+    return run(spec, record.key, how)
+
+
+def run(spec: SweepSpec, key: str | None, how: How) -> int:
+    """Run the sweep, show how it goes and what came out; returns the exit code."""
+    from raysweep.cluster.run import run_sweep
+
+    with LiveTable(make_console(is_stderr=how.is_json)) as table, logged_to(table.note):
+        outcome = run_sweep(
+            spec,
+            key=key,
+            address=how.address,
+            on_progress=table,
+            takeover=how.takeover,
+            num_cpus=how.num_cpus,
+        )
+    _summarise(outcome, is_json=how.is_json)
+    if how.is_json:
+        typer.echo(outcome.to_json())
+    return EXIT_CODES.get(outcome.status, DONE)
 
 
 def command(verb: str, sweep_id: str, storage: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import typer
 
@@ -16,9 +16,18 @@ from raysweep.outcome import TrainOutcome
 from raysweep.spec import TrainSpec
 
 
-def plan(
-    path: str, *, settings: Sequence[str], storage: str | None, config: str | None, from_sweep: str | None
-) -> TrainSpec:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the command line says of the spec."""
+
+    path: str
+    settings: tuple[str, ...]
+    storage: str | None
+    config: str | None
+    from_sweep: str | None
+
+
+def plan(asked: Asked) -> TrainSpec:
     """The spec to train: a sweep's best config, under the spec's own, under `--config`.
 
     Raises:
@@ -26,21 +35,22 @@ def plan(
         SweepNotFoundError: There is no such sweep where the run is to be stored.
         SweepFailedError: The sweep has no best trial.
     """
-    spec = read_spec(TrainSpec, path, settings=settings, storage=storage)
-    if config is not None:
-        spec = spec.replace(config={**spec.config, **read_config(config)})
-    if from_sweep is not None:
-        spec = _with_best(spec, from_sweep)
+    spec = read_spec(TrainSpec, asked.path, settings=asked.settings, storage=asked.storage)
+    if asked.config is not None:
+        spec = spec.replace(config={**spec.config, **read_config(asked.config)})
+    if asked.from_sweep is not None:
+        spec = _with_best(spec, asked.from_sweep)
     return located(spec)
 
 
-def run(spec: TrainSpec, *, key: str | None, address: str | None, is_json: bool) -> int:
+def run(asked: Asked, *, key: str | None, address: str | None, is_json: bool) -> int:
     """Train, show how it goes and what came out; returns the exit code.
 
     Without a key the spec itself is the key, as with sweeps: the same command goes on with the same run.
     """
     from raysweep.training import run_training
 
+    spec = plan(asked)
     console = make_console(is_stderr=is_json)
     key = key if key is not None else f"spec-{spec.digest()[:16]}"
     try:

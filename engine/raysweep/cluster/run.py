@@ -7,16 +7,26 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import raysweep
 from raysweep.cluster.connection import RayConnection, connect
 from raysweep.cluster.setup import check_new, check_room, check_trainable, spec_fault
-from raysweep.cluster.takeover import Asked, Held, OnProgress, find_holder, find_outcome, follow, hold
+from raysweep.cluster.takeover import (
+    Asked,
+    Held,
+    OnProgress,
+    check_same,
+    find_holder,
+    find_outcome,
+    follow,
+    hold,
+)
 from raysweep.core import make_outcome
 from raysweep.core.seeds import derive_seed
-from raysweep.errors import SpecError, SweepInterrupted
-from raysweep.outcome import SweepOutcome
+from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupted
+from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
@@ -85,17 +95,20 @@ def _run(
 ) -> SweepOutcome:
     while True:
         outcome = find_outcome(folder, asked)
-        if outcome is None and not takeover and find_holder(folder) is not None:
-            outcome = follow(folder, on_progress)
         if outcome is not None:
             return outcome
+        holder, generation = find_holder(folder)
+        if holder is not None and not takeover:
+            check_same(folder, asked)
+            follow(folder, on_progress)
+            continue
         if folder.read_spec() is None:
             check_new(asked.spec, asked.seed, time.time())
         folder.store.check_writable()
         check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
         with connect(address, num_cpus) as connection:
             check_room(asked.spec)
-            held = hold(folder, asked)
+            held = hold(folder, asked, after=None if takeover else generation)
             if held is not None:
                 return _carry_through(held, connection, on_progress, interrupts)
 
@@ -113,9 +126,16 @@ def _carry_through(
         if state.fault == "spec":
             raise spec_fault(state)
     except SpecError:
-        if not state.has_scored:
+        if state.has_scored:
+            _leave(folder, controller.progress(time.time()))
+        else:
             # It never gave a result: the mended spec may have the same key.
             folder.withdraw()
+        raise
+    except FencedError:
+        raise
+    except BaseException:
+        _leave(folder, controller.progress(time.time()))
         raise
     outcome = make_outcome(
         state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=raysweep.__version__
@@ -126,6 +146,12 @@ def _carry_through(
     if on_progress is not None:
         on_progress(progress)
     return outcome
+
+
+def _leave(folder: SweepFolder, progress: SweepProgress) -> None:
+    """Say that nobody runs the sweep any more: this process may live on, and even be the one to resume it."""
+    with suppress(StorageError):
+        folder.write_progress(progress.model_copy(update={"has_left": True}))
 
 
 class Interrupts:

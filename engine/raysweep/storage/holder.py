@@ -35,6 +35,8 @@ def holder_state(progress: SweepProgress, now: float) -> HolderState:
     decides: "alive" or "gone", however old the heartbeat. Elsewhere the heartbeat's age does: "alive" or
     "stale".
     """
+    if progress.has_left:
+        return "gone"
     holder = progress.holder
     boot = boot_id()
     if boot and (holder.host, holder.boot_id) == (socket.gethostname(), boot):
