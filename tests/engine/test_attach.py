@@ -37,6 +37,7 @@ def cluster() -> Iterator[str]:
     process = subprocess.Popen(
         [*command, "--node-ip-address=127.0.0.1", f"--temp-dir={folder}"],
         start_new_session=True,
+        env=os.environ | {"RAY_AUTH_MODE": "disabled"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -91,6 +92,7 @@ def test_a_sweep_on_an_existing_cluster_leaves_nothing_on_it(
     lines: Lines,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     outcome = drive(make_spec("surroundings", num_samples=6), address=cluster).outcome()
     assert outcome.counts == {"completed": 6}
     assert len(lines()) == 6

@@ -103,6 +103,29 @@ def test_a_finished_sweep_comes_back_without_ray(make_spec: MakeSpec) -> None:
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
 
 
+def test_an_outcome_that_was_not_written_any_more_is_written(
+    make_spec: MakeSpec, ray_cluster: RayConnection, storage: Path, lines: Lines
+) -> None:
+    spec = make_spec("noop", num_samples=3)
+    outcome = rs.run_sweep(spec, key="k")
+    (path,) = storage.glob("*/outcome.json")
+    path.unlink()
+    again = rs.run_sweep(spec, key="k")
+    assert again.trials == outcome.trials
+    assert (again.status, again.ended_at) == (outcome.status, outcome.ended_at)
+    assert path.exists()
+    assert len(lines()) == 3
+
+
+def test_a_sweep_that_runs_under_another_spec_is_not_followed(
+    make_spec: MakeSpec, drive: Drive, address: str, lines: Lines
+) -> None:
+    driver = drive(make_spec("slow", {"pause": 0.2}, num_samples=100), address=address)
+    wait_for(lambda: lines() or driver.process.poll() is not None)
+    with pytest.raises(rs.SpecChangedError, match="mode"):
+        rs.run_sweep(make_spec("slow", {"pause": 0.2}, num_samples=100, mode="max"), key="k")
+
+
 def stop_after(completed: int) -> Callable[[SweepProgress], None]:
     def see(progress: SweepProgress) -> None:
         if progress.counts.get("completed", 0) >= completed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +18,8 @@ from raysweep.cluster.tempfolder import ray_folder
 from raysweep.errors import ClusterUnreachableError
 
 # Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
-PRELOAD = "pydantic,pyarrow,starlette,raysweep.cluster.worker"
+PRELOAD = "raysweep.cluster.worker"
+CONNECT_S = 10.0
 _sharing: ExitStack | None = None
 
 
@@ -78,14 +80,31 @@ def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnect
         with _embedded(num_cpus) as connection:
             yield connection
         return
+    _check_port(address)
     try:
         ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ClusterUnreachableError(address, str(error).splitlines()[0]) from error
+        text = str(error)
+        # Ray takes its token by itself for "auto" and for an embedded cluster, but not for an address.
+        fix = "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the cluster's" if "Unauthent" in text else ""
+        raise ClusterUnreachableError(address, text.splitlines()[0], fix) from error
     try:
         yield RayConnection(address=address, host=_own_host(), is_embedded=False, is_ours=True)
     finally:
         ray.shutdown()
+
+
+def _check_port(address: str) -> None:
+    """See that somebody listens at `host:port`: Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "/" in host:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterUnreachableError(
+            address, f"nothing answers ({error})", "check the address, or start a cluster with `ray start`"
+        ) from error
 
 
 def _own_host() -> str:

@@ -77,7 +77,9 @@ class Controller:
             StorageUnavailableError: The journal could not be written for too long.
         """
         try:
-            asyncio.run(self._run())
+            # An ended sweep is here only for its outcome, before which its controller died.
+            if self.state.phase != "ended":
+                asyncio.run(self._run())
         finally:
             try:
                 self._close_writer()

@@ -70,40 +70,54 @@ def find_outcome(folder: SweepFolder, asked: Asked) -> SweepOutcome | None:
     return outcome
 
 
-def find_holder(folder: SweepFolder) -> SweepProgress | None:
-    """The heartbeat of the controller that has the sweep and lives; None: nobody has it."""
+def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
+    """The heartbeat of the controller that has the sweep and lives (None: nobody has it), and the newest
+    generation, which this is the verdict about.
+    """
     journal = folder.journal()
     for _ in journal.read():
         pass
-    if not journal.generation:
-        return None
+    generation = journal.generation
+    if not generation:
+        return None, 0
     deadline = time.monotonic() + FIRST_BEAT_S
     while True:
         progress = folder.read_progress()
-        if progress is not None and progress.generation >= journal.generation:
-            return progress if holder_state(progress, time.time()) == "alive" else None
+        if progress is not None and progress.generation >= generation:
+            is_alive = holder_state(progress, time.time()) == "alive"
+            return (progress if is_alive else None), generation
         if time.monotonic() > deadline:
-            return None
+            return None, generation
         time.sleep(0.2)
 
 
-def follow(folder: SweepFolder, on_progress: OnProgress | None) -> SweepOutcome | None:
-    """Watch another controller's sweep to its end; None: that controller went away before the end."""
-    while True:
-        outcome = folder.read_outcome()
-        if outcome is not None:
-            return outcome
+def follow(folder: SweepFolder, on_progress: OnProgress | None) -> None:
+    """Watch another controller's sweep until it has an outcome, or that controller goes away before."""
+    while folder.read_outcome() is None:
         progress = folder.read_progress()
         if progress is None or holder_state(progress, time.time()) != "alive":
-            # It may have written the outcome between our two looks.
-            return folder.read_outcome()
+            return
         if on_progress is not None:
             on_progress(progress)
         time.sleep(POLL_S)
 
 
-def hold(folder: SweepFolder, asked: Asked) -> Held | None:
-    """Claim the sweep; None: somebody else did so at this moment.
+def check_same(folder: SweepFolder, asked: Asked) -> None:
+    """Before a sweep is followed: is it the one that was asked for?
+
+    Raises:
+        SpecChangedError: It runs under another spec.
+    """
+    record = folder.read_spec()
+    if record is None or record.digest == asked.spec.digest():
+        return
+    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec)
+    if diff.unsafe:
+        raise SpecChangedError(folder.sweep_id, diff.unsafe)
+
+
+def hold(folder: SweepFolder, asked: Asked, after: int | None = None) -> Held | None:
+    """Claim the sweep; None: somebody else did so at this moment, or since generation `after`.
 
     Raises:
         SpecChangedError: The sweep exists, with another spec that would mix two searches.
@@ -111,6 +125,8 @@ def hold(folder: SweepFolder, asked: Asked) -> Held | None:
     """
     record = _write_or_read_record(folder, asked)
     journal, state = rebuild(folder, record)
+    if after is not None and journal.generation != after:
+        return None
     diff = changes(state.spec, asked.spec)
     if diff.unsafe:
         raise SpecChangedError(folder.sweep_id, diff.unsafe)
