@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from raysweep.training.folder import SNAPSHOT, RunFolder
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.warmstart import check_warm_start
 from raysweep.training.watch import TrainProgress, Watch
+
+_PRELOAD_VARIABLE = "RAY_preload_python_modules"
 
 
 def run_training(
@@ -90,7 +93,7 @@ def _train(
     from raysweep.cluster.connection import connect
 
     started_at = time.time()
-    with connect(address):
+    with _workers_preloaded(), connect(address):
         _check_connection()
         if not can_grow():
             check_scaling(spec.scaling, cluster_totals())
@@ -156,6 +159,21 @@ def _starts_embedded(address: str | None) -> bool:
     import ray
 
     return address in (None, "local") and not ray.is_initialized()
+
+
+@contextmanager
+def _workers_preloaded() -> Iterator[None]:
+    """Let the processes that an embedded Ray starts ahead import Ray Train while this one does the same."""
+    from raysweep.cluster.connection import PRELOAD
+
+    if _PRELOAD_VARIABLE in os.environ:
+        yield
+        return
+    os.environ[_PRELOAD_VARIABLE] = f"{PRELOAD},ray.train.v2._internal.execution.worker_group.worker"
+    try:
+        yield
+    finally:
+        os.environ.pop(_PRELOAD_VARIABLE, None)
 
 
 def _check_connection() -> None:
