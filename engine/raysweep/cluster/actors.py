@@ -46,9 +46,12 @@ class ActorPool:
         self._free: list[PlacementGroup] = []
         self._groups: list[PlacementGroup] = []
         self._alive: dict[str, Worker] = {}
-        self._count = 0
-        self._actor_class = ray.remote(TrialWorker)
-        self._setup = ray.put(setup)
+        # A call without arguments spares the worker Ray's deserialization, for which it would import pyarrow,
+        # numpy, starlette and pydantic.v1: a third of its start. So its class brings the setup along.
+        is_small = setup.pickled is None
+        carrier = type("TrialWorker", (TrialWorker,), {"setup": setup if is_small else None})
+        self._actor_class: Any = ray.remote(carrier)
+        self._arguments = () if is_small else (ray.put(setup),)
 
     def take_group(self) -> PlacementGroup:
         """A placement group that nobody uses: one given back, or a new one."""
@@ -70,8 +73,6 @@ class ActorPool:
 
     def start(self, group: PlacementGroup, *, is_spare: bool = False) -> Worker:
         """Start a worker in the group. A spare takes no resources: it shares those of the one it replaces."""
-        self._count += 1
-        worker = Worker(name=f"w{self._count}", group=group)
         head = {} if is_spare or self._resources.is_head_empty else dict(self._resources.to_bundles()[0])
         options = {
             "num_cpus": head.pop("CPU", 0.0),
@@ -79,7 +80,7 @@ class ActorPool:
             "memory": head.pop("memory", None),
             "resources": head or None,
         }
-        worker.actor = self._actor_class.options(
+        actor = self._actor_class.options(
             scheduling_strategy=PlacementGroupSchedulingStrategy(
                 group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True
             ),
@@ -87,8 +88,9 @@ class ActorPool:
             max_concurrency=1,
             **options,
         ).remote()
+        worker = Worker(name=actor._actor_id.hex(), group=group, actor=actor)
         self._alive[worker.name] = worker
-        self._watch(worker, worker.actor.run.remote(self._setup, worker.name))
+        self._watch(worker, actor.run.remote(*self._arguments))
         return worker
 
     def kill(self, worker: Worker) -> None:

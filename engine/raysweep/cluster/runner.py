@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import signal
 import sys
@@ -9,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from raysweep import trial as trial_api
 from raysweep.cluster.outbox import Outbox
@@ -34,6 +35,27 @@ def _on_interrupt(signum: int, frame: FrameType | None) -> None:
     if session is not None and session.stop_reason is not None and not session.is_busy:
         session.was_raised = True
         raise TrialStopped(session.stop_reason)
+
+
+def load_by_reference(reference: str) -> Trainable:
+    """The trainable behind an import path.
+
+    Raises:
+        TrainableImportError: It cannot be had; says why, and what is near.
+    """
+    module, _, qualname = reference.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for name in qualname.split("."):
+            found = getattr(found, name)
+        if callable(found):
+            return cast(Trainable, found)
+    except Exception:  # noqa: BLE001  the loader of the specs meets it again, and explains it
+        pass
+    # Imported only here: building the models of the specs would be a tenth of a worker's start.
+    from raysweep.spec.trainable import load_trainable
+
+    return load_trainable(reference)
 
 
 def run_attempt(

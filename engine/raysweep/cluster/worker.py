@@ -14,10 +14,17 @@ import sys
 import threading
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from raysweep.cluster.outbox import Outbox
-from raysweep.cluster.runner import INTERRUPT, Trainable, describe, install_interrupt, run_attempt
+from raysweep.cluster.runner import (
+    INTERRUPT,
+    Trainable,
+    describe,
+    install_interrupt,
+    load_by_reference,
+    run_attempt,
+)
 from raysweep.cluster.session import Session, SweepPlace
 from raysweep.cluster.wire import Job, Message, pack, read_frames
 
@@ -100,15 +107,19 @@ class Inbox:
 class TrialWorker:
     """The actor class; one instance a slot."""
 
-    def run(self, setup: WorkerSetup, name: str) -> str:
+    setup: ClassVar[WorkerSetup | None] = None
+
+    def run(self, setup: WorkerSetup | None = None) -> str:
         """Serve the controller until it says `exit` or its connection is gone."""
+        setup = setup or self.setup
+        assert setup is not None, "neither the class nor the call brought a setup"
         if setup.hides_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         sys.path.extend(path for path in setup.sys_path if path not in sys.path)
         sock = socket.create_connection((setup.host, setup.port), timeout=30)
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.sendall(pack([["hello", setup.token, name]]))
+        sock.sendall(pack([["hello", setup.token, actor_id()]]))
         inbox = Inbox(Outbox(sock))
         reader = threading.Thread(target=_read, args=(sock, inbox), name="raysweep-link", daemon=True)
         reader.start()
@@ -155,9 +166,14 @@ def load_trainable(setup: WorkerSetup) -> Trainable:
 
         pickled: Trainable = cloudpickle.loads(setup.pickled)
         return pickled
-    from raysweep.spec.trainable import load_trainable as load
+    return load_by_reference(setup.trainable)
 
-    return load(setup.trainable)
+
+def actor_id() -> str:
+    """Ray's id of this actor: what the worker is called on the link."""
+    import ray
+
+    return str(ray.get_runtime_context().get_actor_id())
 
 
 def node_id() -> str:

@@ -24,7 +24,14 @@ from typing import Any, Final
 import orjson
 
 from raysweep.cluster.outbox import Outbox
-from raysweep.cluster.runner import INTERRUPT, Trainable, describe, install_interrupt, run_attempt
+from raysweep.cluster.runner import (
+    INTERRUPT,
+    Trainable,
+    describe,
+    install_interrupt,
+    load_by_reference,
+    run_attempt,
+)
 from raysweep.cluster.session import Session, SweepPlace
 from raysweep.cluster.wire import Job, read_frames
 
@@ -71,9 +78,7 @@ def _load(reference: str, pickled: bytes | None) -> Trainable:
 
         loaded: Trainable = cloudpickle.loads(pickled)
         return loaded
-    from raysweep.spec.trainable import load_trainable
-
-    return load_trainable(reference)
+    return load_by_reference(reference)
 
 
 def _fork(
