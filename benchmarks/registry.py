@@ -38,7 +38,7 @@ _ALL: Final = (
     Benchmark(name="reports", module="reports"),
     Benchmark(name="utilization", module="utilization"),
     Benchmark(name="resume", module="resume"),
-    Benchmark(name="core-scale", module="core_scale", needs_ray=False),
+    Benchmark(name="core-scale", module="core", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
 )
 BENCHMARKS: Final = {benchmark.name: benchmark for benchmark in _ALL if benchmark.is_there}
