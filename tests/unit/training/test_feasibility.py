@@ -1,0 +1,47 @@
+"""Workers that no cluster can hold are refused, with the numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from raysweep.errors import InfeasibleResourcesError
+from raysweep.spec import Scaling
+from raysweep.training.feasibility import check_scaling
+
+NODES = [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0}]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"num_workers": 6},
+        {"num_workers": 4, "placement_strategy": "STRICT_PACK"},
+        {"num_workers": 2, "placement_strategy": "STRICT_SPREAD"},
+        {"num_workers": 60, "resources_per_worker": {"CPU": 0.1}},
+        {"num_workers": 1, "use_gpu": True, "resources_per_worker": {"CPU": 4}},
+    ],
+)
+def test_what_fits_passes(fields: dict[str, Any]) -> None:
+    check_scaling(Scaling(**fields), NODES)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"num_workers": 7}, "7 workers of {CPU: 1} can never run: there is room for 6 on 2 nodes"),
+        ({"num_workers": 5, "placement_strategy": "STRICT_PACK"}, "on one node: there is room for 4"),
+        (
+            {"num_workers": 3, "placement_strategy": "STRICT_SPREAD"},
+            "on nodes of their own: there is room for 2",
+        ),
+        ({"num_workers": 2, "use_gpu": True}, "room for 1 on 2 nodes: {GPU: 1}, {GPU: 0}"),
+        ({"num_workers": 2, "resources_per_worker": {"CPU": 3}}, "set num_workers to 1 or less"),
+        ({"num_workers": 1, "resources_per_worker": {"tpu": 1}}, "ask for less"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_numbers(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(InfeasibleResourcesError) as caught:
+        check_scaling(Scaling(**fields), NODES)
+    assert says in str(caught.value)
