@@ -28,6 +28,7 @@ class SweepView:
     """What is known of one sweep. `status` is `interrupted` where it has not ended and nobody runs it.
 
     `best` may be a trial that still runs. `progress` is as fresh as the heartbeat; None before the first.
+    `why` says why a sweep ended that has no outcome: it could give none, or its controller died right then.
     """
 
     sweep_id: str
@@ -41,12 +42,9 @@ class SweepView:
     started_at: float | None
     outcome: SweepOutcome | None
     progress: SweepProgress | None
+    is_running: bool = False
+    why: str = ""
     notes: tuple[str, ...] = ()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a live controller has it."""
-        return self.outcome is None and self.status != INTERRUPTED
 
     @property
     def uri(self) -> str:
@@ -123,11 +121,14 @@ def read_sweep(folder: SweepFolder, record: SweepRecord | None = None) -> SweepV
             started_at=outcome.started_at,
             **common,
         )
+    is_running = progress is not None and holder_state(progress, time.time()) == "alive"
     state, repairs = _replayed(folder, record)
     trials = tuple(trial_outcome(state, trial) for trial in state.trials.values())
     best = next(iter(ranked(state)), None)
     return SweepView(
-        status=_status(progress),
+        status=_status(state, progress if is_running else None),
+        is_running=is_running,
+        why=state.why if state.phase == "ended" else "",
         trials=trials,
         best=trial_outcome(state, best) if best else None,
         counts={name: number for name, number in state.counts.items() if number},
@@ -144,7 +145,7 @@ def _replayed(folder: SweepFolder, record: SweepRecord) -> tuple[SweepState, lis
     return replay(journal, record), journal.repairs
 
 
-def _status(progress: SweepProgress | None) -> str:
-    if progress is None or holder_state(progress, time.time()) != "alive":
-        return INTERRUPTED
-    return progress.status
+def _status(state: SweepState, progress: SweepProgress | None) -> str:
+    if progress is not None:
+        return progress.status
+    return state.status if state.phase == "ended" and state.status else INTERRUPTED

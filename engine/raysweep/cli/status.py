@@ -89,6 +89,8 @@ def _facts(view: SweepView) -> Iterator[tuple[str, str]]:
 
 
 def _why_not_running(view: SweepView) -> str:
+    if view.why:
+        return f"ended without an outcome: {view.why}"
     if view.progress is None:
         return "not running: its controller is gone"
     ago = show_age(time.time() - view.progress.at)
@@ -104,7 +106,7 @@ def _as_json(view: SweepView) -> dict[str, Any]:
         "key": view.record.key,
         "status": view.status,
         "is_running": view.is_running,
-        "why": view.outcome.why if view.outcome else "",
+        "why": view.outcome.why if view.outcome else view.why,
         "metric": view.metric,
         "mode": view.record.spec.get("mode"),
         "counts": view.counts,

@@ -123,6 +123,13 @@ class RunFolder:
                 "restore it from a backup, or use another key to start over",
             ) from error
 
+    def withdraw(self) -> None:
+        """Delete a run that never began, train.json last."""
+        last = self._key("train.json")
+        keys = sorted((info.key for info in self.store.list(self.run_id)), key=lambda key: key == last)
+        for key in keys:
+            self.store.delete(key)
+
     def delete_unused_checkpoints(self, used: frozenset[str]) -> None:
         """Delete checkpoint folders that no report of the finished run refers to."""
         for name in self.store.list_folders(self.run_id):

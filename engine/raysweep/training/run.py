@@ -76,10 +76,16 @@ def run_training(
     folder.freeze_spec(spec, key)
     folder.check_snapshot()
     watch = Watch(run_id=folder.run_id, on_progress=on_progress)
-    heartbeat = Heartbeat(folder, spec.name, folder.claim(time.time()), watch)
+    attempt = folder.claim(time.time())
+    heartbeat = Heartbeat(folder, spec.name, attempt, watch)
     try:
         with heartbeat.beating():
             return _train(spec, key, folder, address, watch, heartbeat)
+    except SpecError:
+        # Only the connected cluster could tell. Nothing ran: the mended spec may have the same key.
+        if attempt == 1:
+            folder.withdraw()
+        raise
     except KeyboardInterrupt as error:
         if isinstance(error, RaysweepError):
             raise

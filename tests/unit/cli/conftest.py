@@ -80,6 +80,15 @@ def events_of_a_night(at: float) -> list[ev.Event]:
     ]
 
 
+def last_events(at: float) -> list[ev.Event]:
+    """Somebody cancels it."""
+    return [
+        ev.CancelRequested(at=at, reason="enough"),
+        ev.TrialStopped(at=at, trial=2, attempt=1),
+        ev.SweepEnded(at=at),
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """A sweep that a controller left in the middle."""
@@ -101,12 +110,7 @@ class Stored:
 
     def end(self) -> SweepOutcome:
         """Cancel it, and write its outcome."""
-        now = time.time()
-        for event in (
-            ev.CancelRequested(at=now, reason="enough"),
-            ev.TrialStopped(at=now, trial=2, attempt=1),
-            ev.SweepEnded(at=now),
-        ):
+        for event in last_events(time.time()):
             step(self.state, event)
         outcome = make_outcome(
             self.state, sweep_id=self.sweep_id, key=self.key, uri=self.folder.uri, version="0"
@@ -119,7 +123,7 @@ class Stored:
 def store_sweep(tmp_path: Path) -> Callable[..., Stored]:
     """Write a sweep's folder at `store/` as its controller would have."""
 
-    def make(name: str = "night", key: str = "k") -> Stored:
+    def make(name: str = "night", key: str = "k", *, is_ended: bool = False) -> Stored:
         spec = SweepSpec(
             name=name,
             trainable="examples.quick:steps",
@@ -140,7 +144,7 @@ def store_sweep(tmp_path: Path) -> Callable[..., Stored]:
         step(state, started)
         errors: list[RaysweepError] = []
         with JournalWriter(journal.backend, 1, claim.next_number, errors.append, writer=claim.writer) as log:
-            for event in events_of_a_night(at):
+            for event in events_of_a_night(at) + (last_events(at + 9) if is_ended else []):
                 log.write(encode(event))
                 step(state, event)
         assert not errors

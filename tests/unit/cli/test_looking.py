@@ -61,6 +61,26 @@ def test_status_before_the_first_heartbeat_and_from_another_host(cli: Cli, store
     assert "running" in cli("status", stored.sweep_id, *at(stored)).out.splitlines()[0]
 
 
+def test_status_of_one_that_ended_without_an_outcome(
+    cli: Cli, store_sweep: Store, gone_holder: Holder
+) -> None:
+    """Its controller died right then, or it could give none."""
+    stored = store_sweep(is_ended=True)
+    stored.beat(gone_holder)
+    ran = cli("status", stored.sweep_id, *at(stored))
+    assert f"cancelled {stored.sweep_id}" in ran.out
+    assert "ended without an outcome: enough" in ran.out
+    assert f"raysweep resume {stored.sweep_id}" in ran.out
+
+
+def test_a_holder_that_lives_but_has_left(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    progress = stored.beat(current_holder())
+    stored.folder.write_progress(progress.model_copy(update={"has_left": True}))
+    assert f"interrupted {stored.sweep_id}" in cli("status", stored.sweep_id, *at(stored)).out
+    assert " interrupted " in cli("status", *at(stored)).out
+
+
 def test_status_after_the_end(cli: Cli, store_sweep: Store) -> None:
     stored = store_sweep()
     stored.end()
