@@ -160,7 +160,7 @@ def session_of(leader: int) -> list[int]:
     return found
 
 
-def wait_for(check: Callable[[], Any], timeout_s: float = 60) -> Any:
+def wait_for(check: Callable[[], Any], timeout_s: float = 120) -> Any:
     """The first true value of `check`."""
     deadline = time.monotonic() + timeout_s
     while True:

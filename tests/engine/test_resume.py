@@ -16,7 +16,7 @@ from raysweep.cluster.connection import RayConnection
 from raysweep.core.events import CheckpointCommitted, TrialFailed, TrialReturned, TrialStopped
 from tests.engine.conftest import Driver, wait_for
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 Events = Callable[..., list[Any]]
 Lines = Callable[[], list[list[str]]]
 Drive = Callable[..., Driver]
@@ -156,6 +156,7 @@ def start_embedded(spec: rs.SweepSpec, drive: Drive, lines: Lines) -> tuple[Driv
     before = len(lines())
     driver = drive(spec, num_cpus=2)
     wait_for(lambda: len(lines()) >= before + 2 or driver.process.poll() is not None)
+    assert driver.process.poll() is None, driver.finish() and driver.errors
     (folder,) = folders_of(driver.pid)
     return driver, folder
 
@@ -173,7 +174,7 @@ def test_one_ctrl_c_leaves_a_sweep_that_goes_on(
         os.killpg(driver.pid, signal.SIGINT)
     else:
         os.kill(driver.pid, signal.SIGTERM)
-    code, said = driver.finish(30)
+    code, said = driver.finish(60)
     assert (code, said["error"]) == (3, "SweepInterrupted"), driver.errors
     assert "Traceback" not in driver.errors
     check_nothing_is_left(driver, folder)
@@ -193,7 +194,7 @@ def test_two_ctrl_c_end_at_once(make_spec: MakeSpec, drive: Drive, lines: Lines)
     with pytest.raises(Exception, match="timed out"):
         driver.finish(2)
     os.killpg(driver.pid, signal.SIGINT)
-    code, said = driver.finish(10)
+    code, said = driver.finish(30)
     assert (code, said["error"]) == (3, "SweepInterrupted")
     check_nothing_is_left(driver, folder)
 
@@ -204,7 +205,7 @@ def test_ctrl_c_while_ray_starts(make_spec: MakeSpec, drive: Drive) -> None:
     (folder,) = wait_for(lambda: folders_of(driver.pid))
     wait_for(lambda: any(folder.glob("session_*/sockets")))
     os.killpg(driver.pid, signal.SIGINT)
-    code, _ = driver.finish(20)
+    code, _ = driver.finish(60)
     assert code != 0
     check_nothing_is_left(driver, folder)
 

@@ -23,7 +23,7 @@ from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
 from tests.engine.conftest import ROOT, Driver, wait_for
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 Events = Callable[..., list[Any]]
 Lines = Callable[[], list[list[str]]]
 Drive = Callable[..., Driver]

@@ -28,6 +28,7 @@ OnProgress = Callable[[SweepProgress], None]
 POLL_S: Final = 0.5
 # A fresh controller writes its heartbeat right after its claim; one that does not is gone.
 FIRST_BEAT_S: Final = 10.0
+_AT_WORK: Final = frozenset({"starting", "running", "stopping"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +85,7 @@ def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
     while True:
         progress = folder.read_progress()
         if progress is not None and progress.generation >= generation:
-            is_alive = holder_state(progress, time.time()) == "alive"
-            return (progress if is_alive else None), generation
+            return (progress if _is_held(progress) else None), generation
         if time.monotonic() > deadline:
             return None, generation
         time.sleep(0.2)
@@ -95,11 +95,16 @@ def follow(folder: SweepFolder, on_progress: OnProgress | None) -> None:
     """Watch another controller's sweep until it has an outcome, or that controller goes away before."""
     while folder.read_outcome() is None:
         progress = folder.read_progress()
-        if progress is None or holder_state(progress, time.time()) != "alive":
+        if progress is None or not _is_held(progress):
             return
         if on_progress is not None:
             on_progress(progress)
         time.sleep(POLL_S)
+
+
+def _is_held(progress: SweepProgress) -> bool:
+    """Whether its controller lives and is at work: a process may outlive its sweeps."""
+    return progress.status in _AT_WORK and holder_state(progress, time.time()) == "alive"
 
 
 def check_same(folder: SweepFolder, asked: Asked) -> None:
