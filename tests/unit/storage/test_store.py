@@ -274,14 +274,14 @@ def test_a_durable_put_syncs_the_file_and_each_new_folder(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", spy)
-    store = open_store(tmp_path / "root")
+    store = open_store(tmp_path / "store")
     store.put("a/b", b"x", durable=True)
     assert TEMPORARY_MARK in synced[0]
-    assert sorted(synced[1:]) == ["", "/root", "/root/a"]
+    assert sorted(synced[1:]) == ["", "/store", "/store/a"]
     synced.clear()
     assert store.put_if_absent("a/c", b"x", durable=True)
     assert TEMPORARY_MARK in synced[0]
-    assert synced[1:] == ["/root/a"]
+    assert synced[1:] == ["/store/a"]
     synced.clear()
     assert not store.put_if_absent("a/c", b"x", durable=True)
     store.put("a/d", b"x")
