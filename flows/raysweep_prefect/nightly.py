@@ -45,7 +45,7 @@ def nightly(
     try:
         outcome = _run(console, spec, train, name, storage, address)
     except KeyboardInterrupt as error:
-        console.print(f"[yellow]{error or 'interrupted'}[/]\nGo on with: {_again()}", soft_wrap=True)
+        console.print(f"[yellow]{str(error) or 'interrupted'}[/]\nGo on with: {_again()}", soft_wrap=True)
         raise typer.Exit(rs.SweepInterrupted.exit_code) from None
     except rs.RaysweepError as error:
         if os.environ.get("RAYSWEEP_DEBUG"):

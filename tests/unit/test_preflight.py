@@ -111,7 +111,7 @@ def test_what_does_not_fit_is_told_in_numbers(resources: dict[str, Any], field: 
 
 def test_resources_that_no_node_has_together() -> None:
     nodes = [node("a", CPU=8), node("b", CPU=1, GPU=4)]
-    with pytest.raises(InfeasibleResourcesError, match="no node has .CPU: 4, GPU: 1. together"):
+    with pytest.raises(InfeasibleResourcesError, match=r"no node has .CPU: 4, GPU: 1. together"):
         slots(nodes, cpu=4, gpu=1)
 
 
