@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly test check bench docs constraints clean system-libraries
+.PHONY: help setup nightly test test-all check bench docs constraints clean system-libraries
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -74,10 +74,14 @@ nightly: $(STAMPS)/nightly system-libraries
 		--key '$(KEY)' --storage '$(STORAGE)'
 
 TESTS ?= tests
-MARK ?=
+MARK ?= not slow
 ## test: the test suite (TESTS=tests/unit MARK="not ray")
 test: setup
 	$(BIN)/python -m pytest $(TESTS) $(if $(MARK),-m '$(MARK)')
+
+## test-all: the test suite with every variant
+test-all: setup
+	$(BIN)/python -m pytest $(TESTS)
 
 ## check: ruff, mypy --strict, import contracts, strict build of the documentation
 check: setup

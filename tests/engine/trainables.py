@@ -273,3 +273,13 @@ def forever(config: Config) -> None:
         rs.report({"loss": config["x"] / step})
         time.sleep(0.02)
     note(config, "end", context.number)
+
+
+def flights(config: dict[str, Any]) -> None:
+    """The flights example, with a line in `config["log"]` for each start: the trial, where it begins."""
+    from examples.flights import train
+
+    context = rs.get_context()
+    with open(config["log"], "a") as log:
+        log.write(f"{context.trial_id} {context.iteration}\n")
+    train({name: value for name, value in config.items() if name != "log"})

@@ -18,7 +18,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 NOISE = re.compile(r"Traceback|Warning|warning|\bERROR\b|\.cc:\d+|Deprecat", re.IGNORECASE)
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
 
 
 class Night:

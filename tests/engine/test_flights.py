@@ -1,0 +1,101 @@
+"""The example sweep through the real command line: killed in the middle, run again, equal in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from raysweep.cluster.connection import RayConnection
+from raysweep.outcome import SweepOutcome
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+
+
+def write_spec(folder: Path) -> Path:
+    """examples/flights.yaml, sequential, fewer trials on fewer rows, a line in a file for each start."""
+    spec: dict[str, Any] = yaml.safe_load((ROOT / "examples/flights.yaml").read_text())
+    spec |= {
+        "trainable": "tests.engine.trainables:flights",
+        "num_samples": 9,
+        "max_concurrent_trials": 1,
+        "search": {"tpe": {"n_startup_trials": 3}},
+        "storage_path": str(folder / "sweeps"),
+    }
+    spec["param_space"] |= {"rows": 4000, "log": str(folder / "starts")}
+    path = folder / "flights.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    (folder / "starts").touch()
+    return path
+
+
+def starts(folder: Path) -> list[tuple[str, str]]:
+    """Trial and the iteration it began from, for each start."""
+    lines = (folder / "starts").read_text().splitlines()
+    return [(line.split()[0], line.split()[1]) for line in lines]
+
+
+def command(path: Path, address: str) -> list[str]:
+    return [sys.executable, "-m", "raysweep.cli", "sweep", str(path), "--address", address, "--json"]
+
+
+def shown(outcome: SweepOutcome) -> list[Any]:
+    """What must not depend on when the command was killed."""
+    assert outcome.best is not None
+    trials = [
+        (trial.trial_id, trial.state, trial.metrics, {k: v for k, v in trial.config.items() if k != "log"})
+        for trial in outcome.trials
+    ]
+    return [outcome.status, outcome.best.trial_id, outcome.counts, trials]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(address: str, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    folder = tmp_path_factory.mktemp("flights")
+    done = subprocess.run(
+        command(write_spec(folder), address), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return shown(SweepOutcome.from_json(done.stdout))
+
+
+def test_killed_and_run_again(
+    tmp_path: Path, address: str, undisturbed: list[Any], ray_cluster: RayConnection
+) -> None:
+    path = write_spec(tmp_path)
+    process = subprocess.Popen(
+        command(path, address), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    # In the fourth trial: the first that the model, not chance, has chosen, with rungs behind it.
+    while len(starts(tmp_path)) < 4:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
+    time.sleep(0.3)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = starts(tmp_path)
+
+    again = subprocess.run(command(path, address), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    outcome = SweepOutcome.from_json(again.stdout)
+    assert outcome.generation == 2
+    assert shown(outcome) == undisturbed
+    counted = Counter(trial for trial, _ in starts(tmp_path))
+    cut = before[-1][0]
+    finished = {trial for trial, _ in before} - {cut}
+    assert all(counted[trial] == 1 for trial in finished), "what had ended is not run again"
+    assert sum(counted.values()) <= 9 + 1, "nothing but the cut trial began twice"
+
+    third = subprocess.run(command(path, address), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert json.loads(third.stdout) == json.loads(again.stdout), "a finished sweep is its outcome"
+    assert len(starts(tmp_path)) == sum(counted.values())
