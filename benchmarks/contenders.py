@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Contender, Sample
+from benchmarks.trainables import noop
 
 Space = Mapping[str, Any]
 Trainable = Callable[[dict[str, Any]], Any]
@@ -32,6 +33,18 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def use_up_idle_workers() -> None:
+    """Leave no warm worker process behind: Ray starts two ahead, once, which only the first contender would
+    get."""
+    import ray
+
+    actor_class: Any = ray.remote(num_cpus=1)(_Caller)
+    actors = [actor_class.remote(noop) for _ in range(SLOTS)]
+    ray.get([actor.call.remote({"x": 0.0}) for actor in actors])
+    for actor in actors:
+        ray.kill(actor)
+
+
 def raysweep(
     trainable: str, space: Space, trials: int, *, units: int | None = None, **fields: Any
 ) -> Contender:
@@ -41,6 +54,7 @@ def raysweep(
     def run() -> Sample:
         import raysweep as rs
 
+        use_up_idle_workers()
         with scratch() as folder:
             spec = rs.SweepSpec(
                 name=f"benchmark-{next(_counter)}",
@@ -84,6 +98,7 @@ def tune(
     def run() -> Sample:
         from ray import tune
 
+        use_up_idle_workers()
         clock = make_clock()
         with scratch() as folder:
             tuner = tune.Tuner(
@@ -137,6 +152,7 @@ def actor_pool(function: Trainable, configs: Callable[[], list[dict[str, Any]]])
         import ray
         from ray.util import ActorPool
 
+        use_up_idle_workers()
         work = configs()
         actor_class: Any = ray.remote(num_cpus=1)(_Caller)
         began = time.perf_counter()

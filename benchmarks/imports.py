@@ -8,7 +8,7 @@ import sys
 import time
 from statistics import median
 
-from benchmarks.measure import Contender, Json, Sample, alternate, describe, target
+from benchmarks.measure import Contender, Json, Sample, alternate, describe, significant, target
 
 HELP = "import sys; sys.argv = ['raysweep', '--help']; from raysweep.cli import main; main()"
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; "
@@ -33,9 +33,9 @@ def run(rounds: int) -> Json:
         targets.append(target("raysweep --help, s", seconds["raysweep --help"], at_most=0.5))
     return {
         "what": "wall time of a fresh process that ends at once; raysweep's with ray blocked",
-        "contenders": {c.name: describe(c, samples[c.name], "process") for c in contenders},
+        "contenders": {c.name: describe(c, samples[c.name], "run") for c in contenders},
         "ratios": {
-            "import ray.tune / import raysweep": seconds["import ray.tune"] / seconds["import raysweep"]
+            "raysweep / ray.tune": significant(seconds["import ray.tune"] / seconds["import raysweep"])
         },
         "targets": targets,
     }

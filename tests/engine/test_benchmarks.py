@@ -23,14 +23,14 @@ def check(contender: dict[str, Any], unit: str, rounds: int) -> None:
 
 
 def test_noop_measures_raysweep_and_an_actor_pool(ray_cluster: RayConnection) -> None:
-    shown = noop.run_100(2, trials=4, with_tune=False)
+    shown = noop.run_100(1, trials=4, with_tune=False)
     assert list(shown["contenders"]) == ["raysweep", "actor_pool"]
     for contender in shown["contenders"].values():
         assert contender["trials_per_round"] == 4
-        check(contender, "trial", rounds=2)
+        check(contender, "trial", rounds=1)
     ratio = shown["ratios"]["raysweep / actor_pool"]
     assert set(ratio) == {"wall", "warm"}
-    assert len(ratio["wall"]["rounds"]) == 2
+    assert len(ratio["wall"]["rounds"]) == 1
     json.dumps(shown)
 
 
