@@ -137,6 +137,8 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
         "RAY_preload_python_modules": PRELOAD,
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
+        # On a busy machine the raylet may take longer than the 30 s that Ray grants it.
+        "RAY_raylet_start_wait_time_s": "120",
         # What Ray's C++ core would say on stderr of this process is for its developers.
         "RAY_BACKEND_LOG_LEVEL": "fatal",
     }

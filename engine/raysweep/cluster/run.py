@@ -63,7 +63,7 @@ def run_sweep(
         FencedError: Another controller took the sweep over.
         StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
     """
-    asked_spec = SweepSpec.from_any(spec)
+    asked_spec = _placed(SweepSpec.from_any(spec))
     key = key if key is not None else default_key(asked_spec)
     folder = SweepFolder(open_store(asked_spec.storage_path), sweep_id(asked_spec.name, key))
     seed = asked_spec.seed if asked_spec.seed is not None else derive_seed(0, folder.sweep_id)
@@ -77,6 +77,13 @@ def run_sweep(
         raise
     except KeyboardInterrupt:
         raise SweepInterrupted(folder.sweep_id) from None
+
+
+def _placed(spec: SweepSpec) -> SweepSpec:
+    """The spec with a local storage path that means the same in every folder it is resumed from."""
+    path = spec.storage_path
+    absolute = path if "://" in path else os.path.abspath(os.path.expanduser(path))
+    return spec if absolute == path else spec.replace(storage_path=absolute)
 
 
 def default_key(spec: SweepSpec) -> str:
@@ -126,10 +133,10 @@ def _carry_through(
         if state.fault == "spec":
             raise spec_fault(state)
     except SpecError:
-        if state.has_scored:
+        if state.has_scored and state.fault_field == "trainable":
             _leave(folder, controller.progress(time.time()))
         else:
-            # It never gave a result: the mended spec may have the same key.
+            # Nothing ended well under this spec: the mended one may have the same key.
             folder.withdraw()
         raise
     except FencedError:
