@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from raysweep.core.failures import Failure
-from raysweep.core.lifecycle import FINAL
+from raysweep.core.lifecycle import FINAL, Cause
 from raysweep.core.scores import ranked, score_of
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Attempt, Trial, trial_id
 from raysweep.errors import RaysweepError
 from raysweep.outcome import AttemptOutcome, ErrorInfo, SweepOutcome, TrialOutcome
+
+# What a person calls the causes in the lifecycle table.
+_ENDS: Final[dict[Cause, str]] = {
+    "returned": "completed",
+    "reached": "completed",
+    "halted": "stopped",
+    "retried": "failed",
+    "gave_up": "failed",
+    "lost": "lost",
+    "cut": "cancelled",
+    "kept": "interrupted",
+}
 
 
 def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, version: str) -> SweepOutcome:
@@ -88,7 +102,7 @@ def _attempt_outcome(attempt: Attempt) -> AttemptOutcome:
         node=attempt.node,
         started_at=attempt.started_at if attempt.started_at is not None else attempt.ended_at,
         ended_at=attempt.ended_at,
-        end=attempt.end,
+        end=_ENDS[attempt.end],
         error=_error_info(attempt),
     )
 

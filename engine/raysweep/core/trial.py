@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from raysweep.core.failures import Failure, FailureKind
-from raysweep.core.lifecycle import TrialState
+from raysweep.core.lifecycle import Cause, TrialState
 
 StopReason = Literal["scheduler", "limit", "sweep", "interrupt", "non_finite"]
 Metrics = dict[str, JsonValue]
@@ -23,7 +23,7 @@ class Attempt:
     attempt: int
     started_at: float | None
     ended_at: float
-    end: str
+    end: Cause
     node: str = ""
     kind: FailureKind | None = None
     failure: Failure | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -238,6 +239,13 @@ class Interleavings(RuleBasedStateMachine):
         world.now += gap
         world.crash(max(world.durable, len(world.journal) - lost), capacity)
 
+    @precondition(lambda self: self.world.state.phase == "running")
+    @rule(count=st.integers(1, 3), capacity=st.integers(1, 4))
+    def resume_with_more_samples(self, count: int, capacity: int) -> None:
+        self.world.crash(capacity=capacity)
+        if self.world.state.phase == "running":
+            self.world.extend(count)
+
     @precondition(lambda self: self._is_on)
     @rule()
     def restore_from_snapshot(self) -> None:
@@ -272,6 +280,8 @@ class Interleavings(RuleBasedStateMachine):
         assert len(outcome) == world.state.suggested
 
 
+# One run of all examples is one test: it may take longer than others.
+pytestmark = pytest.mark.timeout(7200)
 EXAMPLES = 10_000 if os.environ.get("RAYSWEEP_EXHAUSTIVE") else 300
 Interleavings.TestCase.settings = settings(
     max_examples=EXAMPLES,

@@ -33,7 +33,8 @@ def test_a_crash_at_any_event_changes_no_result(scheduler: Any, search: str, sav
         assert {state for state, *_ in expected["trials"].values()} == {"completed", "stopped"}
     for cut_at in range(2, events):
         world = make_world(scheduler, search, save_every)
-        world.journal, world.stored = undisturbed.journal[:cut_at], set(undisturbed.ever_stored)
+        world.journal, world.ever_stored = undisturbed.journal[:cut_at], dict(undisturbed.ever_stored)
+        world.stored = set(world.ever_stored)
         world.crash()
         world.drain()
         assert world.results() == expected, f"cut after event {cut_at}: {undisturbed.journal[cut_at - 1]!r}"

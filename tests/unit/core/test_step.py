@@ -537,6 +537,21 @@ def test_queued_trials_are_shared_out_at_the_end() -> None:
     assert [list(slot.queue) for slot in state.slots.values()] == [[2, 3], [4]]
 
 
+def test_a_recall_answered_twice() -> None:
+    """The trial has gone back to the slot that gave it up: the second answer must not take it from there."""
+    sweep = running(2, trials=4)
+    sweep.at += 0.025
+    for number in (0, 1):
+        sweep.report(number, 0.5)
+        sweep.returned(number)
+    sweep.began(2)
+    sweep.send(ev.SlotLost, slot=1, failure=NODE_DIED)
+    sweep.send(ev.CapacityChanged, slots=1)
+    assert sweep.send(ev.TrialsRecalled, slot=0, trials=(3,)) == [start_trial(0, 3, attempt=2)]
+    assert sweep.send(ev.TrialsRecalled, slot=0, trials=(3,)) == []
+    assert list(sweep.state.slots[0].queue) == [2, 3]
+
+
 def test_a_recall_that_came_too_late() -> None:
     """The trial had begun: it stays where it is, and the idle slot is given back."""
     sweep = running(2, trials=4)
@@ -667,6 +682,8 @@ def test_what_fails_while_the_sweep_ends_is_not_retried() -> None:
     sweep.send(ev.CancelRequested)
     commands = sweep.send(ev.SlotLost, slot=0, failure=DIED)
     assert [type(command) for command in commands] == [cmd.EndSweep]
+    trial = sweep.state.trials[1]
+    assert (trial.state, trial.attempts[-1].end) == ("cancelled", "cut")
 
 
 # -- interrupts, crashes, resumes -------------------------------------------------------------------

@@ -6,13 +6,14 @@ itself asserts, while it carries commands out:
 
 - commands name slots that exist, and no more slots than `max_concurrent_trials` are open;
 - no trial runs on two workers, no finished trial is started, no trial is told to the searcher twice;
-- a trial resumes from a checkpoint that is still stored, and no checkpoint number is given out twice.
+- a trial resumes from a checkpoint that is still stored, with the number of reports that lie behind it;
+- no checkpoint number is given out twice.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -118,7 +119,7 @@ class World:
         self.journal: list[bytes] = []
         self.durable = 0
         self.stored: set[str] = set()
-        self.ever_stored: set[str] = set()
+        self.ever_stored: dict[str, int] = {}
         self.numbers: set[tuple[int, int]] = set()
         self.state = SweepState.create(spec, 7)
         self.twin: SweepState | None = None
@@ -202,6 +203,14 @@ class World:
         if self.state.phase != "ended":
             self.start(capacity)
 
+    def extend(self, count: int) -> None:
+        """More samples are wanted from here on."""
+        self.total += count
+        self.searcher.total = self.total
+        spec = self.state.spec.replace(num_samples=self.state.spec.num_samples + count)
+        self.send(ev.SpecChanged(at=self.now, spec=spec.model_dump(mode="json"), changes=("num_samples",)))
+        self.flush()
+
     # -- commands --------------------------------------------------------------------------------
 
     def _carry(self, command: cmd.Command, finished: set[int]) -> None:
@@ -222,6 +231,8 @@ class World:
             case cmd.StartTrial():
                 assert command.trial not in finished, f"trial {command.trial} is finished and started again"
                 assert command.checkpoint is None or command.checkpoint in self.stored
+                behind = self.ever_stored.get(command.checkpoint or "", 0)
+                assert command.iteration == behind, f"{behind} reports lie behind {command.checkpoint}"
                 self.workers[command.slot].inbox.append(command)
             case cmd.StopTrial() | cmd.RecallTrials():
                 self.workers[command.slot].inbox.append(command)
@@ -342,7 +353,7 @@ class World:
         self.numbers.add((trial, number))
         uri = f"mem://{trial}/{number}"
         self.stored.add(uri)
-        self.ever_stored.add(uri)
+        self.ever_stored[uri] = job.iteration
         job.next_checkpoint += 1
         worker.outbox.append(
             ev.CheckpointCommitted(
@@ -425,6 +436,14 @@ class World:
         else:
             return False
         return True
+
+    def until(self, is_so: Callable[[], object], limit: int = 5000) -> None:
+        """Go on undisturbed until something is so."""
+        for _ in range(limit):
+            if is_so():
+                return
+            assert self.move_on(), f"stuck in phase {self.state.phase}"
+        raise AssertionError(f"not so after {limit} steps")
 
     def drain(self, limit: int = 20_000) -> None:
         """Go on undisturbed until the sweep has ended; a controller that left has a successor."""

@@ -1,0 +1,125 @@
+"""What is made of a state: the outcome, its one sentence, and the state's own JSON."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from raysweep.core import SweepState, explain, make_outcome
+from raysweep.core import events as ev
+from raysweep.core.scores import current_best, ranked
+from raysweep.errors import RaysweepError
+from raysweep.outcome import SweepOutcome
+from tests.unit.core.world import DIED, RAISED, Worker, World, make_spec
+
+
+def first_job(world: World) -> Worker:
+    """The worker of the first slot, once its first trial runs."""
+    world.until(lambda: world.workers and world.workers[0].job)
+    return world.workers[0]
+
+
+def ended_world() -> World:
+    """Four trials: 0 was retried after an exception and a dead worker, 2 gave up at a NaN."""
+    world = World(make_spec(max_concurrent_trials=1, failure={"max_failures": 1}))
+    world.start()
+    trials = world.state.trials
+    world.finish(first_job(world), "failed", RAISED)
+    world.until(lambda: trials[2].state == "running" and trials[2].reports)
+    world.report(world.workers[0], ["NaN"])
+    world.until(lambda: trials[0].attempt == 2 and trials[0].state == "running")
+    world.lose_slot(world.workers[0], DIED)
+    world.drain()
+    return world
+
+
+def outcome_of(world: World) -> SweepOutcome:
+    return make_outcome(world.state, sweep_id="toy-1", key="k", uri="mem://toy-1", version="0.1.0")
+
+
+def test_the_outcome_tells_every_attempt() -> None:
+    outcome = outcome_of(ended_world())
+    assert outcome.status == "completed"
+    assert outcome.counts == {"completed": 3, "failed": 1}
+    ends = [
+        [(attempt.end, attempt.error and attempt.error.kind) for attempt in t.attempts]
+        for t in outcome.trials
+    ]
+    assert ends[0] == [("failed", "user_error"), ("failed", "worker_died"), ("completed", None)]
+    assert ends[2] == [("failed", "non_finite")]
+    assert outcome[2].error is not None
+    assert outcome[2].error.type == "NonFiniteMetric"
+    assert outcome.error is None
+    assert outcome.best is not None
+    assert outcome.best.score == min(
+        trial.score for trial in outcome.trials if trial.state == "completed" and trial.score
+    )
+    assert outcome.best.checkpoint_uri == "mem://0/2002", "the third checkpoint of the third attempt"
+    assert SweepOutcome.from_json(outcome.to_json()) == outcome
+
+
+def test_the_outcome_of_a_failed_sweep_shows_its_first_error() -> None:
+    world = World(make_spec(num_samples=1, failure={"max_failures": 0}))
+    world.start()
+    world.finish(first_job(world), "failed", RAISED)
+    world.drain()
+    outcome = outcome_of(world)
+    assert outcome.status == "failed"
+    assert outcome.error is not None
+    assert (outcome.error.kind, outcome.error.type, outcome.error.message) == (
+        "user_error",
+        "ValueError",
+        "boom",
+    )
+    assert outcome.why == "1 of 1 trials ended; 1 failed; failed: every trial failed"
+
+
+def test_explain_is_one_sentence() -> None:
+    world = ended_world()
+    best = ranked(world.state)[0]
+    assert explain(world.state) == (
+        "4 of 4 trials ended; 3 completed, 1 failed; completed: every trial has ended; "
+        f"best loss {best.last_score:.6g} (trial {best.number:05d})"
+    )
+
+
+def test_a_sweep_that_has_not_ended_has_no_outcome() -> None:
+    world = World(make_spec())
+    world.start()
+    assert explain(world.state) == "0 of 0 trials ended; still running"
+    with pytest.raises(RaysweepError, match="sweep toy-1 has not ended"):
+        outcome_of(world)
+
+
+def test_the_best_so_far_is_of_ended_cancelled_and_running_trials() -> None:
+    world = World(make_spec(num_samples=3), length=5)
+    world.start(capacity=3)
+    assert current_best(world.state) is None
+    world.until(lambda: len(world.state.trials) == 3)
+    world.until(lambda: all(trial.reports for trial in world.state.trials.values()))
+    expected = min(world.state.trials.values(), key=lambda trial: (trial.last_score or 0.0, trial.number))
+    assert current_best(world.state) is expected
+    world.send(ev.CancelRequested(at=world.now))
+    world.drain()
+    assert set(world.state.counts) >= {"cancelled"}
+    assert current_best(world.state) is ranked(world.state)[0]
+
+
+def test_the_state_as_json() -> None:
+    """Plain JSON, a copy, and the same state again."""
+    world = ended_world()
+    plain = world.state.to_json()
+    again = SweepState.from_json(orjson.loads(orjson.dumps(plain)))
+    assert again.to_json() == plain
+    assert again.trials[0].attempts == world.state.trials[0].attempts
+    assert again.trials[0].checkpoints == world.state.trials[0].checkpoints
+    world.state.trials[0].config["x"] = 77
+    assert plain != world.state.to_json()
+
+
+@pytest.mark.parametrize("missing", ["trials", "spec", "counts", "scheduler"])
+def test_a_snapshot_of_another_version_is_refused(missing: str) -> None:
+    plain = World(make_spec()).state.to_json()
+    del plain[missing]
+    with pytest.raises(RaysweepError, match="snapshot does not fit this version of raysweep"):
+        SweepState.from_json(plain)
