@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +125,8 @@ def test_gpu_trials_get_a_process_and_a_gpu_each(tmp_path: Path) -> None:
         ray.shutdown()
         """
     )
-    arguments = [sys.executable, "-c", script, f"/tmp/rst-{tmp_path.name[-8:]}", str(tmp_path / "sweeps")]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    # Ray's sockets are in it: pytest's own folder has too long a path.
+    with tempfile.TemporaryDirectory(prefix="rst-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        arguments = [sys.executable, "-c", script, folder, str(tmp_path / "sweeps")]
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
