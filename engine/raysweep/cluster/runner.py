@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import random
 import signal
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
@@ -14,6 +12,7 @@ from typing import Any, Final, cast
 
 from raysweep import trial as trial_api
 from raysweep.cluster.outbox import Outbox
+from raysweep.cluster.seeding import seed_generators
 from raysweep.cluster.session import Session, SweepPlace
 from raysweep.cluster.wire import Failed, Job
 from raysweep.errors import RaysweepError, TrialStopped
@@ -78,7 +77,7 @@ def run_attempt(
     end: list[Any]
     try:
         try:
-            _seed(job.seed)
+            seed_generators(job.seed)
             _interruptible = session
             result = trainable(job.config)
             if isinstance(result, dict):
@@ -131,10 +130,3 @@ def _user_frames(error: BaseException) -> Any:
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     return frames if frames is not None else error.__traceback__
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % 2**32)
