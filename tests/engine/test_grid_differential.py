@@ -33,6 +33,7 @@ def ours(space: dict[str, Any], num_samples: int) -> list[dict[str, Any]]:
 
 
 def rays(space: dict[str, Any], num_samples: int, folder: Path) -> list[dict[str, Any]]:
+    was_initialized = ray.is_initialized()
     generator: Any = BasicVariantGenerator()
     experiment = Experiment(
         "variants", trainable, config=space, num_samples=num_samples, storage_path=str(folder)
@@ -41,7 +42,7 @@ def rays(space: dict[str, Any], num_samples: int, folder: Path) -> list[dict[str
     configs = []
     while (trial := generator.next_trial()) is not None:
         configs.append(trial.config)
-    assert not ray.is_initialized()
+    assert ray.is_initialized() == was_initialized, "listing variants starts no Ray"
     return configs
 
 

@@ -158,6 +158,7 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
 
 
 @pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.slow
 def test_ctrl_c_ends_the_workers_and_the_run_can_go_on(make_spec: Callable[..., rs.TrainSpec]) -> None:
     def interrupt(progress: TrainProgress) -> None:
         if progress.reports == 5:
@@ -173,6 +174,7 @@ def test_ctrl_c_ends_the_workers_and_the_run_can_go_on(make_spec: Callable[..., 
 
 
 @pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.slow
 def test_failures_are_retried_then_raised_with_the_last_line_and_a_later_call_goes_on(
     make_spec: Callable[..., rs.TrainSpec], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,6 +207,7 @@ def test_failures_are_retried_then_raised_with_the_last_line_and_a_later_call_go
 
 
 @pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.slow
 def test_a_worker_that_dies_is_said_so(make_spec: Callable[..., rs.TrainSpec]) -> None:
     def dies(config: dict[str, Any]) -> None:
         import os

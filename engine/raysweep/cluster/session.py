@@ -20,6 +20,8 @@ from raysweep.cluster.wire import Job
 from raysweep.errors import RaysweepError, StorageError, TrialStopped
 from raysweep.trial import TrialContext
 
+# A trial that ends for these reasons goes on some day: the checkpoint that it has in hand is worth storing.
+_RESUMABLE: Final = frozenset({"interrupt", "sweep"})
 _PLAIN: Final = frozenset({bool, type(None)})
 # The integers that orjson writes.
 _MIN_INT: Final = -(2**63)
@@ -68,7 +70,7 @@ class Session:
 
     def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
         """See `raysweep.report`."""
-        if self.stop_reason is not None:
+        if self.stop_reason is not None and (checkpoint is None or self.stop_reason not in _RESUMABLE):
             self._raise_stopped()
         job, index = self.job, self._reports
         keys = tuple(metrics)
