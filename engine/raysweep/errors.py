@@ -249,6 +249,9 @@ class _OutcomeError(RaysweepError):
         where = getattr(self.outcome, "uri", "")
         status = getattr(self.outcome, "status", "failed")
         text = f"{self.noun} {getattr(self.outcome, self.id_field, '?')!r} {status}: {why}"
+        message = getattr(error, "message", "")
+        if message and message not in text:
+            text += f"; first error: {getattr(error, 'type', '')}: {message}"
         return one_line(f"{text}; see {where}" if where else text)
 
 

@@ -89,7 +89,7 @@ class AttemptOutcome(_Record):
     """One attempt to run a trial. Times are seconds since 1970 UTC."""
 
     attempt: int
-    """Counts from 0."""
+    """Counts from 1; one that never began leaves a gap."""
     node: str = ""
     """The node that it ran on."""
     started_at: float
