@@ -164,6 +164,7 @@ def test_train_from_a_sweep(
     assert TrainOutcome.from_json(cli(*command).out) == outcome
 
 
+@pytest.mark.slow
 def test_a_failed_training_ends_with_1_and_its_outcome(
     cli: Callable[..., Ran], tmp_path: Path, storage: Path, log: Path
 ) -> None:

@@ -187,6 +187,7 @@ def test_one_ctrl_c_leaves_a_sweep_that_goes_on(
     assert sum(steps.values()) <= 62
 
 
+@pytest.mark.slow
 def test_two_ctrl_c_end_at_once(make_spec: MakeSpec, drive: Drive, lines: Lines) -> None:
     spec = make_spec("sleeper", {"sleepers": [0, 1]}, num_samples=2, stop={"grace_s": 30})
     driver, folder = start_embedded(spec, drive, lines)
@@ -210,6 +211,7 @@ def test_ctrl_c_while_ray_starts(make_spec: MakeSpec, drive: Drive) -> None:
     check_nothing_is_left(driver, folder)
 
 
+@pytest.mark.slow
 def test_what_a_killed_driver_leaves_is_removed_by_the_next(
     make_spec: MakeSpec, drive: Drive, lines: Lines
 ) -> None:

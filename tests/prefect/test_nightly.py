@@ -41,10 +41,10 @@ class Night:
         (folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
         (folder / "train.yaml").write_text(yaml.safe_dump(train))
 
-    def start(self, key: str) -> subprocess.Popen[str]:
+    def start(self, key: str, *, is_trained: bool = True) -> subprocess.Popen[str]:
         """The night's process, the leader of a group of its own, as a terminal would have it."""
         command = [sys.executable, "-m", "raysweep_prefect.nightly", "--key", key]
-        for name in ("spec", "train", "storage"):
+        for name in ("spec", "train", "storage") if is_trained else ("spec", "storage"):
             path = {"spec": "sweep.yaml", "train": "train.yaml", "storage": "out"}[name]
             command += [f"--{name}", str(self.folder / path)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
@@ -101,7 +101,7 @@ def test_a_night_and_the_same_night_again(home: Path) -> None:
 
 def test_interrupted_and_run_again(home: Path) -> None:
     night = Night(home, steps=15, trials=4)
-    process = night.start("k")
+    process = night.start("k", is_trained=False)
     deadline = time.monotonic() + 120
     while len(night.starts()) < 3:
         assert time.monotonic() < deadline
@@ -115,7 +115,7 @@ def test_interrupted_and_run_again(home: Path) -> None:
     assert not NOISE.search(output), output
     assert not list((night.folder / "out").glob("night-*/outcome.json"))
 
-    process = night.start("k")
+    process = night.start("k", is_trained=False)
     output, _ = process.communicate()
     assert process.returncode == 0, output
     assert "4 done, 0 stopped early, 0 failed" in output
