@@ -16,8 +16,18 @@
     │   ├── CheckpointDamagedError        no        1
     │   └── SegmentExistsError            no        1
     ├── ClusterError                      yes       1
-    │   ├── ClusterUnreachableError       yes       1
-    │   └── ClusterLostError              yes       1
+    │   ├── ClusterUnreachableError       yes       1       nothing answers at the address
+    │   ├── ClusterLostError              yes       1       it went away under the sweep, which can be resumed
+    │   ├── ClusterCertificateError       no        2       TLS: the certificate of one side was not accepted
+    │   ├── ClusterAuthError              no        2
+    │   │   ├── TokenMissingError         no        2       401
+    │   │   └── TokenRefusedError         no        2       403
+    │   ├── ClusterServerError            yes       1       the Jobs API failed (5xx)
+    │   └── ClusterRequestError           no        1       the Jobs API refused the request (other 4xx)
+    │       ├── JobNotFoundError          no        2       404
+    │       └── JobExistsError            no        1       a job of this id was submitted before
+    ├── JobStoppedError                   no        3       a person stopped the job; it has no outcome
+    ├── JobFailedError                    no        1       the job's driver ended without an outcome
     ├── SweepFailedError                  no        1
     ├── TrainingFailedError               no        1
     └── SweepInterrupted (KeyboardInterrupt)  no    3       Ctrl-C; the sweep can be resumed
@@ -231,6 +241,91 @@ class ClusterUnreachableError(ClusterError):
 
 class ClusterLostError(ClusterError):
     """The Ray cluster went away while the sweep ran; the sweep can be resumed."""
+
+
+class ClusterCertificateError(ClusterError):
+    """TLS failed: the certificate of the server, or of this client, was not accepted."""
+
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 2
+
+
+class ClusterAuthError(ClusterError):
+    """The Ray cluster did not let this client in. The text never holds the token."""
+
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 2
+
+
+class TokenMissingError(ClusterAuthError):
+    """The Ray cluster asks for a token, and none was sent (HTTP 401)."""
+
+
+class TokenRefusedError(ClusterAuthError):
+    """The Ray cluster does not accept this token (HTTP 403)."""
+
+
+class ClusterServerError(ClusterError):
+    """The Jobs API of the Ray cluster answered that it failed (HTTP 5xx)."""
+
+
+class ClusterRequestError(ClusterError):
+    """The Jobs API of the Ray cluster refused the request (HTTP 4xx), and would refuse it again."""
+
+    retryable: ClassVar[bool] = False
+
+
+class JobNotFoundError(ClusterRequestError):
+    """The Ray cluster knows no such job: it never did, or its head was restarted since."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, address: str, job_id: str) -> None:
+        super().__init__(
+            address,
+            f"knows no job {job_id!r}",
+            "check the id; a head that was restarted forgets its jobs: submit again, and the sweep resumes",
+        )
+        self.args = (address, job_id)
+        self.job_id = job_id
+
+
+class JobExistsError(ClusterRequestError):
+    """A job of this id was submitted before, by somebody else or by a request whose answer was lost."""
+
+    def __init__(self, address: str, job_id: str) -> None:
+        super().__init__(address, f"already has a job {job_id!r}", "attach to it")
+        self.args = (address, job_id)
+        self.job_id = job_id
+
+
+class JobStoppedError(RaysweepError):
+    """The Ray job was stopped by a person before there was an outcome; it is not submitted again unasked."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, job_id: str, note: str = "") -> None:
+        super().__init__(job_id, note)
+        self.job_id = job_id
+        self.note = note
+
+    def __str__(self) -> str:
+        note = self.note or 'submit again with on_cancelled="resume" to go on'
+        return one_line(f"job {self.job_id!r} was stopped before it had an outcome; {note}")
+
+
+class JobFailedError(RaysweepError):
+    """The driver of the Ray job ended without an outcome, in a way that the next try would repeat."""
+
+    def __init__(self, job_id: str, problem: str, fix: str = "") -> None:
+        super().__init__(job_id, problem, fix)
+        self.job_id = job_id
+        self.problem = problem
+        self.fix = fix
+
+    def __str__(self) -> str:
+        head = f"job {self.job_id!r} failed: {self.problem}"
+        return one_line(f"{head}; {self.fix}" if self.fix else head)
 
 
 class _OutcomeError(RaysweepError):

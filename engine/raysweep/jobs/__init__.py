@@ -1,0 +1,34 @@
+"""Sweeps on an existing Ray cluster through its Jobs API: submit or attach, follow, cancel. Needs no Ray.
+
+Names are imported when they are first used: the driver, which runs on the cluster, needs few of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raysweep.jobs.client import JobsClient
+    from raysweep.jobs.connection import ClusterConnection
+    from raysweep.jobs.request import JobRequest
+    from raysweep.jobs.wire import ClusterVersion, JobInfo, Submission
+
+_HOMES: dict[str, tuple[str, ...]] = {
+    "client": ("JobsClient",),
+    "connection": ("ClusterConnection",),
+    "request": ("JobRequest",),
+    "wire": ("ClusterVersion", "JobInfo", "Submission"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["ClusterConnection", "ClusterVersion", "JobInfo", "JobRequest", "JobsClient", "Submission"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'raysweep.jobs' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"raysweep.jobs.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,285 @@
+"""An async client of Ray's Jobs REST API. Needs httpx, and no Ray.
+
+Where no answer came, or the server failed, everything is sent again after a pause: reading changes nothing,
+an upload is named by its content, a stop and a delete may be repeated, and a job that is submitted twice is
+refused the second time because of its id (`JobExistsError`), so that a lost answer does no harm. What the
+server refused (401, 403 and other 4xx) and what failed TLS is never sent again.
+
+No exception that leaves this module refers to a request, whose headers and body hold secrets: httpx's errors
+are turned into `Answer`s where they arise, and typed errors are raised outside of any `except` block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final, Self
+
+import httpx
+import orjson
+from pydantic import SecretStr
+
+from raysweep.errors import ClusterRequestError, JobNotFoundError, SpecError, one_line
+from raysweep.jobs.connection import ClusterConnection
+from raysweep.jobs.wire import Answer, ClusterVersion, JobInfo, Submission, error_of, read_info
+
+FIRST_PAUSE_S: Final = 0.25
+MAX_PAUSE_S: Final = 5.0
+UPLOAD_FACTOR: Final = 10
+TAIL_PAUSE_S: Final = 1.0
+TAIL_SHARE: Final = 0.1
+"""A log is fetched whole each time: at most this share of the time is spent on it."""
+
+Body = Callable[[], bytes]
+
+
+class _Bearer(httpx.Auth):
+    """Puts the token into the header of each request, and nowhere else."""
+
+    def __init__(self, token: SecretStr | None) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Any:
+        if self._token is not None:
+            request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
+        yield request
+
+
+class JobsClient:
+    """One cluster's Jobs API. Use as `async with JobsClient("http://head:8265") as client`.
+
+    Every call raises `ClusterError` or a subclass: `ClusterUnreachableError`, `ClusterCertificateError`,
+    `TokenMissingError`, `TokenRefusedError`, `ClusterServerError`, `ClusterRequestError`, and for jobs
+    `JobNotFoundError` and `JobExistsError`.
+    """
+
+    def __init__(self, connection: ClusterConnection | str) -> None:
+        self.connection = ClusterConnection.of(connection)
+        self._scrubber = self.connection.scrubber()
+        self._http: httpx.AsyncClient | None = None
+        self._context = self.connection.ssl_context()
+
+    def __repr__(self) -> str:
+        return f"JobsClient({self.connection.address!r})"
+
+    async def __aenter__(self) -> Self:
+        self._client()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    async def version(self) -> ClusterVersion:
+        """The versions of Ray and of the Jobs API."""
+        fields = await self._json("GET", "/api/version")
+        return ClusterVersion(
+            ray=str(fields.get("ray_version", "")),
+            api=str(fields.get("version", "")),
+            session=str(fields.get("session_name", "")),
+        )
+
+    async def submit(self, submission: Submission) -> str:
+        """Submit a job; returns its id.
+
+        Raises: JobExistsError where there is one of this id, be it from an earlier try of this very call.
+        """
+        secrets = submission.env_vars.values()
+        fields = await self._json(
+            "POST", "/api/jobs/", submission.encode, job_id=submission.job_id, secrets=secrets
+        )
+        return str(fields.get("submission_id") or submission.job_id)
+
+    async def jobs(self) -> tuple[JobInfo, ...]:
+        """All jobs that were submitted to the cluster and that its head remembers."""
+        found = await self._json("GET", "/api/jobs/")
+        return tuple(read_info(each) for each in found if each.get("submission_id"))
+
+    async def info(self, job_id: str) -> JobInfo:
+        """One job. Raises: JobNotFoundError."""
+        return read_info(await self._json("GET", _job_path(job_id), job_id=job_id))
+
+    async def stop(self, job_id: str) -> bool:
+        """Ask a job to end: SIGTERM, then SIGKILL after the cluster's grace (3 s by default).
+
+        Returns whether it was running. Raises: JobNotFoundError.
+        """
+        return bool((await self._json("POST", f"{_job_path(job_id)}/stop", job_id=job_id)).get("stopped"))
+
+    async def delete(self, job_id: str) -> bool:
+        """Make the cluster forget a job that has ended. False: there was none (any more)."""
+        try:
+            fields = await self._json("DELETE", _job_path(job_id), job_id=job_id)
+        except JobNotFoundError:
+            return False
+        return bool(fields.get("deleted"))
+
+    async def logs(self, job_id: str) -> str:
+        """All that the job's driver has written so far. Raises: JobNotFoundError."""
+        return str((await self._json("GET", f"{_job_path(job_id)}/logs", job_id=job_id)).get("logs") or "")
+
+    async def tail(self, job_id: str, *, pause_s: float = TAIL_PAUSE_S) -> AsyncGenerator[str, None]:
+        """What the driver writes, piece by piece and from the beginning, until the job has ended.
+
+        The log is polled, so that proxies and certificates work as everywhere; a large one less often.
+        """
+        loop = asyncio.get_running_loop()
+        seen = 0
+        while True:
+            is_ended = (await self.info(job_id)).is_ended
+            began = loop.time()
+            text = await self.logs(job_id)
+            took = loop.time() - began
+            if len(text) > seen:
+                yield text[seen:]
+                seen = len(text)
+            if is_ended:
+                return
+            await asyncio.sleep(max(pause_s, took / TAIL_SHARE))
+
+    async def has_package(self, uri: str) -> bool:
+        """Whether the cluster has a package; asking keeps it there for some minutes."""
+        answer = await self._ask("GET", _package_path(uri))
+        if answer.status == 404 and b"does not exist" in answer.body:
+            return False
+        self._check(answer)
+        return True
+
+    async def upload(self, uri: str, data: bytes) -> None:
+        """Store a package under its URI."""
+        timeout_s = self.connection.request_timeout_s * UPLOAD_FACTOR
+        self._check(await self._ask("PUT", _package_path(uri), lambda: data, timeout_s=timeout_s))
+
+    # --- the way there and back
+
+    async def _json(
+        self,
+        method: str,
+        path: str,
+        body: Body | None = None,
+        *,
+        job_id: str = "",
+        secrets: Iterable[SecretStr] = (),
+    ) -> Any:
+        answer = await self._ask(method, path, body, job_id=job_id)
+        self._check(answer, job_id, secrets)
+        try:
+            return orjson.loads(answer.body)
+        except orjson.JSONDecodeError:
+            pass
+        raise ClusterRequestError(
+            self.connection.address,
+            f"answered {path} with something that is no JSON",
+            "check that the address is the one of a Ray dashboard",
+        )
+
+    def _check(self, answer: Answer, job_id: str = "", secrets: Iterable[SecretStr] = ()) -> None:
+        if answer.is_good:
+            return
+        text = self._scrubber.with_more(secrets).clean(answer.detail or answer.text())
+        has_token = self.connection.token is not None
+        raise error_of(answer, self.connection.address, text, has_token=has_token, job_id=job_id)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Body | None = None,
+        *,
+        job_id: str = "",
+        timeout_s: float | None = None,
+    ) -> Answer:
+        for number in range(1, self.connection.tries + 1):
+            answer = await self._send(method, path, body, timeout_s)
+            is_final = answer.is_good or not answer.may_pass or bool(job_id and answer.says_exists(job_id))
+            if is_final or number == self.connection.tries:
+                return answer
+            pause_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**number)
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+        raise AssertionError("unreachable: tries is at least 1")
+
+    async def _send(self, method: str, path: str, body: Body | None, timeout_s: float | None) -> Answer:
+        """One request. Whatever happens to it becomes an answer: nothing here may be seen from outside."""
+        try:
+            response = await self._client().request(
+                method,
+                f"{self.connection.address}{path}",
+                content=body() if body is not None else None,
+                headers={"Content-Type": "application/json"} if method == "POST" else None,
+                timeout=self._timeout(timeout_s),
+            )
+            return Answer(status=response.status_code, body=response.content)
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ssl.SSLError, OSError) as error:
+            return _failed(error)
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._http is None:
+            connection = self.connection
+            proxy = connection.proxy.get_secret_value() if connection.proxy is not None else None
+            self._http = httpx.AsyncClient(
+                auth=_Bearer(connection.token),
+                headers={name: each.get_secret_value() for name, each in connection.headers.items()},
+                verify=self._context,
+                proxy=proxy,
+                trust_env=connection.trust_env,
+                # A redirect could lead the token to another host.
+                follow_redirects=False,
+                limits=httpx.Limits(max_connections=10, max_keepalive_connections=5),
+                timeout=self._timeout(None),
+            )
+        return self._http
+
+    def _timeout(self, timeout_s: float | None) -> httpx.Timeout:
+        answer_s = timeout_s or self.connection.request_timeout_s
+        return httpx.Timeout(answer_s, connect=self.connection.connect_timeout_s)
+
+
+def _failed(error: BaseException) -> Answer:
+    causes = tuple(_causes(error))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return Answer(failure="certificate", detail=one_line(cause.verify_message or str(cause), 300))
+        if isinstance(cause, ssl.SSLError) and "alert" in str(cause).lower():
+            # The server speaks TLS and refused this side: it asks for a client certificate.
+            return Answer(failure="certificate", detail=one_line(str(cause), 300))
+        if isinstance(cause, ssl.SSLError) and "WRONG_VERSION_NUMBER" in str(cause):
+            return Answer(failure="unreachable", detail="the server does not speak TLS; is it http://?")
+    texts = [str(cause).strip() for cause in causes if str(cause).strip()]
+    name = type(error).__name__
+    detail = one_line(f"{name}: {texts[0]}" if texts else name, 300)
+    return Answer(failure="unreachable", detail=detail)
+
+
+def _causes(error: BaseException | None) -> Iterable[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _job_path(job_id: str) -> str:
+    if not job_id or not all(letter.isalnum() or letter in "-_." for letter in job_id):
+        raise SpecError("job_id", f"{job_id!r} is no id of a job", "use letters, digits, '-', '_' and '.'")
+    return f"/api/jobs/{job_id}"
+
+
+def _package_path(uri: str) -> str:
+    protocol, _, name = uri.partition("://")
+    return f"/api/packages/{protocol}/{name}"
+
+
+@asynccontextmanager
+async def open_client(to: JobsClient | ClusterConnection | str) -> AsyncIterator[JobsClient]:
+    """A client: the given one, which stays open, or a new one, which is closed at the end."""
+    if isinstance(to, JobsClient):
+        yield to
+        return
+    async with JobsClient(to) as client:
+        yield client

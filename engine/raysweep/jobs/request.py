@@ -1,0 +1,48 @@
+"""What a job is asked to run: the content of `raysweep_job/request.json`, a package of its own.
+
+It is kept apart from `working_dir`, so that that large package has the same bytes, and the same address,
+every night. It holds no secret: those travel as `env_vars` of the job.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import orjson
+
+from raysweep.spec.base import SpecModel
+from raysweep.spec.text import read_json
+
+FOLDER = "raysweep_job"
+"""The folder inside the package; it lies on `sys.path` of the driver."""
+FILE = "request.json"
+ENTRYPOINT = "python -m raysweep.jobs.driver"
+
+
+class RequestOptions(SpecModel):
+    """What the driver is told beside the spec."""
+
+    lease_ttl_s: float | None = None
+    """End the sweep, resumably, where nobody has renewed its lease for so long; None: never."""
+    takeover: bool = False
+    """Take the sweep from a controller that seems to live."""
+
+
+class JobRequest(SpecModel):
+    """What one job runs: a sweep or a training run."""
+
+    format: Literal[1] = 1
+    kind: Literal["sweep", "train"]
+    key: str
+    spec: dict[str, Any]
+    """The spec as its `to_dict` makes it."""
+    options: RequestOptions = RequestOptions()
+
+    def to_json(self) -> bytes:
+        """As JSON with sorted keys: equal requests have equal bytes."""
+        return orjson.dumps(self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> JobRequest:
+        """From JSON. Raises SpecError for what is no request, or one of a later format."""
+        return cls.model_validate(read_json(text, f"{FOLDER}/{FILE}"))
