@@ -281,3 +281,25 @@ class SweepProgress(_Record):
     notes: tuple[str, ...] = ()
     has_left: bool = False
     """The holder gave the sweep up before its end, and may live on: nobody runs it."""
+
+
+class Cancellation(_Record):
+    """A request to cancel a sweep, made by another process: the content of `cancel.json`."""
+
+    at: float
+    """UTC seconds."""
+    by: str = ""
+    """Who asked: a person, a command."""
+    reason: str = ""
+    """Why; becomes the outcome's `why`."""
+
+
+class Lease(_Record):
+    """Says that somebody still waits for a sweep or a training run: the content of `lease.json`."""
+
+    at: float
+    """When it was renewed, in UTC seconds by the holder's clock."""
+    ttl_s: float
+    """Not renewed for so long, it is over."""
+    holder: str = ""
+    """Who waits."""

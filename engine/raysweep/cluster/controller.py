@@ -28,7 +28,7 @@ from raysweep.core import events as ev
 from raysweep.core.codec import encode
 from raysweep.core.machine import step
 from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepInterrupted
-from raysweep.outcome import SweepProgress
+from raysweep.outcome import Cancellation, SweepProgress
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.writer import JournalWriter
 
@@ -36,6 +36,10 @@ HEARTBEAT_S: Final = 2.0
 SHOW_S: Final = 0.5
 CAPACITY_S: Final = 10.0
 LAST_WRITE_S: Final = 1.0
+# Ray kills the driver of a stopped job 3 s after SIGTERM: by then the outcome is written. What has not ended
+# at its next report is interrupted, then let go.
+HURRY_INTERRUPT_S: Final = 0.3
+HURRY_LET_GO_S: Final = 1.0
 log = logging.getLogger("raysweep")
 
 
@@ -56,6 +60,9 @@ class Controller:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self._interrupts = self._early_interrupts = 0
+        self._early_cancel: str | None = None
+        self._has_begun = False
+        self._cancellation = held.old_cancellation
         self._error: BaseException | None = None
         self._writer = JournalWriter(
             held.journal.backend,
@@ -125,6 +132,7 @@ class Controller:
         try:
             self._begin()
             self._take_interrupts()
+            self._take_cancel()
             await self._done
         finally:
             beat.cancel()
@@ -143,6 +151,7 @@ class Controller:
             self._events.append(held.changed)
         self._see_capacity()
         self._drain()
+        self._has_begun = True
 
     def emit(self, event: ev.Event) -> None:
         """Take an event; it is applied at once, or when the one being applied is done."""
@@ -156,8 +165,23 @@ class Controller:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._take_interrupts)
 
+    def cancel(self, reason: str) -> None:
+        """From any thread, at any time: cancel the sweep within two seconds, for this process is to end."""
+        self._early_cancel = reason
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._take_cancel)
+
+    def _take_cancel(self) -> None:
+        if self._early_cancel is None or not self._has_begun:
+            return
+        reason, self._early_cancel = self._early_cancel, None
+        loop = asyncio.get_running_loop()
+        loop.call_later(HURRY_INTERRUPT_S, self._slots.interrupt_all)
+        loop.call_later(HURRY_LET_GO_S, self._slots.let_go)
+        self.emit(ev.CancelRequested(at=now(), reason=reason))
+
     def _take_interrupts(self) -> None:
-        while self._early_interrupts:
+        while self._early_interrupts and self._has_begun:
             self._early_interrupts -= 1
             self._interrupt("Ctrl-C")
 
@@ -368,6 +392,7 @@ class Controller:
                 await asyncio.get_running_loop().run_in_executor(
                     self._threads, self._write_progress, progress
                 )
+                await self._look_for_cancellation()
             if at - seen_at >= CAPACITY_S:
                 seen_at = at
                 self._see_capacity_again()
@@ -385,6 +410,21 @@ class Controller:
             self._held.folder.write_progress(progress)
         except StorageError as error:
             log.warning("progress was not written: %s", error)
+
+    async def _look_for_cancellation(self) -> None:
+        loop = asyncio.get_running_loop()
+        asked = await loop.run_in_executor(self._threads, self._read_cancellation)
+        if asked is not None and asked != self._cancellation:
+            self._cancellation = asked
+            by = f" (by {asked.by})" if asked.by else ""
+            self.emit(ev.CancelRequested(at=now(), reason=f"{asked.reason or 'cancelled'}{by}"))
+
+    def _read_cancellation(self) -> Cancellation | None:
+        try:
+            return self._held.folder.read_cancellation()
+        except StorageError as error:
+            log.warning("cancel.json was not read: %s", error)
+            return None
 
     def _see_capacity_again(self) -> None:
         try:

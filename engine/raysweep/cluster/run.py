@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import raysweep
 from raysweep.cluster.connection import RayConnection, connect
@@ -30,6 +30,9 @@ from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
+
+if TYPE_CHECKING:
+    from raysweep.cluster.controller import Controller
 
 
 def run_sweep(
@@ -63,11 +66,7 @@ def run_sweep(
         FencedError: Another controller took the sweep over.
         StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
     """
-    asked_spec = _placed(SweepSpec.from_any(spec))
-    key = key if key is not None else default_key(asked_spec)
-    folder = SweepFolder(open_store(asked_spec.storage_path), sweep_id(asked_spec.name, key))
-    seed = asked_spec.seed if asked_spec.seed is not None else derive_seed(0, folder.sweep_id)
-    asked = Asked(spec=asked_spec, key=key, seed=seed)
+    asked, folder = _ask(SweepSpec.from_any(spec), key)
     interrupts = Interrupts()
     try:
         return _off_loop(
@@ -77,6 +76,26 @@ def run_sweep(
         raise
     except KeyboardInterrupt:
         raise SweepInterrupted(folder.sweep_id) from None
+
+
+def run_connected(
+    spec: SweepSpec, key: str, interrupts: Interrupts, *, on_progress: OnProgress | None, takeover: bool
+) -> SweepOutcome:
+    """`run_sweep` on the Ray that this process is connected to, for a caller with signals of its own.
+
+    Call it off the main thread: there the controller would take SIGINT and SIGTERM itself. `interrupts` ends
+    or cancels it.
+    """
+    asked, folder = _ask(spec, key)
+    return _run(asked, folder, None, on_progress, takeover, None, interrupts)
+
+
+def _ask(spec: SweepSpec, key: str | None) -> tuple[Asked, SweepFolder]:
+    spec = _placed(spec)
+    key = key if key is not None else default_key(spec)
+    folder = SweepFolder(open_store(spec.storage_path), sweep_id(spec.name, key))
+    seed = spec.seed if spec.seed is not None else derive_seed(0, folder.sweep_id)
+    return Asked(spec=spec, key=key, seed=seed), folder
 
 
 def _placed(spec: SweepSpec) -> SweepSpec:
@@ -127,7 +146,7 @@ def _carry_through(
 
     folder, state = held.folder, held.state
     controller = Controller(held, connection, on_progress)
-    interrupts.pass_to(controller.interrupt)
+    interrupts.pass_to(controller)
     try:
         controller.run_to_end()
         if state.fault == "spec":
@@ -162,27 +181,41 @@ def _leave(folder: SweepFolder, progress: SweepProgress) -> None:
 
 
 class Interrupts:
-    """Hands on the interruptions of a thread that waits to the controller that runs on another."""
+    """Hands requests to end on from a thread that waits to the controller that runs on another."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._early = 0
-        self._take: Callable[[], None] | None = None
+        self._early: list[Callable[[Controller], None]] = []
+        self._controller: Controller | None = None
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether there is a controller that gets them."""
+        return self._controller is not None
 
     def interrupt(self) -> None:
-        """Count one; it is handed on at once, or when there is a controller."""
-        with self._lock:
-            take = self._take
-            self._early += take is None
-        if take is not None:
-            take()
+        """What Ctrl-C does: the sweep can be resumed."""
+        self._hand_on(lambda controller: controller.interrupt())
 
-    def pass_to(self, take: Callable[[], None]) -> None:
-        """From now on `take` gets them, those of earlier included."""
+    def cancel(self, reason: str) -> None:
+        """Cancel the sweep, quickly: see `Controller.cancel`."""
+        self._hand_on(lambda controller: controller.cancel(reason))
+
+    def pass_to(self, controller: Controller) -> None:
+        """From now on it gets them, those of earlier included."""
         with self._lock:
-            self._take, early = take, self._early
-        for _ in range(early):
-            take()
+            self._controller, early = controller, self._early
+            self._early = []
+        for request in early:
+            request(controller)
+
+    def _hand_on(self, request: Callable[[Controller], None]) -> None:
+        with self._lock:
+            controller = self._controller
+            if controller is None:
+                self._early.append(request)
+        if controller is not None:
+            request(controller)
 
 
 def _off_loop(call: Callable[[], SweepOutcome], interrupts: Interrupts) -> SweepOutcome:

@@ -135,6 +135,21 @@ class SlotKeeper:
                 slot.outgoing = []
         self._dirty.clear()
 
+    def interrupt_all(self) -> None:
+        """Interrupt what was told to stop, whatever grace it had."""
+        for slot in self._slots.values():
+            if slot.begun is not None:
+                self._say(slot, ["interrupt", *slot.begun])
+        self.flush()
+
+    def let_go(self) -> None:
+        """End every worker now; `SlotLost` or `SlotFailed` follows for each slot, and its trials with it."""
+        failure = Failure(origin="process", type="LetGo", message="the sweep had to end at once")
+        for slot in list(self._slots.values()):
+            self._drop(slot)
+            event = ev.SlotLost if slot.is_announced else ev.SlotFailed
+            self._emit(event(at=now(), slot=slot.number, failure=failure))
+
     async def close_all(self) -> None:
         """End every worker, remove every placement group."""
         for slot in list(self._slots.values()):

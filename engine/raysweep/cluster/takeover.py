@@ -17,7 +17,7 @@ from raysweep.core.events import ControllerStarted, SpecChanged
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.scores import score_of
 from raysweep.errors import SegmentExistsError, SpecChangedError
-from raysweep.outcome import Holder, SweepOutcome, SweepProgress
+from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
 from raysweep.search import Searcher, make_searcher
 from raysweep.spec import SweepSpec, changes
 from raysweep.storage.folder import SweepFolder, SweepRecord
@@ -42,7 +42,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A claimed sweep: its state as replayed before the claim (`started`), and its searcher rebuilt."""
+    """A claimed sweep: its state as replayed before the claim (`started`), and its searcher rebuilt.
+
+    `old_cancellation` was meant for a controller before this one: who runs the sweep anew wants it to go on.
+    """
 
     asked: Asked
     folder: SweepFolder
@@ -53,6 +56,7 @@ class Held:
     started: ControllerStarted
     changed: SpecChanged | None
     holder: Holder
+    old_cancellation: Cancellation | None = None
 
 
 def find_outcome(folder: SweepFolder, asked: Asked) -> SweepOutcome | None:
@@ -141,6 +145,7 @@ def hold(folder: SweepFolder, asked: Asked, after: int | None = None) -> Held | 
         return encode(_started(generation, at, holder))
 
     at = time.time()
+    old_cancellation = folder.read_cancellation()
     try:
         claim = journal.claim(make_record)
     except SegmentExistsError:
@@ -158,6 +163,7 @@ def hold(folder: SweepFolder, asked: Asked, after: int | None = None) -> Held | 
         started=_started(claim.generation, at, holder),
         changed=changed,
         holder=holder,
+        old_cancellation=old_cancellation,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from raysweep.errors import SpecError, StorageError
-from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.storage.journal import Journal
 from raysweep.storage.sealed import decode_sealed, encode_sealed
 from raysweep.storage.store import ObjectInfo, Store
@@ -96,6 +96,23 @@ class SweepFolder:
     def write_progress(self, progress: SweepProgress) -> None:
         """Replace the live status. Not synced to disk: it is rewritten anyway."""
         self.store.put(self._key("progress.json"), progress.to_json().encode())
+
+    def read_cancellation(self) -> Cancellation | None:
+        """The newest request to cancel, acted upon or not. One that cannot be read counts as absent."""
+        data = self.store.get(self._key("cancel.json"))
+        if data is None:
+            return None
+        try:
+            return Cancellation.from_json(data)
+        except SpecError:
+            return None
+
+    def write_cancellation(self, cancellation: Cancellation) -> None:
+        """Ask whoever runs the sweep to cancel it: seen at the next heartbeat.
+
+        A controller that starts later passes it over.
+        """
+        self.store.put(self._key("cancel.json"), cancellation.to_json().encode(), durable=True)
 
     def read_outcome(self) -> SweepOutcome | None:
         """How the sweep ended. Raises: StorageError if it is damaged."""

@@ -1,0 +1,119 @@
+"""Cancelling a sweep from outside: `cancel.json`, and the quick way of a process that will be killed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from raysweep.cluster.run import Interrupts, run_connected
+from raysweep.outcome import Cancellation
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.store import open_store
+from tests.engine.conftest import wait_for
+
+pytestmark = pytest.mark.ray
+MakeSpec = Callable[..., rs.SweepSpec]
+Lines = Callable[[], list[list[str]]]
+
+
+class Running:
+    """A sweep on a thread of this process, as the driver of a job runs it."""
+
+    def __init__(self, spec: rs.SweepSpec) -> None:
+        self.interrupts = Interrupts()
+        self.outcome: rs.SweepOutcome | None = None
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(spec,))
+        self._thread.start()
+
+    def _run(self, spec: rs.SweepSpec) -> None:
+        try:
+            self.outcome = run_connected(spec, "k", self.interrupts, on_progress=None, takeover=False)
+        except BaseException as error:  # noqa: BLE001  looked at by the test
+            self.error = error
+
+    def finish(self) -> rs.SweepOutcome:
+        self._thread.join(60)
+        assert self.error is None, self.error
+        assert self.outcome is not None
+        return self.outcome
+
+
+@pytest.fixture
+def folder(storage: Path) -> SweepFolder:
+    return SweepFolder(open_store(str(storage)), rs.sweep_id("t", "k"))
+
+
+def cancellation(reason: str = "enough") -> Cancellation:
+    return Cancellation(at=time.time(), by="a test", reason=reason)
+
+
+def test_cancel_json_cancels_a_running_sweep_and_not_the_next_one(
+    ray_cluster: object, make_spec: MakeSpec, lines: Lines, folder: SweepFolder
+) -> None:
+    spec = make_spec("forever", num_samples=3)
+    folder.write_cancellation(cancellation("of another night"))
+    first = Running(spec)
+    wait_for(lambda: len(lines()) >= 1)
+    time.sleep(2.5)  # more than a heartbeat: what was there before the sweep does not cancel it
+    assert first.outcome is None
+    folder.write_cancellation(cancellation())
+    outcome = first.finish()
+    assert outcome.status == "cancelled"
+    assert "enough (by a test)" in outcome.why
+    assert outcome.counts == {"cancelled": 3}
+    assert folder.read_outcome() == outcome
+
+
+@pytest.mark.parametrize(
+    ("trainable", "isolation"), [("forever", "worker"), ("stubborn", "worker"), ("stubborn", "process")]
+)
+def test_a_process_about_to_be_killed_cancels_in_time(
+    trainable: str,
+    isolation: str,
+    ray_cluster: object,
+    make_spec: MakeSpec,
+    lines: Lines,
+    folder: SweepFolder,
+    record_property: Callable[..., None],
+) -> None:
+    spec = make_spec(trainable, {"stubborn": 0}, num_samples=2, isolation=isolation, stop={"grace_s": 60})
+    running = Running(spec.replace(max_concurrent_trials=1))
+    wait_for(lambda: len(lines()) >= 1)
+    time.sleep(0.3)
+    began = time.monotonic()
+    running.interrupts.cancel("stopped from outside")
+    wait_for(folder.read_outcome)
+    took = time.monotonic() - began
+    record_property("cancelled_after_s", took)
+    outcome = running.finish()
+    assert outcome.status == "cancelled"
+    assert "stopped from outside" in outcome.why
+    assert outcome.counts == {"cancelled": 2}
+    assert took < 2.5
+
+
+def test_a_cancel_that_comes_before_the_controller_is_not_lost(
+    ray_cluster: object, make_spec: MakeSpec, folder: SweepFolder
+) -> None:
+    interrupts = Interrupts()
+    interrupts.cancel("at once")
+    assert not interrupts.is_taken
+    results: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: results.append(
+            run_connected(
+                make_spec("forever", num_samples=2), "k", interrupts, on_progress=None, takeover=False
+            )
+        )
+    )
+    thread.start()
+    thread.join(30)
+    assert interrupts.is_taken
+    assert results[0].status == "cancelled"
