@@ -69,6 +69,8 @@ class Head:
             "RAY_AUTH_TOKEN": self.token,
             "RAY_USAGE_STATS_ENABLED": "0",
             "PYTHONPATH": str(ROOT),
+            # Jobs run `python`: it is to be this one.
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{clean.get('PATH', '')}",
         }
 
     def start(self) -> None:
@@ -78,7 +80,7 @@ class Head:
             *("--node-ip-address", "127.0.0.1", "--port", str(self.gcs_port)),
             *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(self.dashboard_port)),
             *("--num-cpus", str(self.num_cpus), "--object-store-memory", str(100 * 1024 * 1024)),
-            *("--temp-dir", str(self.folder), "--include-log-monitor", "false"),
+            *("--temp-dir", str(self.folder)),
         ]
         for option, port in zip(PORT_OPTIONS, self._ports, strict=True):
             command += [option, str(port)]

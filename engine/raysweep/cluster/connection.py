@@ -94,6 +94,28 @@ def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnect
         ray.shutdown()
 
 
+def join_cluster() -> None:
+    """Connect this process, a job on a cluster, to that cluster; what trials print goes to the job's log.
+
+    Raises:
+        ClusterUnreachableError: This is no node of a cluster.
+    """
+    import ray
+
+    try:
+        ray.init(address="auto", logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        problem = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ClusterUnreachableError("auto", problem, "run this as a job of a Ray cluster") from error
+
+
+def leave_cluster() -> None:
+    """End the connection, if there is one."""
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        ray.shutdown()
+
+
 def _check_port(address: str) -> None:
     """See that somebody listens at `host:port`: Ray itself would try for minutes."""
     host, colon, port = address.rpartition(":")

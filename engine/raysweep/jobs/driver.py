@@ -1,0 +1,331 @@
+"""What a job runs on the cluster: `python -m raysweep.jobs.driver`.
+
+It finds its request on `sys.path`, connects to the cluster that it is in, and runs the sweep or the training
+step there as `run_sweep` and `run_training` do. What is known of it goes through the storage; its own output
+is for people, but for the last line of one that failed: `raysweep-error: {…}`, see `errorline.py`.
+
+- SIGTERM is how Ray stops a job, and SIGKILL follows after 3 s: the sweep is cancelled, and has its outcome
+  within two. A training step ends and can be gone on with.
+- A lease that nobody renews ends either, and can be gone on with.
+
+Exit codes: 0 an outcome was written, 1 it says `failed` or there is none, 2 bad input, 3 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+if TYPE_CHECKING:
+    from raysweep.jobs.request import JobRequest
+    from raysweep.outcome import SweepOutcome
+
+DONE: Final = 0
+FAILED: Final = 1
+INTERRUPTED: Final = 3
+CANCEL_REASON: Final = "its job was stopped"
+# A stop that finds no controller after so long finds none before SIGKILL either.
+HAND_ON_S: Final = 1.5
+
+
+class Stops:
+    """What SIGTERM does: before there is anything to end, the process just ends."""
+
+    def __init__(self) -> None:
+        self._take: Callable[[], None] | None = None
+
+    def install(self) -> None:
+        """Handle SIGTERM from now on; again after `ray.init`, which takes it."""
+        signal.signal(signal.SIGTERM, self._handle)
+
+    def pass_to(self, take: Callable[[], None]) -> None:
+        """From now on `take` is called, on the main thread."""
+        self._take = take
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._take is None:
+            os._exit(INTERRUPTED)
+        self._take()
+
+
+def main() -> NoReturn:
+    """Run the request that lies on `sys.path`; ends the process."""
+    stops = Stops()
+    stops.install()
+    error: BaseException | None = None
+    code = FAILED
+    try:
+        code = _run(stops)
+    except BaseException as raised:  # noqa: BLE001  it becomes the last line of the log, and the exit code
+        error = raised
+        code = int(getattr(raised, "exit_code", INTERRUPTED if _is_interrupt(raised) else FAILED))
+    _leave()
+    if error is not None:
+        _say_error(error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads of Ray or of user code must not keep a driver that is done.
+    os._exit(code)
+
+
+def find_request() -> JobRequest:
+    """The request of this job. Raises SpecError where there is none, or it cannot be read."""
+    from raysweep.errors import SpecError
+    from raysweep.jobs.request import FILE, FOLDER, JobRequest
+
+    for entry in sys.path:
+        path = Path(entry or ".") / FOLDER / FILE
+        if path.is_file():
+            return JobRequest.from_json(path.read_bytes())
+    raise SpecError(
+        f"{FOLDER}/{FILE}", "is not on sys.path of this job", "submit sweeps with raysweep's client or CLI"
+    )
+
+
+def _run(stops: Stops) -> int:
+    from raysweep.cluster.connection import join_cluster
+
+    request = find_request()
+    with _logged():
+        join_cluster()
+        stops.install()
+        if request.kind == "train":
+            return _run_training(request, stops)
+        return _run_sweep(request, stops)
+
+
+# --- sweeps
+
+
+def _run_sweep(request: JobRequest, stops: Stops) -> int:
+    from raysweep.cluster.run import Interrupts, run_connected
+    from raysweep.errors import SweepInterrupted
+    from raysweep.jobs.notes import ProgressNotes
+    from raysweep.spec import SweepSpec, sweep_id
+
+    spec = SweepSpec.from_any(request.spec)
+    name = sweep_id(spec.name, request.key)
+    interrupts = Interrupts()
+    notes = ProgressNotes(_say)
+    running = _Thread(
+        lambda: run_connected(
+            spec, request.key, interrupts, on_progress=notes, takeover=request.options.takeover
+        )
+    )
+    ending = _Ending(spec.storage_path, name)
+
+    def cancel() -> None:
+        _say(f"sweep {name}: {CANCEL_REASON}, cancelling it")
+        interrupts.cancel(CANCEL_REASON)
+        ending.begin()
+
+    stops.pass_to(cancel)
+    _say(f"sweep {name}: stored at {spec.storage_path}")
+    with _leased(request, spec.storage_path, name, lambda: _expire(interrupts, ending)):
+        running.start()
+        while not running.wait(0.1):
+            if ending.is_overdue and not interrupts.is_taken:
+                ending.pass_on()
+                raise SweepInterrupted(name, "its job was stopped before it ran; run it again to go on")
+        if ending.has_expired and isinstance(running.error, SweepInterrupted):
+            raise SweepInterrupted(name, "nobody renewed its lease; run it again with the same key to go on")
+        outcome = running.result()
+    _say(f"sweep {name}: {outcome.why}")
+    return FAILED if outcome.status == "failed" else DONE
+
+
+def _expire(interrupts: Any, ending: _Ending) -> None:
+    ending.has_expired = True
+    interrupts.interrupt()
+    ending.begin(is_cancel=False)
+
+
+class _Ending:
+    """What is left to do where a request to end finds no controller in this process: it may be another's."""
+
+    def __init__(self, storage_path: str, sweep_id: str) -> None:
+        self._storage_path = storage_path
+        self._sweep_id = sweep_id
+        self._began_at: float | None = None
+        self._is_cancel = True
+        self.has_expired = False
+
+    def begin(self, *, is_cancel: bool = True) -> None:
+        """Note when the request came."""
+        self._began_at, self._is_cancel = time.monotonic(), is_cancel
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether a controller would have taken the request by now."""
+        return self._began_at is not None and time.monotonic() - self._began_at > HAND_ON_S
+
+    def pass_on(self) -> None:
+        """Tell the controller elsewhere, whom this process only follows."""
+        from raysweep.outcome import Cancellation
+        from raysweep.storage.folder import SweepFolder
+        from raysweep.storage.store import open_store
+
+        if self._is_cancel:
+            folder = SweepFolder(open_store(self._storage_path), self._sweep_id)
+            folder.write_cancellation(Cancellation(at=time.time(), by="a stopped job", reason=CANCEL_REASON))
+
+
+class _Thread:
+    """A call on a thread of its own: the main thread stays free for signals."""
+
+    def __init__(self, call: Callable[[], SweepOutcome]) -> None:
+        self._call = call
+        self._outcome: SweepOutcome | None = None
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="raysweep-run", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has ended within `timeout_s`."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def result(self) -> SweepOutcome:
+        """What it returned; raises what it raised."""
+        if self.error is not None:
+            raise self.error
+        assert self._outcome is not None
+        return self._outcome
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._call()
+        except BaseException as error:  # noqa: BLE001  raised again by `result`
+            self.error = error
+
+
+# --- training steps
+
+
+def _run_training(request: JobRequest, stops: Stops) -> int:
+    from raysweep.errors import SweepInterrupted
+    from raysweep.spec import TrainSpec, sweep_id
+    from raysweep.training import run_training
+
+    spec = TrainSpec.from_any(request.spec)
+    run_id = sweep_id(spec.name, f"train {request.key}")
+    has_expired = threading.Event()
+    main_thread = threading.main_thread().ident or 0
+
+    def expire() -> None:
+        has_expired.set()
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
+    signal.signal(signal.SIGINT, _raise_interrupt)
+    stops.pass_to(lambda: _raise_interrupt(signal.SIGTERM, None))
+    _say(f"training {run_id}: stored at {spec.storage_path}")
+    try:
+        with _leased(request, spec.storage_path, run_id, expire):
+            outcome = run_training(spec, key=request.key)
+    except SweepInterrupted:
+        if has_expired.is_set():
+            raise SweepInterrupted(run_id, "nobody renewed its lease; run it again to go on") from None
+        raise
+    _say(f"training {run_id}: {outcome.status}")
+    return DONE
+
+
+def _raise_interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    return isinstance(error, KeyboardInterrupt)
+
+
+# --- lease
+
+
+@contextmanager
+def _leased(
+    request: JobRequest, storage_path: str, run_id: str, on_over: Callable[[], None]
+) -> Iterator[None]:
+    """Watch the lease, if the request has one, and call `on_over` from another thread when it is over."""
+    from raysweep.jobs.lease import LeaseWatch
+    from raysweep.storage.store import open_store
+
+    ttl_s = request.options.lease_ttl_s
+    if ttl_s is None:
+        yield
+        return
+    watch = LeaseWatch(open_store(storage_path), run_id, ttl_s)
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(watch.interval_s):
+            if watch.is_over():
+                _say(f"{run_id}: nobody renewed its lease for {watch.ttl_s:g} s, leaving it")
+                on_over()
+                return
+
+    thread = threading.Thread(target=look, name="raysweep-lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+# --- what is said
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Warnings of raysweep's own logger become lines of the job's log."""
+    import logging
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            _say(f"{record.levelname.lower()}: {record.getMessage()}")
+
+    handler = Handler(logging.WARNING)
+    logger = logging.getLogger("raysweep")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def _leave() -> None:
+    """Leave Ray, so that nothing of it writes after the last line."""
+    connection = sys.modules.get("raysweep.cluster.connection")
+    if connection is not None:
+        connection.leave_cluster()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {' '.join(text.split())}\n")
+    sys.stdout.flush()
+
+
+def _say_error(error: BaseException) -> None:
+    import traceback
+
+    from raysweep.errors import RaysweepError
+    from raysweep.jobs.errorline import encode_error
+
+    if not isinstance(error, RaysweepError):
+        traceback.print_exception(error)
+    sys.stdout.flush()
+    sys.stderr.write(encode_error(error) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""The progress of a sweep as lines of a job's log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from raysweep.outcome import SweepProgress
+
+
+class ProgressNotes:
+    """Called with each progress; says a line at most every `every_s` seconds, and only when it is new."""
+
+    def __init__(
+        self, say: Callable[[str], None], every_s: float = 10.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say = say
+        self._every_s = every_s
+        self._clock = clock
+        self._said_at = float("-inf")
+        self._last = ""
+
+    def __call__(self, progress: SweepProgress) -> None:
+        """Take one."""
+        now = self._clock()
+        if now - self._said_at < self._every_s:
+            return
+        counts = ", ".join(f"{number} {name}" for name, number in sorted(progress.counts.items()))
+        best = progress.best
+        line = f"sweep {progress.sweep_id}: {progress.status}, {counts or 'no trials yet'}"
+        if best is not None:
+            line += f", best {progress.metric} {best.score:.6g} (trial {best.trial_id})"
+        if line != self._last:
+            self._said_at, self._last = now, line
+            self._say(line)
