@@ -125,8 +125,17 @@ def check_same(folder: SweepFolder, asked: Asked) -> None:
         raise SpecChangedError(folder.sweep_id, diff.unsafe)
 
 
-def hold(folder: SweepFolder, asked: Asked, after: int | None = None) -> Held | None:
+def hold(
+    folder: SweepFolder,
+    asked: Asked,
+    after: int | None = None,
+    *,
+    at: float | None = None,
+    holder: Holder | None = None,
+) -> Held | None:
     """Claim the sweep; None: somebody else did so at this moment, or since generation `after`.
+
+    `at` (default: now, in UTC seconds) and `holder` (default: this process) are what the claim says.
 
     Raises:
         SpecChangedError: The sweep exists, with another spec that would mix two searches.
@@ -139,12 +148,12 @@ def hold(folder: SweepFolder, asked: Asked, after: int | None = None) -> Held | 
     diff = changes(state.spec, asked.spec)
     if diff.unsafe:
         raise SpecChangedError(folder.sweep_id, diff.unsafe)
-    holder = current_holder()
+    held_by = current_holder() if holder is None else holder
+    claimed_at = time.time() if at is None else at
 
     def make_record(generation: int) -> bytes:
-        return encode(_started(generation, at, holder))
+        return encode(_started(generation, claimed_at, held_by))
 
-    at = time.time()
     old_cancellation = folder.read_cancellation()
     try:
         claim = journal.claim(make_record)
@@ -152,7 +161,7 @@ def hold(folder: SweepFolder, asked: Asked, after: int | None = None) -> Held | 
         return None
     changed = None
     if diff.safe:
-        changed = SpecChanged(at=at, spec=asked.spec.to_dict(), changes=diff.safe)
+        changed = SpecChanged(at=claimed_at, spec=asked.spec.to_dict(), changes=diff.safe)
     return Held(
         asked=asked,
         folder=folder,
@@ -160,9 +169,9 @@ def hold(folder: SweepFolder, asked: Asked, after: int | None = None) -> Held | 
         searcher=rebuild_searcher(asked.spec, state),
         journal=journal,
         claim=claim,
-        started=_started(claim.generation, at, holder),
+        started=_started(claim.generation, claimed_at, held_by),
         changed=changed,
-        holder=holder,
+        holder=held_by,
         old_cancellation=old_cancellation,
     )
 

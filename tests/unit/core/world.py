@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -26,6 +25,7 @@ from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 from raysweep.core.invariants import check
 from raysweep.core.lifecycle import FINAL
+from raysweep.simulate.workers import End, Worker
 from raysweep.spec import SweepSpec
 
 METRIC = "loss"
@@ -46,35 +46,6 @@ def make_spec(**fields: Any) -> SweepSpec:
         "seed": 1,
     }
     return SweepSpec.model_validate(plain | fields)
-
-
-@dataclass
-class Job:
-    """One attempt at a worker. `iteration` counts the reports behind its state, resumed ones included."""
-
-    start: cmd.StartTrial
-    iteration: int
-    next_checkpoint: int
-    reports: int = 0
-    stop_reason: str | None = None
-    awaits: int | None = None
-
-    @property
-    def who(self) -> tuple[int, int]:
-        return self.start.trial, self.start.attempt
-
-
-@dataclass
-class Worker:
-    """One slot. `inbox` are commands under way to it, `outbox` events under way from it, both in order."""
-
-    slot: int
-    is_up: bool = False
-    is_lost: bool = False
-    queue: list[Job] = field(default_factory=list)
-    job: Job | None = None
-    inbox: deque[cmd.Command] = field(default_factory=deque)
-    outbox: deque[ev.Event] = field(default_factory=deque)
 
 
 class Searcher:
@@ -265,20 +236,15 @@ class World:
 
     def open_slot(self, worker: Worker) -> None:
         """A worker comes up."""
-        worker.is_up = True
-        worker.outbox.append(ev.SlotOpened(at=self.now, slot=worker.slot, node=f"n{worker.slot % 3}"))
+        worker.open(self.now, f"n{worker.slot % 3}")
 
     def fail_slot(self, worker: Worker, failure: Failure) -> None:
         """A worker does not come up."""
-        worker.is_lost = True
-        worker.outbox.append(ev.SlotFailed(at=self.now, slot=worker.slot, failure=failure))
+        worker.fail(self.now, failure)
 
     def lose_slot(self, worker: Worker, failure: Failure) -> None:
         """A worker dies, with what it runs; the controller learns of it in time."""
-        worker.is_lost = True
-        worker.job, worker.queue = None, []
-        worker.inbox.clear()
-        worker.outbox.append(ev.SlotLost(at=self.now, slot=worker.slot, failure=failure))
+        worker.lose(self.now, failure)
 
     def deliver(self, worker: Worker) -> ev.Event:
         """The controller gets the next message of a worker."""
@@ -291,30 +257,13 @@ class World:
 
     def take_command(self, worker: Worker) -> None:
         """A worker gets the next command."""
-        command = worker.inbox.popleft()
-        match command:
-            case cmd.StartTrial():
-                worker.queue.append(Job(command, command.iteration, command.next_checkpoint))
-            case cmd.StopTrial():
-                if worker.job is not None and worker.job.who == (command.trial, command.attempt):
-                    worker.job.stop_reason = command.reason
-            case cmd.RecallTrials():
-                taken = [job.start.trial for job in worker.queue if job.start.trial in command.trials]
-                worker.queue = [job for job in worker.queue if job.start.trial not in command.trials]
-                worker.outbox.append(ev.TrialsRecalled(at=self.now, slot=worker.slot, trials=tuple(taken)))
-            case cmd.AnswerReport():
-                job = worker.job
-                if job is not None and job.who == (command.trial, command.attempt) and job.awaits is not None:
-                    assert command.report <= job.awaits
-                    job.awaits = None if command.report == job.awaits else job.awaits
+        worker.take(self.now)
 
     def begin(self, worker: Worker) -> None:
         """User code of the next trial in the queue begins."""
-        assert worker.job is None
-        worker.job = job = worker.queue.pop(0)
+        job = worker.begin(self.now)
         runs = [other for other in self._alive() if other.job and other.job.start.trial == job.start.trial]
         assert runs == [worker], f"trial {job.start.trial} runs on {len(runs)} workers"
-        worker.outbox.append(ev.TrialStarted(at=self.now, trial=job.who[0], attempt=job.who[1]))
 
     def report(
         self,
@@ -325,23 +274,7 @@ class World:
         keys: tuple[str, ...] = (METRIC,),
     ) -> None:
         """The running trial reports one row a value."""
-        job = worker.job
-        assert job is not None
-        worker.outbox.append(
-            ev.TrialReported(
-                at=self.now,
-                trial=job.who[0],
-                attempt=job.who[1],
-                first=job.reports,
-                keys=keys,
-                rows=tuple([value] * len(keys) for value in values),
-                is_waiting=is_waiting,
-            )
-        )
-        job.reports += len(values)
-        job.iteration += len(values)
-        if is_waiting:
-            job.awaits = job.reports - 1
+        worker.report(self.now, keys, [[value] * len(keys) for value in values], is_waiting=is_waiting)
 
     def save(self, worker: Worker) -> None:
         """The running trial stores a checkpoint of where it is."""
@@ -354,33 +287,11 @@ class World:
         uri = f"mem://{trial}/{number}"
         self.stored.add(uri)
         self.ever_stored[uri] = job.iteration
-        job.next_checkpoint += 1
-        worker.outbox.append(
-            ev.CheckpointCommitted(
-                at=self.now,
-                trial=trial,
-                attempt=job.who[1],
-                number=number,
-                report=job.reports - 1,
-                uri=uri,
-                size_bytes=job.iteration,
-            )
-        )
+        worker.save(self.now, uri)
 
-    def finish(self, worker: Worker, how: str, failure: Failure = RAISED) -> None:
-        """The running trial ends: "returned", "stopped" or "failed"."""
-        job = worker.job
-        assert job is not None
-        trial, attempt = job.who
-        event: ev.Event
-        if how == "returned":
-            event = ev.TrialReturned(at=self.now, trial=trial, attempt=attempt)
-        elif how == "stopped":
-            event = ev.TrialStopped(at=self.now, trial=trial, attempt=attempt)
-        else:
-            event = ev.TrialFailed(at=self.now, trial=trial, attempt=attempt, failure=failure)
-        worker.job = None
-        worker.outbox.append(event)
+    def finish(self, worker: Worker, how: End, failure: Failure = RAISED) -> None:
+        """The running trial ends."""
+        worker.finish(self.now, how, failure)
 
     # -- undisturbed -----------------------------------------------------------------------------
 
@@ -406,7 +317,7 @@ class World:
             self.take_command(worker)
         elif worker.job is None and worker.queue:
             self.begin(worker)
-        elif worker.job is None or (worker.job.awaits is not None and worker.job.stop_reason is None):
+        elif worker.job is None or worker.job.is_waiting:
             return False
         elif worker.job.stop_reason is not None:
             self.finish(worker, "stopped")

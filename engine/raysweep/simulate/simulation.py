@@ -1,0 +1,217 @@
+"""A whole sweep in virtual time: the real core, takeover and journal on a model of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+import raysweep
+from raysweep.cluster.takeover import Asked, find_outcome, hold
+from raysweep.core import decode, make_outcome
+from raysweep.core.events import Event
+from raysweep.core.seeds import derive_seed
+from raysweep.errors import RaysweepError
+from raysweep.outcome import Holder, SweepOutcome
+from raysweep.simulate.clock import Clock
+from raysweep.simulate.cluster import Costs, Curve, Moment, Pace, SimulatedCluster
+from raysweep.simulate.controller import SimulatedController
+from raysweep.simulate.journal import SimulatedWriter
+from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, appended
+from raysweep.spec import SweepSpec, sweep_id
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.store import Store, open_store
+from raysweep.storage.wrapped import WrappedStore
+
+HOLDER: Final = Holder(host="simulated", pid=0, process_started_at=None, boot_id="", user="")
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """How a simulated sweep went.
+
+    `timeline` is what happened on the cluster, `journal` what was stored of it, `writes` every write of the
+    controllers to their store in order, `fired` the kills that happened. `duration_s` is in virtual seconds.
+    """
+
+    outcome: SweepOutcome
+    timeline: tuple[Moment, ...]
+    journal: tuple[Event, ...]
+    writes: tuple[str, ...]
+    fired: tuple[Kill, ...]
+    duration_s: float
+
+    @property
+    def appends(self) -> int:
+        """How many segments the journal has, claims included."""
+        return max(filter(None, map(appended, self.writes)), default=0)
+
+
+def simulate(
+    spec: SweepSpec | Mapping[str, Any],
+    curve: Curve,
+    *,
+    step_s: float | Pace = 1.0,
+    slots: int = 2,
+    save_every: int = 0,
+    wait_every: int = 0,
+    seed: int = 0,
+    costs: Costs | None = None,
+    kills: Sequence[Kill] = (),
+    has_snapshots: bool = False,
+    is_checked: bool = False,
+) -> Simulated:
+    """Run a sweep to its end in virtual time: seconds of computing for days of cluster.
+
+    Scheduler, searcher, failure policy, journal and resuming are the real ones; the cluster is a model, and
+    `curve` stands for the trainable, which is neither imported nor run. The same arguments give the same
+    result.
+
+    Args:
+        spec: The sweep; its trainable and storage path are not used.
+        curve: (config, iteration) -> metrics of that report, or None once the trial has returned. What it
+            raises, the trial raises; `WorkerDied` kills the worker.
+        step_s: Virtual seconds from one report to the next, or a function of (config, iteration).
+        slots: How many trials the cluster can run at once.
+        save_every: A checkpoint comes with every so-manyth report; 0: none.
+        wait_every: The trial waits for the answer to every so-manyth report; 0: it never waits.
+        seed: For the jitter of `costs`.
+        costs: How long everything else takes; default `Costs()`.
+        kills: Where the controller is killed; the next one starts `costs.restart_s` later.
+        has_snapshots: Each controller stores a snapshot when it begins, for the next to start from.
+        is_checked: Assert the core's invariants after every event.
+
+    Raises:
+        SpecError: The spec is wrong.
+        RaysweepError: The sweep left without an end (no worker could be started), or cannot go on.
+    """
+    made = SweepSpec.from_any(spec)
+    # Under one name, so that nothing in the result tells one run from another.
+    store = WrappedStore(open_store(f"memory://simulated/{next(_numbers)}"), url="memory://simulated")
+    simulation = _Simulation(
+        spec=made.replace(storage_path=store.url),
+        curve=curve,
+        pace=step_s if callable(step_s) else _steady(step_s),
+        slots=slots,
+        save_every=save_every,
+        wait_every=wait_every,
+        random=Random(seed),
+        costs=costs or Costs(),
+        store=store,
+        watched=WatchedStore(store, tuple(kills)),
+        has_snapshots=has_snapshots,
+        is_checked=is_checked,
+    )
+    try:
+        return simulation.run()
+    finally:
+        store.delete(*[info.key for info in store.list()])
+
+
+def _steady(step_s: float) -> Pace:
+    return lambda config, iteration: step_s
+
+
+@dataclass(kw_only=True)
+class _Simulation:
+    spec: SweepSpec
+    curve: Curve
+    pace: Pace
+    slots: int
+    save_every: int
+    wait_every: int
+    random: Random
+    costs: Costs
+    store: Store
+    watched: WatchedStore
+    has_snapshots: bool
+    is_checked: bool
+
+    def __post_init__(self) -> None:
+        self.clock = Clock()
+        self.timeline: list[Moment] = []
+        self.clusters: list[SimulatedCluster] = []
+        self.generation = 0
+        self.folder = SweepFolder(self.watched, sweep_id(self.spec.name, "simulated"))
+        seed = self.spec.seed if self.spec.seed is not None else derive_seed(0, self.folder.sweep_id)
+        self.asked = Asked(spec=self.spec, key="simulated", seed=seed)
+
+    def run(self) -> Simulated:
+        outcome = None
+        while outcome is None:
+            try:
+                outcome = self._run_controller()
+            except ControllerKilled:
+                self._note("killed")
+                self.clock.forget_all()
+                while self.clusters:
+                    self.clusters.pop().lose_controller()
+                self.clock.now += self.costs.restart_s
+        plain = SweepFolder(self.store, self.folder.sweep_id)
+        return Simulated(
+            outcome=outcome,
+            timeline=tuple(self.timeline),
+            journal=tuple(map(decode, plain.journal().contents().records)),
+            writes=tuple(self.watched.writes),
+            fired=tuple(self.watched.fired),
+            duration_s=self.clock.now,
+        )
+
+    def _run_controller(self) -> SweepOutcome:
+        outcome = find_outcome(self.folder, self.asked)
+        if outcome is not None:
+            return outcome
+        held = hold(self.folder, self.asked, at=self.clock.now, holder=HOLDER)
+        if held is None:
+            raise RaysweepError("nobody else claims a simulated sweep")
+        self.generation = held.claim.generation
+        self._note("claimed")
+        if self.has_snapshots:
+            self.folder.write_snapshot(held.claim.number - 1, held.state.to_json())
+        writer = SimulatedWriter(
+            self.clock,
+            held.journal.backend,
+            held.claim,
+            put_s=self.costs.put_s,
+            interval_s=self.costs.commit_interval_s,
+        )
+        controller = SimulatedController(held, self.clock, writer, self.watched, is_checked=self.is_checked)
+        if held.state.phase != "ended":
+            self.clusters.append(self._make_cluster(controller.emit))
+            controller.begin(self.clusters[-1], self.slots)
+            while not controller.is_done:
+                if not self.clock.run_next():
+                    raise RaysweepError(f"the simulated sweep is stuck in phase {held.state.phase}")
+            if controller.left is not None:
+                raise RaysweepError(f"the simulated sweep was left: {controller.left}")
+        self.clock.forget_all()
+        ended = make_outcome(
+            held.state,
+            sweep_id=self.folder.sweep_id,
+            key=self.asked.key,
+            uri=self.folder.uri,
+            version=raysweep.__version__,
+        )
+        self.folder.write_outcome_if_absent(ended)
+        return ended
+
+    def _make_cluster(self, emit: Callable[[Event], None]) -> SimulatedCluster:
+        return SimulatedCluster(
+            clock=self.clock,
+            costs=self.costs,
+            curve=self.curve,
+            pace=self.pace,
+            random=self.random,
+            store=self.store,
+            sweep_id=self.folder.sweep_id,
+            save_every=self.save_every,
+            wait_every=self.wait_every,
+            emit=emit,
+            note=self._note,
+        )
+
+    def _note(self, what: str, **fields: Any) -> None:
+        self.timeline.append(Moment(at=self.clock.now, what=what, generation=self.generation, **fields))

@@ -1,0 +1,123 @@
+"""The simulator as a user meets it: schedulers compared in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from raysweep.errors import RaysweepError, SpecError
+from raysweep.simulate import Costs, Kill, WorkerDied, simulate
+from raysweep.simulate.clock import Clock
+from tests.unit.simulate.sweeps import ASHA, make_spec
+
+
+def curve(config: Mapping[str, Any], iteration: int) -> Mapping[str, Any] | None:
+    return {"loss": config["x"] + 1 / iteration} if iteration <= 9 else None
+
+
+def test_things_happen_in_the_order_of_time_and_then_of_asking() -> None:
+    clock, seen = Clock(starts_at=10.0), []
+    for name, seconds in (("c", 2.0), ("a", 1.0), ("b", 1.0), ("now", 0.0)):
+        clock.after(seconds, lambda name=name: seen.append((name, clock.now)))
+    clock.at(3.0, lambda: seen.append(("overdue", clock.now)))
+    while clock.run_next():
+        pass
+    assert seen == [("now", 10.0), ("overdue", 10.0), ("a", 11.0), ("b", 11.0), ("c", 12.0)]
+
+
+def test_a_sweep_takes_the_virtual_time_that_its_trials_take() -> None:
+    spec = make_spec(num_samples=16)
+    began = perf_counter()
+    simulated = simulate(spec, curve, step_s=3600.0, slots=4)
+    assert perf_counter() - began < 5
+    # 16 trials of 9 reports and the step in which they return, 4 at a time, an hour each.
+    assert simulated.duration_s == pytest.approx(16 / 4 * 10 * 3600, rel=0.01)
+    outcome = simulated.outcome
+    assert outcome.counts == {"completed": 16}
+    assert outcome.best is not None
+    assert outcome.best.score == pytest.approx(min(t.config["x"] for t in outcome.trials) + 1 / 9)
+    assert simulated.outcome.ended_at == pytest.approx(simulated.duration_s, abs=1)
+
+
+def test_early_stopping_saves_time() -> None:
+    full = simulate(make_spec(num_samples=27), curve, slots=3)
+    asha = simulate(make_spec(num_samples=27, scheduler=ASHA), curve, slots=3)
+    assert asha.outcome.counts["stopped"] > 9
+    assert asha.duration_s < full.duration_s / 2
+    assert full.outcome.best is not None
+    assert asha.outcome.best is not None
+    assert asha.outcome.best.score <= full.outcome.best.score + 0.1
+
+
+def test_the_same_arguments_give_the_same_result() -> None:
+    options: dict[str, Any] = {"slots": 3, "save_every": 2, "costs": Costs(jitter=1.0)}
+    spec = make_spec(scheduler=ASHA)
+    first, second = (simulate(spec, curve, seed=5, **options) for _ in range(2))
+    assert first.timeline == second.timeline
+    assert first.journal == second.journal
+    assert first.outcome.trials == second.outcome.trials
+    assert simulate(spec, curve, seed=6, **options).timeline != first.timeline
+
+
+def test_a_pace_of_its_own() -> None:
+    spec = make_spec(num_samples=4, max_concurrent_trials=1)
+    simulated = simulate(spec, curve, step_s=lambda config, iteration: 100.0 * iteration)
+    assert simulated.duration_s == pytest.approx(4 * 100 * sum(range(1, 11)), rel=0.01)
+
+
+def test_a_limit_on_the_time_of_a_trial_ends_it() -> None:
+    spec = make_spec(num_samples=2, stop={"trial_time_s": 50, "grace_s": 3})
+    simulated = simulate(spec, curve, step_s=20.0)
+    assert [trial.reports for trial in simulated.outcome.trials] == [2, 2]
+    stopped = [moment for moment in simulated.timeline if moment.what == "stopped"]
+    assert len(stopped) == 2, "killed when the grace was over"
+    assert simulated.outcome.counts == {"completed": 2}
+
+
+def test_dead_workers_are_replaced_and_their_trials_go_on_from_checkpoints() -> None:
+    left = [3, 5]
+
+    def dies(config: Mapping[str, Any], iteration: int) -> Mapping[str, Any] | None:
+        if left and iteration == left[0]:
+            left.pop(0)
+            raise WorkerDied
+        return curve(config, iteration)
+
+    spec = make_spec(num_samples=1, failure={"backoff_initial_s": 0.1})
+    simulated = simulate(spec, dies, save_every=2)
+    began = [moment for moment in simulated.timeline if moment.what == "began"]
+    assert [moment.iteration for moment in began] == [0, 2, 4]
+    assert [attempt.end for attempt in simulated.outcome.trials[0].attempts] == [
+        "failed",
+        "failed",
+        "completed",
+    ]
+
+
+def test_a_user_error_fails_as_it_would() -> None:
+    def raises(config: Mapping[str, Any], iteration: int) -> Mapping[str, Any] | None:
+        raise TypeError("no such thing")
+
+    simulated = simulate(make_spec(), raises)
+    assert simulated.outcome.status == "failed"
+    assert "the first 3 trials all failed in user code" in simulated.outcome.why
+
+
+def test_a_killed_controller_has_a_successor() -> None:
+    simulated = simulate(make_spec(), curve, kills=[Kill(append=5, when="after")])
+    assert simulated.outcome.generation == 2
+    assert [moment.what for moment in simulated.timeline if moment.slot is None] == [
+        "claimed",
+        "killed",
+        "claimed",
+    ]
+    with pytest.raises(RaysweepError, match="either append= or write="):
+        Kill(when="after")
+
+
+def test_a_wrong_spec_is_refused() -> None:
+    with pytest.raises(SpecError, match="schedular"):
+        simulate({**make_spec().to_dict(), "schedular": "fifo"}, curve)
