@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from raysweep.spec.sweep import SweepSpec
     from raysweep.spec.train import TrainSpec
     from raysweep.training import run_training
-    from raysweep.trial import get_checkpoint, get_context, report
+    from raysweep.trial import get_checkpoint, get_context, report, should_checkpoint
 
 __version__ = "0.1.0"
 
@@ -96,7 +96,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.spec.sweep": ("SweepSpec",),
     "raysweep.spec.train": ("TrainSpec",),
     "raysweep.training": ("run_training",),
-    "raysweep.trial": ("get_checkpoint", "get_context", "report"),
+    "raysweep.trial": ("get_checkpoint", "get_context", "report", "should_checkpoint"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -147,6 +147,7 @@ __all__ = [  # noqa: RUF022
     "report",
     "run_sweep",
     "run_training",
+    "should_checkpoint",
     "sweep_id",
 ]
 

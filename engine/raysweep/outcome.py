@@ -95,7 +95,7 @@ class AttemptOutcome(_Record):
     started_at: float
     ended_at: float | None = None
     end: str = ""
-    """How it ended: `completed`, `stopped`, `failed`, `lost`, ..."""
+    """How it ended: `completed`, `stopped`, `failed`, `lost`, `preempted`, ..."""
     error: ErrorInfo | None = None
 
 
@@ -148,6 +148,8 @@ class SweepOutcome(_Record):
     """How many controllers have run it."""
     error: ErrorInfo | None = None
     spec_digest: str = ""
+    notes: tuple[str, ...] = ()
+    """What a person should know besides: nodes that were excluded, checkpoints that were not stored, ..."""
     raysweep_version: str = ""
     format_version: int = 1
 

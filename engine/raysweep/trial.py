@@ -1,6 +1,6 @@
-"""What user code calls inside a trial: `report`, `get_checkpoint`, `get_context`.
+"""What user code calls inside a trial: `report`, `get_checkpoint`, `get_context`, `should_checkpoint`.
 
-The same three calls work in the workers of the downstream training step.
+The same calls work in the workers of the downstream training step.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ class TrialContext:
 
 
 class TrialSession(Protocol):
-    """What stands behind the three calls: a trial's session, or a training worker's."""
+    """What stands behind these calls: a trial's session, or a training worker's."""
 
     @property
     def context(self) -> TrialContext: ...
+
+    @property
+    def should_checkpoint(self) -> bool: ...
 
     def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None: ...
 
@@ -89,6 +92,18 @@ def get_context() -> TrialContext:
         RaysweepError: Called outside a trial.
     """
     return (_session or _need_session("get_context")).context
+
+
+def should_checkpoint() -> bool:
+    """Whether the trial has been asked for a checkpoint: its node is about to go, or the sweep is ending.
+
+    A trial that checkpoints seldom reports one as soon as this is true; it ends there, and goes on from it on
+    another node, or when the sweep is resumed. One that checkpoints with every report need not ask.
+
+    Raises:
+        RaysweepError: Called outside a trial.
+    """
+    return (_session or _need_session("should_checkpoint")).should_checkpoint
 
 
 def activate(session: TrialSession | None) -> None:

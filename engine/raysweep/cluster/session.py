@@ -21,7 +21,7 @@ from raysweep.errors import RaysweepError, StorageError, TrialStopped
 from raysweep.trial import TrialContext
 
 # A trial that ends for these reasons goes on some day: the checkpoint that it has in hand is worth storing.
-_RESUMABLE: Final = frozenset({"interrupt", "sweep"})
+_RESUMABLE: Final = frozenset({"interrupt", "sweep", "preempt"})
 _PLAIN: Final = frozenset({bool, type(None)})
 # The integers that orjson writes.
 _MIN_INT: Final = -(2**63)
@@ -52,6 +52,7 @@ class Session:
             resources=place.resources,
         )
         self.stop_reason: str | None = None
+        self.wants_checkpoint = False
         self.was_raised = False
         self.is_busy = False
         """Inside `report`, which raises `TrialStopped` itself: an interruption could leave a lock locked."""
@@ -64,13 +65,18 @@ class Session:
         self._changed = threading.Condition()
 
     @property
+    def should_checkpoint(self) -> bool:
+        """See `raysweep.should_checkpoint`."""
+        return self.stop_reason in _RESUMABLE
+
+    @property
     def context(self) -> TrialContext:
         """See `raysweep.get_context`."""
         return self._context
 
     def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
         """See `raysweep.report`."""
-        if self.stop_reason is not None and (checkpoint is None or self.stop_reason not in _RESUMABLE):
+        if self.stop_reason is not None and not self._may_report(checkpoint is not None):
             self._raise_stopped()
         job, index = self.job, self._reports
         keys = tuple(metrics)
@@ -85,6 +91,7 @@ class Session:
             for name, value in metrics.items()
         ]
         self.is_busy = True
+        is_saved = False
         try:
             self._reports = index + 1
             if wait:
@@ -92,7 +99,7 @@ class Session:
             else:
                 self._outbox.post_row(job.trial, job.attempt, index, self._keys, row)
             if checkpoint is not None:
-                self._save(Path(checkpoint), index, metrics=dict(zip(keys, row, strict=True)))
+                is_saved = self._save(Path(checkpoint), index, metrics=dict(zip(keys, row, strict=True)))
                 if wait:
                     # Asks for the answer without a row of its own: it comes when the checkpoint's record
                     # is durable.
@@ -101,17 +108,21 @@ class Session:
                 self._await_answer(index)
         finally:
             self.is_busy = False
-        if self.stop_reason is not None:
+        if self.stop_reason is not None and (is_saved or not self.wants_checkpoint):
             self._raise_stopped()
+
+    def _may_report(self, has_checkpoint: bool) -> bool:
+        """Whether a trial that was told to end may report once more."""
+        return self.stop_reason in _RESUMABLE if has_checkpoint else self.wants_checkpoint
 
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:
         """See `raysweep.get_checkpoint`."""
         return _restored(self.job.checkpoint) if self.job.checkpoint else None
 
-    def stop(self, reason: str) -> None:
-        """From another thread: the trial should end at its next report."""
+    def stop(self, reason: str, wants_checkpoint: bool = False) -> None:
+        """From another thread: the trial should end at its next report, or the next one with a checkpoint."""
         with self._changed:
-            self.stop_reason = reason
+            self.stop_reason, self.wants_checkpoint = reason, wants_checkpoint
             self._changed.notify_all()
 
     def answer(self, report: int) -> None:
@@ -122,14 +133,15 @@ class Session:
 
     def _await_answer(self, index: int) -> None:
         with self._changed:
-            while self._answered < index and self.stop_reason is None:
+            while self._answered < index and (self.stop_reason is None or self.wants_checkpoint):
                 self._changed.wait()
 
     def _raise_stopped(self) -> None:
         self.was_raised = True
         raise TrialStopped(self.stop_reason or "stopped")
 
-    def _save(self, directory: Path, report: int, metrics: dict[str, Any]) -> None:
+    def _save(self, directory: Path, report: int, metrics: dict[str, Any]) -> bool:
+        """Store a checkpoint; False if that failed, which the trial survives."""
         from raysweep.storage.checkpoints import CheckpointStore
         from raysweep.storage.store import open_store
 
@@ -145,9 +157,10 @@ class Session:
         except StorageError as error:
             self.is_busy = True
             self._outbox.post(["unsaved", job.trial, job.attempt, number, str(error)])
-            return
+            return False
         self.is_busy = True
         self._outbox.post(["saved", job.trial, job.attempt, number, report, saved.uri, saved.size_bytes])
+        return True
 
 
 @contextmanager

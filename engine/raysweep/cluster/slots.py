@@ -104,7 +104,7 @@ class SlotKeeper:
         if slot is None:
             return
         who = (command.trial, command.attempt)
-        self._say(slot, ["stop", *who, command.reason])
+        self._say(slot, ["stop", *who, command.reason, command.wants_checkpoint])
         self._after(slot, command.grace_s, self._interrupt, who)
 
     def recall(self, command: cmd.RecallTrials) -> None:

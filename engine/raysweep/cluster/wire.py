@@ -18,7 +18,7 @@ names it.
 | to the worker | |
 |---|---|
 | `["run", job]` | append to the queue |
-| `["stop", trial, attempt, reason]` | raise `TrialStopped` at the next report |
+| `["stop", trial, attempt, reason, to_checkpoint]` | raise `TrialStopped` at the next report or checkpoint |
 | `["interrupt", trial, attempt]` | raise it now, in the main thread |
 | `["kill", trial, attempt]` | kill the trial's process (only where it has one of its own) |
 | `["answer", trial, attempt, report]` | what the trial waits for is done |

@@ -97,7 +97,7 @@ class Inbox:
             child.take(message)
         elif session is not None and (session.job.trial, session.job.attempt) == (trial, attempt):
             if message[0] == "stop":
-                session.stop(rest[0])
+                session.stop(*rest)
             elif message[0] == "answer":
                 session.answer(rest[0])
             elif message[0] == "interrupt":

@@ -124,7 +124,7 @@ def _run_child(descriptor: int, trainable: Trainable, place: SweepPlace) -> None
                 if session is None or (session.job.trial, session.job.attempt) != (trial, attempt):
                     continue
                 if kind == "stop":
-                    session.stop(rest[0])
+                    session.stop(*rest)
                 elif kind == "answer":
                     session.answer(rest[0])
                 elif kind == "interrupt":

@@ -2,10 +2,10 @@
 
 | command | answered by exactly one |
 |---|---|
-| `OpenSlot` | `SlotOpened` or `SlotFailed` |
+| `OpenSlot` | `SlotOpened` or `SlotFailed`, perhaps after a `SlotDelayed` |
 | `CloseSlot` | nothing: the core has forgotten the slot |
 | `SuggestConfigs` | `ConfigsSuggested` |
-| `TellSearch`, `AnswerReport`, `DeleteCheckpoint` | nothing: they cannot change the state |
+| `TellSearch`, `AnswerReport`, `DeleteCheckpoint`, `ExcludeNode` | nothing: they cannot change the state |
 | `StartTrial` | `TrialStarted`, then `TrialReturned`, `TrialStopped` or `TrialFailed`; or recalled, or lost |
 | `StopTrial` | the trial's end, within `grace_s`, by force if need be |
 | `RecallTrials` | `TrialsRecalled` |
@@ -27,9 +27,14 @@ TrialEnd = Literal["completed", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSlot:
-    """Start a worker in a placement group of the sweep's shape."""
+    """Start a worker in a group of the sweep's shape, with `memory_bytes` in its first bundle if given.
+
+    The shell says why it has no place after `failure.placement_timeout_s`, and gives a worker up that has not
+    loaded the trainable after `failure.start_timeout_s` in its place.
+    """
 
     slot: int
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,13 @@ class CloseSlot:
     """End a worker that is not needed any more, and give its placement group back."""
 
     slot: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludeNode:
+    """Place nothing more on this node."""
+
+    node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +88,18 @@ class StartTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopTrial:
-    """Make a running trial end: at its next report, by interruption after `grace_s`, then by killing it."""
+    """Make a running trial end: at its next report, by interruption after `grace_s`, then by killing it.
+
+    `wants_checkpoint`: it goes on until it has reported a checkpoint, and ends there. A second command for
+    the same attempt replaces the first.
+    """
 
     slot: int
     trial: int
     attempt: int
     reason: str
     grace_s: float
+    wants_checkpoint: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +157,7 @@ class LeaveSweep:
 Command = (
     OpenSlot
     | CloseSlot
+    | ExcludeNode
     | SuggestConfigs
     | TellSearch
     | StartTrial

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from raysweep.core import moves
-from raysweep.core.commands import Command, TellSearch, TrialEnd
-from raysweep.core.failures import Failure, FailureKind, backoff_s, classify, is_retried
+from raysweep.core.commands import Command, ExcludeNode, TellSearch, TrialEnd
+from raysweep.core.failures import (
+    Failure,
+    FailureKind,
+    backoff_s,
+    classify,
+    is_retried,
+    more_memory,
+    same_budget,
+)
 from raysweep.core.lifecycle import FINAL, Cause, TrialState
 from raysweep.core.reports import NON_FINITE
 from raysweep.core.scores import consider_best, score_of, trial_time
@@ -15,7 +25,9 @@ Out = list[Command]
 
 _TOLD_AS: dict[TrialState, TrialEnd] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}
 # Failures of these classes are the cluster's, not the user's.
-_INFRASTRUCTURE = frozenset({"worker_died", "oom", "preempted"})
+_INFRASTRUCTURE = frozenset({"worker_died", "hung", "oom", "preempted"})
+# What a bad node can do to a trial. Memory is used up by trials, not by nodes.
+_BLAMED = frozenset({"user_error", "worker_died", "hung"})
 # A part of the trials that failed says little before so many have ended.
 _MIN_ENDED = 4
 
@@ -31,8 +43,8 @@ def return_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None
         _conclude(state, trial, "returned", at, out)
 
 
-def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
-    """User code ended as the core had asked."""
+def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out, where: str = "") -> None:
+    """User code ended as the core had asked; `where` is its traceback, if that is known."""
     match trial.stop_reason:
         case "limit":
             _conclude(state, trial, "reached", at, out)
@@ -42,6 +54,10 @@ def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
             _close(state, trial, at, "cut", out)
         case "interrupt":
             _close(state, trial, at, "kept", out)
+        case "preempt":
+            _close(state, trial, at, "moved", out)
+        case "hung":
+            _fail(state, trial, _hung(state, where), at, out)
         case _:
             _close(state, trial, at, "halted", out)
 
@@ -51,20 +67,78 @@ def fail_attempt(state: SweepState, trial: Trial, failure: Failure, at: float, o
     if trial.state == "stopping":
         # It was to end anyway; how it went is not held against it.
         stop_attempt(state, trial, at, out)
-        return
+    else:
+        _fail(state, trial, failure, at, out)
+
+
+def _fail(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
     kind = classify(failure)
     if state.phase != "running":
         _close(state, trial, at, "cut", out, failure, kind)
         return
+    if kind in _BLAMED:
+        blame_node(state, trial.number, trial.node, out)
     policy = state.spec.failure
-    if not is_retried(failure, kind, trial.count_failures(kind), trial.reports, policy):
+    earlier = trial.count_failures(*same_budget(kind), but_on=state.excluded)
+    if not is_retried(failure, kind, earlier, trial.reports, policy):
         _give_up(state, trial, failure, at, out)
+    elif kind == "oom" and not _gets_memory(state, trial, failure):
+        _give_up(state, trial, _too_large(state, failure), at, out)
     elif kind == "preempted":
         _close(state, trial, at, "lost", out, failure, kind)
     else:
         retries = sum(attempt.end == "retried" for attempt in trial.attempts)
         trial.due_at = at + backoff_s(policy, state.seed, trial.number, retries + 1)
         _close(state, trial, at, "retried", out, failure, kind)
+
+
+def blame_node(state: SweepState, trial: int, node: str, out: Out) -> None:
+    """Note a failure on a node; one that fails several trials, while none fail elsewhere, gets no more."""
+    limit = state.spec.failure.bad_node_failures
+    if not limit or not node:
+        return
+    failed = state.node_failures.setdefault(node, [])
+    if trial not in failed:
+        failed.append(trial)
+    is_only_one = all(other == node or other in state.excluded for other in state.node_failures)
+    if len(failed) >= limit and node not in state.excluded and is_only_one and _works_elsewhere(state):
+        state.excluded.append(node)
+        text = f"node {node} gets no more trials: {len(failed)} failed there, none elsewhere"
+        moves.note(state, text)
+        out.append(ExcludeNode(node=node))
+        for slot in state.slots.values():
+            if slot.node == node:
+                moves.leave(state, slot, out)
+
+
+def _works_elsewhere(state: SweepState) -> bool:
+    """Whether there are workers on nodes where nothing has failed."""
+    return any(slot.is_open and slot.node not in state.node_failures for slot in state.slots.values())
+
+
+def _gets_memory(state: SweepState, trial: Trial, failure: Failure) -> bool:
+    """See to it that the next attempt has more memory; False: there is no more."""
+    asked = state.spec.resources.to_bundles()[0].get("memory")
+    base = trial.memory_bytes or (int(asked) if asked else failure.memory_bytes)
+    wanted = more_memory(base, state.spec.failure.oom_memory_factor, state.largest_memory)
+    if wanted is None:
+        return False
+    if wanted > (asked or 0):
+        state.hungry_for_memory += trial.memory_bytes is None
+        trial.memory_bytes = wanted
+    return True
+
+
+def _too_large(state: SweepState, failure: Failure) -> Failure:
+    most = state.largest_memory / 2**30
+    message = f"{failure.message}; the largest node has {most:.3g} GiB for a trial, which was not enough"
+    return replace(failure, message=message)
+
+
+def _hung(state: SweepState, where: str) -> Failure:
+    limit = state.rules.report_timeout_s or 0.0
+    message = f"no report for {limit:g} s (failure.report_timeout_s)"
+    return Failure(origin="hang", type="TrialHung", message=message, traceback=where)
 
 
 def end_orphan(state: SweepState, trial: Trial, at: float, out: Out) -> None:
@@ -147,7 +221,7 @@ def _close(
 
 def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None, out: Out) -> None:
     trial.ended_at = at
-    state.active.pop(trial.number, None)
+    moves.forget_active(state, trial)
     told = _TOLD_AS.get(trial.state)
     if told is not None:
         out.append(TellSearch(trial=trial.number, value=score_of(state, trial), end=told))
@@ -169,6 +243,9 @@ def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
     failed = counts.get("failed", 0)
     ended = failed + counts.get("completed", 0) + counts.get("stopped", 0)
     are_all_users = state.failed_kinds.get("user_error", 0) == failed == ended
+    suspects = len(set(state.node_failures).difference(state.excluded))
+    if policy.bad_node_failures and suspects <= 1 and _works_elsewhere(state):
+        are_all_users = False  # the node may be to blame: others are about to show
     if policy.breaker_trials and are_all_users and ended >= policy.breaker_trials:
         limit = f"failure.breaker_trials={policy.breaker_trials}"
         return f"the first {ended} trials all failed in user code ({limit}); {last}"

@@ -8,7 +8,8 @@ reads no clock. Replaying a sweep's events in order rebuilds its state exactly.
 | `ControllerStarted` | the controller, right after it claimed a generation |
 | `SpecChanged` | the controller, when a safe change of the spec was accepted |
 | `CapacityChanged` | the cluster shell: how many slots the cluster can hold |
-| `SlotOpened`, `SlotFailed`, `SlotLost` | the cluster shell, about one worker in one placement group |
+| `SlotOpened`, `SlotDelayed`, `SlotFailed`, `SlotLost` | the cluster shell, about one worker in its group |
+| `NodeDraining`, `DemandStuck` | the cluster shell, about the cluster |
 | `ConfigsSuggested` | the search shell, in answer to `SuggestConfigs` |
 | `TrialStarted`, `TrialReported`, `CheckpointCommitted` | a worker |
 | `TrialReturned`, `TrialStopped`, `TrialFailed`, `TrialsRecalled` | a worker, or the shell in its stead |
@@ -52,10 +53,16 @@ class SpecChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityChanged:
-    """The cluster can hold `slots` placement groups of this sweep's shape at once."""
+    """The cluster can hold `slots` placement groups of this sweep's shape at once, on its usable nodes.
+
+    `memory_bytes` is what the largest of them offers a trial (0: not known); `problem` says why `slots` is 0.
+    """
 
     at: float
     slots: int
+    nodes: int = 1
+    memory_bytes: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +75,22 @@ class SlotOpened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlotDelayed:
+    """A worker still waits for its placement group; `problem` says for what, and who has it."""
+
+    at: float
+    slot: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotFailed:
     """A worker could not be started."""
 
     at: float
     slot: int
     failure: Failure
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +100,29 @@ class SlotLost:
     at: float
     slot: int
     failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDraining:
+    """The node is about to go (at `deadline`, Unix seconds, if known); nothing new is placed on it."""
+
+    at: float
+    node: str
+    deadline: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandStuck:
+    """What trials have asked Ray for (tasks, actors, placement groups) has waited for long.
+
+    `can_never`: nothing that ends by itself would make room: the trials hold what they wait for, or no node
+    has so much.
+    """
+
+    at: float
+    problem: str
+    can_never: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +198,16 @@ class TrialReturned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialStopped:
-    """User code of this attempt ended because it was asked to (or was made to)."""
+    """User code of this attempt ended because it was asked to (or was made to).
+
+    `where` is the traceback of the place where it was interrupted, if it was.
+    """
 
     at: float
     trial: int
     attempt: int
     was_killed: bool = False
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +264,11 @@ Event = (
     | SpecChanged
     | CapacityChanged
     | SlotOpened
+    | SlotDelayed
     | SlotFailed
     | SlotLost
+    | NodeDraining
+    | DemandStuck
     | ConfigsSuggested
     | TrialStarted
     | TrialReported

@@ -4,10 +4,14 @@
 |---|---|---|
 | `user_error` | the trainable raised | retried `max_failures` times; not where a rerun cannot mend it |
 | `worker_died` | the process died or was lost, its node lives | retried `max_worker_deaths` times |
-| `oom` | Ray's memory monitor ended the process | as `worker_died` |
+| `hung` | no report for `report_timeout_s` | killed; shares the budget of `worker_died` |
+| `oom` | ended by Ray's memory monitor, the kernel, or its limit | retried `max_ooms` times, larger |
 | `preempted` | the node was drained or died | runs again elsewhere, costs nothing |
 | `gpu_oom` | CUDA out-of-memory in the exception | the config is infeasible: not retried |
 | `non_finite` | the metric was NaN or infinite | not retried |
+
+A checkpoint that could not be stored is no failure of its trial (`CheckpointFailed`); a node that makes
+trials fail is excluded (`ends.blame_node`), and what failed there does not count.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from typing import Final, Literal
 
 from raysweep.spec import FailurePolicy
 
-Origin = Literal["exception", "process", "node", "memory", "start", "metric"]
-FailureKind = Literal["user_error", "worker_died", "oom", "preempted", "gpu_oom", "non_finite"]
+Origin = Literal["exception", "process", "node", "memory", "start", "metric", "hang"]
+NodeState = Literal["", "alive", "draining", "dead"]
+FailureKind = Literal["user_error", "worker_died", "hung", "oom", "preempted", "gpu_oom", "non_finite"]
 
 # A rerun of the same code with the same config ends the same way: retrying before the first report is waste.
 _HOPELESS: Final = frozenset(
@@ -33,6 +38,8 @@ _HOPELESS: Final = frozenset(
         "KeyError",
     }
 )
+# With so much of a node's memory, the little that is left would not have helped.
+_NEARLY: Final = 0.95
 # Keeps the power finite however often a policy retries.
 _MAX_DOUBLINGS: Final = 64
 
@@ -41,7 +48,9 @@ _MAX_DOUBLINGS: Final = 64
 class Failure:
     """The facts of one failure, as the shell saw them.
 
-    `bases` holds the class names of the exception's inheritance line; `traceback` its first 4 KiB.
+    `bases` holds the class names of the exception's inheritance line; `traceback` its first 4 KiB, and
+    `traceback_uri` says where all of it is. `node_state`: how the node was when the process ended.
+    `memory_bytes`: the most that the process was seen to hold.
     """
 
     origin: Origin
@@ -52,6 +61,9 @@ class Failure:
     exit_code: int | None = None
     is_fatal: bool = False
     """No trial can ever run: the trainable cannot be loaded, the resources can never be had."""
+    node_state: NodeState = ""
+    memory_bytes: int | None = None
+    traceback_uri: str = ""
 
 
 def classify(failure: Failure) -> FailureKind:
@@ -63,8 +75,12 @@ def classify(failure: Failure) -> FailureKind:
             return "oom"
         case "metric":
             return "non_finite"
+        case "hang":
+            return "hung"
         case "process" | "start":
-            return "worker_died"
+            if "OutOfMemoryError" in failure.bases:
+                return "oom"
+            return "preempted" if failure.node_state in ("draining", "dead") else "worker_died"
         case "exception":
             return "gpu_oom" if _is_gpu_oom(failure) else "user_error"
 
@@ -75,16 +91,41 @@ def _is_gpu_oom(failure: Failure) -> bool:
     return is_named_so or "CUDA out of memory" in failure.message
 
 
+def same_budget(kind: FailureKind) -> tuple[FailureKind, ...]:
+    """The classes that share the budget of this one."""
+    return ("worker_died", "hung") if kind in ("worker_died", "hung") else (kind,)
+
+
 def is_retried(
     failure: Failure, kind: FailureKind, earlier: int, reports: int, policy: FailurePolicy
 ) -> bool:
-    """Whether a trial gets another attempt, after `earlier` failures of this class and `reports` reports."""
-    if kind == "user_error":
-        is_hopeless = reports == 0 and not _HOPELESS.isdisjoint(failure.bases)
-        return not is_hopeless and earlier < policy.max_failures
-    if kind in ("worker_died", "oom"):
-        return earlier < policy.max_worker_deaths
-    return kind == "preempted"
+    """Whether a trial gets another attempt, after `earlier` failures of this budget and `reports` reports."""
+    match kind:
+        case "user_error":
+            is_hopeless = reports == 0 and not _HOPELESS.isdisjoint(failure.bases)
+            return not is_hopeless and earlier < policy.max_failures
+        case "worker_died" | "hung":
+            return earlier < policy.max_worker_deaths
+        case "oom":
+            return earlier < policy.max_ooms
+        case "preempted":
+            return True
+        case "gpu_oom" | "non_finite":
+            return False
+
+
+def more_memory(base: int | None, factor: float, largest: int) -> int | None:
+    """What a trial that ran out of memory with `base` bytes gets next; None: no node has more.
+
+    `largest` is what the largest node offers, 0 where that is not known. Without `base` nothing is asked for
+    (0): nobody knows what the trial needs.
+    """
+    if base is None or factor == 1:
+        return base or 0
+    wanted = int(base * factor)
+    if not largest or wanted <= largest:
+        return wanted
+    return largest if base < _NEARLY * largest else None
 
 
 def backoff_s(policy: FailurePolicy, seed: int, trial: int, retry: int) -> float:

@@ -21,8 +21,9 @@ delivery).
 | stopping | completed | returned, reached |
 | stopping | stopped | halted |
 | stopping | failed | gave_up |
+| stopping | waiting | retried |
 | stopping | cancelled | cut |
-| stopping | pending | kept |
+| stopping | pending | kept, moved |
 | waiting | pending | due |
 | waiting | cancelled | cut |
 """
@@ -45,6 +46,7 @@ Cause = Literal[
     "reached",  # ended at its own limit (max_t, a per-trial limit): all its work is done
     "cut",  # ended with the sweep
     "kept",  # ended with the controller; runs again when the sweep is resumed
+    "moved",  # ended because its node is about to go; runs again on another
     "retried",  # failed, within its budget
     "gave_up",  # failed for good
     "due",  # the backoff is over
@@ -66,8 +68,10 @@ TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
     ("stopping", "reached"): "completed",
     ("stopping", "halted"): "stopped",
     ("stopping", "gave_up"): "failed",
+    ("stopping", "retried"): "waiting",
     ("stopping", "cut"): "cancelled",
     ("stopping", "kept"): "pending",
+    ("stopping", "moved"): "pending",
     ("waiting", "due"): "pending",
     ("waiting", "cut"): "cancelled",
 }

@@ -16,7 +16,8 @@ from typing import Final, Never
 
 from raysweep.core import ends, moves, plan, reports
 from raysweep.core import events as ev
-from raysweep.core.commands import Command
+from raysweep.core.commands import Command, ExcludeNode
+from raysweep.core.failures import classify
 from raysweep.core.lifecycle import ON_SLOT
 from raysweep.core.rules import Rules
 from raysweep.core.state import SweepState
@@ -24,6 +25,10 @@ from raysweep.core.trial import Trial
 from raysweep.spec import SweepSpec
 
 Out = list[Command]
+# How long a trial on a node that is about to go may take to its next checkpoint: so long where nobody said
+# when the node goes, else until shortly before.
+PREEMPT_GRACE_S: Final = 30.0
+PREEMPT_MARGIN_S: Final = 10.0
 
 
 def step(state: SweepState, event: ev.Event) -> list[Command]:
@@ -53,6 +58,9 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     if state.phase == "running":
         state.why, state.fault, state.fault_field = "", None, ""
     state.capacity, state.slot_failures, state.timer_at = 0, 0, None
+    state.no_room_since = None
+    state.draining.clear()
+    out.extend(ExcludeNode(node=node) for node in state.excluded)
     orphans = [state.trials[number] for number in state.active if state.trials[number].state in ON_SLOT]
     for trial in orphans:
         ends.end_orphan(state, trial, state.last_at, out)
@@ -70,6 +78,13 @@ def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None
 
 def _on_capacity_changed(state: SweepState, event: ev.CapacityChanged, out: Out) -> None:
     state.capacity, state.slot_failures = event.slots, 0
+    state.nodes, state.largest_memory = event.nodes, event.memory_bytes
+    if event.slots:
+        state.no_room_since = None
+    elif state.no_room_since is None:
+        state.no_room_since = event.at
+        moves.note(state, f"no room for a trial at present: {event.problem}")
+    state.no_room_problem = event.problem
 
 
 def _on_slot_opened(state: SweepState, event: ev.SlotOpened, out: Out) -> None:
@@ -78,17 +93,32 @@ def _on_slot_opened(state: SweepState, event: ev.SlotOpened, out: Out) -> None:
         return
     slot.is_open, slot.node = True, event.node
     state.slot_failures = 0
+    if event.node in state.draining or event.node in state.excluded:
+        moves.leave(state, slot, out)
     moves.mark_hungry(state, slot)
+
+
+def _on_slot_delayed(state: SweepState, event: ev.SlotDelayed, out: Out) -> None:
+    if event.slot in state.slots:
+        moves.note(state, event.problem)
 
 
 def _on_slot_failed(state: SweepState, event: ev.SlotFailed, out: Out) -> None:
     if state.slots.pop(event.slot, None) is None:
         return
-    state.slot_failures += 1
     failure = event.failure
     text = f"{failure.type}: {failure.message}".strip(": ")
+    if classify(failure) == "preempted":
+        return
+    state.slot_failures += 1
+    # What loads on other nodes is not at fault itself.
+    elsewhere = any(slot.is_open and slot.node != event.node for slot in state.slots.values())
+    if event.node and elsewhere:
+        moves.note(state, f"a worker on node {event.node} could not be started: {text}")
+        ends.blame_node(state, -event.slot - 1, event.node, out)
+        state.slot_failures -= event.node in state.excluded
     # A cluster or an environment that cannot run workers says nothing about the sweep: leave it resumable.
-    if failure.is_fatal:
+    if failure.is_fatal and not (event.node and elsewhere):
         moves.interrupt(state, text, out, fault="spec", fault_field="trainable")
     elif state.slot_failures >= plan.MAX_SLOT_FAILURES:
         why = f"{state.slot_failures} workers in a row could not be started: {text}"
@@ -109,12 +139,42 @@ def _on_slot_lost(state: SweepState, event: ev.SlotLost, out: Out) -> None:
     for position, number in enumerate(slot.queue):
         trial = state.trials[number]
         # The first in the queue may have begun without our knowing: likely it is what killed the worker.
-        if position == 0 and not (trial.state == "queued" and event.failure.origin == "node"):
+        if position == 0 and not (trial.state == "queued" and classify(event.failure) == "preempted"):
             if trial.state == "queued":
                 moves.begin(state, trial, event.at)
             ends.fail_attempt(state, trial, event.failure, event.at, out)
         else:
             moves.requeue(state, trial, "lost")
+
+
+def _on_node_draining(state: SweepState, event: ev.NodeDraining, out: Out) -> None:
+    if event.node in state.draining:
+        return
+    state.draining.append(event.node)
+    moves.note(state, f"node {event.node} is about to go ({event.reason or 'drained'}): its trials move")
+    for slot in state.slots.values():
+        if slot.node == event.node:
+            moves.leave(state, slot, out)
+            head = state.trials[slot.queue[0]] if slot.queue else None
+            if head is not None and head.state == "running":
+                _preempt(state, head, event.at, event.deadline, out)
+
+
+def _preempt(state: SweepState, trial: Trial, at: float, deadline: float | None, out: Out) -> None:
+    """Ask a trial for a checkpoint, so that it can go on elsewhere, as long before the end as is wise."""
+    grace_s = PREEMPT_GRACE_S
+    if deadline is not None:
+        left = max(0.0, deadline - at)
+        grace_s = left - min(PREEMPT_MARGIN_S, left / 4)
+    moves.ask_to_end(state, trial, "preempt", out, grace_s=grace_s, wants_checkpoint=True)
+
+
+def _on_demand_stuck(state: SweepState, event: ev.DemandStuck, out: Out) -> None:
+    moves.note(state, event.problem)
+    silence_s = state.rules.placement_timeout_s
+    heads = [slot for slot in state.slots.values() if slot.queue]
+    if event.can_never and heads and all(event.at - slot.heard_at >= silence_s for slot in heads):
+        moves.interrupt(state, event.problem, out, fault="spec", fault_field="resources")
 
 
 def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Out) -> None:
@@ -144,6 +204,8 @@ def _on_trial_started(state: SweepState, event: ev.TrialStarted, out: Out) -> No
         moves.ask_to_end(state, trial, "sweep", out)
     elif state.is_interrupted:
         moves.ask_to_end(state, trial, "interrupt", out)
+    elif trial.node in state.draining:
+        _preempt(state, trial, event.at, None, out)
 
 
 def _on_trial_reported(state: SweepState, event: ev.TrialReported, out: Out) -> None:
@@ -181,7 +243,7 @@ def _on_trial_stopped(state: SweepState, event: ev.TrialStopped, out: Out) -> No
     if trial is None:
         return
     if trial.state == "stopping":
-        ends.stop_attempt(state, trial, event.at, out)
+        ends.stop_attempt(state, trial, event.at, out, event.where)
     elif trial.state == "running":
         # Nobody asked: user code raised TrialStopped by itself, which is its way to say that it is done.
         ends.return_attempt(state, trial, event.at, out)
@@ -238,6 +300,9 @@ _HANDLERS: Final[dict[type[ev.Event], Callable[[SweepState, Never, Out], None]]]
     ev.SpecChanged: _on_spec_changed,
     ev.CapacityChanged: _on_capacity_changed,
     ev.SlotOpened: _on_slot_opened,
+    ev.SlotDelayed: _on_slot_delayed,
+    ev.NodeDraining: _on_node_draining,
+    ev.DemandStuck: _on_demand_stuck,
     ev.SlotFailed: _on_slot_failed,
     ev.SlotLost: _on_slot_lost,
     ev.ConfigsSuggested: _on_configs_suggested,

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from math import ceil
 from typing import Final
 
-from raysweep.core.commands import Command, RecallTrials, StopTrial, SweepStatus
+from raysweep.core.commands import CloseSlot, Command, RecallTrials, StopTrial, SweepStatus
 from raysweep.core.lifecycle import Cause, TrialState, advance
 from raysweep.core.scores import consider_best
 from raysweep.core.state import Fault, SweepState
@@ -39,6 +39,9 @@ def begin(state: SweepState, trial: Trial, at: float) -> None:
     """User code of the present attempt runs."""
     move(state, trial, "began")
     trial.attempt_started_at = at
+    slot = state.slots.get(trial.slot) if trial.slot is not None else None
+    if slot is not None:
+        slot.heard_at = at
     if trial.started_at is None:
         trial.started_at = at
 
@@ -68,9 +71,15 @@ def cut(state: SweepState, trial: Trial, at: float) -> None:
     """A trial that no slot has ends with the sweep."""
     move(state, trial, "cut")
     trial.ended_at, trial.due_at = at, None
-    state.active.pop(trial.number, None)
+    forget_active(state, trial)
     state.scheduler.remove(trial.number)
     consider_best(state, trial)
+
+
+def forget_active(state: SweepState, trial: Trial) -> None:
+    """The trial has ended for good."""
+    if state.active.pop(trial.number, 0) is None and trial.memory_bytes is not None:
+        state.hungry_for_memory -= 1
 
 
 def cut_unbegun(state: SweepState, at: float) -> None:
@@ -91,12 +100,33 @@ def depth(state: SweepState) -> int:
 
 def mark_hungry(state: SweepState, slot: Slot) -> None:
     """Note that a slot can take another trial; an idle one goes to the front."""
-    if slot.is_open and not slot.is_hungry and len(slot.queue) < depth(state):
+    if slot.is_open and not slot.is_hungry and not slot.is_leaving and len(slot.queue) < depth(state):
         slot.is_hungry = True
         if slot.queue:
             state.hungry.append(slot.number)
         else:
             state.hungry.appendleft(slot.number)
+
+
+def close(state: SweepState, slot: Slot, out: Out) -> None:
+    """Close a slot that has no trial."""
+    if slot.is_hungry:
+        state.hungry.remove(slot.number)
+    del state.slots[slot.number]
+    out.append(CloseSlot(slot=slot.number))
+
+
+def leave(state: SweepState, slot: Slot, out: Out) -> None:
+    """Hand nothing more to a slot; it is closed when its trial has ended."""
+    if slot.is_leaving:
+        return
+    slot.is_leaving = True
+    if slot.is_hungry:
+        slot.is_hungry = False
+        state.hungry.remove(slot.number)
+    queued = [number for number in slot.queue if state.trials[number].state == "queued"]
+    if queued:
+        recall(state, slot, queued, out)
 
 
 def recall(state: SweepState, slot: Slot, trials: list[int], out: Out) -> None:
@@ -125,11 +155,20 @@ def note(state: SweepState, text: str) -> None:
         state.notes += (text,)
 
 
-def ask_to_end(state: SweepState, trial: Trial, reason: StopReason, out: Out) -> None:
-    """Ask one running trial to end."""
+def ask_to_end(
+    state: SweepState,
+    trial: Trial,
+    reason: StopReason,
+    out: Out,
+    *,
+    grace_s: float | None = None,
+    wants_checkpoint: bool = False,
+) -> None:
+    """Ask one running trial to end (within `grace_s`, by default the policy's), or for another reason now."""
     if trial.slot is None:
         return
-    count(state, "running", "stopping")
+    if trial.state == "running":
+        count(state, "running", "stopping")
     trial.state, trial.stop_reason = "stopping", reason
     out.append(
         StopTrial(
@@ -137,7 +176,8 @@ def ask_to_end(state: SweepState, trial: Trial, reason: StopReason, out: Out) ->
             trial=trial.number,
             attempt=trial.attempt,
             reason=reason,
-            grace_s=state.rules.grace_s,
+            grace_s=state.rules.grace_s if grace_s is None else grace_s,
+            wants_checkpoint=wants_checkpoint,
         )
     )
 
@@ -154,6 +194,8 @@ def ask_all_to_end(state: SweepState, reason: StopReason, out: Out) -> None:
                 queued.append(number)
             elif reason == "sweep" and trial.stop_reason == "interrupt":
                 trial.stop_reason = "sweep"
+            elif trial.stop_reason == "preempt":
+                ask_to_end(state, trial, reason, out)
         if queued:
             recall(state, slot, queued, out)
 

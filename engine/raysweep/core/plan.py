@@ -6,7 +6,6 @@ from typing import Final
 
 from raysweep.core import ends, moves
 from raysweep.core.commands import (
-    CloseSlot,
     Command,
     EndSweep,
     LeaveSweep,
@@ -37,6 +36,10 @@ def advance(state: SweepState, at: float, out: Out) -> None:
         why = f"trial {state.target_trial} reached the target {state.rules.target:g}"
         moves.stop_sweep(state, "target", why, at, out)
     if state.phase == "running" and not state.is_interrupted:
+        if state.draining or state.excluded:
+            _close_leaving(state, out)
+        if state.hungry_for_memory or state.largest_slot_bytes:
+            _place_large(state, out)
         if state.pending and state.hungry:
             _assign(state, out)
         if not state.is_exhausted:
@@ -49,7 +52,9 @@ def advance(state: SweepState, at: float, out: Out) -> None:
             _open_slots(state, out)
     if state.phase == "stopping" or state.is_interrupted:
         _leave_when_quiet(state, at, out)
-    is_timed = state.rules.is_timed or state.waiting or state.timer_at is not None
+    is_timed = (
+        state.rules.is_timed or state.waiting or state.timer_at is not None or state.no_room_since is not None
+    )
     if is_timed and state.phase in ("running", "stopping"):
         _set_timer(state, out)
 
@@ -57,18 +62,71 @@ def advance(state: SweepState, at: float, out: Out) -> None:
 def _assign(state: SweepState, out: Out) -> None:
     depth = moves.depth(state)
     pending, hungry, trials = state.pending, state.hungry, state.trials
+    too_large: list[int] = []
     while pending and hungry:
-        slot = state.slots[hungry[0]]
-        hungry.popleft()
+        slot = state.slots[hungry.popleft()]
         if len(slot.queue) >= depth:
             slot.is_hungry = False
             continue
         trial = trials[pending.popleft()]
+        if trial.memory_bytes is not None and (slot.memory_bytes or 0) < trial.memory_bytes:
+            too_large.append(trial.number)
+            hungry.appendleft(slot.number)
+            continue
+        if trial.attempts and hungry:
+            slot = _prefer_other_node(state, trial, slot, depth)
         _start(state, trial, slot, out)
         if len(slot.queue) < depth:
             hungry.append(slot.number)
         else:
             slot.is_hungry = False
+    pending.extendleft(reversed(too_large))
+
+
+def _prefer_other_node(state: SweepState, trial: Trial, slot: Slot, depth: int) -> Slot:
+    """A trial that failed on one node does better to try another, where one is free."""
+    if trial.attempts[-1].kind is None or trial.attempts[-1].node != slot.node:
+        return slot
+    for number in state.hungry:
+        other = state.slots[number]
+        is_fit = trial.memory_bytes is None or (other.memory_bytes or 0) >= trial.memory_bytes
+        if other.node != slot.node and len(other.queue) < depth and is_fit:
+            state.hungry.remove(number)
+            state.hungry.appendleft(slot.number)
+            return other
+    return slot
+
+
+def _close_leaving(state: SweepState, out: Out) -> None:
+    for slot in [slot for slot in state.slots.values() if slot.is_leaving and not slot.queue]:
+        moves.close(state, slot, out)
+
+
+def _place_large(state: SweepState, out: Out) -> None:
+    """Make room for trials that ran out of memory: they need slots of another shape.
+
+    One is opened at a time; until it has its place, slots that fall idle are closed to make room for it.
+    """
+    slots = state.slots
+    wanted = [number for number in state.pending if state.trials[number].memory_bytes is not None]
+    idle = [slots[number] for number in state.hungry if not slots[number].queue]
+    if not state.hungry_for_memory:
+        for slot in idle:
+            if slot.memory_bytes is not None:
+                moves.close(state, slot, out)
+    elif any(slot.memory_bytes is not None and not slot.is_open for slot in slots.values()):
+        for slot in idle:
+            moves.close(state, slot, out)
+    elif wanted:
+        need = max(state.trials[number].memory_bytes or 0 for number in wanted)
+        if any((slot.memory_bytes or 0) >= need for slot in slots.values()):
+            return
+        if len(slots) >= _slot_limit(state):
+            if not idle:
+                return
+            moves.close(state, idle[0], out)
+        _open(state, out, need)
+    state.largest_slot_bytes = max((slot.memory_bytes or 0 for slot in slots.values()), default=0)
 
 
 def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
@@ -128,9 +186,7 @@ def _settle(state: SweepState, out: Out) -> None:
             moves.recall(state, loaded, queue[1 + (len(queue) - 1) // 2 :], out)
         return
     for slot in idle[len(state.waiting) :]:
-        state.hungry.remove(slot.number)
-        del state.slots[slot.number]
-        out.append(CloseSlot(slot=slot.number))
+        moves.close(state, slot, out)
 
 
 def _slot_limit(state: SweepState) -> int:
@@ -151,12 +207,20 @@ def _needed_slots(state: SweepState) -> int:
 def _open_slots(state: SweepState, out: Out) -> None:
     if state.slot_failures >= MAX_SLOT_FAILURES:
         return
+    if state.largest_slot_bytes and any(
+        slot.memory_bytes is not None and not slot.is_open for slot in state.slots.values()
+    ):
+        return
     limit = min(_slot_limit(state), _needed_slots(state))
     while len(state.slots) < limit:
-        slot = Slot(number=state.next_slot)
-        state.next_slot += 1
-        state.slots[slot.number] = slot
-        out.append(OpenSlot(slot=slot.number))
+        _open(state, out)
+
+
+def _open(state: SweepState, out: Out, memory_bytes: int | None = None) -> None:
+    slot = Slot(number=state.next_slot, memory_bytes=memory_bytes)
+    state.next_slot += 1
+    state.slots[slot.number] = slot
+    out.append(OpenSlot(slot=slot.number, memory_bytes=memory_bytes))
 
 
 def _complete(state: SweepState) -> None:
@@ -193,11 +257,27 @@ def take_due(state: SweepState, at: float, out: Out) -> None:
         del state.waiting[number]
         state.trials[number].due_at = None
         moves.requeue(state, state.trials[number], "due")
-    if rules.trial_time_s is not None:
-        for trial in [state.trials[number] for slot in state.slots.values() for number in slot.queue]:
-            started_at = trial.attempt_started_at
-            if trial.state == "running" and started_at is not None and at - started_at >= rules.trial_time_s:
-                moves.ask_to_end(state, trial, "limit", out)
+    if rules.trial_time_s is not None or rules.report_timeout_s is not None:
+        for slot in state.slots.values():
+            if slot.queue and state.trials[slot.queue[0]].state == "running":
+                _take_due_trial(state, slot, state.trials[slot.queue[0]], at, out)
+    no_room = state.no_room_since
+    if no_room is not None and at - no_room >= rules.placement_timeout_s and not _is_busy(state):
+        why = f"for {rules.placement_timeout_s:g} s no node could hold a trial: {state.no_room_problem}"
+        moves.interrupt(state, why, out, fault="infrastructure")
+
+
+def _take_due_trial(state: SweepState, slot: Slot, trial: Trial, at: float, out: Out) -> None:
+    limit, started_at = state.rules.trial_time_s, trial.attempt_started_at
+    timeout = state.rules.report_timeout_s
+    if limit is not None and started_at is not None and at - started_at >= limit:
+        moves.ask_to_end(state, trial, "limit", out)
+    elif timeout is not None and at - slot.heard_at >= timeout:
+        moves.ask_to_end(state, trial, "hung", out, grace_s=0.0)
+
+
+def _is_busy(state: SweepState) -> bool:
+    return any(slot.queue for slot in state.slots.values())
 
 
 def _set_timer(state: SweepState, out: Out) -> None:
@@ -209,10 +289,29 @@ def _set_timer(state: SweepState, out: Out) -> None:
         times.append(state.generation_started_at + rules.time_budget_s - state.active_before_s)
     if rules.trial_time_s is not None:
         times += _trial_limits(state, rules.trial_time_s)
+    if state.phase == "running" and state.no_room_since is not None and not state.is_interrupted:
+        times.append(state.no_room_since + rules.placement_timeout_s)
+    if rules.report_timeout_s is not None:
+        due, early = _next_silence(state, rules.report_timeout_s), state.timer_at
+        # A timer that is early costs less than one that is set anew with each report.
+        if early is not None and (due is None or early <= due):
+            due = early
+        if due is not None:
+            times.append(due)
     at = min(times, default=None)
     if at != state.timer_at:
         state.timer_at = at
         out.append(SetTimer(at=at))
+
+
+def _next_silence(state: SweepState, timeout_s: float) -> float | None:
+    """When the running trial that has been silent for longest will have been so for too long."""
+    heard = [
+        slot.heard_at
+        for slot in state.slots.values()
+        if slot.queue and state.trials[slot.queue[0]].state == "running"
+    ]
+    return min(heard) + timeout_s if heard else None
 
 
 def _trial_limits(state: SweepState, trial_time_s: float) -> list[float]:

@@ -16,6 +16,7 @@ from raysweep.core.trial import Checkpoint, Metrics, StopReason, Trial
 
 Out = list[Command]
 # JSON has no such numbers: reports carry them as these strings.
+_GOING_ON: Final = frozenset({"interrupt", "preempt", "hung"})
 NON_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
@@ -23,7 +24,7 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
     """Take a batch of reports.
 
     Those past the point where the trial was told to end are counted as overrun and used for nothing. That is
-    not so for an interrupt: the trial goes on later, from a checkpoint that may lie behind these reports.
+    not so where the trial goes on later, from a checkpoint that may lie behind these reports.
     """
     doubled = trial.attempt_reports - event.first
     rows = event.rows[doubled:] if doubled > 0 else event.rows
@@ -31,7 +32,9 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
         state.reported_keys = event.keys
     trial.attempt_reports += len(rows)
     trial.reports += len(rows)
-    if trial.state == "stopping" and trial.stop_reason != "interrupt":
+    if trial.slot is not None:
+        state.slots[trial.slot].heard_at = event.at
+    if trial.state == "stopping" and trial.stop_reason not in _GOING_ON:
         trial.overrun += len(rows)
     elif not (state.rules.is_plain and _take_plainly(state, trial, event.keys, rows)):
         _take_each(state, trial, event.keys, rows, out)
@@ -72,8 +75,8 @@ def _take_each(
         reason = _take_one(state, trial, _metrics(keys, row, trial.iteration))
         if reason is not None:
             trial.overrun += len(rows) - taken
-            if trial.state == "stopping":
-                trial.stop_reason = reason
+            if trial.stop_reason in ("interrupt", "hung"):
+                trial.stop_reason = reason  # it is on its way out anyway
             else:
                 moves.ask_to_end(state, trial, reason, out)
             return
@@ -122,6 +125,8 @@ def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted,
         size_bytes=event.size_bytes,
     )
     trial.next_checkpoint = event.number + 1
+    if trial.slot is not None:
+        state.slots[trial.slot].heard_at = event.at
     kept = _kept(state, (*trial.checkpoints, checkpoint))
     for old in trial.checkpoints:
         if old not in kept:

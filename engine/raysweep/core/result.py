@@ -22,6 +22,7 @@ _ENDS: Final[dict[Cause, str]] = {
     "lost": "lost",
     "cut": "cancelled",
     "kept": "interrupted",
+    "moved": "preempted",
 }
 
 
@@ -54,6 +55,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         error=_first_error(state) if state.status == "failed" else None,
         spec_digest=state.spec.digest(),
         raysweep_version=version,
+        notes=state.notes,
     )
 
 
@@ -116,6 +118,7 @@ def _error_info(attempt: Attempt) -> ErrorInfo | None:
         type=failure.type,
         message=failure.message,
         traceback=failure.traceback or None,
+        traceback_uri=failure.traceback_uri or None,
     )
 
 

@@ -40,6 +40,8 @@ class Rules:
     keep_last: int
     keep_best: bool
     grace_s: float
+    report_timeout_s: float | None
+    placement_timeout_s: float
 
     @classmethod
     def of(cls, spec: SweepSpec) -> Rules:
@@ -53,7 +55,9 @@ class Rules:
             is_max=spec.mode == "max",
             is_blind=is_blind,
             is_plain=asha is None and not limits and stop.target is None,
-            is_timed=any((stop.deadline, stop.time_budget_s, stop.trial_time_s)),
+            is_timed=any(
+                (stop.deadline, stop.time_budget_s, stop.trial_time_s, spec.failure.report_timeout_s)
+            ),
             time_attr=asha.time_attr if asha else TRAINING_ITERATION,
             max_t=float(asha.max_t) if asha else None,
             limits=limits,
@@ -69,4 +73,6 @@ class Rules:
             keep_last=spec.checkpoint.keep_last,
             keep_best=spec.checkpoint.keep_best,
             grace_s=stop.grace_s,
+            report_timeout_s=spec.failure.report_timeout_s,
+            placement_timeout_s=spec.failure.placement_timeout_s,
         )

@@ -25,7 +25,9 @@ class SweepState:
     """The whole of a sweep, changed only by `machine.step`.
 
     `pending` holds the trials to hand out, in the order of their numbers; `hungry` the open slots that can
-    take another.
+    take another. `hungry_for_memory` counts the active trials that need a slot with more memory
+    (`largest_slot_bytes`: what such slots have);
+    `node_failures` holds, by node, the trials that failed there; `excluded` and `draining` nodes get no more.
     """
 
     spec: SweepSpec
@@ -66,6 +68,15 @@ class SweepState:
     has_scored: bool = False
     timer_at: float | None = None
     notes: tuple[str, ...] = ()
+    nodes: int = 1
+    largest_memory: int = 0
+    no_room_since: float | None = None
+    no_room_problem: str = ""
+    hungry_for_memory: int = 0
+    largest_slot_bytes: int = 0
+    draining: list[str] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
+    node_failures: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def create(cls, spec: SweepSpec, seed: int) -> SweepState:

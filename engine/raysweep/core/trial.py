@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -11,7 +12,7 @@ from pydantic import JsonValue
 from raysweep.core.failures import Failure, FailureKind
 from raysweep.core.lifecycle import Cause, TrialState
 
-StopReason = Literal["scheduler", "limit", "sweep", "interrupt", "non_finite"]
+StopReason = Literal["scheduler", "limit", "sweep", "interrupt", "non_finite", "preempt", "hung"]
 Metrics = dict[str, JsonValue]
 NO_METRICS: Final[Metrics] = {}
 
@@ -45,7 +46,7 @@ class Trial:
     """One trial. `reports` counts all reports, `iteration` those on the way to the present result.
 
     Attempts are numbered from 1. A number is given when a slot takes the trial, and never again: one that was
-    taken back before it began leaves a gap.
+    taken back before it began leaves a gap. `memory_bytes`: it ran out of memory, and needs so much.
     """
 
     number: int
@@ -71,10 +72,11 @@ class Trial:
     attempt_started_at: float | None = None
     ended_at: float | None = None
     due_at: float | None = None
+    memory_bytes: int | None = None
 
-    def count_failures(self, kind: FailureKind) -> int:
-        """How many attempts ended in this class of failure."""
-        return sum(1 for attempt in self.attempts if attempt.kind == kind)
+    def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:
+        """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""
+        return sum(attempt.kind in kinds and attempt.node not in but_on for attempt in self.attempts)
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -87,11 +89,16 @@ class Slot:
     """One worker: `queue` holds the trials handed to it, the running one first.
 
     `recalling` holds the (trial, attempt) pairs that it was asked to give back; some may have begun since.
+    `is_leaving`: its node is no good any more, so it is closed when its trial has ended. `memory_bytes`: it
+    was opened for trials that need so much. `heard_at`: when its running trial was last heard of.
     """
 
     number: int
     is_open: bool = False
     is_hungry: bool = False
+    is_leaving: bool = False
+    memory_bytes: int | None = None
+    heard_at: float = 0.0
     node: str = ""
     recalling: tuple[tuple[int, int], ...] = ()
     queue: deque[int] = field(default_factory=deque)

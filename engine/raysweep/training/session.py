@@ -27,6 +27,11 @@ class TrainWorkerSession:
         self._run_id = run_id
 
     @property
+    def should_checkpoint(self) -> bool:
+        """Nobody asks a training worker for a checkpoint: it checkpoints at its own pace."""
+        return False
+
+    @property
     def context(self) -> TrialContext:
         """The run takes the place of both sweep and trial; rank and world size are the worker's."""
         rank, world_size = train_rank()

@@ -79,6 +79,7 @@ SAMPLES = {
     "trials": [1],
     "uri": "mem://0/0",
     "problem": "disk full",
+    "node": "ab12",
 }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raysweep.core.failures import Failure, FailureKind, Origin, backoff_s, classify, is_retried
+from raysweep.core.failures import Failure, FailureKind, Origin, backoff_s, classify, is_retried, more_memory
 from raysweep.spec import FailurePolicy
 
 RAISED = Failure(origin="exception", type="ValueError", bases=("ValueError", "Exception"))
@@ -22,6 +24,16 @@ RAISED = Failure(origin="exception", type="ValueError", bases=("ValueError", "Ex
         (Failure(origin="memory"), "oom"),
         (Failure(origin="node"), "preempted"),
         (Failure(origin="metric"), "non_finite"),
+        (Failure(origin="hang"), "hung"),
+        # What the shell says of a worker process that ended: Ray's exception, and how its node was.
+        (Failure(origin="process", type="ActorDiedError", node_state="alive"), "worker_died"),
+        (Failure(origin="process", type="ActorDiedError", node_state="dead"), "preempted"),
+        (Failure(origin="process", type="ActorDiedError", node_state="draining"), "preempted"),
+        (Failure(origin="start", node_state="dead"), "preempted"),
+        (Failure(origin="process", bases=("OutOfMemoryError", "RayError")), "oom"),
+        # The memory monitor tells the cause better than the state of the node does.
+        (Failure(origin="process", bases=("OutOfMemoryError",), node_state="draining"), "oom"),
+        (Failure(origin="memory", exit_code=-9, node_state="alive"), "oom"),
         (Failure(origin="exception", bases=("OutOfMemoryError", "RuntimeError")), "gpu_oom"),
         (Failure(origin="exception", message="CUDA out of memory. Tried to allocate 2 GiB"), "gpu_oom"),
         # Ray's error of that name is about the host's memory, met by user code that runs tasks of its own.
@@ -51,6 +63,8 @@ def test_classify(failure: Failure, kind: FailureKind) -> None:
         ("memory", (), 3, 0, False),
         ("node", (), 1000, 0, True),
         ("metric", (), 0, 5, False),
+        ("hang", (), 2, 0, True),
+        ("hang", (), 3, 0, False),
     ],
 )
 def test_is_retried(
@@ -62,12 +76,28 @@ def test_is_retried(
 
 
 def test_zero_budgets_retry_nothing_but_preemption() -> None:
-    policy = FailurePolicy(max_failures=0, max_worker_deaths=0)
+    policy = FailurePolicy(max_failures=0, max_worker_deaths=0, max_ooms=0)
     again = {
         origin: is_retried(Failure(origin=origin), classify(Failure(origin=origin)), 0, 0, policy)
-        for origin in ("exception", "process", "memory", "start", "metric", "node")
+        for origin in get_args(Origin)
     }
     assert [origin for origin, is_again in again.items() if is_again] == ["node"]
+
+
+@pytest.mark.parametrize(
+    ("base", "factor", "largest", "wanted"),
+    [
+        (1000, 2.0, 0, 2000),
+        (1000, 2.0, 4000, 2000),
+        (3000, 2.0, 4000, 4000),  # all that there is
+        (3900, 2.0, 4000, None),  # nearly all of it was not enough
+        (4000, 2.0, 4000, None),
+        (1000, 1.0, 4000, 1000),  # asked for no more
+        (None, 2.0, 4000, 0),  # nobody knows what it needs
+    ],
+)
+def test_more_memory(base: int | None, factor: float, largest: int, wanted: int | None) -> None:
+    assert more_memory(base, factor, largest) == wanted
 
 
 def test_backoff_doubles_up_to_its_maximum() -> None:
