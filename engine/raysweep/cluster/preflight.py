@@ -23,6 +23,7 @@ class Node:
     name: str
     total: Mapping[str, float]
     labels: Mapping[str, str]
+    node_id: str = ""
 
 
 def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None = None) -> int:
@@ -48,7 +49,7 @@ def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None =
     if not slots:
         raise InfeasibleResourcesError(
             "resources",
-            f"one trial asks for {_show_all(bundles)} placed {resources.strategy},"
+            f"one trial asks for {show_all(bundles)} placed {resources.strategy},"
             f" which the cluster cannot hold: {_show_nodes(usable)}",
             "ask for less, choose another strategy, or add nodes",
         )
@@ -72,7 +73,7 @@ def _check_bundle(bundle: Bundle, number: int, of: int, nodes: Sequence[Node]) -
             )
     raise InfeasibleResourcesError(
         "resources",
-        f"no node has {_show(bundle)} together: {_show_nodes(nodes)}",
+        f"no node has {show(bundle)} together: {_show_nodes(nodes)}",
         "ask for less in one bundle, or split it",
     )
 
@@ -137,17 +138,17 @@ def _amount(name: str, amount: float) -> str:
     return f"{amount / 2**30:.3g} GiB of" if name == "memory" else f"{amount:g}"
 
 
-def _show(bundle: Bundle) -> str:
+def show(bundle: Bundle) -> str:
     return "{" + ", ".join(f"{name}: {_amount(name, amount)}" for name, amount in bundle.items()) + "}"
 
 
-def _show_all(bundles: Sequence[Bundle]) -> str:
-    return " + ".join(_show(bundle) for bundle in bundles)
+def show_all(bundles: Sequence[Bundle]) -> str:
+    return " + ".join(show(bundle) for bundle in bundles)
 
 
 def _show_nodes(nodes: Sequence[Node]) -> str:
     shown = [
-        f"{node.name} has " + _show({k: v for k, v in node.total.items() if not k.startswith("node:")})
+        f"{node.name} has " + show({k: v for k, v in node.total.items() if not k.startswith("node:")})
         for node in nodes[:3]
     ]
     return "; ".join(shown) + (f"; and {len(nodes) - 3} more nodes" if len(nodes) > 3 else "")

@@ -1,0 +1,150 @@
+"""What waits for resources in vain: a worker's own place, and what trials have asked Ray for.
+
+A trial that starts Ray tasks, actors or placement groups of its own can wait for ever: for what it holds
+itself, for what its siblings hold, or for more than there is. Ray only goes on waiting. All facts come from the
+control store in two calls; nothing needs the dashboard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ray._private.state import state as ray_state
+from ray.core.generated import gcs_pb2
+
+from raysweep.cluster.preflight import show, show_all
+
+Bundle = Mapping[str, float]
+_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One thing that waits. `can_never`: no trial's going on could make room for it."""
+
+    key: str
+    problem: str
+    can_never: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What this sweep has: its placement groups with their bundles, and its workers (actor id to what they run)."""
+
+    groups: Mapping[str, Sequence[Bundle]]
+    workers: Mapping[str, str]
+    owns_cluster: bool = False
+
+
+@dataclass(slots=True)
+class DemandWatch:
+    """Remembers since when each thing has waited. `timeout_s`: what is younger is nobody's trouble yet."""
+
+    timeout_s: float
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def find_stuck(self, waiting: Iterable[Waiting], at: float) -> Waiting | None:
+        """What has waited for too long at the time `at` (seconds); what can never be had comes first."""
+        present = {item.key: item for item in waiting}
+        self._since = {key: self._since.get(key, at) for key in present}
+        stuck = [item for key, item in present.items() if at - self._since[key] >= self.timeout_s]
+        return min(stuck, key=lambda item: not item.can_never, default=None)
+
+
+def look_for_waiting(held: Held) -> list[Waiting]:
+    """What this sweep's trials wait for at present."""
+    accessor = ray_state._connect_and_get_accessor()
+    usage = gcs_pb2.ResourceUsageBatchData.FromString(accessor.get_all_resource_usage())
+    found = [_of_demand(demand, held) for demand in usage.resource_load_by_shape.resource_demands]
+    found += [_of_group(group, held) for group in usage.placement_group_load.placement_group_data]
+    return [item for item in found if item is not None]
+
+
+def explain_place(asked: Sequence[Bundle], held: Held) -> str:
+    """Why a worker of this sweep has no place: what it asks for, what is free, and who has the rest."""
+    return f"a worker waits for a place: it asks for {show_all(asked)}; {_balance(held)}"
+
+
+def _of_demand(demand: Any, held: Held) -> Waiting | None:
+    waiting = demand.num_ready_requests_queued + demand.num_infeasible_requests_queued
+    shape = dict(demand.shape)
+    if not waiting or not shape:
+        return None
+    group = next((_group_of(name) for name in shape if "_group_" in name), "")
+    asked = {name.partition("_group_")[0]: amount for name, amount in shape.items()}
+    asked.pop("bundle", None)
+    key = "/".join(f"{name}={amount}" for name, amount in sorted(shape.items()))
+    if group in held.groups:
+        return _of_own_group(key, asked, held.groups[group])
+    if group or not demand.num_infeasible_requests_queued or not held.owns_cluster:
+        return None
+    problem = f"a task or actor asks for {show(asked)}, which no node has; {_balance(held)}; ask for less"
+    return Waiting(key=key, problem=problem, can_never=True)
+
+
+def _of_own_group(key: str, asked: Bundle, bundles: Sequence[Bundle]) -> Waiting | None:
+    """Something that a trial started inside its own resources. The first bundle is the trial's: it keeps it."""
+    if any(_fits(asked, bundle) for bundle in bundles[1:]):
+        return None  # it waits for another of the trial's own
+    problem = (
+        f"a trial has started a task or actor that asks for {show(asked)} inside the trial's own resources"
+        f" ({show_all(bundles)}), of which the trial itself holds the first bundle: it can never run;"
+        " give the trial a second bundle for it (resources.bundles), or start it with num_cpus=0"
+    )
+    return Waiting(key=key, problem=problem, can_never=True)
+
+
+def _of_group(group: Any, held: Held) -> Waiting | None:
+    trial = held.workers.get(group.creator_actor_id.hex())
+    if trial is None:
+        return None
+    asked = [dict(bundle.unit_resources) for bundle in group.bundles]
+    total, own = _total(), _sum(bundle for bundles in held.groups.values() for bundle in bundles)
+    can_never = any(
+        amount > total.get(name, 0.0) - own.get(name, 0.0) + _EPSILON for name, amount in _sum(asked).items()
+    )
+    problem = (
+        f"trial {trial} asked for a placement group of {show_all(asked)}, which has no place; {_balance(held)};"
+        " ask for less, or lower max_concurrent_trials"
+    )
+    return Waiting(key=group.placement_group_id.hex(), problem=problem, can_never=can_never)
+
+
+def _balance(held: Held) -> str:
+    free = _sum(_plain(node) for node in ray_state.available_resources_per_node().values())
+    total = _total()
+    own = _sum(bundle for bundles in held.groups.values() for bundle in bundles)
+    names = [name for name in total if name in ("CPU", "GPU") or name in own]
+    others = {name: total[name] - free.get(name, 0.0) - own.get(name, 0.0) for name in names}
+    others = {name: amount for name, amount in others.items() if amount > _EPSILON}
+    text = f"free is {show({name: free.get(name, 0.0) for name in names})},"
+    text += f" this sweep holds {show(own)} in {len(held.groups)} placement groups"
+    return text + (f", others hold {show(others)}" if others else "")
+
+
+def _total() -> dict[str, float]:
+    return _sum(_plain(node) for node in ray_state.total_resources_per_node().values())
+
+
+def _plain(resources: Bundle) -> Bundle:
+    """Without the names that Ray makes for placement groups and nodes."""
+    return {name: amount for name, amount in resources.items() if "_group_" not in name and ":" not in name}
+
+
+def _sum(bundles: Iterable[Bundle]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for bundle in bundles:
+        for name, amount in bundle.items():
+            total[name] = total.get(name, 0.0) + amount
+    return total
+
+
+def _fits(asked: Bundle, bundle: Bundle) -> bool:
+    return all(amount <= bundle.get(name, 0.0) + _EPSILON for name, amount in asked.items())
+
+
+def _group_of(name: str) -> str:
+    """The placement group in `CPU_group_<id>` or `CPU_group_<index>_<id>`."""
+    return name.rpartition("_")[2]

@@ -1,0 +1,103 @@
+"""The nodes of the cluster: which are alive, which are about to go, and what room they have for trials."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import ray
+from ray._private.state import state as ray_state
+
+from raysweep.cluster.preflight import Node, count_slots
+from raysweep.core.failures import NodeState
+from raysweep.errors import InfeasibleResourcesError
+from raysweep.spec import Resources, SweepSpec
+
+# Ray puts this label on every node, so that placement can go round one.
+NODE_LABEL = "ray.io/node-id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How many trials fit at once on how many usable nodes; the most memory that one can get, in bytes."""
+
+    slots: int
+    nodes: int
+    memory_bytes: int
+    problem: str = ""
+
+
+def live_nodes() -> list[Node]:
+    """The nodes of the cluster that are alive, with their totals."""
+    return [
+        Node(
+            name=node.get("NodeManagerHostname") or node["NodeID"][:8],
+            total=node["Resources"],
+            labels=node.get("Labels", {}),
+            node_id=node["NodeID"],
+        )
+        for node in ray.nodes()  # type: ignore[no-untyped-call]
+        if node["Alive"]
+    ]
+
+
+def draining_nodes() -> dict[str, float | None]:
+    """The nodes that are about to go, with the time (Unix seconds) at which they do, if that is known.
+
+    `ray.nodes()` shows nothing of it.
+    """
+    deadlines: dict[str, int] = ray_state.get_draining_nodes()
+    return {node: milliseconds / 1000 if milliseconds else None for node, milliseconds in deadlines.items()}
+
+
+def find_room(spec: SweepSpec, excluded: Collection[str] = ()) -> Room:
+    """The room for trials on the nodes that are neither excluded nor about to go.
+
+    Raises:
+        InfeasibleResourcesError: Not even one trial fits; says what was asked for and what there is.
+    """
+    draining = draining_nodes()
+    nodes = [node for node in live_nodes() if node.node_id not in excluded and node.node_id not in draining]
+    if not nodes:
+        raise InfeasibleResourcesError(
+            "resources", "the cluster has no usable node at present", "add a node, or wait for one"
+        )
+    slots = count_slots(spec.resources, nodes, spec.max_concurrent_trials)
+    most = max(int(node.total.get("memory", 0)) for node in nodes)
+    return Room(slots=slots, nodes=len(nodes), memory_bytes=most)
+
+
+def find_room_or_why(spec: SweepSpec, excluded: Collection[str]) -> Room:
+    """As `find_room`, with the reason in the room where there is none."""
+    try:
+        return find_room(spec, excluded)
+    except InfeasibleResourcesError as error:
+        return Room(slots=0, nodes=0, memory_bytes=0, problem=str(error))
+
+
+def state_of_node(node_id: str, text: str) -> NodeState:
+    """How the node of a process that ended is; `text` is what Ray said of it, where `node_id` is not known."""
+    if "node has died" in text or "node was terminated" in text:
+        return "dead"
+    known = {node["NodeID"]: node["Alive"] for node in ray.nodes()}  # type: ignore[no-untyped-call]
+    if any(not is_alive and (name == node_id or name in text) for name, is_alive in known.items()):
+        return "dead"
+    return "draining" if node_id and node_id in draining_nodes() else "alive"
+
+
+def avoiding(resources: Resources, excluded: Collection[str]) -> list[dict[str, str]] | None:
+    """The label selector of each bundle of these resources that keeps them off excluded nodes."""
+    selector = dict(resources.label_selector)
+    if excluded:
+        selector[NODE_LABEL] = f"!in({','.join(sorted(excluded))})"
+    return [selector] * len(resources.to_bundles()) if selector else None
+
+
+def with_memory(resources: Resources, memory_bytes: int | None) -> Resources:
+    """The same resources, with so much memory in the first bundle."""
+    if memory_bytes is None or resources.is_head_empty:
+        return resources
+    if resources.bundles is None:
+        return resources.model_copy(update={"memory": memory_bytes})
+    head = {**resources.bundles[0], "memory": float(memory_bytes)}
+    return resources.model_copy(update={"bundles": (head, *resources.bundles[1:])})
