@@ -14,6 +14,7 @@
     │   ├── StorageUnavailableError       yes       1
     │   ├── JournalDamagedError           no        1
     │   ├── CheckpointDamagedError        no        1
+    │   ├── SweepDamagedError             no        1       sweep.json or outcome.json
     │   └── SegmentExistsError            no        1
     ├── ClusterError                      yes       1
     │   ├── ClusterUnreachableError       yes       1       nothing answers at the address
@@ -204,6 +205,12 @@ class JournalDamagedError(StorageError):
 
 class CheckpointDamagedError(StorageError):
     """A file of a checkpoint is missing or is not what its manifest says."""
+
+    retryable: ClassVar[bool] = False
+
+
+class SweepDamagedError(StorageError):
+    """sweep.json or outcome.json is missing or is not as it was written; nothing is started over instead."""
 
     retryable: ClassVar[bool] = False
 

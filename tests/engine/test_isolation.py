@@ -96,7 +96,7 @@ def test_gpu_trials_get_a_process_and_a_gpu_each(tmp_path: Path) -> None:
         import sys, time
         import ray
         import raysweep as rs
-        from raysweep.cluster.actors import live_nodes
+        from raysweep.cluster.nodes import live_nodes
         from raysweep.cluster.connection import connect
 
         def train(config):

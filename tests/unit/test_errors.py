@@ -26,6 +26,7 @@ EXAMPLES: list[BaseException] = [
     errors.StorageUnavailableError("path", "problem"),
     errors.JournalDamagedError("path", "problem", "3 results", "fix"),
     errors.CheckpointDamagedError("path", "problem", "fix"),
+    errors.SweepDamagedError("path", "problem", "fix"),
     errors.SegmentExistsError(3),
     errors.ClusterError("", LONG),
     errors.ClusterUnreachableError("ray://x", "problem", "fix"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,9 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from raysweep.cluster.preflight import Node
+from raysweep.cluster.nodes import avoiding, state_of_node, with_memory
 from raysweep.cluster.worker import TrialWorker, WorkerSetup
+from raysweep.core.commands import ExcludeNode
 from raysweep.core.failures import Failure
 from raysweep.spec import Resources
 
@@ -43,8 +44,10 @@ class ActorPool:
     ) -> None:
         self._resources = resources
         self._on_ended = on_ended
-        self._free: list[PlacementGroup] = []
-        self._groups: list[PlacementGroup] = []
+        self._free: list[tuple[PlacementGroup, str]] = []
+        self._groups: dict[PlacementGroup, Resources] = {}
+        self._excluded: set[str] = set()
+        self._avoided: set[str] = set()
         self._alive: dict[str, Worker] = {}
         # A call without arguments spares the worker Ray's deserialization, for which it would import pyarrow,
         # numpy, starlette and pydantic.v1: a third of its start. So its class brings the setup along.
@@ -53,27 +56,58 @@ class ActorPool:
         self._actor_class: Any = ray.remote(carrier)
         self._arguments = () if is_small else (ray.put(setup),)
 
-    def take_group(self) -> PlacementGroup:
-        """A placement group that nobody uses: one given back, or a new one."""
-        if self._free:
-            return self._free.pop()
+    def take_group(self, memory_bytes: int | None = None) -> PlacementGroup:
+        """A placement group that nobody uses: one given back, or a new one, with so much memory if given."""
+        if self._free and memory_bytes is None:
+            return self._free.pop()[0]
+        resources = with_memory(self._resources, memory_bytes)
         group: PlacementGroup = placement_group(
-            self._resources.to_bundles(),
-            strategy=self._resources.strategy,
-            bundle_label_selector=[self._resources.label_selector] * len(self._resources.to_bundles())
-            if self._resources.label_selector
-            else None,
+            resources.to_bundles(),
+            strategy=resources.strategy,
+            bundle_label_selector=avoiding(resources, self._excluded),
         )
-        self._groups.append(group)
+        self._groups[group] = resources
         return group
 
-    def give_group_back(self, group: PlacementGroup) -> None:
-        """Keep the group for the next worker."""
-        self._free.append(group)
+    def give_group_back(self, group: PlacementGroup, node: str) -> None:
+        """Keep the group, which is on `node`, for the next worker; not where it is of no use to it."""
+        is_usual = self._groups.get(group) == self._resources
+        if is_usual and node not in self._excluded and node not in self._avoided:
+            self._free.append((group, node))
+        elif self._groups.pop(group, None) is not None:
+            remove_placement_group(group)
+
+    def exclude(self, command: ExcludeNode) -> None:
+        """Place nothing on the node from now on."""
+        self._excluded.add(command.node)
+        self._drop_free(self._excluded)
+
+    def avoid(self, nodes: Collection[str]) -> None:
+        """These nodes are about to go: keep no groups there. Ray places no new ones there itself."""
+        self._avoided = set(nodes)
+        if nodes:
+            self._drop_free(nodes)
+
+    def bundles_of(self, group: PlacementGroup) -> list[dict[str, float]]:
+        """What the group holds."""
+        return self._groups[group].to_bundles()
+
+    def find_groups(self) -> dict[str, list[dict[str, float]]]:
+        """All groups of this sweep, by their ids."""
+        return {group.id.hex(): resources.to_bundles() for group, resources in self._groups.items()}
+
+    def _drop_free(self, nodes: Collection[str]) -> None:
+        free, self._free = self._free, []
+        for group, node in free:
+            if node in nodes:
+                self._groups.pop(group)
+                remove_placement_group(group)
+            else:
+                self._free.append((group, node))
 
     def start(self, group: PlacementGroup, *, is_spare: bool = False) -> Worker:
         """Start a worker in the group. A spare takes no resources: it shares those of the one it replaces."""
-        head = {} if is_spare or self._resources.is_head_empty else dict(self._resources.to_bundles()[0])
+        head = {} if is_spare or self._resources.is_head_empty else dict(self.bundles_of(group)[0])
         options = {
             "num_cpus": head.pop("CPU", 0.0),
             "num_gpus": head.pop("GPU", 0.0),
@@ -122,47 +156,30 @@ class ActorPool:
         if self._alive.pop(worker.name, None) is None or worker.is_expected_to_end:
             return
         ray.kill(worker.actor)
-        self._on_ended(worker, explain_end(error))
+        self._on_ended(worker, explain_end(error, worker.node))
 
 
-def explain_end(error: BaseException | None) -> Failure:
-    """The facts of a worker's end, from what Ray raised for its `run` call."""
+def explain_end(error: BaseException | None, node: str = "") -> Failure:
+    """The facts of a worker's end: what Ray raised for its `run` call, and how its node is."""
     if error is None:
         return Failure(
             origin="process", type="WorkerExited", message="the worker lost its link to the controller"
         )
     first_line = next((line for line in str(error).splitlines() if line.strip()), "")[:500]
     if isinstance(error, OutOfMemoryError):
-        return Failure(origin="memory", type="OutOfMemoryError", message=first_line)
+        # Neither a RayActorError nor a RayTaskError, and it takes innocent workers along.
+        bases = tuple(cls.__name__ for cls in type(error).__mro__)
+        return Failure(origin="process", type="OutOfMemoryError", message=first_line, bases=bases)
     if isinstance(error, RayTaskError):
         return Failure(origin="process", type=type(error).__name__, message=str(error)[-500:])
-    if isinstance(error, ActorDiedError) and _is_node_gone(error):
-        return Failure(origin="node", type="NodeDied", message=" ".join(str(error).split())[:500])
-    return Failure(
-        origin="process",
-        type="WorkerDied",
-        message="the worker process died unexpectedly (killed, segfault, or os._exit): " + first_line,
-    )
-
-
-def _is_node_gone(error: ActorDiedError) -> bool:
-    text = str(error)
-    if getattr(error, "preempted", False) or "node has died" in text or "node was terminated" in text:
-        return True
-    return any(not node["Alive"] and node["NodeID"] in text for node in ray.nodes())  # type: ignore[no-untyped-call]
-
-
-def live_nodes() -> list[Node]:
-    """The nodes of the cluster that are alive, with their totals."""
-    return [
-        Node(
-            name=node.get("NodeManagerHostname") or node["NodeID"][:8],
-            total=node["Resources"],
-            labels=node.get("Labels", {}),
-        )
-        for node in ray.nodes()  # type: ignore[no-untyped-call]
-        if node["Alive"]
-    ]
+    state = state_of_node(node, str(error))
+    if isinstance(error, ActorDiedError) and getattr(error, "preempted", False) and state == "alive":
+        state = "draining"
+    if state != "alive":
+        text = " ".join(str(error).split())[:500]
+        return Failure(origin="process", type="NodeDied", message=text, node_state=state)
+    message = "the worker process died unexpectedly (killed, segfault, or os._exit): " + first_line
+    return Failure(origin="process", type="WorkerDied", message=message, node_state=state)
 
 
 def now() -> float:

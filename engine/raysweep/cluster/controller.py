@@ -18,15 +18,18 @@ from typing import Any, Final
 
 from raysweep.cluster.actors import ActorPool, now
 from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.nodes import find_room_or_why
 from raysweep.cluster.progress import make_progress
 from raysweep.cluster.server import LinkServer
-from raysweep.cluster.setup import check_room, make_setup, spec_fault
-from raysweep.cluster.slots import SlotKeeper
+from raysweep.cluster.setup import make_setup, spec_fault
+from raysweep.cluster.slots import Policy, SlotKeeper
 from raysweep.cluster.takeover import Held, OnProgress
+from raysweep.cluster.watch import ClusterWatch
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.codec import encode
 from raysweep.core.machine import step
+from raysweep.core.trial import trial_id
 from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepInterrupted
 from raysweep.outcome import Cancellation, SweepProgress
 from raysweep.storage.checkpoints import CheckpointStore
@@ -34,7 +37,6 @@ from raysweep.storage.writer import JournalWriter
 
 HEARTBEAT_S: Final = 2.0
 SHOW_S: Final = 0.5
-CAPACITY_S: Final = 10.0
 LAST_WRITE_S: Final = 1.0
 # Ray kills the driver of a stopped job 3 s after SIGTERM: by then the outcome is written. What has not ended
 # at its next report is interrupted, then let go.
@@ -104,18 +106,26 @@ class Controller:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
-        self._server = LinkServer(self._take_messages, self._take_gone)
+        self._server = LinkServer(self._take_messages, self._take_gone, self._take_connected)
         await self._server.start(self._connection.host)
         spec = self._held.asked.spec
         self._pool = ActorPool(
             spec.resources, make_setup(spec, self._held.folder, self._server), self._take_worker_ended
         )
         self._slots = SlotKeeper(
-            self._pool, self._server, spec.effective_isolation, spec.resources.total_gpus == 0, self.emit
+            self._pool,
+            self._server,
+            Policy.of(spec, owns_cluster=self._connection.is_embedded),
+            self.emit,
+            self._keep_traceback,
+        )
+        self._watch = ClusterWatch(
+            self.state, self._slots.find_held, self._pool.avoid, self.emit, self._threads
         )
         self._carry: dict[type, Callable[[Any], None]] = {
             cmd.OpenSlot: self._slots.open,
             cmd.CloseSlot: self._slots.close,
+            cmd.ExcludeNode: self._pool.exclude,
             cmd.StartTrial: self._slots.start_trial,
             cmd.StopTrial: self._slots.stop_trial,
             cmd.RecallTrials: self._slots.recall,
@@ -128,7 +138,7 @@ class Controller:
             cmd.LeaveSweep: self._leave,
         }
         handlers = self._handle_signals()
-        beat = self._watched(self._beat())
+        beat, watch = self._watched(self._beat()), self._watched(self._watch.run())
         try:
             self._begin()
             self._take_interrupts()
@@ -136,6 +146,7 @@ class Controller:
             await self._done
         finally:
             beat.cancel()
+            watch.cancel()
             self._restore_signals(handlers)
             await self._slots.close_all()
             await self._server.close()
@@ -149,7 +160,7 @@ class Controller:
             self._carry[type(command)](command)
         if held.changed is not None:
             self._events.append(held.changed)
-        self._see_capacity()
+        self._watch.see_room(find_room_or_why(self.state.spec, self.state.excluded))
         self._drain()
         self._has_begun = True
 
@@ -231,10 +242,21 @@ class Controller:
         log.warning("worker on node %s ended: %s: %s", worker.node[:8] or "?", failure.type, failure.message)
         self._slots.take_worker_ended(worker, failure)
 
-    def _see_capacity(self) -> None:
-        slots = check_room(self.state.spec)
-        if slots != self.state.capacity:
-            self.emit(ev.CapacityChanged(at=now(), slots=slots))
+    def _take_connected(self, worker: str) -> None:
+        self._slots.take_worker_connected(worker)
+
+    def _keep_traceback(self, trial: int, attempt: int, text: str) -> str:
+        """Store a whole traceback in the background; where it will be."""
+        path = f"errors/{trial_id(trial)}-{attempt}.txt"
+
+        def put() -> None:
+            try:
+                self._held.folder.write_text(path, text)
+            except StorageError as error:
+                log.warning("the traceback of trial %s was not stored: %s", trial_id(trial), error)
+
+        self._threads.submit(put)
+        return self._held.folder.uri_of(path)
 
     def _handle_signals(self) -> list[tuple[signal.Signals, Any]]:
         if threading.current_thread() is not threading.main_thread():
@@ -381,7 +403,7 @@ class Controller:
     # -- heartbeat ---------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
-        written_at = seen_at = 0.0
+        written_at = 0.0
         while True:
             at = now()
             progress = self.progress(at)
@@ -393,9 +415,6 @@ class Controller:
                     self._threads, self._write_progress, progress
                 )
                 await self._look_for_cancellation()
-            if at - seen_at >= CAPACITY_S:
-                seen_at = at
-                self._see_capacity_again()
             await asyncio.sleep(SHOW_S)
 
     def progress(self, at: float) -> SweepProgress:
@@ -425,10 +444,3 @@ class Controller:
         except StorageError as error:
             log.warning("cancel.json was not read: %s", error)
             return None
-
-    def _see_capacity_again(self) -> None:
-        try:
-            self._see_capacity()
-        except RaysweepError as error:
-            # A node is gone for the moment; what it ran is retried when there is room again.
-            log.warning("no room for a trial at present: %s", error)

@@ -1,8 +1,8 @@
 """What waits for resources in vain: a worker's own place, and what trials have asked Ray for.
 
 A trial that starts Ray tasks, actors or placement groups of its own can wait for ever: for what it holds
-itself, for what its siblings hold, or for more than there is. Ray only goes on waiting. All facts come from the
-control store in two calls; nothing needs the dashboard.
+itself, for what its siblings hold, or for more than there is. Ray only goes on waiting. All facts come from
+the control store in two calls; nothing needs the dashboard.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What this sweep has: its placement groups with their bundles, and its workers (actor id to what they run)."""
+    """What this sweep has: placement groups with their bundles; workers, and the trial that each runs."""
 
     groups: Mapping[str, Sequence[Bundle]]
     workers: Mapping[str, str]
@@ -56,7 +56,9 @@ class DemandWatch:
 def look_for_waiting(held: Held) -> list[Waiting]:
     """What this sweep's trials wait for at present."""
     accessor = ray_state._connect_and_get_accessor()
-    usage = gcs_pb2.ResourceUsageBatchData.FromString(accessor.get_all_resource_usage())
+    usage = gcs_pb2.ResourceUsageBatchData.FromString(  # type: ignore[attr-defined]
+        accessor.get_all_resource_usage()
+    )
     found = [_of_demand(demand, held) for demand in usage.resource_load_by_shape.resource_demands]
     found += [_of_group(group, held) for group in usage.placement_group_load.placement_group_data]
     return [item for item in found if item is not None]
@@ -85,7 +87,7 @@ def _of_demand(demand: Any, held: Held) -> Waiting | None:
 
 
 def _of_own_group(key: str, asked: Bundle, bundles: Sequence[Bundle]) -> Waiting | None:
-    """Something that a trial started inside its own resources. The first bundle is the trial's: it keeps it."""
+    """Something that a trial started inside its own resources, of which it keeps the first bundle itself."""
     if any(_fits(asked, bundle) for bundle in bundles[1:]):
         return None  # it waits for another of the trial's own
     problem = (
@@ -106,14 +108,15 @@ def _of_group(group: Any, held: Held) -> Waiting | None:
         amount > total.get(name, 0.0) - own.get(name, 0.0) + _EPSILON for name, amount in _sum(asked).items()
     )
     problem = (
-        f"trial {trial} asked for a placement group of {show_all(asked)}, which has no place; {_balance(held)};"
-        " ask for less, or lower max_concurrent_trials"
+        f"trial {trial} asked for a placement group of {show_all(asked)}, which has no place;"
+        f" {_balance(held)}; ask for less, or lower max_concurrent_trials"
     )
     return Waiting(key=group.placement_group_id.hex(), problem=problem, can_never=can_never)
 
 
 def _balance(held: Held) -> str:
-    free = _sum(_plain(node) for node in ray_state.available_resources_per_node().values())
+    available = ray_state.available_resources_per_node()  # type: ignore[no-untyped-call]
+    free = _sum(_plain(node) for node in available.values())
     total = _total()
     own = _sum(bundle for bundles in held.groups.values() for bundle in bundles)
     names = [name for name in total if name in ("CPU", "GPU") or name in own]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from raysweep.cluster.memory import count_kernel_ooms
 from raysweep.cluster.wire import Failed, Job, Message, pack, read_frames
 
 if TYPE_CHECKING:
@@ -30,14 +31,15 @@ ENDS: Final = frozenset({"returned", "stopped", "failed"})
 
 def serve_forked(setup: WorkerSetup, inbox: Inbox) -> None:
     """Run each job of the inbox in a forked child; returns when the worker is to end."""
-    from raysweep.cluster.worker import node_id
+    from raysweep.cluster.worker import node_id, watch_memory
 
     zygote = Zygote(setup)
     try:
         problem = zygote.await_ready()
         if problem is not None:
-            inbox.outbox.post(["unready", problem])
+            inbox.outbox.post(["unready", problem, node_id()])
             return
+        watch_memory(inbox)
         inbox.outbox.post(["ready", node_id(), os.getpid()])
         while (job := inbox.next_job()) is not None:
             _run_child(zygote, job, inbox)
@@ -47,6 +49,7 @@ def serve_forked(setup: WorkerSetup, inbox: Inbox) -> None:
 
 def _run_child(zygote: Zygote, job: Job, inbox: Inbox) -> None:
     ours, theirs = socket.socketpair()
+    ooms = count_kernel_ooms()
     pid = zygote.fork(theirs)
     theirs.close()
     ours.sendall(pack([["run", asdict(job)]]))
@@ -63,13 +66,19 @@ def _run_child(zygote: Zygote, job: Job, inbox: Inbox) -> None:
     status = zygote.wait(pid)
     inbox.child = None
     ours.close()
-    inbox.outbox.post(end or _describe_death(job, status, state.was_killed))
+    inbox.outbox.post(end or _describe_death(job, status, state, count_kernel_ooms() > ooms))
 
 
-def _describe_death(job: Job, status: int, was_killed: bool) -> Message:
-    if was_killed:
-        return ["stopped", job.trial, job.attempt, True]
+def _describe_death(job: Job, status: int, child: Child, is_kernel_oom: bool) -> Message:
+    if child.over_limit is not None:
+        return ["failed", job.trial, job.attempt, child.over_limit]
+    if child.was_killed:
+        return ["stopped", job.trial, job.attempt, True, ""]
     code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGKILL and is_kernel_oom:
+        message = "the kernel ended the trial's process: the container is out of memory"
+        failed = Failed(origin="memory", type="KernelOutOfMemory", message=message, exit_code=code)
+        return ["failed", job.trial, job.attempt, asdict(failed)]
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     failed = Failed(
         origin="process",
@@ -84,9 +93,11 @@ class Child:
     """What may be done to a running child from the reader's thread."""
 
     def __init__(self, job: Job, pid: int, sock: socket.socket) -> None:
+        self.job = job
+        self.pid = pid
         self.was_killed = False
+        self.over_limit: dict[str, object] | None = None
         self._who = [job.trial, job.attempt]
-        self._pid = pid
         self._sock = sock
 
     def take(self, message: Message) -> None:
@@ -100,10 +111,15 @@ class Child:
         except OSError:
             return  # the child has ended; how, the main thread is about to say
 
+    def end_over_limit(self, failure: dict[str, object]) -> None:
+        """Kill the child for the memory that it holds."""
+        self.over_limit = failure
+        self.kill()
+
     def kill(self) -> None:
         self.was_killed = True
         with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
 
 
 class Zygote:

@@ -1,4 +1,4 @@
-"""How much memory a trial's process holds, and what is done when that is too much. Linux; elsewhere unknown."""
+"""How much memory a trial holds, and what is done when that is too much. Linux; elsewhere nothing is known."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Final
 from raysweep.cluster.wire import Failed
 
 INTERVAL_S: Final = 0.5
+IDLE_INTERVAL_S: Final = 2.0
 # A new maximum is worth a message only when it is this much above the last one.
 _STEP: Final = 1.1
 _STEP_BYTES: Final = 64 * 2**20
@@ -33,7 +34,7 @@ def held_bytes(pid: int) -> int:
 
 
 def count_kernel_ooms() -> int:
-    """How many processes of this container the kernel has ended for want of memory; 0 where that is unknown."""
+    """How many processes of this container the kernel has ended for want of memory; 0 where nobody knows."""
     with suppress(OSError, ValueError):
         for line in _EVENTS.read_text().splitlines():
             name, _, number = line.partition(" ")
@@ -46,16 +47,16 @@ def over_limit(held: int, limit_bytes: int) -> dict[str, object]:
     """The failure of a trial that holds more than it may."""
     message = (
         f"the trial held {held / 2**30:.2f} GiB; its limit is {limit_bytes / 2**30:.2f} GiB"
-        " (resources.memory × failure.memory_limit_factor)"
+        " (resources.memory times failure.memory_limit_factor)"
     )
     failed = Failed(origin="memory", type="MemoryLimitExceeded", message=message, memory_bytes=held)
     return asdict(failed)
 
 
 class MemoryWatch:
-    """Looks at a process twice a second: says each new maximum, and calls `on_excess` above the limit.
+    """Looks at a process now and then: says each new maximum, and calls `on_excess` above the limit.
 
-    `find` gives the process to look at now, and its limit in bytes (None: no limit); None while there is none.
+    `find` gives the process to look at now and its limit in bytes (None: no limit), or None if there is none.
     """
 
     def __init__(
@@ -78,9 +79,11 @@ class MemoryWatch:
         self._closed.set()
 
     def _run(self) -> None:
-        while not self._closed.wait(INTERVAL_S):
+        has_limit = False
+        while not self._closed.wait(INTERVAL_S if has_limit else IDLE_INTERVAL_S):
             found = self._find()
             if found is not None:
+                has_limit = found[1] is not None
                 self._look(*found)
 
     def _look(self, pid: int, limit_bytes: int | None) -> None:

@@ -32,7 +32,17 @@ def rebuild(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, SweepSta
 
     A snapshot that is damaged, or was written by another version, costs nothing but the time to replay.
     After a long replay a new one is written.
+
+    Raises:
+        JournalDamagedError: A part of it cannot be read, or its end is missing.
     """
+    progress = folder.read_progress()
+    journal, state = _rebuild(folder, record)
+    folder.check_journal_end(journal, progress)
+    return journal, state
+
+
+def _rebuild(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, SweepState]:
     snapshot = folder.read_snapshot_latest()
     for note in snapshot.notes:
         log.warning(note)

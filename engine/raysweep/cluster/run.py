@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import raysweep
 from raysweep.cluster.connection import RayConnection, connect
-from raysweep.cluster.setup import check_new, check_room, check_trainable, spec_fault
+from raysweep.cluster.setup import check_new, check_trainable, spec_fault
 from raysweep.cluster.takeover import (
     Asked,
     Held,
     OnProgress,
+    check_not_lost,
     check_same,
     find_holder,
     find_outcome,
@@ -129,11 +130,14 @@ def _run(
             follow(folder, on_progress)
             continue
         if folder.read_spec() is None:
+            check_not_lost(folder, generation)
             check_new(asked.spec, asked.seed, time.time())
         folder.store.check_writable()
         check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
         with connect(address, num_cpus) as connection:
-            check_room(asked.spec)
+            from raysweep.cluster.nodes import find_room
+
+            find_room(asked.spec)
             held = hold(folder, asked, after=None if takeover else generation)
             if held is not None:
                 return _carry_through(held, connection, on_progress, interrupts)
@@ -168,7 +172,8 @@ def _carry_through(
     )
     folder.write_outcome_if_absent(outcome)
     progress = controller.progress(time.time())
-    folder.write_progress(progress)
+    with suppress(StorageError):  # the outcome is there: nobody needs it
+        folder.write_progress(progress)
     if on_progress is not None:
         on_progress(progress)
     return outcome

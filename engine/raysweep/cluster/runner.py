@@ -18,7 +18,9 @@ from raysweep.cluster.wire import Failed, Job
 from raysweep.errors import RaysweepError, TrialStopped
 
 Trainable = Callable[[dict[str, Any]], Any]
+# What a start's failure may carry; a trial's may carry all that is of use.
 TRACEBACK_CHARS: Final = 4096
+FULL_TRACEBACK_CHARS: Final = 256 * 1024
 INTERRUPT: Final = signal.SIGUSR1
 
 _interruptible: Session | None = None
@@ -89,35 +91,50 @@ def run_attempt(
         finally:
             _interruptible = None
         end = (
-            ["stopped", job.trial, job.attempt, False]
+            ["stopped", job.trial, job.attempt, False, ""]
             if session.was_raised
             else ["returned", job.trial, job.attempt]
         )
-    except TrialStopped:
-        end = ["stopped", job.trial, job.attempt, False]
+    except TrialStopped as stopped:
+        where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
+        end = ["stopped", job.trial, job.attempt, False, where]
     except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
-        end = ["failed", job.trial, job.attempt, describe(error)]
+        end = ["failed", job.trial, job.attempt, describe(error, max_chars=FULL_TRACEBACK_CHARS)]
     trial_api.activate(None)
     on_session(None)
     outbox.post(end)
 
 
-def describe(error: BaseException, *, origin: str = "exception", is_fatal: bool = False) -> dict[str, Any]:
-    """The facts of an exception: type, message, bases and 4 KiB of the traceback, without our own frames."""
-    lines = traceback.format_exception(type(error), error, _user_frames(error))
-    text = "".join(lines)
-    if len(text) > TRACEBACK_CHARS:
-        text = text[: TRACEBACK_CHARS // 2] + "\n  […]\n" + text[-TRACEBACK_CHARS // 2 :]
+def describe(
+    error: BaseException,
+    *,
+    origin: str = "exception",
+    is_fatal: bool = False,
+    max_chars: int = TRACEBACK_CHARS,
+) -> dict[str, Any]:
+    """The facts of an exception: type, message, bases and the traceback, without our own frames."""
     failed = Failed(
         origin=origin,
         type=type(error).__name__,
         message=_encodable(str(error)[:1000]),
-        traceback=_encodable(text),
+        traceback=_traceback(error, max_chars),
         bases=tuple(cls.__name__ for cls in type(error).__mro__),
         exit_code=error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,
         is_fatal=is_fatal,
     )
     return asdict(failed)
+
+
+def _traceback(error: BaseException, max_chars: int) -> str:
+    lines = traceback.format_exception(type(error), error, _user_frames(error))
+    return _encodable(shorten("".join(lines), max_chars))
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """The head and the tail of a text that is longer than `max_chars`."""
+    if len(text) <= max_chars:
+        return text
+    return text[: max_chars // 2] + "\n  […]\n" + text[-max_chars // 2 :]
 
 
 def _encodable(text: str) -> str:

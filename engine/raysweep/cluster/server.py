@@ -65,12 +65,15 @@ class Connection(asyncio.Protocol):
 class LinkServer:
     """Listens for workers; hands their messages over, in order, on the event loop's thread."""
 
-    def __init__(self, on_messages: OnMessages, on_gone: OnGone) -> None:
+    def __init__(
+        self, on_messages: OnMessages, on_gone: OnGone, on_connected: OnGone = lambda worker: None
+    ) -> None:
         self.token = secrets.token_hex(16)
         self.host = ""
         self.port = 0
         self.on_messages = on_messages
         self._on_gone = on_gone
+        self._on_connected = on_connected
         self._connections: dict[str, Connection] = {}
         self._server: asyncio.Server | None = None
 
@@ -106,6 +109,7 @@ class LinkServer:
 
     def remember(self, worker: str, connection: Connection) -> None:
         self._connections[worker] = connection
+        self._on_connected(worker)
 
     def forget(self, worker: str, connection: Connection) -> None:
         if self._connections.get(worker) is connection:

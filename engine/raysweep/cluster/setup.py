@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 from raysweep.cluster.session import SweepPlace
 from raysweep.cluster.worker import WorkerSetup
 from raysweep.core.state import SweepState
-from raysweep.errors import MetricNeverReportedError, SpecError, TrainableImportError, one_line
+from raysweep.errors import (
+    InfeasibleResourcesError,
+    MetricNeverReportedError,
+    SpecError,
+    TrainableImportError,
+    one_line,
+)
 from raysweep.search import make_searcher
 from raysweep.spec import SweepSpec, load_trainable, trainable_ref
 from raysweep.spec.trainable import PYTHON_ONLY
@@ -80,18 +86,6 @@ def check_new(spec: SweepSpec, seed: int, now: float) -> None:
     make_searcher(spec, seed)
 
 
-def check_room(spec: SweepSpec) -> int:
-    """How many trials the connected cluster can hold at once.
-
-    Raises:
-        InfeasibleResourcesError: Not even one; says what was asked for and what there is.
-    """
-    from raysweep.cluster.actors import live_nodes
-    from raysweep.cluster.preflight import count_slots
-
-    return count_slots(spec.resources, live_nodes(), spec.max_concurrent_trials)
-
-
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
     """What every worker of the sweep is told."""
     total: dict[str, float] = {}
@@ -116,6 +110,8 @@ def spec_fault(state: SweepState) -> SpecError:
     if state.fault_field == "trainable":
         why = state.why.removeprefix("TrainableImportError: ").removeprefix("trainable: ")
         return TrainableImportError("trainable", why)
+    if state.fault_field == "resources":
+        return InfeasibleResourcesError("resources", state.why)
     return MetricNeverReportedError(
         state.fault_field, state.why, f"set {state.fault_field} to a name that the trainable reports"
     )

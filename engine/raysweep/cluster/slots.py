@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from raysweep.cluster.actors import ActorPool, Worker, now
+from raysweep.cluster.demand import Held, explain_place
+from raysweep.cluster.runner import TRACEBACK_CHARS, shorten
 from raysweep.cluster.server import LinkServer
 from raysweep.cluster.wire import Message
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
+from raysweep.core.trial import trial_id
+from raysweep.spec import SweepSpec
 
 Emit = Callable[[ev.Event], None]
+KeepTraceback = Callable[[int, int, str], str]
 # After the interruption, so long until the process is killed; a spare worker is warm by then.
 INTERRUPT_GRACE_S: Final = 2.0
 # A link that is down while Ray says nothing about the actor: after this the worker counts as dead.
@@ -37,6 +42,8 @@ class OpenedSlot:
 
     number: int
     worker: Worker
+    memory_bytes: int | None = None
+    held_bytes: int | None = None
     is_announced: bool = False
     is_used_up: bool = False
     unsent: dict[int, Message] = field(default_factory=dict)
@@ -49,17 +56,45 @@ class OpenedSlot:
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one."""
+
+    isolation: str
+    can_spare: bool
+    start_timeout_s: float | None
+    placement_timeout_s: float
+    memory_limit_factor: float | None
+    memory_bytes: float
+    owns_cluster: bool
+
+    @classmethod
+    def of(cls, spec: SweepSpec, *, owns_cluster: bool) -> Policy:
+        """The policy of a spec; `owns_cluster`: nobody else uses this Ray."""
+        isolation = spec.effective_isolation
+        return cls(
+            isolation=isolation,
+            can_spare=spec.resources.total_gpus == 0 and isolation != "process",
+            start_timeout_s=spec.failure.start_timeout_s,
+            placement_timeout_s=spec.failure.placement_timeout_s,
+            memory_limit_factor=spec.failure.memory_limit_factor,
+            memory_bytes=spec.resources.to_bundles()[0].get("memory", 0.0),
+            owns_cluster=owns_cluster,
+        )
+
+
 class SlotKeeper:
     """All slots of one controller. Methods and callbacks run on the event loop."""
 
     def __init__(
-        self, pool: ActorPool, server: LinkServer, isolation: str, can_spare: bool, emit: Emit
+        self, pool: ActorPool, server: LinkServer, policy: Policy, emit: Emit, keep_traceback: KeepTraceback
     ) -> None:
         self._pool = pool
         self._server = server
-        self._isolation = isolation
-        self._can_spare = can_spare and isolation != "process"
+        self._policy = policy
+        self._isolation = policy.isolation
         self._emit = emit
+        self._keep_traceback = keep_traceback
         self._slots: dict[int, OpenedSlot] = {}
         self._by_worker: dict[str, OpenedSlot] = {}
         self._spares: dict[str, Worker] = {}
@@ -71,9 +106,10 @@ class SlotKeeper:
 
     def open(self, command: cmd.OpenSlot) -> None:
         """Start a worker; `SlotOpened` or `SlotFailed` follows."""
-        worker = self._pool.start(self._pool.take_group())
-        slot = OpenedSlot(command.slot, worker)
+        worker = self._pool.start(self._pool.take_group(command.memory_bytes))
+        slot = OpenedSlot(command.slot, worker, memory_bytes=command.memory_bytes)
         self._slots[slot.number] = self._by_worker[worker.name] = slot
+        self._loop.call_later(self._policy.placement_timeout_s, self._say_delayed, slot, worker)
 
     def close(self, command: cmd.CloseSlot) -> None:
         """End an idle worker; its group waits for the next."""
@@ -94,6 +130,7 @@ class SlotKeeper:
             "checkpoint": command.checkpoint,
             "iteration": command.iteration,
             "next_checkpoint": command.next_checkpoint,
+            "memory_limit_bytes": self._memory_limit(slot),
         }
         slot.unsent[command.trial] = ["run", job]
         self._pump(slot)
@@ -198,6 +235,18 @@ class SlotKeeper:
         if slot.is_used_up:
             self._replace_worker(slot)
 
+    def take_worker_connected(self, name: str) -> None:
+        """A worker's process is up; from now on it has so long to load the trainable."""
+        slot, timeout_s = self._by_worker.get(name), self._policy.start_timeout_s
+        if slot is not None and timeout_s is not None:
+            self._loop.call_later(timeout_s, self._give_up_start, slot, slot.worker)
+
+    def find_held(self) -> Held:
+        """What this sweep has on the cluster."""
+        workers = {slot.worker.name: _running(slot) for slot in self._slots.values()}
+        groups = self._pool.find_groups()
+        return Held(groups=groups, workers=workers, owns_cluster=self._policy.owns_cluster)
+
     def take_worker_gone(self, name: str) -> None:
         """The link to a worker broke; Ray will say how it died. If Ray stays silent, it counts as dead."""
         slot = self._by_worker.get(name)
@@ -223,22 +272,28 @@ class SlotKeeper:
         if slot is None or slot.worker is not worker:
             return
         self._forget(slot)
-        self._pool.give_group_back(worker.group)
+        self._pool.give_group_back(worker.group, worker.node)
         if slot.is_announced:
+            failure = replace(failure, memory_bytes=slot.held_bytes)
             self._emit(ev.SlotLost(at=now(), slot=slot.number, failure=failure))
         else:
-            self._emit(ev.SlotFailed(at=now(), slot=slot.number, failure=failure))
+            self._emit(ev.SlotFailed(at=now(), slot=slot.number, failure=failure, node=worker.node))
 
     # -- how it is done ----------------------------------------------------------------------------
 
     def _take_rare(self, slot: OpenedSlot, message: Message, at: float) -> None:
         match message:
-            case ["stopped", trial, attempt, was_killed]:
+            case ["stopped", trial, attempt, was_killed, where]:
                 self._ended(slot, trial)
-                self._emit(ev.TrialStopped(at=at, trial=trial, attempt=attempt, was_killed=was_killed))
+                self._emit(
+                    ev.TrialStopped(at=at, trial=trial, attempt=attempt, was_killed=was_killed, where=where)
+                )
             case ["failed", trial, attempt, failed]:
+                failure = self._failure_of_trial(slot, trial, attempt, failed)
                 self._ended(slot, trial)
-                self._emit(ev.TrialFailed(at=at, trial=trial, attempt=attempt, failure=_failure(failed)))
+                self._emit(ev.TrialFailed(at=at, trial=trial, attempt=attempt, failure=failure))
+            case ["memory", held_bytes]:
+                slot.held_bytes = held_bytes
             case ["saved", trial, attempt, number, report, uri, size]:
                 self._emit(
                     ev.CheckpointCommitted(
@@ -266,14 +321,30 @@ class SlotKeeper:
                     slot.is_announced = True
                     self._emit(ev.SlotOpened(at=at, slot=slot.number, node=node))
                 self._pump(slot)
-            case ["unready", failed]:
+            case ["unready", failed, node]:
+                slot.worker.node = node
                 self._drop(slot)
-                self._emit(ev.SlotFailed(at=at, slot=slot.number, failure=_failure(failed)))
+                self._emit(ev.SlotFailed(at=at, slot=slot.number, failure=_failure(failed), node=node))
 
     def _take_spare(self, name: str, messages: list[Message]) -> None:
         spare = self._spares.get(name)
         if spare is not None and any(message[0] == "ready" for message in messages):
             spare.is_ready = True
+
+    def _failure_of_trial(
+        self, slot: OpenedSlot, trial: int, attempt: int, failed: dict[str, Any]
+    ) -> Failure:
+        failure = _failure(failed)
+        if failure.memory_bytes is None:
+            failure = replace(failure, memory_bytes=slot.held_bytes)
+        if len(failure.traceback) <= TRACEBACK_CHARS:
+            return failure
+        uri = self._keep_traceback(trial, attempt, failure.traceback)
+        return replace(failure, traceback=shorten(failure.traceback, TRACEBACK_CHARS), traceback_uri=uri)
+
+    def _memory_limit(self, slot: OpenedSlot) -> int | None:
+        factor, asked = self._policy.memory_limit_factor, slot.memory_bytes or self._policy.memory_bytes
+        return int(factor * asked) if factor is not None and asked else None
 
     def _pump(self, slot: OpenedSlot) -> None:
         if not slot.worker.is_ready:
@@ -290,7 +361,7 @@ class SlotKeeper:
         self._dirty[slot.number] = slot
 
     def _ended(self, slot: OpenedSlot, trial: int) -> None:
-        slot.begun = None
+        slot.begun = slot.held_bytes = None
         slot.sent.pop(trial, None)
         slot.is_used_up = self._isolation == "actor"
         if slot.timers:
@@ -315,7 +386,7 @@ class SlotKeeper:
 
     def _start_spare(self, slot: OpenedSlot) -> None:
         """Have the next worker warm by the time the present one goes."""
-        if self._can_spare and slot.spare is None:
+        if self._policy.can_spare and slot.spare is None:
             slot.spare = self._pool.start(slot.worker.group, is_spare=True)
             self._spares[slot.spare.name] = slot.spare
 
@@ -350,8 +421,26 @@ class SlotKeeper:
         if asked_back:
             self._recalled(slot, back)
 
+    def _is_current(self, slot: OpenedSlot, worker: Worker) -> bool:
+        return self._by_worker.get(worker.name) is slot and slot.worker is worker
+
+    def _say_delayed(self, slot: OpenedSlot, worker: Worker) -> None:
+        if not self._is_current(slot, worker) or worker.is_ready or self._server.is_connected(worker.name):
+            return
+        problem = explain_place(self._pool.bundles_of(worker.group), self.find_held())
+        self._emit(ev.SlotDelayed(at=now(), slot=slot.number, problem=problem))
+
+    def _give_up_start(self, slot: OpenedSlot, worker: Worker) -> None:
+        if not self._is_current(slot, worker) or worker.is_ready:
+            return
+        self._pool.kill(worker)
+        limit = f"{self._policy.start_timeout_s:g} s (failure.start_timeout_s)"
+        message = f"the trainable was still being loaded after {limit}"
+        self._dying[worker.name] = (worker, Failure(origin="start", type="StartTimeout", message=message))
+        self._take_death(worker.name)
+
     def _give_up_on(self, slot: OpenedSlot, worker: Worker) -> None:
-        if self._by_worker.get(worker.name) is slot and slot.worker is worker:
+        if self._is_current(slot, worker):
             self._pool.kill(worker)
             message = f"the worker's link was down for {SILENCE_S:g} s"
             self.take_worker_ended(worker, Failure(origin="process", type="LinkLost", message=message))
@@ -359,7 +448,7 @@ class SlotKeeper:
     def _drop(self, slot: OpenedSlot) -> None:
         self._forget(slot)
         self._pool.kill(slot.worker)
-        self._pool.give_group_back(slot.worker.group)
+        self._pool.give_group_back(slot.worker.group, slot.worker.node)
 
     def _forget(self, slot: OpenedSlot) -> None:
         self._slots.pop(slot.number, None)
@@ -371,6 +460,10 @@ class SlotKeeper:
         if slot.spare is not None:
             self._spares.pop(slot.spare.name, None)
             self._pool.kill(slot.spare)
+
+
+def _running(slot: OpenedSlot) -> str:
+    return trial_id(slot.begun[0]) if slot.begun is not None else ""
 
 
 def _failure(fields: dict[str, Any]) -> Failure:

@@ -16,19 +16,24 @@ from raysweep.core import SweepState, encode
 from raysweep.core.events import ControllerStarted, SpecChanged
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.scores import score_of
-from raysweep.errors import SegmentExistsError, SpecChangedError
+from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
 from raysweep.search import Searcher, make_searcher
 from raysweep.spec import SweepSpec, changes
 from raysweep.storage.folder import SweepFolder, SweepRecord
-from raysweep.storage.holder import current_holder, holder_state
+from raysweep.storage.holder import AT_WORK, current_holder, holder_state, is_held
 from raysweep.storage.journal import Claim, Journal
+from raysweep.storage.retries import retrying
+from raysweep.storage.segment import RESTORE_FIX
 
 OnProgress = Callable[[SweepProgress], None]
 POLL_S: Final = 0.5
 # A fresh controller writes its heartbeat right after its claim; one that does not is gone.
 FIRST_BEAT_S: Final = 10.0
-_AT_WORK: Final = frozenset({"starting", "running", "stopping"})
+# After an outage of the storage every heartbeat looks old, and so it does where clocks differ: one that is
+# still written, every 2 s, is seen to move within this time.
+STALE_WATCH_S: Final = 6.0
+FOLLOW_GIVE_UP_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +91,16 @@ def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
     if not generation:
         return None, 0
     deadline = time.monotonic() + FIRST_BEAT_S
+    seen: SweepProgress | None = None
     while True:
         progress = folder.read_progress()
         if progress is not None and progress.generation >= generation:
-            return (progress if _is_held(progress) else None), generation
+            if is_held(progress, time.time()) or (seen is not None and progress.at != seen.at):
+                return (progress if progress.status in AT_WORK else None), generation
+            if progress.status not in AT_WORK or holder_state(progress, time.time()) != "stale":
+                return None, generation
+            if seen is None:
+                seen, deadline = progress, time.monotonic() + STALE_WATCH_S
         if time.monotonic() > deadline:
             return None, generation
         time.sleep(0.2)
@@ -97,18 +108,15 @@ def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
 
 def follow(folder: SweepFolder, on_progress: OnProgress | None) -> None:
     """Watch another controller's sweep until it has an outcome, or that controller goes away before."""
-    while folder.read_outcome() is None:
-        progress = folder.read_progress()
-        if progress is None or not _is_held(progress):
+    while True:
+        for attempt in retrying(FOLLOW_GIVE_UP_S):
+            with attempt:
+                progress = None if folder.read_outcome() is not None else folder.read_progress()
+        if progress is None or not is_held(progress, time.time()):
             return
         if on_progress is not None:
             on_progress(progress)
         time.sleep(POLL_S)
-
-
-def _is_held(progress: SweepProgress) -> bool:
-    """Whether its controller lives and is at work: a process may outlive its sweeps."""
-    return progress.status in _AT_WORK and holder_state(progress, time.time()) == "alive"
 
 
 def check_same(folder: SweepFolder, asked: Asked) -> None:
@@ -200,3 +208,13 @@ def _write_or_read_record(folder: SweepFolder, asked: Asked) -> SweepRecord:
     if folder.write_spec_if_absent(record):
         return record
     return folder.read_spec() or record
+
+
+def check_not_lost(folder: SweepFolder, generation: int) -> None:
+    """Whether a sweep without a sweep.json may be begun: not where controllers have run it already.
+
+    Raises:
+        SweepDamagedError: sweep.json is gone, and with it what the journal can be replayed under.
+    """
+    if generation and folder.journal().contents().generation:
+        raise SweepDamagedError(f"{folder.uri}/sweep.json", "is missing, but there is a journal", RESTORE_FIX)

@@ -6,12 +6,13 @@ names it.
 | from the worker | |
 |---|---|
 | `["hello", token, worker]` | the first frame: who connects, and that it may |
-| `["ready", node, pid]`, `["unready", failure]` | the trainable is loaded; or cannot be |
+| `["ready", node, pid]`, `["unready", failure, node]` | the trainable is loaded; or cannot be |
+| `["memory", bytes]` | the most that the trial's process has held |
 | `["began", trial, attempt]` | user code runs |
 | `["rows", trial, attempt, first, keys, rows, is_waiting]` | reports |
 | `["saved", trial, attempt, number, report, uri, size_bytes]` | a checkpoint is committed |
 | `["unsaved", trial, attempt, number, problem]` | or could not be |
-| `["returned", trial, attempt]`, `["stopped", trial, attempt, was_killed]` | the end |
+| `["returned", trial, attempt]`, `["stopped", trial, attempt, was_killed, where]` | the end |
 | `["failed", trial, attempt, failure]` | or this |
 | `["recalled", trials]` | these had not begun and are not in the queue any more |
 
@@ -52,6 +53,7 @@ class Job:
     checkpoint: str | None
     iteration: int
     next_checkpoint: int
+    memory_limit_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,7 @@ class Failed:
     bases: tuple[str, ...] = ()
     exit_code: int | None = None
     is_fatal: bool = False
+    memory_bytes: int | None = None
 
 
 def pack(messages: list[Message]) -> bytes:

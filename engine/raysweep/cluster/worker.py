@@ -16,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from raysweep.cluster.memory import MemoryWatch, over_limit
 from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.runner import (
     INTERRUPT,
@@ -140,6 +141,7 @@ class TrialWorker:
         if trainable is None:
             return
         install_interrupt()
+        watch_memory(inbox)
         inbox.outbox.post(["ready", node_id(), os.getpid()])
 
         def on_session(session: Session | None) -> None:
@@ -151,11 +153,33 @@ class TrialWorker:
             run_attempt(trainable, job, setup.place, inbox.outbox, on_session)
 
 
+def watch_memory(inbox: Inbox) -> None:
+    """Say how much memory the present trial holds, and end it above its limit."""
+
+    def find() -> tuple[int, int | None] | None:
+        child, session = inbox.child, inbox.session
+        if child is not None:
+            return child.pid, child.job.memory_limit_bytes
+        return (os.getpid(), session.job.memory_limit_bytes) if session is not None else None
+
+    def end(held: int, limit_bytes: int) -> None:
+        child, session = inbox.child, inbox.session
+        if child is not None:
+            child.end_over_limit(over_limit(held, limit_bytes))
+        elif session is not None:
+            job = session.job
+            inbox.outbox.post(["failed", job.trial, job.attempt, over_limit(held, limit_bytes)])
+            inbox.outbox.close(timeout_s=2.0)
+            os._exit(1)
+
+    MemoryWatch(find, lambda held: inbox.outbox.post(["memory", held]), end)
+
+
 def _load(setup: WorkerSetup, outbox: Outbox) -> Trainable | None:
     try:
         return load_trainable(setup)
     except Exception as error:  # noqa: BLE001  the user's module may raise anything while it is imported
-        outbox.post(["unready", describe(error, origin="start", is_fatal=True)])
+        outbox.post(["unready", describe(error, origin="start", is_fatal=True), node_id()])
         return None
 
 

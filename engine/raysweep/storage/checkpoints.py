@@ -173,9 +173,19 @@ class CheckpointStore:
         """Read a checkpoint whole and check it, without keeping it. Raises: CheckpointDamagedError."""
         manifest = self.read_manifest(ref)
         for entry in manifest.files:
-            for _ in self._checked_chunks(manifest, entry):
-                pass
+            self.check_file(manifest, entry)
         return manifest
+
+    def check_file(self, manifest: Manifest, entry: FileEntry) -> None:
+        """Read one file and check it against its manifest. Raises: CheckpointDamagedError, StorageError."""
+        for attempt in retrying(self._give_up_after_s):
+            with attempt:
+                for _ in self._checked_chunks(manifest, entry):
+                    pass
+
+    def file_key(self, manifest: Manifest, entry: FileEntry) -> str:
+        """Where a file of a checkpoint lies in the store."""
+        return f"{self._folder_key(manifest.trial_id, manifest.folder)}/{_escape(entry.path)}"
 
     def delete(self, ref: CheckpointRef | str) -> None:
         """Delete a checkpoint, the manifest first. One that is not there is no error."""
@@ -244,8 +254,7 @@ class CheckpointStore:
 
     def _checked_chunks(self, manifest: Manifest, entry: FileEntry) -> Iterator[bytes]:
         """The file's content; an error after the last chunk if it was not what the manifest says."""
-        key = f"{self._folder_key(manifest.trial_id, manifest.folder)}/{_escape(entry.path)}"
-        chunks = self.store.get_chunks(key)
+        chunks = self.store.get_chunks(self.file_key(manifest, entry))
         name = f"{self.uri(manifest.trial_id, manifest.number)}: {entry.path}"
         if chunks is None:
             raise CheckpointDamagedError(name, "the file is missing", _CHOOSE_FIX)

@@ -8,10 +8,12 @@ from typing import Any
 
 import orjson
 
-from raysweep.errors import SpecError, StorageError
+from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.storage.journal import Journal
-from raysweep.storage.sealed import decode_sealed, encode_sealed
+from raysweep.storage.retries import retrying
+from raysweep.storage.sealed import decode_sealed, encode_sealed, seal, unseal
+from raysweep.storage.segment import RESTORE_FIX
 from raysweep.storage.store import ObjectInfo, Store
 
 FORMAT_VERSION = 1
@@ -20,7 +22,10 @@ SNAPSHOTS_KEPT = 2
 _RANKS = 5
 _JOURNAL_RANK = 3
 
-_RESTORE_FIX = "restore the object from a backup, or start the sweep under a new key"
+OUTCOME_GIVE_UP_AFTER_S = 600.0
+"""How long the outcome is tried to be written: as long as the journal's records before it."""
+
+_REBUILD_FIX = "`raysweep verify --repair` writes it anew from the journal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +66,19 @@ class SweepFolder:
         return Journal.open(self.store, self.sweep_id)
 
     def read_spec(self) -> SweepRecord | None:
-        """What the sweep was started with. Raises: StorageError if it is damaged."""
+        """What the sweep was started with. Raises: SweepDamagedError."""
         fields = self._read_json("sweep.json")
         if fields is None:
             return None
         if fields.get("format", 0) > FORMAT_VERSION:
             problem = f"has format {fields['format']}, this version of raysweep reads up to {FORMAT_VERSION}"
-            raise StorageError(self._path("sweep.json"), problem, "upgrade raysweep")
+            raise SweepDamagedError(self._path("sweep.json"), problem, "upgrade raysweep")
         try:
             return SweepRecord(
                 digest=fields["digest"], key=fields["key"], seed=fields["seed"], spec=fields["spec"]
             )
         except KeyError as error:
-            raise StorageError(self._path("sweep.json"), f"has no {error}", _RESTORE_FIX) from error
+            raise SweepDamagedError(self._path("sweep.json"), f"has no {error}", RESTORE_FIX) from error
 
     def write_spec_if_absent(self, record: SweepRecord) -> bool:
         """Write sweep.json unless there is one; False if there was."""
@@ -115,19 +120,56 @@ class SweepFolder:
         self.store.put(self._key("cancel.json"), cancellation.to_json().encode(), durable=True)
 
     def read_outcome(self) -> SweepOutcome | None:
-        """How the sweep ended. Raises: StorageError if it is damaged."""
+        """How the sweep ended. Raises: SweepDamagedError."""
         data = self.store.get(self._key("outcome.json"))
         if data is None:
             return None
+        whole = unseal(data)
         try:
-            return SweepOutcome.from_json(data)
+            if whole is not None:
+                return SweepOutcome.from_json(whole)
+            problem = "is damaged (its hash is wrong)"
         except SpecError as error:
-            raise StorageError(self._path("outcome.json"), f"is damaged ({error})", _RESTORE_FIX) from error
+            problem = f"is damaged ({error})"
+        raise SweepDamagedError(self._path("outcome.json"), problem, _REBUILD_FIX)
 
-    def write_outcome_if_absent(self, outcome: SweepOutcome) -> bool:
-        """Write outcome.json, once; False if there is one."""
-        data = outcome.to_json().encode()
-        return self.store.put_if_absent(self._key("outcome.json"), data, durable=True)
+    def write_outcome_if_absent(
+        self, outcome: SweepOutcome, *, give_up_after_s: float = OUTCOME_GIVE_UP_AFTER_S
+    ) -> bool:
+        """Write outcome.json, once; False if there is one. An outage is waited out."""
+        data = seal(outcome.to_json().encode())
+        for attempt in retrying(give_up_after_s):
+            with attempt:
+                return self.store.put_if_absent(self._key("outcome.json"), data, durable=True)
+        raise AssertionError("unreachable: the loop returns or raises")
+
+    def check_journal_end(self, journal: Journal, progress: SweepProgress | None) -> None:
+        """Whether a journal that was read reaches as far as the rest of the folder says that it did.
+
+        A journal that lost its last objects has no gap. `progress` must have been read before the journal.
+
+        Raises: JournalDamagedError.
+        """
+        claimed = journal.generation + journal.lost_claims
+        problem = ""
+        if progress is not None and progress.generation > claimed:
+            problem = (
+                f"ends in generation {claimed}, but progress.json is of generation {progress.generation}"
+            )
+        elif not journal.last_number and self.store.list_folders(self._key("checkpoints")):
+            problem = "is empty, but there are checkpoints"
+        if problem:
+            lost = f"what came after segment {journal.last_number}"
+            raise JournalDamagedError(self._path("journal"), problem, lost, RESTORE_FIX)
+
+    def write_text(self, name: str, text: str) -> str:
+        """Write a text beside the sweep's documents; returns its URI. `name` may hold folders."""
+        self.store.put(self._key(name), text.encode())
+        return self.uri_of(name)
+
+    def uri_of(self, name: str) -> str:
+        """The URI of an object of this sweep."""
+        return self._path(name)
 
     def read_snapshot_latest(self) -> Snapshot:
         """The newest snapshot whose hash is right.
@@ -195,12 +237,15 @@ class SweepFolder:
         data = self.store.get(self._key(name))
         if data is None:
             return None
+        whole = unseal(data)
+        if whole is None:
+            raise SweepDamagedError(self._path(name), "is damaged (its hash is wrong)", RESTORE_FIX)
         try:
-            fields = orjson.loads(data)
+            fields = orjson.loads(whole)
         except orjson.JSONDecodeError as error:
-            raise StorageError(self._path(name), f"is damaged ({error})", _RESTORE_FIX) from error
+            raise SweepDamagedError(self._path(name), f"is damaged ({error})", RESTORE_FIX) from error
         if not isinstance(fields, dict):
-            raise StorageError(self._path(name), "is damaged (no JSON object)", _RESTORE_FIX)
+            raise SweepDamagedError(self._path(name), "is damaged (no JSON object)", RESTORE_FIX)
         return fields
 
     def _key(self, name: str) -> str:
@@ -217,4 +262,4 @@ def list_sweeps(store: Store) -> list[str]:
 
 def _encode_spec(record: SweepRecord) -> bytes:
     fields = {"format": FORMAT_VERSION, "digest": record.digest, "key": record.key, "seed": record.seed}
-    return orjson.dumps(fields | {"spec": dict(record.spec)}, option=orjson.OPT_INDENT_2)
+    return seal(orjson.dumps(fields | {"spec": dict(record.spec)}, option=orjson.OPT_INDENT_2))

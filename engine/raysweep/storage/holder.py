@@ -13,6 +13,9 @@ from raysweep.outcome import Holder, SweepProgress
 STALE_AFTER_S = 30.0
 """How old a heartbeat may be, if nothing better is known. progress.json is written every 2 s."""
 
+AT_WORK = frozenset({"starting", "running", "stopping"})
+"""The states of a sweep in which a controller works on it."""
+
 HolderState = Literal["alive", "gone", "stale"]
 
 
@@ -43,6 +46,11 @@ def holder_state(progress: SweepProgress, now: float) -> HolderState:
         started_at = process_started_at(holder.pid)
         return "alive" if started_at is not None and started_at == holder.process_started_at else "gone"
     return "alive" if now - progress.at <= STALE_AFTER_S else "stale"
+
+
+def is_held(progress: SweepProgress | None, now: float) -> bool:
+    """Whether the controller that wrote `progress` lives and is at work: a process may outlive its sweeps."""
+    return progress is not None and progress.status in AT_WORK and holder_state(progress, now) == "alive"
 
 
 def boot_id() -> str:

@@ -99,8 +99,10 @@ class Journal:
         self.generation = 0
         self.claims: list[Claim] = []
         self.repairs: list[str] = []
+        self.lost_claims = 0
+        """How many claims at the end were cut off so early that their generation cannot be read."""
         self._torn: _Torn | None = None
-        self._lost_claims = 0
+        self._skipped_to = 0
 
     @classmethod
     def open(cls, store: Store, sweep_id: str) -> Journal:
@@ -113,6 +115,7 @@ class Journal:
         `claims` and `repairs` then speak of what is read from here on.
         """
         self.last_number, self.generation = number, generation
+        self._skipped_to = number
 
     def read(self) -> Iterator[bytes]:
         """The records not read before, in order. Exhaust it before you claim.
@@ -134,6 +137,8 @@ class Journal:
             yield from decoded.records
         if self._torn is not None and not self._torn.is_read:
             yield from self._read_torn_end(self._torn)
+        if self._skipped_to == self.last_number:
+            self._check_skipped()
 
     def contents(self) -> JournalContents:
         """Read to the end and return everything. Call it on a fresh journal."""
@@ -156,7 +161,7 @@ class Journal:
         """
         torn = self._torn
         header = SegmentHeader(
-            generation=self.generation + 1 + self._lost_claims,
+            generation=self.generation + 1 + self.lost_claims,
             number=self.last_number + 1,
             is_claim=True,
             writer=secrets.token_hex(8),
@@ -171,13 +176,21 @@ class Journal:
         self._advance(header.number, header)
         return self.claims[-1]
 
+    def _check_skipped(self) -> None:
+        """A snapshot of more than the journal holds: its end is missing, and a claim would leave a gap."""
+        number, self._skipped_to = self._skipped_to, 0
+        if number and next(iter(self.backend.read_from(number)), None) is None:
+            raise JournalDamagedError(
+                "journal", f"segment {number} is missing, though a snapshot holds it", "nothing", RESTORE_FIX
+            )
+
     def _advance(self, number: int, header: SegmentHeader | None) -> None:
         self.last_number = number
         if header is None:
             return
         self.generation = header.generation
         if header.is_claim:
-            self._lost_claims = 0
+            self.lost_claims = 0
             self.claims.append(Claim(generation=header.generation, number=number, writer=header.writer))
 
     def _check_order(self, segment: Segment, header: SegmentHeader | None) -> None:
@@ -222,7 +235,7 @@ class Journal:
         self.repairs.append(torn.note)
         self._advance(torn.segment.number, torn.decoded.header)
         # It may have been a claim: its generation must not be given out twice.
-        self._lost_claims = 1 if torn.decoded.header is None else 0
+        self.lost_claims = 1 if torn.decoded.header is None else 0
         return torn.decoded.records
 
 

@@ -10,6 +10,7 @@ import orjson
 
 FORMAT_VERSION = 1
 _BODY = b',"body":'
+_SEAL = b',"blake2b":"'
 
 
 def encode_sealed(body: Mapping[str, Any]) -> bytes:
@@ -32,6 +33,21 @@ def decode_sealed(data: bytes) -> dict[str, Any] | None:
         return None
     body: dict[str, Any] = orjson.loads(rest[:-1])
     return body
+
+
+def seal(data: bytes) -> bytes:
+    """A JSON object with the hash of its bytes as one more field at its end, for objects that others read."""
+    return b"".join((data[:-1], _SEAL, digest(data).encode(), b'"}'))
+
+
+def unseal(data: bytes) -> bytes | None:
+    """What was given to `seal`, or None if a byte of it changed. One that never had a seal passes unchecked."""
+    head, _, rest = data.rpartition(_SEAL)
+    whole = head + b"}"
+    if head and rest == digest(whole).encode() + b'"}':
+        return whole
+    # The objects that are sealed end with a number or an object before the seal: a string was one.
+    return None if data.endswith(b'"}') else data
 
 
 def digest(data: bytes) -> str:

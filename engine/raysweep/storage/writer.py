@@ -4,6 +4,10 @@
 at most one every `interval_s`, at once on `flush`. What is written but not durable is bounded: `write` blocks
 at the bound, so an outage of the storage slows the sweep down instead of filling the memory. The thread also
 runs compaction, one small step at a time, whenever nothing is due.
+
+An outage of the storage is waited out for `give_up_after_s`. `is_crowded` says when half of the bound is used
+up: who can stop taking work in should do so then, as `write` is no place to wait in for somebody with other
+things to do.
 """
 
 from __future__ import annotations
@@ -31,6 +35,13 @@ COMPACT_EVERY = 64
 # After a quiet time a record is committed at once; those that come with it share its segment.
 GATHER_S = 0.005
 
+GIVE_UP_AFTER_S = 600.0
+"""How long one segment is tried again before the writing ends with StorageUnavailableError."""
+# An outage shorter than this is not worth a line.
+NOTE_AFTER_S = 2.0
+
+# A request that was under way when the time was up may take so long to fail.
+_LAST_REQUEST_S = 60.0
 _LINE_OVERHEAD_BYTES = 10
 
 
@@ -39,7 +50,8 @@ class JournalWriter:
 
     `on_error` is called once, from the thread, with what ended the writing: `FencedError` (a newer controller
     has the sweep) or `StorageUnavailableError` (after `give_up_after_s`). The same error comes from every
-    later call. `on_note` hears of what went wrong with compaction, which loses nothing.
+    later call. `on_note` hears of outages while they are waited out, and of what went wrong with compaction:
+    neither loses anything.
     """
 
     def __init__(
@@ -52,7 +64,7 @@ class JournalWriter:
         sweep_id: str = "",
         writer: str = "",
         interval_s: float = INTERVAL_S,
-        give_up_after_s: float = 600.0,
+        give_up_after_s: float = GIVE_UP_AFTER_S,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         max_segment_bytes: int = MAX_SEGMENT_BYTES,
         compact_every: int = COMPACT_EVERY,
@@ -85,6 +97,7 @@ class JournalWriter:
         self._wanted = 0
         self._segments = 0
         self._is_closing = False
+        self._is_crowded = False
         self._error: RaysweepError | None = None
         self._compaction: Iterator[None] | None = None
         self._thread = threading.Thread(target=self._run, name="raysweep-journal", daemon=True)
@@ -100,6 +113,14 @@ class JournalWriter:
     def pending_bytes(self) -> int:
         """Bytes written but not durable yet."""
         return self._pending_bytes
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether half of the bound is used up, and not yet a quarter free again: take no more work in."""
+        with self._lock:
+            limit = self._max_pending_bytes // (4 if self._is_crowded else 2)
+            self._is_crowded = self._error is None and self._pending_bytes >= limit
+            return self._is_crowded
 
     @property
     def next_number(self) -> int:
@@ -148,8 +169,10 @@ class JournalWriter:
                 raise self._error.with_traceback(None)
             raise self._unavailable(f"{self._pending_bytes} bytes are not durable after {timeout_s} s")
 
-    def close(self, timeout_s: float = 60.0) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """Make everything durable and end the thread. Closing twice is fine.
+
+        `timeout_s` is by default as long as an outage is waited out.
 
         Raises: what ended the writing, if records were lost by it; StorageUnavailableError when `timeout_s`
         passes.
@@ -158,6 +181,8 @@ class JournalWriter:
             self._is_closing = True
             self._wanted = self._written
             self._work.notify()
+        if timeout_s is None:
+            timeout_s = self._give_up_after_s + _LAST_REQUEST_S
         self._thread.join(timeout_s)
         self._abort.set()
         with self._lock:
@@ -238,10 +263,21 @@ class JournalWriter:
 
     def _append(self, number: int, data: bytes) -> None:
         started = monotonic()
+        has_said = False
+
+        def say(error: BaseException) -> None:
+            nonlocal has_said
+            if not has_said and monotonic() - started >= NOTE_AFTER_S:
+                has_said = True
+                limit = f"for up to {self._give_up_after_s:.0f} s"
+                self._say(f"storage does not answer, reports wait in memory {limit}: {error}")
+
         try:
-            for attempt in retrying(self._give_up_after_s, self._abort):
+            for attempt in retrying(self._give_up_after_s, self._abort, say):
                 with attempt:
                     append_once(self._backend, number, data)
+            if has_said:
+                self._say(f"storage answers again after {monotonic() - started:.0f} s; nothing was lost")
         except SegmentExistsError as error:
             raise FencedError(self._sweep_id, self._generation, self._generation_at(number)) from error
         except StorageError as error:
@@ -271,8 +307,11 @@ class JournalWriter:
             self._compaction = None
         except StorageError as error:
             self._compaction = None
-            if self._on_note is not None:
-                self._on_note(f"journal compaction put off: {error}")
+            self._say(f"journal compaction put off: {error}")
+
+    def _say(self, note: str) -> None:
+        if self._on_note is not None:
+            self._on_note(note)
 
     def _stop(self, error: RaysweepError) -> None:
         with self._lock:
