@@ -1,4 +1,4 @@
-"""How much memory a trial holds, and what is done when that is too much. Linux; elsewhere nothing is known."""
+"""How much memory a trial holds, and what is done when that is too much. Linux; elsewhere nobody knows."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def find_room_or_why(spec: SweepSpec, excluded: Collection[str]) -> Room:
 
 
 def state_of_node(node_id: str, text: str) -> NodeState:
-    """How the node of a process that ended is; `text` is what Ray said, and helps where `node_id` is empty."""
+    """How the node of an ended process is; `text` is what Ray said, and helps where `node_id` is empty."""
     if "node has died" in text or "node was terminated" in text:
         return "dead"
     known = {node["NodeID"]: node["Alive"] for node in ray.nodes()}  # type: ignore[no-untyped-call]

@@ -31,6 +31,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     """What a field of this type can hold."""
     if hint is float:
         return FLOATS
+    if hint == float | None:
+        return st.none() | FLOATS
     if hint is int:
         return st.integers(0, 2**53)
     if hint == dict[str, JsonValue]:
