@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raysweep.cluster.run import run_sweep
     from raysweep.errors import (
         CheckpointDamagedError,
         ClusterAuthError,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         SpecChangedError,
         SpecError,
         StorageError,
+        StorageNotSharedError,
         StorageNotWritableError,
         StorageUnavailableError,
         SweepDamagedError,
@@ -46,17 +46,16 @@ if TYPE_CHECKING:
         TrialStopped,
     )
     from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome
+    from raysweep.run import run_sweep, run_training
     from raysweep.spec.identity import sweep_id
     from raysweep.spec.resources import Resources, Scaling
     from raysweep.spec.sweep import SweepSpec
     from raysweep.spec.train import TrainSpec
-    from raysweep.training import run_training
     from raysweep.trial import get_checkpoint, get_context, report, should_checkpoint
 
 __version__ = "0.1.0"
 
 _HOMES: dict[str, tuple[str, ...]] = {
-    "raysweep.cluster.run": ("run_sweep",),
     "raysweep.errors": (
         "CheckpointDamagedError",
         "ClusterAuthError",
@@ -79,6 +78,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "SpecChangedError",
         "SpecError",
         "StorageError",
+        "StorageNotSharedError",
         "StorageNotWritableError",
         "StorageUnavailableError",
         "SweepDamagedError",
@@ -93,11 +93,11 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "TrialStopped",
     ),
     "raysweep.outcome": ("SweepOutcome", "SweepProgress", "TrainOutcome", "TrialOutcome"),
+    "raysweep.run": ("run_sweep", "run_training"),
     "raysweep.spec.identity": ("sweep_id",),
     "raysweep.spec.resources": ("Resources", "Scaling"),
     "raysweep.spec.sweep": ("SweepSpec",),
     "raysweep.spec.train": ("TrainSpec",),
-    "raysweep.training": ("run_training",),
     "raysweep.trial": ("get_checkpoint", "get_context", "report", "should_checkpoint"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -127,6 +127,7 @@ __all__ = [  # noqa: RUF022
     "SpecChangedError",
     "SpecError",
     "StorageError",
+    "StorageNotSharedError",
     "StorageNotWritableError",
     "StorageUnavailableError",
     "SweepDamagedError",

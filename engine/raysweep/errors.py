@@ -5,6 +5,7 @@
     │   ├── TrainableImportError          no        2
     │   ├── InfeasibleResourcesError      no        2
     │   ├── StorageNotWritableError       no        2
+    │   ├── StorageNotSharedError         no        2       results of a job are not where they are sought
     │   ├── MetricNeverReportedError      no        2
     │   └── SpecChangedError              no        2       the same sweep, asked for differently
     ├── SweepNotFoundError                no        2
@@ -91,6 +92,10 @@ class InfeasibleResourcesError(SpecError):
 
 class StorageNotWritableError(SpecError):
     """The storage path cannot be written to."""
+
+
+class StorageNotSharedError(SpecError):
+    """The job on the cluster ended well, and its outcome is not where this side looks for it."""
 
 
 class MetricNeverReportedError(SpecError):

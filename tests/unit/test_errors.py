@@ -16,6 +16,7 @@ EXAMPLES: list[BaseException] = [
     errors.SpecError("field", LONG, "fix"),
     errors.TrainableImportError("trainable", "problem", "fix"),
     errors.InfeasibleResourcesError("resources", "problem", "fix"),
+    errors.StorageNotSharedError("storage_path", "problem", "fix"),
     errors.StorageNotWritableError("storage_path", "problem", "fix"),
     errors.MetricNeverReportedError("metric", "problem", "fix"),
     errors.SpecChangedError("flights-0123456789", tuple(f"a: {n} -> {LONG}" for n in range(9))),

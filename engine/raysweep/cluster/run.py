@@ -29,6 +29,7 @@ from raysweep.core.seeds import derive_seed
 from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.spec import SweepSpec, sweep_id
+from raysweep.spec.identity import default_key
 from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
 
@@ -92,23 +93,11 @@ def run_connected(
 
 
 def _ask(spec: SweepSpec, key: str | None) -> tuple[Asked, SweepFolder]:
-    spec = _placed(spec)
-    key = key if key is not None else default_key(spec)
+    spec = spec.placed()
+    key = key if key is not None else default_key(spec.digest())
     folder = SweepFolder(open_store(spec.storage_path), sweep_id(spec.name, key))
     seed = spec.seed if spec.seed is not None else derive_seed(0, folder.sweep_id)
     return Asked(spec=spec, key=key, seed=seed), folder
-
-
-def _placed(spec: SweepSpec) -> SweepSpec:
-    """The spec with a local storage path that means the same in every folder it is resumed from."""
-    path = spec.storage_path
-    absolute = path if "://" in path else os.path.abspath(os.path.expanduser(path))
-    return spec if absolute == path else spec.replace(storage_path=absolute)
-
-
-def default_key(spec: SweepSpec) -> str:
-    """The key of a run that was given none: the same spec is the same sweep."""
-    return f"spec-{spec.digest()[:16]}"
 
 
 def _run(

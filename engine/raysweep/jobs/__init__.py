@@ -9,20 +9,60 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from raysweep.jobs.attach import RunningJob, submit_or_attach
     from raysweep.jobs.client import JobsClient
     from raysweep.jobs.connection import ClusterConnection
+    from raysweep.jobs.decisions import Verdict, decide, verdict_of
+    from raysweep.jobs.follow import cancel, wait
+    from raysweep.jobs.options import JobOptions
     from raysweep.jobs.request import JobRequest
+    from raysweep.jobs.sync import Cluster
     from raysweep.jobs.wire import ClusterVersion, JobInfo, Submission
 
 _HOMES: dict[str, tuple[str, ...]] = {
+    "attach": (
+        "RunningJob",
+        "submit_or_attach",
+    ),
     "client": ("JobsClient",),
     "connection": ("ClusterConnection",),
+    "decisions": (
+        "Verdict",
+        "decide",
+        "verdict_of",
+    ),
+    "follow": (
+        "cancel",
+        "wait",
+    ),
+    "options": ("JobOptions",),
     "request": ("JobRequest",),
-    "wire": ("ClusterVersion", "JobInfo", "Submission"),
+    "sync": ("Cluster",),
+    "wire": (
+        "ClusterVersion",
+        "JobInfo",
+        "Submission",
+    ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = ["ClusterConnection", "ClusterVersion", "JobInfo", "JobRequest", "JobsClient", "Submission"]
+__all__ = [
+    "Cluster",
+    "ClusterConnection",
+    "ClusterVersion",
+    "JobInfo",
+    "JobOptions",
+    "JobRequest",
+    "JobsClient",
+    "RunningJob",
+    "Submission",
+    "Verdict",
+    "cancel",
+    "decide",
+    "submit_or_attach",
+    "verdict_of",
+    "wait",
+]
 
 
 def __getattr__(name: str) -> Any:

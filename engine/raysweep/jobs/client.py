@@ -158,6 +158,10 @@ class JobsClient:
         timeout_s = self.connection.request_timeout_s * UPLOAD_FACTOR
         self._check(await self._ask("PUT", _package_path(uri), lambda: data, timeout_s=timeout_s))
 
+    def scrub(self, text: str) -> str:
+        """A text from the cluster without this connection's secrets."""
+        return self._scrubber.clean(text)
+
     # --- the way there and back
 
     async def _json(

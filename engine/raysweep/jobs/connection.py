@@ -6,6 +6,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -89,6 +90,10 @@ class ClusterConnection:
 
     def ssl_context(self) -> ssl.SSLContext:
         """The TLS settings. Raises SpecError for files that are no certificates or keys."""
+        if self.verify and self.ca_bundle is None and self.client_cert is None:
+            return _usual_context(
+                self.trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+            )
         import httpx
 
         try:
@@ -110,6 +115,14 @@ class ClusterConnection:
                 fix = "name a PEM file with a certificate, and client_key for its key, without a password"
                 raise SpecError("client_cert", problem, fix) from None
         return context
+
+
+@lru_cache(maxsize=4)
+def _usual_context(trust_env: bool, file: str | None, folder: str | None) -> ssl.SSLContext:
+    """Trusts the usual authorities, which take a while to read; depends on what the key holds."""
+    import httpx
+
+    return httpx.create_ssl_context(trust_env=trust_env)
 
 
 def find_token() -> SecretStr | None:

@@ -57,7 +57,7 @@ def decode_error(record: Mapping[str, Any], job_id: str) -> RaysweepError:
         return errors.ClusterLostError(
             "", f"job {job_id!r} was interrupted: {message}", "run it again to go on"
         )
-    if isinstance(found, type) and issubclass(found, RaysweepError):
+    if isinstance(found, type) and issubclass(found, RaysweepError) and found is not RaysweepError:
         built = _build(found, record.get("fields") or {})
         if built is not None:
             return built

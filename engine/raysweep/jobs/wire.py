@@ -104,7 +104,8 @@ class Answer:
 
     status: int = 0
     """The HTTP status; 0 where no answer came."""
-    body: bytes = b""
+    body: bytes = field(default=b"", repr=False)
+    """May repeat what was sent: it is not shown."""
     failure: Literal["", "unreachable", "certificate"] = ""
     detail: str = ""
 
@@ -137,7 +138,11 @@ def error_of(answer: Answer, address: str, text: str, *, has_token: bool, job_id
         fix = "give ca_bundle for the server's authority, or client_cert where the server asks for one"
         return ClusterCertificateError(address, f"TLS failed: {shown}", fix)
     if answer.failure:
-        return ClusterUnreachableError(address, f"does not answer: {shown}", "check address and network")
+        # A server that misses a client certificate may just hang up, after a handshake that went well.
+        asks = ", and whether it asks for a client certificate" if address.startswith("https://") else ""
+        return ClusterUnreachableError(
+            address, f"does not answer: {shown}", f"check address and network{asks}"
+        )
     if answer.status in (401, 403):
         return _refusal(answer.status, address, shown, has_token)
     if answer.status == 404 and job_id and b"does not exist" in answer.body:

@@ -130,6 +130,12 @@ class SpecDocument(SpecModel):
             "spec", f"expected a {cls.__name__}, a mapping or a path, got {show(given)}", "give one of these"
         )
 
+    def placed(self) -> Self:
+        """With a local `storage_path` that means the same in every folder that the spec is used from."""
+        path: str = getattr(self, "storage_path", "")
+        absolute = path if "://" in path else os.path.abspath(os.path.expanduser(path))
+        return self if absolute == path else self.replace(storage_path=absolute)
+
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data; callables as their references."""
         return self.model_dump(mode="json")

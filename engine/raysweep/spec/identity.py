@@ -44,6 +44,11 @@ def sweep_id(name: str, key: str) -> str:
     return f"{slug(name)}-{digest}"
 
 
+def default_key(digest: str) -> str:
+    """The key of a run that was given none: the same spec, told by its digest, is the same sweep."""
+    return f"spec-{digest[:16]}"
+
+
 def canonical_json(value: Any) -> bytes:
     """JSON bytes with sorted keys and no spaces: equal values give equal bytes."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,346 @@
+"""Submit a sweep to a cluster, or attach to the job that runs it: one key, one job, however often asked.
+
+The Jobs API refuses a `submission_id` that exists: that is the compare-and-set all of this rests on. Jobs of
+a sweep are `<sweep_id>.1`, `.2`, …; `decisions.py` says when there is a next one.
+
+Crash windows, of a caller that dies (or whose answers are lost) at any point:
+
+- before the submission: nothing is left but an uploaded package, which the cluster forgets in minutes.
+- after it, before its answer: the job runs. The next call, a repeat of the request included, is refused that
+  number, and attaches.
+- after the answer, before `jobs/<n>.json` is written: the cluster knows the job, and the next call writes it.
+  Only if the head is lost too is the number given once more; to a new head, which knows no other job of it.
+- `jobs/<n>.json` is only written once the cluster has taken job n, and is read before the cluster is asked: a
+  number that is noted and unknown to the cluster is lost, never one that is about to be submitted.
+
+Two jobs of one sweep that do run at once (two clusters, one storage) do no harm: the journal fences one off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, Self
+
+from pydantic import SecretStr
+
+from raysweep.errors import (
+    JobExistsError,
+    JobStoppedError,
+    SpecChangedError,
+    StorageError,
+    StorageNotSharedError,
+)
+from raysweep.jobs.client import JobsClient, open_client
+from raysweep.jobs.connection import ClusterConnection
+from raysweep.jobs.decisions import Decision, Newest, decide
+from raysweep.jobs.ignores import TOOL_REASON
+from raysweep.jobs.options import JobOptions
+from raysweep.jobs.packaging import Entry, LeftOut, Package, make_package, pack_module, pack_working_dir
+from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestOptions
+from raysweep.jobs.view import Asked, Kind, Outcome, RunView
+from raysweep.jobs.wire import ENDED, JobInfo, Submission
+from raysweep.spec import SweepSpec, TrainSpec
+
+LOG: Final = logging.getLogger("raysweep.jobs")
+SETTLE_S: Final = 3.0
+"""How long after a job's end its outcome is looked for: shared file systems show new files late."""
+STORAGE: Final = "raysweep_storage"
+_SHOWN: Final = 8
+
+Cluster = JobsClient | ClusterConnection | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    """A sweep, or a training run, on a cluster: all that is needed to follow it from another process.
+
+    Two handles of one job are equal, whoever submitted it. As JSON: `to_dict`, `from_dict`.
+    """
+
+    address: str
+    kind: Kind
+    run_id: str
+    """The sweep's id, or the training run's."""
+    key: str
+    storage_path: str
+    job_id: str
+    """Ray's submission id; "" where the run had ended before and nothing was submitted."""
+    number: int
+    """Which job of this run it is, from 1; 0 with no job."""
+    how: Literal["submitted", "attached", "finished"] = field(compare=False)
+    left_out: tuple[str, ...] = field(default=(), compare=False)
+    """What was not uploaded, and why."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON data."""
+        return {**asdict(self), "left_out": list(self.left_out)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """From what `to_dict` made."""
+        return cls(**{**fields, "left_out": tuple(fields.get("left_out", ()))})
+
+
+async def submit_or_attach(
+    spec: SweepSpec | TrainSpec, *, to: Cluster, key: str | None = None, options: JobOptions | None = None
+) -> RunningJob:
+    """See that a sweep (or training run) is on its way, and return the job that runs it.
+
+    Safe to repeat, from anywhere: fifty calls at once submit one job. A run that has an outcome is returned
+    as `finished`, without asking the cluster; `wait` then reads it.
+
+    Args:
+        spec: What to run. A trainable needs an import path; a local storage path must be one that the cluster
+            sees too.
+        to: The cluster: an open client, a connection, or an address.
+        key: Names the run, as in `run_sweep`.
+        options: Code, environment and place of the job; see `JobOptions`.
+
+    Raises:
+        SpecError: Something cannot work. SpecChangedError: the key belongs to a run with another spec.
+        JobStoppedError: A person stopped it, and `options.on_cancelled` is not "resume".
+        StorageNotSharedError: Its last job succeeded, and the outcome is not where the spec says.
+        ClusterError, StorageError: See `retryable`.
+    """
+    options = options or JobOptions()
+    asked = Asked.of(spec, key)
+    view = await asyncio.to_thread(RunView, asked.kind, asked.spec.storage_path, asked.run_id)
+    recorded, outcome = await asyncio.to_thread(_look, view, asked)
+    async with open_client(to) as client:
+        if outcome is not None:
+            return _handle(client, asked, recorded, "finished")
+        newest = _newest(await client.jobs(), asked.run_id, recorded, view.store.url)
+        if newest is not None:
+            # A job that has ended since may have left an outcome since.
+            outcome = await settled_outcome(view, is_ended=newest.status in ENDED)
+        decision = decide(newest, has_outcome=outcome is not None, on_cancelled=options.on_cancelled)
+        return await _carry_out(decision, client, asked, view, options)
+
+
+async def settled_outcome(view: RunView, *, is_ended: bool) -> Outcome | None:
+    """The outcome; of a job that has ended it may take a moment to be seen."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + (SETTLE_S if is_ended else 0.0)
+    while True:
+        outcome = await asyncio.to_thread(view.outcome)
+        if outcome is not None or loop.time() >= deadline:
+            return outcome
+        await asyncio.sleep(min(0.5, SETTLE_S))
+
+
+def job_id_of(run_id: str, number: int) -> str:
+    """Ray's submission id of the n-th job of a run."""
+    return f"{run_id}.{number}"
+
+
+def storage_not_shared(job_id: str, uri: str) -> StorageNotSharedError:
+    """The error of a job that succeeded where no outcome can be seen."""
+    return StorageNotSharedError(
+        "storage_path",
+        f"job {job_id!r} succeeded, but there is no outcome at {uri}",
+        "use a storage_path that means the same here and on the cluster, such as s3://bucket/sweeps",
+    )
+
+
+def _look(view: RunView, asked: Asked) -> tuple[int, Outcome | None]:
+    recorded, outcome = view.newest_job(), view.outcome()
+    view.check_same(asked, has_ended=outcome is not None)
+    return recorded, outcome
+
+
+def _newest(jobs: Sequence[JobInfo], run_id: str, recorded: int, storage: str) -> Newest | None:
+    """The newest job of the run, as the cluster knows it, or as it was noted when the cluster did.
+
+    One of this id that stores elsewhere is another run: while it goes on it is in the way (SpecChangedError),
+    after that only its number is taken.
+    """
+    found: dict[int, JobInfo] = {}
+    for info in jobs:
+        name, _, number = info.job_id.rpartition(".")
+        if name == run_id and number.isdigit():
+            found[int(number)] = info
+    highest = max(found, default=0)
+    if recorded > highest:
+        return Newest(number=recorded, status="GONE")
+    if not found:
+        return None
+    info = found[highest]
+    elsewhere = info.metadata.get(STORAGE, storage)
+    if elsewhere == storage:
+        return Newest(number=highest, status=info.status)
+    if not info.is_ended:
+        raise SpecChangedError(run_id, (f"storage_path: {elsewhere} -> {storage}",))
+    return Newest(number=highest, status="GONE")
+
+
+async def _carry_out(
+    decision: Decision, client: JobsClient, asked: Asked, view: RunView, options: JobOptions
+) -> RunningJob:
+    job_id = job_id_of(asked.run_id, decision.number)
+    if decision.do == "return":
+        return _handle(client, asked, decision.number, "finished")
+    if decision.do == "refuse_storage":
+        raise storage_not_shared(job_id, view.uri)
+    if decision.do == "refuse_stopped":
+        raise JobStoppedError(job_id)
+    left_out: tuple[str, ...] = ()
+    how: Literal["submitted", "attached"] = "attached"
+    if decision.do == "submit":
+        how, left_out = await _submit(decision.number, client, asked, view, options)
+    await _note(view, decision.number, job_id, client)
+    LOG.info("%s %s: %s job %s", asked.kind, asked.run_id, how, job_id)
+    return _handle(client, asked, decision.number, how, left_out)
+
+
+async def _submit(
+    number: int, client: JobsClient, asked: Asked, view: RunView, options: JobOptions
+) -> tuple[Literal["submitted", "attached"], tuple[str, ...]]:
+    environment, left_out = await upload_code(client, options)
+    request = _request_package(asked, options)
+    await _upload(client, request)
+    environment["py_modules"] = [*environment.get("py_modules", []), request.uri]
+    if options.lease_ttl_s is not None:
+        # The first renewal: the driver counts from its own start.
+        await asyncio.to_thread(view.renew_lease, options.lease_ttl_s)
+    submission = _submission(number, asked, view.store.url, environment, options)
+    try:
+        await client.submit(submission)
+    except JobExistsError:
+        # Somebody else was first, or an earlier try of this request whose answer was lost.
+        return "attached", left_out
+    return "submitted", left_out
+
+
+async def upload_code(client: JobsClient, options: JobOptions) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Upload `working_dir` and `py_modules` where the cluster has not got them.
+
+    Returns the runtime environment that refers to them, without `env_vars`, and what was left out.
+    """
+    environment: dict[str, Any] = dict(options.runtime_env)
+    left_out: list[LeftOut] = []
+    if options.working_dir is not None:
+        packer = pack_working_dir
+        uri, left = await _code(client, options.working_dir, packer, options, "working_dir")
+        environment["working_dir"] = uri
+        left_out += left
+    modules = []
+    for module in options.py_modules:
+        uri, left = await _code(client, module, pack_module, options, "py_modules")
+        modules.append(uri)
+        left_out += left
+    if modules:
+        environment["py_modules"] = modules
+    return environment, tuple(str(each) for each in left_out)
+
+
+async def _code(
+    client: JobsClient, given: Any, packer: Any, options: JobOptions, field_name: str
+) -> tuple[str, tuple[LeftOut, ...]]:
+    if isinstance(given, str) and "://" in given:
+        return given, ()
+    package: Package = await asyncio.to_thread(
+        packer, given, excludes=options.excludes, includes=options.includes
+    )
+    is_new = await _upload(client, package)
+    LOG.info(
+        "%s %s: %d files, %.1f MiB, %s",
+        *(field_name, given, len(package.entries), package.size_bytes / 1024**2),
+        "uploaded" if is_new else "on the cluster already",
+    )
+    _say_left_out(field_name, package.left_out)
+    return package.uri, package.left_out
+
+
+def _say_left_out(field_name: str, left_out: Sequence[LeftOut]) -> None:
+    """What tools made is worth a line; what may be missed is worth a warning."""
+    missed = [
+        str(each) for each in left_out if each.why not in (TOOL_REASON, "excluded", "in an ignore file")
+    ]
+    others = len(left_out) - len(missed)
+    if missed:
+        more = f" and {len(missed) - _SHOWN} more" if len(missed) > _SHOWN else ""
+        shown = ", ".join(missed[:_SHOWN]) + more
+        LOG.warning("%s: not uploaded: %s; includes= takes what its name keeps out", field_name, shown)
+    if others:
+        LOG.info("%s: %d more files or folders are ignored, excluded or made by tools", field_name, others)
+
+
+async def _upload(client: JobsClient, package: Package) -> bool:
+    """Whether the package had to be sent."""
+    if await client.has_package(package.uri):
+        return False
+    await client.upload(package.uri, await asyncio.to_thread(package.to_zip))
+    return True
+
+
+def _request_package(asked: Asked, options: JobOptions) -> Package:
+    request = JobRequest(
+        kind=asked.kind,
+        key=asked.key,
+        spec=asked.spec.to_dict(),
+        options=RequestOptions(lease_ttl_s=options.lease_ttl_s, takeover=options.takeover),
+    ).to_json()
+    return make_package(
+        [
+            Entry(name=f"{FOLDER}/__init__.py", source=b"", size_bytes=0),
+            Entry(name=f"{FOLDER}/{FILE}", source=request, size_bytes=len(request)),
+        ]
+    )
+
+
+def _submission(
+    number: int, asked: Asked, storage: str, environment: Mapping[str, Any], options: JobOptions
+) -> Submission:
+    from raysweep import __version__
+
+    env_vars: Mapping[str, SecretStr] = options.secrets()
+    return Submission(
+        job_id=job_id_of(asked.run_id, number),
+        entrypoint=ENTRYPOINT,
+        runtime_env=environment,
+        env_vars=env_vars,
+        metadata={
+            **options.metadata,
+            "raysweep_sweep_id": asked.run_id,
+            "raysweep_key": asked.key[:1000],
+            "raysweep_kind": asked.kind,
+            "raysweep_version": __version__,
+            "raysweep_attempt": str(number),
+            STORAGE: storage,
+        },
+        num_cpus=options.driver_cpus,
+        memory_bytes=options.driver_memory_bytes,
+        resources=options.driver_resources,
+        label_selector=options.driver_labels,
+    )
+
+
+async def _note(view: RunView, number: int, job_id: str, client: JobsClient) -> None:
+    try:
+        await asyncio.to_thread(view.note_job, number, job_id, client.connection.address)
+    except StorageError as error:
+        # The job runs. Without the note, its number is given again if the head is lost.
+        LOG.warning("job %s could not be noted in the storage: %s", job_id, error)
+
+
+def _handle(
+    client: JobsClient,
+    asked: Asked,
+    number: int,
+    how: Literal["submitted", "attached", "finished"],
+    left_out: tuple[str, ...] = (),
+) -> RunningJob:
+    return RunningJob(
+        address=client.connection.address,
+        kind=asked.kind,
+        run_id=asked.run_id,
+        key=asked.key,
+        storage_path=asked.spec.storage_path,
+        job_id=job_id_of(asked.run_id, number) if number else "",
+        number=number,
+        how=how,
+        left_out=left_out,
+    )

@@ -1,0 +1,251 @@
+"""Wait for a job, and cancel it. A caller that goes away takes nothing with it: the job goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from raysweep.errors import (
+    ClusterError,
+    ClusterLostError,
+    JobFailedError,
+    JobNotFoundError,
+    JobStoppedError,
+    RaysweepError,
+    StorageError,
+    one_line,
+)
+from raysweep.jobs.attach import Cluster, RunningJob, settled_outcome, storage_not_shared
+from raysweep.jobs.client import JobsClient, open_client
+from raysweep.jobs.errorline import decode_error, find_error
+from raysweep.jobs.view import Outcome, RunView, whoami
+from raysweep.jobs.wire import JobInfo
+from raysweep.outcome import SweepProgress
+
+LOG: Final = logging.getLogger("raysweep.jobs")
+FIRST_PAUSE_S: Final = 1.0
+MAX_PAUSE_S: Final = 5.0
+PENDING_NOTE_S: Final = 60.0
+
+# Ends that the next try would repeat: the environment cannot be built, or no node can take the driver.
+_LASTING: Final = frozenset(
+    {"RUNTIME_ENV_SETUP_FAILURE", "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE", "JOB_ENTRYPOINT_COMMAND_START_ERROR"}
+)
+_KILLED: Final = frozenset({128 + 9, 128 + 15})
+
+OnProgress = Callable[[SweepProgress], None]
+
+
+async def wait(
+    job: RunningJob,
+    *,
+    to: Cluster,
+    on_progress: OnProgress | None = None,
+    lease_ttl_s: float | None = None,
+    unreachable_s: float = 300.0,
+) -> Outcome:
+    """The outcome of a job, as soon as there is one: a `SweepOutcome`, or of a training run a `TrainOutcome`.
+
+    Looks every second at first, every 5 s later. May be cancelled and called again, from any process.
+
+    Args:
+        job: What `submit_or_attach` returned.
+        to: The cluster.
+        on_progress: Called, on this event loop, with each new heartbeat.
+        lease_ttl_s: Renew the sweep's lease while waiting; give what `JobOptions.lease_ttl_s` was.
+        unreachable_s: How long the cluster, or the storage, may not answer before its error is raised.
+
+    Raises:
+        What the driver ended with, as it is: `SpecError`, `SweepHeldError`, ….
+        ClusterLostError: The driver was killed, or the cluster has forgotten the job: submit again to resume.
+        JobStoppedError: A person stopped it. JobFailedError: it failed for good, in another way.
+        StorageNotSharedError, ClusterError, StorageError.
+    """
+    view = await asyncio.to_thread(RunView, job.kind, job.storage_path, job.run_id)
+    cluster_patience, storage_patience = _Patience(unreachable_s), _Patience(unreachable_s)
+    heartbeats = _Heartbeats(view, on_progress)
+    pause_s = FIRST_PAUSE_S
+    async with open_client(to) as client, _leased(view, lease_ttl_s):
+        watch = _Watch(client, job)
+        while True:
+            end: RaysweepError | JobInfo | None = None
+            # The job first: what it did before its end is in the storage by then.
+            try:
+                end = await watch.look()
+                cluster_patience.renew()
+            except ClusterError as error:
+                cluster_patience.spend(error)
+            try:
+                outcome = await settled_outcome(view, is_ended=end is not None)
+                if outcome is not None:
+                    return outcome
+                storage_patience.renew()
+                if end is None:
+                    await heartbeats.hand_on()
+            except StorageError as error:
+                storage_patience.spend(error)
+                end = None  # whether there is an outcome is not known
+            if end is not None:
+                raise await watch.error_of(end, view)
+            await asyncio.sleep(pause_s)
+            pause_s = min(MAX_PAUSE_S, pause_s * 1.25)
+
+
+async def cancel(job: RunningJob, *, to: Cluster, reason: str = "", by: str = "") -> bool:
+    """Cancel a job: its sweep ends with the outcome `cancelled`. Names its number: it never hits a later job.
+
+    Returns whether it was running. Raises: ClusterError.
+    """
+    if not job.job_id:
+        return False
+    async with open_client(to) as client:
+        try:
+            info = await client.info(job.job_id)
+        except JobNotFoundError:
+            return False
+        if info.is_ended:
+            return False
+        try:
+            view = await asyncio.to_thread(RunView, job.kind, job.storage_path, job.run_id)
+            await asyncio.to_thread(view.ask_to_cancel, reason, by or whoami())
+        except StorageError as error:
+            # Only the reason is lost: the driver cancels where its job is stopped.
+            LOG.warning("job %s: the request to cancel could not be stored: %s", job.job_id, error)
+        with suppress(JobNotFoundError):
+            return await client.stop(job.job_id)
+        return False
+
+
+class _Watch:
+    """Sees how a job is doing."""
+
+    def __init__(self, client: JobsClient, job: RunningJob) -> None:
+        self._client = client
+        self._job = job
+        self._pending_since: float | None = None
+        self._has_noted = False
+
+    async def look(self) -> RaysweepError | JobInfo | None:
+        """How the job ended; None while it goes on, the error where the cluster does not know it."""
+        if not self._job.job_id:
+            return ClusterLostError(
+                self._job.address, f"there is no job of {self._job.run_id!r}", "submit it"
+            )
+        try:
+            info = await self._client.info(self._job.job_id)
+        except JobNotFoundError:
+            return ClusterLostError(
+                self._job.address,
+                f"has forgotten job {self._job.job_id!r}: its head was restarted",
+                "submit again with the same key: the sweep resumes",
+            )
+        self._note_pending(info)
+        return info if info.is_ended else None
+
+    async def error_of(self, end: RaysweepError | JobInfo, view: RunView) -> RaysweepError:
+        """The error of a job that ended without an outcome."""
+        if isinstance(end, RaysweepError):
+            return end
+        if end.status == "SUCCEEDED":
+            return storage_not_shared(end.job_id, view.uri)
+        if end.status == "STOPPED":
+            return JobStoppedError(end.job_id)
+        log = ""
+        with suppress(ClusterError):
+            log = self._client.scrub(await self._client.logs(end.job_id))
+        record = find_error(log)
+        return decode_error(record, end.job_id) if record is not None else _untyped(end, log, self._job)
+
+    def _note_pending(self, info: JobInfo) -> None:
+        if info.status != "PENDING":
+            return
+        now = asyncio.get_running_loop().time()
+        self._pending_since = self._pending_since or now
+        if now - self._pending_since > PENDING_NOTE_S and not self._has_noted:
+            self._has_noted = True
+            LOG.warning("job %s has not started yet: %s", info.job_id, one_line(info.message, 300))
+
+
+def _untyped(end: JobInfo, log: str, job: RunningJob) -> RaysweepError:
+    """The error of a driver that said nothing itself: it was killed, or never began."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    said = one_line(lines[-1] if lines else end.message, 300)
+    code = end.exit_code
+    if end.error_type in _LASTING:
+        return JobFailedError(
+            end.job_id, f"it could not start: {said}", "check runtime_env and the resources"
+        )
+    if code is not None and code > 0 and code not in _KILLED:
+        fix = "see its log; raysweep must be installed on the cluster, in this version"
+        return JobFailedError(end.job_id, f"its driver ended with code {code}: {said}", fix)
+    why = f"was killed (code {code})" if code is not None else f"is gone: {one_line(end.message, 200)}"
+    return ClusterLostError(
+        job.address, f"the driver of job {end.job_id!r} {why}", "submit again with the same key: it resumes"
+    )
+
+
+class _Patience:
+    """Bears a cluster or a storage that does not answer, for a while in all."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._since: float | None = None
+
+    def renew(self) -> None:
+        """It answers."""
+        self._since = None
+
+    def spend(self, error: ClusterError | StorageError) -> None:
+        """Go on for now, or raise the error: it does not pass, or has lasted too long."""
+        now = asyncio.get_running_loop().time()
+        if self._since is None:
+            self._since = now
+            if error.retryable:
+                LOG.warning("%s; waiting up to %.0f s for it", error, self._limit_s)
+        if not error.retryable or now - self._since >= self._limit_s:
+            raise error
+
+
+class _Heartbeats:
+    """Hands on each heartbeat once."""
+
+    def __init__(self, view: RunView, take: OnProgress | None) -> None:
+        self._view = view
+        self._take = take
+        self._last: SweepProgress | None = None
+
+    async def hand_on(self) -> None:
+        """The newest one, if it is new."""
+        if self._take is None:
+            return
+        progress = await asyncio.to_thread(self._view.progress)
+        if progress is not None and progress != self._last:
+            self._last = progress
+            self._take(progress)
+
+
+@asynccontextmanager
+async def _leased(view: RunView, ttl_s: float | None) -> AsyncIterator[None]:
+    """Renew the lease in the background, so that a cluster that answers slowly does not let it lapse."""
+    if ttl_s is None:
+        yield
+        return
+    task = asyncio.create_task(_renew(view, ttl_s))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _renew(view: RunView, ttl_s: float) -> None:
+    while True:
+        try:
+            await asyncio.to_thread(view.renew_lease, ttl_s)
+        except StorageError as error:
+            LOG.warning("the lease of %s could not be renewed: %s", view.run_id, error)
+        await asyncio.sleep(min(ttl_s / 4, MAX_PAUSE_S))

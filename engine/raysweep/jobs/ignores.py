@@ -1,0 +1,131 @@
+"""Which files of a folder are left out of a package: by names that are never meant, and by ignore files.
+
+Patterns are those of gitignore(5), as Ray takes them: a path is left out where, in any one list, the last
+pattern that matches it does not begin with `!`. What lies in a folder that is left out cannot be taken back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+IGNORE_FILES: Final = (".gitignore", ".rayignore")
+
+TOOLS: Final = (
+    *(".git", ".hg", ".svn", "__pycache__", "*.pyc", ".venv", ".tox", ".nox", "node_modules"),
+    *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".ipynb_checkpoints", ".ds_store"),
+)
+SECRETS: Final = (
+    *(
+        ".env",
+        ".env.*",
+        "*.env",
+        ".envrc",
+        "*.pem",
+        "*.key",
+        "*.p12",
+        "*.pfx",
+        "*.jks",
+        "*.keystore",
+        "*.ppk",
+    ),
+    *(
+        "*.kdbx",
+        "*.gpg",
+        "id_rsa*",
+        "id_dsa*",
+        "id_ecdsa*",
+        "id_ed25519*",
+        ".ssh",
+        ".gnupg",
+        ".aws",
+        ".azure",
+    ),
+    *(".kube", ".docker", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc", ".htpasswd"),
+    *(".git-credentials", "auth_token", "credentials", "credentials*.json", "*credentials.json"),
+    *("client_secret*.json", "service_account*.json", "service-account*.json", "*.tfstate", "*.tfvars"),
+    *("secrets.json", "secrets.yaml", "secrets.yml", "secrets.toml"),
+)
+
+TOOL_REASON: Final = "made by a tool"
+SECRET_REASON: Final = "may hold secrets"
+
+
+def default_reason(name: str) -> str:
+    """Why a file or folder of this name is left out unasked; "" where it is not."""
+    lower = name.lower()
+    if any(fnmatchcase(lower, pattern) for pattern in SECRETS):
+        return SECRET_REASON
+    return TOOL_REASON if any(fnmatchcase(lower, pattern) for pattern in TOOLS) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """One list of patterns, for paths relative to the folder that it belongs to."""
+
+    rules: tuple[tuple[re.Pattern[str], bool, bool], ...]
+    """Expression, whether it takes back, whether it is about folders only."""
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> Patterns:
+        """From lines as they stand in a .gitignore."""
+        rules = []
+        for line in lines:
+            text = line.rstrip("\r\n")
+            text = text if text.endswith("\\ ") else text.rstrip()
+            if not text or text.startswith("#"):
+                continue
+            takes_back = text.startswith("!")
+            text = text[1:] if takes_back else text
+            is_folder = text.endswith("/")
+            text = text.rstrip("/")
+            if text:
+                rules.append((re.compile(_expression(text)), takes_back, is_folder))
+        return cls(tuple(rules))
+
+    def match(self, path: str, *, is_folder: bool) -> bool:
+        """Whether the path, `/`-separated, is left out."""
+        is_out = False
+        for expression, takes_back, for_folders in self.rules:
+            if (is_folder or not for_folders) and expression.fullmatch(path):
+                is_out = not takes_back
+        return is_out
+
+
+def _expression(pattern: str) -> str:
+    """The regular expression of one pattern, over whole relative paths."""
+    is_anchored = "/" in pattern
+    parts = pattern.removeprefix("/").split("/")
+    pieces = [] if is_anchored else ["(?:.*/)?"]
+    for number, part in enumerate(parts):
+        is_last = number == len(parts) - 1
+        if part == "**":
+            pieces.append(".+" if is_last else "(?:.*/)?")
+        else:
+            pieces.append(_segment(part) + ("" if is_last else "/"))
+    return "".join(pieces)
+
+
+def _segment(part: str) -> str:
+    out: list[str] = []
+    at = 0
+    while at < len(part):
+        letter = part[at]
+        at += 1
+        if letter == "*":
+            out.append("[^/]*")
+        elif letter == "?":
+            out.append("[^/]")
+        elif letter == "\\" and at < len(part):
+            out.append(re.escape(part[at]))
+            at += 1
+        elif letter == "[" and (end := part.find("]", at + 1)) > 0:
+            inside = part[at:end].replace("\\", "\\\\").replace("[", "\\[")
+            out.append(f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]")
+            at = end + 1
+        else:
+            out.append(re.escape(letter))
+    return "".join(out)

@@ -1,0 +1,180 @@
+"""The jobs room for people and scripts: the same calls, without async.
+
+    from raysweep.jobs import Cluster
+    cluster = Cluster("http://head:8265")
+    job = cluster.submit_or_attach(spec, key="2026-11-21")
+    outcome = cluster.wait(job)
+
+Works inside a running event loop too, as in notebooks. Each call opens its own connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+from raysweep.errors import SweepInterrupted
+from raysweep.jobs.attach import RunningJob, submit_or_attach
+from raysweep.jobs.client import TAIL_PAUSE_S, JobsClient
+from raysweep.jobs.connection import ClusterConnection
+from raysweep.jobs.follow import OnProgress, cancel, wait
+from raysweep.jobs.options import JobOptions
+from raysweep.jobs.view import Outcome
+from raysweep.jobs.wire import ClusterVersion, JobInfo
+from raysweep.spec import SweepSpec, TrainSpec
+
+T = TypeVar("T")
+
+
+class Cluster:
+    """One Ray cluster, by its address or a `ClusterConnection`. Raises what the async calls raise."""
+
+    def __init__(self, connection: ClusterConnection | str) -> None:
+        self.connection = ClusterConnection.of(connection)
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.connection.address!r})"
+
+    def version(self) -> ClusterVersion:
+        """The versions of Ray and of the Jobs API."""
+        return self._call(lambda client: client.version())
+
+    def jobs(self) -> tuple[JobInfo, ...]:
+        """All jobs that the cluster's head remembers."""
+        return self._call(lambda client: client.jobs())
+
+    def info(self, job_id: str) -> JobInfo:
+        """One job."""
+        return self._call(lambda client: client.info(job_id))
+
+    def stop(self, job_id: str) -> bool:
+        """Ask a job to end; whether it was running."""
+        return self._call(lambda client: client.stop(job_id))
+
+    def delete(self, job_id: str) -> bool:
+        """Make the cluster forget a job that has ended."""
+        return self._call(lambda client: client.delete(job_id))
+
+    def logs(self, job_id: str) -> str:
+        """All that the job's driver has written so far."""
+        return self._call(lambda client: client.logs(job_id))
+
+    def tail(self, job_id: str, *, pause_s: float = TAIL_PAUSE_S) -> Iterator[str]:
+        """What the driver writes, piece by piece, until the job has ended. Not where an event loop runs."""
+        with asyncio.Runner() as runner:
+            client = JobsClient(self.connection)
+            pieces = client.tail(job_id, pause_s=pause_s)
+            try:
+                while True:
+                    try:
+                        yield runner.run(_next(pieces))
+                    except StopAsyncIteration:
+                        return
+            finally:
+                runner.run(_close(pieces.aclose(), client.aclose()))
+
+    def submit_or_attach(
+        self, spec: SweepSpec | TrainSpec, *, key: str | None = None, options: JobOptions | None = None
+    ) -> RunningJob:
+        """See that a sweep or training run is on its way; the job that runs it."""
+        return run_sync(lambda: submit_or_attach(spec, to=self.connection, key=key, options=options))
+
+    def wait(
+        self,
+        job: RunningJob,
+        *,
+        on_progress: OnProgress | None = None,
+        lease_ttl_s: float | None = None,
+        unreachable_s: float = 300.0,
+    ) -> Outcome:
+        """The outcome of a job, as soon as there is one.
+
+        Raises SweepInterrupted for Ctrl-C: the job goes on.
+        """
+        try:
+            return run_sync(
+                lambda: wait(
+                    job,
+                    to=self.connection,
+                    on_progress=on_progress,
+                    lease_ttl_s=lease_ttl_s,
+                    unreachable_s=unreachable_s,
+                )
+            )
+        except KeyboardInterrupt:
+            note = f"it goes on as job {job.job_id!r}; attach with the same key, or cancel it"
+            raise SweepInterrupted(job.run_id, note) from None
+
+    def cancel(self, job: RunningJob, *, reason: str = "", by: str = "") -> bool:
+        """Cancel a job; whether it was running."""
+        return run_sync(lambda: cancel(job, to=self.connection, reason=reason, by=by))
+
+    def _call(self, ask: Callable[[JobsClient], Awaitable[T]]) -> T:
+        async def call() -> T:
+            async with JobsClient(self.connection) as client:
+                return await ask(client)
+
+        return run_sync(call)
+
+
+def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine to its end: here, or, where an event loop runs already, on a thread of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(make())
+    found: T = _OnThread(make).result()
+    return found
+
+
+class _OnThread:
+    """A coroutine on a thread of its own, which Ctrl-C in the waiting thread cancels."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._make = make
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._started = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._thread = threading.Thread(target=self._run, name="raysweep-jobs", daemon=True)
+
+    def result(self) -> Any:
+        """What it returned; raises what it raised."""
+        self._thread.start()
+        try:
+            self._thread.join()
+        except KeyboardInterrupt:
+            self._started.wait()
+            if self._loop is not None and self._task is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._task.cancel)
+            self._thread.join()
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001  handed to the caller's thread as it is
+            self._error = error
+        finally:
+            self._started.set()
+
+    async def _main(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._started.set()
+        self._value = await self._make()
+
+
+async def _next(pieces: Any) -> str:
+    piece: str = await anext(pieces)
+    return piece
+
+
+async def _close(*closing: Awaitable[None]) -> None:
+    for each in closing:
+        await each

@@ -1,0 +1,146 @@
+"""`run_sweep` and `run_training`: on a Ray of this process, or as a job of a cluster, which needs no Ray."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from raysweep.errors import SpecError
+from raysweep.jobs.connection import ClusterConnection, is_jobs_address
+from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.spec import SweepSpec, TrainSpec
+
+if TYPE_CHECKING:
+    from raysweep.jobs.options import JobOptions
+    from raysweep.training import TrainProgress
+
+
+def run_sweep(
+    spec: SweepSpec | Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    address: str | ClusterConnection | None = None,
+    on_progress: Callable[[SweepProgress], None] | None = None,
+    takeover: bool = False,
+    num_cpus: float | None = None,
+    job: JobOptions | None = None,
+) -> SweepOutcome:
+    """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
+
+    Args:
+        spec: A `SweepSpec`, a mapping, or the path of a YAML or JSON file.
+        key: Names the run. The same name and key is the same sweep: finished, its outcome comes back at once;
+            unfinished, it goes on; running elsewhere, it is followed. Default: the spec itself is the key.
+        address: None: the Ray this process is connected to, else an embedded one. `"auto"` or `"host:port"`:
+            that cluster. `"http(s)://host:8265"`, or a `ClusterConnection`: a job of that cluster, which runs
+            on when this process goes away; here, no Ray is needed.
+        on_progress: Called about twice a second, in the thread that runs the sweep; for a job, with each of
+            its heartbeats.
+        takeover: Take the sweep from a controller that seems to live; that one ends with `FencedError`.
+        num_cpus: How many CPUs an embedded Ray offers; default: the machine's cores.
+        job: What a job brings along and where its driver runs; only with the address of a Jobs API.
+
+    Returns:
+        The outcome; `outcome.status` says how it ended, `outcome.best` holds the best trial.
+
+    Raises:
+        SpecError: Something in the spec cannot work; names the field and the fix. Nothing was written.
+        SpecChangedError: The key belongs to a sweep with another spec.
+        SweepInterrupted: Ctrl-C or SIGTERM: run the same again to go on. A job goes on without.
+        FencedError: Another controller took the sweep over.
+        StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
+        JobStoppedError, JobFailedError: Only of a job: a person stopped it, or it failed for good.
+    """
+    if is_jobs_address(address):
+        if num_cpus is not None:
+            raise SpecError(
+                "num_cpus", "is for an embedded Ray", "leave it out with the address of a cluster"
+            )
+        outcome = _run_job(SweepSpec.from_any(spec), key, address, on_progress, _with(job, takeover))
+        assert isinstance(outcome, SweepOutcome)
+        return outcome
+    _refuse_job(job)
+    from raysweep.cluster.run import run_sweep as run_here
+
+    return run_here(
+        spec,
+        key=key,
+        address=_plain(address),
+        on_progress=on_progress,
+        takeover=takeover,
+        num_cpus=num_cpus,
+    )
+
+
+def run_training(
+    spec: TrainSpec | Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    address: str | ClusterConnection | None = None,
+    on_progress: Callable[[TrainProgress], None] | Callable[[SweepProgress], None] | None = None,
+    job: JobOptions | None = None,
+) -> TrainOutcome:
+    """Train one config on Ray Train workers, and return how it ended.
+
+    With the same name and key: a run that ended well is returned at once, without Ray; one that crashed or
+    failed goes on from its newest checkpoint. Without a key every call is a new run.
+
+    Args:
+        spec: A TrainSpec, a mapping, or the path of a YAML or JSON file.
+        key: What makes this run the same run: a date, an orchestrator's run id.
+        address: Default: the Ray that this process is connected to, else an embedded one that ends with the
+            call. `"auto"` or `"host:port"` connect. `"http(s)://host:8265"`, or a `ClusterConnection`: a job
+            of that cluster.
+        on_progress: Called after each report, from another thread; for a job, with a `SweepProgress` at each
+            of its heartbeats.
+        job: What a job brings along and where its driver runs; only with the address of a Jobs API.
+
+    Raises:
+        SpecError: The spec, or a subclass of it for a trainable that cannot be imported, a storage path that
+            cannot be written, workers that no node can hold (InfeasibleResourcesError), or a spec that is not
+            the one the run was started with (SpecChangedError).
+        SweepHeldError: Another live process has the run.
+        TrainingFailedError: The trainable raised, or its workers died, more than `max_failures` times. Its
+            text ends with the exception's last line and where the run is stored; a call with the same key
+            tries again. Of a job: JobFailedError.
+        SweepInterrupted: Ctrl-C; a call with the same key goes on.
+    """
+    if is_jobs_address(address):
+        outcome = _run_job(TrainSpec.from_any(spec), key, address, on_progress, _with(job, False))
+        assert isinstance(outcome, TrainOutcome)
+        return outcome
+    _refuse_job(job)
+    from raysweep.training.run import run_training as run_here
+
+    take: Any = on_progress
+    return run_here(spec, key=key, address=_plain(address), on_progress=take)
+
+
+def _run_job(
+    spec: SweepSpec | TrainSpec, key: str | None, address: Any, on_progress: Any, options: JobOptions
+) -> SweepOutcome | TrainOutcome:
+    from raysweep.jobs.sync import Cluster
+
+    cluster = Cluster(address)
+    job = cluster.submit_or_attach(spec, key=key, options=options)
+    return cluster.wait(job, on_progress=on_progress, lease_ttl_s=options.lease_ttl_s)
+
+
+def _with(job: JobOptions | None, takeover: bool) -> JobOptions:
+    from dataclasses import replace
+
+    from raysweep.jobs.options import JobOptions
+
+    options = job or JobOptions()
+    return replace(options, takeover=True) if takeover else options
+
+
+def _refuse_job(job: JobOptions | None) -> None:
+    if job is not None:
+        fix = "give address='http://host:8265', or leave job out"
+        raise SpecError("job", "is for a cluster's Jobs API", fix)
+
+
+def _plain(address: str | ClusterConnection | None) -> str | None:
+    return address.address if isinstance(address, ClusterConnection) else address

@@ -1,0 +1,443 @@
+"""Submit or attach, wait, cancel: against a loopback API that forgets, loses answers and kills drivers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+import zipfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from raysweep import errors
+from raysweep.jobs import JobOptions, RunningJob, cancel, submit_or_attach, wait
+from raysweep.jobs.client import JobsClient
+from raysweep.jobs.errorline import encode_error
+from raysweep.jobs.request import JobRequest
+from raysweep.outcome import Holder, Lease, SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.storage.folder import SweepFolder, SweepRecord
+from raysweep.storage.store import open_store
+from tests.unit.jobs.api import Api, serving
+
+SECRET = "a-password-of-the-trials"
+KEY = "2026-11-21"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("raysweep.jobs.client.FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("raysweep.jobs.attach.SETTLE_S", 0.05)
+    monkeypatch.setattr("raysweep.jobs.follow.FIRST_PAUSE_S", 0.01)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> SweepSpec:
+    return SweepSpec(
+        name="Flights",
+        trainable="m:f",
+        param_space={"x": {"uniform": [0, 1]}},
+        metric="auc",
+        mode="max",
+        num_samples=3,
+        storage_path=str(tmp_path / "sweeps"),
+    )
+
+
+def folder_of(job: RunningJob) -> SweepFolder:
+    return SweepFolder(open_store(job.storage_path), job.run_id)
+
+
+def finish(job: RunningJob, spec: SweepSpec, status: Any = "completed") -> SweepOutcome:
+    outcome = SweepOutcome(
+        sweep_id=job.run_id,
+        name=spec.name,
+        status=status,
+        metric="auc",
+        mode="max",
+        started_at=0,
+        ended_at=1,
+        spec_digest=spec.digest(),
+    )
+    folder = folder_of(job)
+    folder.write_spec_if_absent(SweepRecord(digest=spec.digest(), key=job.key, seed=0, spec=spec.to_dict()))
+    folder.write_outcome_if_absent(outcome)
+    return outcome
+
+
+def submit(api: Api, spec: SweepSpec | TrainSpec, **options: Any) -> RunningJob:
+    return asyncio.run(submit_or_attach(spec, to=api.address, key=KEY, options=JobOptions(**options)))
+
+
+def waited(api: Api, job: RunningJob, **options: Any) -> Any:
+    return asyncio.run(wait(job, to=api.address, **options))
+
+
+# --- submit or attach
+
+
+def test_the_first_call_submits_and_the_next_attaches(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        first, second = submit(api, spec), submit(api, spec)
+        assert (first.how, second.how) == ("submitted", "attached")
+        assert first == second
+        assert first.job_id == f"{first.run_id}.1"
+        assert RunningJob.from_dict(json.loads(json.dumps(first.to_dict()))) == first
+        sent = api.jobs[first.job_id]
+    assert sent["entrypoint"] == "python -m raysweep.jobs.driver"
+    assert sent["metadata"]["raysweep_sweep_id"] == first.run_id
+    assert sent["metadata"]["raysweep_attempt"] == "1"
+    (uri,) = sent["runtime_env"]["py_modules"]
+    with zipfile.ZipFile(BytesIO(api.packages[uri.rpartition("/")[2]])) as archive:
+        request = JobRequest.from_json(archive.read("raysweep_job/request.json"))
+    assert (request.kind, request.key) == ("sweep", KEY)
+    assert SweepSpec.from_any(request.spec) == spec.placed()
+
+
+def test_fifty_calls_at_once_are_one_job(spec: SweepSpec) -> None:
+    async def fifty(address: str) -> list[RunningJob]:
+        async with JobsClient(address) as client:
+            calls = (submit_or_attach(spec, to=client, key=KEY) for _ in range(50))
+            return await asyncio.gather(*calls)
+
+    # All have seen that there is no job before the first is taken.
+    with serving(Api(submit_delay_s=0.3)) as api:
+        jobs = asyncio.run(fifty(api.address))
+        assert list(api.jobs) == [jobs[0].job_id]
+        assert api.count("POST", "/api/jobs/") > 1
+    assert all(job == jobs[0] for job in jobs)
+    assert sorted(job.how for job in jobs) == ["attached"] * 49 + ["submitted"]
+
+
+@pytest.mark.parametrize("trouble", ["lose", "drop", 500, 503])
+def test_a_lost_answer_ends_as_attached_to_one_job(spec: SweepSpec, trouble: str | int) -> None:
+    left = [2]
+
+    def twice(method: str, path: str) -> str | int | None:
+        left[0] -= method == "POST"
+        return trouble if method == "POST" and left[0] >= 0 else None
+
+    with serving(Api(trouble=twice)) as api:
+        job = submit(api, spec)
+        assert list(api.jobs) == [job.job_id]
+        assert job.how == ("attached" if trouble == "lose" else "submitted")
+
+
+@pytest.mark.parametrize(
+    ("status", "number"), [("PENDING", 1), ("RUNNING", 1), ("FAILED", 2)], ids=lambda value: str(value)
+)
+def test_what_the_newest_job_decides(spec: SweepSpec, status: str, number: int) -> None:
+    with serving(Api()) as api:
+        first = submit(api, spec)
+        api.end(first.job_id, status)
+        assert submit(api, spec).number == number
+        assert submit(api, spec).number == number
+
+
+def test_a_job_that_a_person_stopped_is_only_gone_on_with_when_asked(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        first = submit(api, spec)
+        api.end(first.job_id, "STOPPED")
+        with pytest.raises(errors.JobStoppedError, match=r"on_cancelled") as caught:
+            submit(api, spec)
+        assert caught.value.job_id == first.job_id
+        assert submit(api, spec, on_cancelled="resume").number == 2
+
+
+def test_success_without_an_outcome_blames_the_storage(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        api.end(job.job_id, "SUCCEEDED", code=0)
+        for call in (lambda: submit(api, spec), lambda: waited(api, job)):
+            with pytest.raises(errors.StorageNotSharedError, match="s3://bucket"):
+                call()
+
+
+def test_a_forgetful_head_gets_the_next_number(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        first = submit(api, spec)
+        api.jobs.clear()
+        with pytest.raises(errors.ClusterLostError, match="forgotten") as caught:
+            waited(api, first)
+        assert caught.value.retryable
+        second = submit(api, spec)
+        assert (second.number, second.how) == (2, "submitted")
+        # A late kill of the first hits nothing.
+        assert asyncio.run(cancel(first, to=api.address)) is False
+        assert api.jobs[second.job_id]["status"] == "RUNNING"
+        assert folder_of(first).read_cancellation() is None
+
+
+def test_an_outcome_is_returned_without_the_cluster(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        outcome = finish(submit(api, spec), spec.placed())
+        calls = len(api.calls)
+        job = submit(api, spec)
+        assert (job.how, len(api.calls)) == ("finished", calls)
+    # And with no cluster at all.
+    assert waited(api, job) == outcome
+    assert submit(api, spec) == job
+
+
+def test_a_changed_spec_is_refused(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        placed = spec.placed()
+        folder_of(job).write_spec_if_absent(
+            SweepRecord(digest=placed.digest(), key=KEY, seed=0, spec=placed.to_dict())
+        )
+        assert submit(api, spec.replace(num_samples=9)).job_id == job.job_id
+        with pytest.raises(errors.SpecChangedError, match="metric"):
+            submit(api, spec.replace(metric="loss"))
+        finish(job, placed)
+        with pytest.raises(errors.SpecChangedError, match="num_samples"):
+            submit(api, spec.replace(num_samples=9))
+
+
+def test_a_callable_without_an_import_path_cannot_travel(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        with pytest.raises(errors.SpecError, match="import path"):
+            submit(api, spec.replace(trainable=lambda config: config))
+        assert not api.calls
+
+
+def test_training_runs_go_the_same_way(spec: SweepSpec) -> None:
+    train = TrainSpec(name="full", trainable="m:f", storage_path=spec.storage_path)
+    with serving(Api()) as api:
+        job = submit(api, train)
+        assert (job.kind, job) == ("train", submit(api, train))
+        outcome = TrainOutcome(run_id=job.run_id, name="full", status="completed", started_at=0, ended_at=1)
+        open_store(job.storage_path).put(f"{job.run_id}/train_outcome.json", outcome.to_json().encode())
+        assert waited(api, job) == outcome
+
+
+# --- packages and environment
+
+
+def test_a_working_dir_goes_over_the_wire_once(spec: SweepSpec, tmp_path: Path, caplog: Any) -> None:
+    code = tmp_path / "code"
+    (code / ".git").mkdir(parents=True)
+    (code / "m.py").write_text("def f(config): ...\n")
+    (code / ".env").write_text("PASSWORD=x\n")
+    (code / ".git/config").write_text("x")
+    caplog.set_level(logging.INFO, "raysweep.jobs")
+    with serving(Api()) as api:
+        job = submit(api, spec, working_dir=code)
+        api.end(job.job_id, "FAILED")
+        again = submit(api, spec, working_dir=code)
+        assert again.number == 2
+        first, second = (api.jobs[each.job_id]["runtime_env"] for each in (job, again))
+        assert first["working_dir"] == second["working_dir"]
+        # The code and the request, once each; the second submission has the same request, too.
+        assert api.count("PUT", "/api/packages/") == 2
+    assert ".env (may hold secrets)" in job.left_out
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [text for text in warnings if ".env (may hold secrets)" in text and ".git" not in text]
+
+
+def test_secrets_reach_the_job_and_nothing_else(spec: SweepSpec, tmp_path: Path, caplog: Any) -> None:
+    caplog.set_level(logging.DEBUG)
+    options = {"env_vars": {"PASSWORD": SECRET, "OTHER": SecretStr("another-one")}, "lease_ttl_s": 60.0}
+    with serving(Api()) as api:
+        job = submit(api, spec, **options)
+        sent = api.jobs[job.job_id]
+        assert sent["runtime_env"]["env_vars"] == {"PASSWORD": SECRET, "OTHER": "another-one"}
+        info = asyncio.run(_info(api, job))
+        api.end(job.job_id, "FAILED", code=1, log=f"the user's code printed {SECRET}\n")
+        kept = [
+            *(repr(each) for each in (job, info, JobOptions(**options))),  # type: ignore[arg-type]
+            *(repr(data) for data in api.packages.values()),
+            *(path.read_text() for path in (tmp_path / "sweeps").rglob("*") if path.is_file()),
+            json.dumps(sent["metadata"]),
+            sent["entrypoint"],
+            caplog.text,
+        ]
+    for secret in (SECRET, "another-one"):
+        assert not [text for text in kept if secret in text]
+    assert (tmp_path / "sweeps").rglob("lease.json")
+
+
+async def _info(api: Api, job: RunningJob) -> Any:
+    async with JobsClient(api.address) as client:
+        return await client.info(job.job_id)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"env_vars": {"A": 5}}, "env_vars.A"),
+        ({"env_vars": {"A=B": SECRET}}, "env_vars"),
+        ({"env_vars": {"A": SECRET * 6000}}, "env_vars.A"),
+        ({"runtime_env": {"env_vars": {"A": SECRET}}}, "runtime_env.env_vars"),
+        ({"runtime_env": {"pip": object()}}, "runtime_env"),
+        ({"lease_ttl_s": 1}, "lease_ttl_s"),
+        ({"on_cancelled": "perhaps"}, "on_cancelled"),
+        ({"metadata": {"a": 1}}, "metadata"),
+    ],
+)
+def test_options_are_checked_and_show_no_values(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(errors.SpecError) as caught:
+        JobOptions(**options)
+    assert caught.value.field == named
+    assert SECRET not in str(caught.value)
+
+
+# --- wait
+
+
+def test_waiting_hands_on_heartbeats_and_renews_the_lease(spec: SweepSpec) -> None:
+    seen: list[SweepProgress] = []
+
+    def take(progress: SweepProgress) -> None:
+        seen.append(progress)
+        if len(seen) == 1:
+            folder.write_progress(progress.model_copy(update={"at": 2.0}))
+        else:
+            finish(job, spec.placed())
+
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        folder = folder_of(job)
+        folder.write_progress(
+            SweepProgress(
+                sweep_id=job.run_id,
+                name="Flights",
+                status="running",
+                holder=Holder(host="node-7", pid=3),
+                generation=1,
+                at=1.0,
+                started_at=0.0,
+                metric="auc",
+                mode="max",
+            )
+        )
+        outcome = waited(api, job, on_progress=take, lease_ttl_s=20.0)
+    assert outcome.status == "completed"
+    assert [progress.at for progress in seen] == [1.0, 2.0]
+    lease = Lease.from_json(folder.store.get(f"{job.run_id}/lease.json") or b"")
+    assert lease.ttl_s == 20
+    assert abs(lease.at - time.time()) < 60
+
+
+Ending = Callable[[Api, str], None]
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected", "text"),
+    [
+        (
+            lambda api, job: api.end(
+                job, "FAILED", code=2, log=encode_error(errors.SpecError("metric", "is odd"))
+            ),
+            errors.SpecError,
+            "metric: is odd",
+        ),
+        (
+            lambda api, job: api.end(
+                job, "FAILED", code=1, log="/usr/bin/python: No module named raysweep\n"
+            ),
+            errors.JobFailedError,
+            "No module named raysweep",
+        ),
+        (
+            lambda api, job: api.end(
+                job, "FAILED", code=3, log=encode_error(errors.SweepInterrupted("s", "lease"))
+            ),
+            errors.ClusterLostError,
+            "lease",
+        ),
+        (lambda api, job: api.end(job, "FAILED", code=-9), errors.ClusterLostError, "killed"),
+        (lambda api, job: api.end(job, "FAILED", code=137), errors.ClusterLostError, "killed"),
+        (lambda api, job: api.end(job, "FAILED"), errors.ClusterLostError, "is gone"),
+        (
+            lambda api, job: api.end(job, "FAILED", kind="RUNTIME_ENV_SETUP_FAILURE"),
+            errors.JobFailedError,
+            "could not start",
+        ),
+        (lambda api, job: api.end(job, "STOPPED"), errors.JobStoppedError, "was stopped"),
+    ],
+)
+def test_how_a_driver_ended_is_what_waiting_raises(
+    spec: SweepSpec, ending: Ending, expected: type[errors.RaysweepError], text: str
+) -> None:
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        ending(api, job.job_id)
+        with pytest.raises(expected, match=text) as caught:
+            waited(api, job)
+    assert type(caught.value) is expected
+
+
+def test_a_dashboard_that_is_away_for_a_while_is_borne(spec: SweepSpec) -> None:
+    away = [True]
+    with serving(Api(trouble=lambda method, path: "drop" if away[0] and method == "GET" else None)) as api:
+        away[0] = False
+        job = submit(api, spec)
+        away[0] = True
+
+        async def come_back() -> Any:
+            waiting = asyncio.create_task(wait(job, to=api.address))
+            await asyncio.sleep(0.3)
+            assert not waiting.done()
+            away[0] = False
+            finish(job, spec.placed())
+            return await waiting
+
+        assert asyncio.run(come_back()).status == "completed"
+        away[0] = True
+        (folder_of(job).store.local_path(f"{job.run_id}/outcome.json") or Path()).unlink()
+        with pytest.raises(errors.ClusterUnreachableError):
+            waited(api, job, unreachable_s=0.1)
+        # What is in the storage is found without it.
+        finish(job, spec.placed())
+        assert waited(api, job, unreachable_s=0.0 + 60).status == "completed"
+
+
+def test_a_refused_token_is_not_borne(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        api.token = "changed-since"
+        with pytest.raises(errors.TokenMissingError):
+            waited(api, job)
+
+
+# --- cancel
+
+
+def test_cancelling_leaves_a_reason_and_stops_the_job(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        assert asyncio.run(cancel(job, to=api.address, reason="too dear", by="me")) is True
+        assert api.jobs[job.job_id]["status"] == "STOPPED"
+        asked = folder_of(job).read_cancellation()
+        assert asked is not None
+        assert (asked.reason, asked.by) == ("too dear", "me")
+        assert asyncio.run(cancel(job, to=api.address)) is False
+
+
+def test_cancelling_works_without_the_storage(spec: SweepSpec, tmp_path: Path) -> None:
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        (tmp_path / "sweeps").rename(tmp_path / "away")
+        (tmp_path / "sweeps").write_text("no folder")
+        assert asyncio.run(cancel(job, to=api.address)) is True
+        assert api.jobs[job.job_id]["status"] == "STOPPED"
+
+
+def test_the_same_key_at_another_storage_path_is_another_run(spec: SweepSpec, tmp_path: Path) -> None:
+    other = spec.replace(storage_path=str(tmp_path / "other"))
+    with serving(Api()) as api:
+        first = submit(api, spec)
+        with pytest.raises(errors.SpecChangedError, match=r"storage_path.*other"):
+            submit(api, other)
+        api.end(first.job_id, "SUCCEEDED", code=0)
+        second = submit(api, other)
+        assert (second.number, second.how) == (2, "submitted")
