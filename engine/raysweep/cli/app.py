@@ -200,6 +200,28 @@ def trials(
 
 
 @app.command()
+def verify(
+    name: SweepName,
+    storage: StoredAt = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Compare the sizes of checkpoint files, and do not read them.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete what nothing refers to. Not while the sweep runs.")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make anew what the journal can give. Not while the sweep runs.")
+    ] = False,
+    as_json: AsJson = False,
+) -> Task:
+    """Check everything that is stored of a sweep: exit code 0 if it is sound, 1 if something is damaged."""
+    from raysweep.cli.verify import Wanted, run_verify
+
+    wanted = Wanted(is_quick=quick, is_pruned=prune, is_repaired=repair, is_json=as_json)
+    return partial(run_verify, name, storage, wanted)
+
+
+@app.command()
 def schema(kind: Annotated[SpecKind, typer.Argument(help="Which document.")] = SpecKind.sweep) -> Task:
     """Print the JSON Schema of a spec."""
     from raysweep.cli.schema import show_schema

@@ -38,6 +38,7 @@ from raysweep.storage.writer import JournalWriter
 HEARTBEAT_S: Final = 2.0
 SHOW_S: Final = 0.5
 LAST_WRITE_S: Final = 1.0
+ROOM_S: Final = 0.05
 # Ray kills the driver of a stopped job 3 s after SIGTERM: by then the outcome is written. What has not ended
 # at its next report is interrupted, then let go.
 HURRY_INTERRUPT_S: Final = 0.3
@@ -58,6 +59,9 @@ class Controller:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="raysweep-io")
+        # Apart from those that wait for a flush: the heartbeat must not stand in line behind them.
+        self._pulse = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raysweep-heartbeat")
+        self._has_pulse = True
         self._checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
@@ -94,6 +98,7 @@ class Controller:
                 self._close_writer()
             finally:
                 self._threads.shutdown(wait=True, cancel_futures=True)
+                self._pulse.shutdown(wait=True, cancel_futures=True)
 
     def _close_writer(self) -> None:
         if self._interrupts < 2:
@@ -234,6 +239,15 @@ class Controller:
         except Exception as error:  # noqa: BLE001  a bug must end the sweep, not one connection
             self._fail(error)
         self._drain()
+        if self._writer.is_crowded and not self._server.is_held:
+            self._server.hold_back(True)
+            self._spawn(self._let_go_when_there_is_room())
+
+    async def _let_go_when_there_is_room(self) -> None:
+        """The journal lags behind: what workers report waits with them, so memory here is bounded."""
+        while self._writer.is_crowded:  # noqa: ASYNC110  the writer is a thread and knows of no loop
+            await asyncio.sleep(ROOM_S)
+        self._server.hold_back(False)
 
     def _take_gone(self, worker: str) -> None:
         self._slots.take_worker_gone(worker)
@@ -404,18 +418,21 @@ class Controller:
 
     async def _beat(self) -> None:
         written_at = 0.0
+        pulse: asyncio.Task[None] | None = None
         while True:
             at = now()
             progress = self.progress(at)
             if self._on_progress is not None:
                 self._on_progress(progress)
-            if at - written_at >= HEARTBEAT_S:
+            if at - written_at >= HEARTBEAT_S and (pulse is None or pulse.done()):
                 written_at = at
-                await asyncio.get_running_loop().run_in_executor(
-                    self._threads, self._write_progress, progress
-                )
-                await self._look_for_cancellation()
+                pulse = self._watched(self._beat_once(progress))
             await asyncio.sleep(SHOW_S)
+
+    async def _beat_once(self, progress: SweepProgress) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._pulse, self._write_progress, progress)
+        await self._look_for_cancellation()
 
     def progress(self, at: float) -> SweepProgress:
         """The progress as of now."""
@@ -427,13 +444,16 @@ class Controller:
     def _write_progress(self, progress: SweepProgress) -> None:
         try:
             self._held.folder.write_progress(progress)
+            self._has_pulse = True
         except StorageError as error:
-            log.warning("progress was not written: %s", error)
+            if self._has_pulse:  # once an outage
+                log.warning("progress was not written: %s", error)
+            self._has_pulse = False
 
     async def _look_for_cancellation(self) -> None:
         loop = asyncio.get_running_loop()
-        asked = await loop.run_in_executor(self._threads, self._read_cancellation)
-        if asked is not None and asked != self._cancellation:
+        asked = await loop.run_in_executor(self._pulse, self._read_cancellation)
+        if asked is not None and asked != self._cancellation and not self._done.done():
             self._cancellation = asked
             by = f" (by {asked.by})" if asked.by else ""
             self.emit(ev.CancelRequested(at=now(), reason=f"{asked.reason or 'cancelled'}{by}"))
@@ -442,5 +462,6 @@ class Controller:
         try:
             return self._held.folder.read_cancellation()
         except StorageError as error:
-            log.warning("cancel.json was not read: %s", error)
+            if self._has_pulse:  # else that was said
+                log.warning("cancel.json was not read: %s", error)
             return None

@@ -47,6 +47,13 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(pack(messages))
 
+    def hold_back(self, is_held: bool) -> None:
+        """Stop reading, or go on: the worker's reports wait on its side."""
+        if self._transport is not None and is_held:
+            self._transport.pause_reading()
+        elif self._transport is not None:
+            self._transport.resume_reading()
+
     def close(self) -> None:
         """Hang up."""
         if self._transport is not None:
@@ -74,6 +81,7 @@ class LinkServer:
         self.on_messages = on_messages
         self._on_gone = on_gone
         self._on_connected = on_connected
+        self.is_held = False
         self._connections: dict[str, Connection] = {}
         self._server: asyncio.Server | None = None
 
@@ -93,6 +101,12 @@ class LinkServer:
         if connection is not None:
             connection.send(messages)
 
+    def hold_back(self, is_held: bool) -> None:
+        """Take no more messages from any worker, until it is called with False. Sending goes on."""
+        self.is_held = is_held
+        for connection in self._connections.values():
+            connection.hold_back(is_held)
+
     def hang_up(self, worker: str) -> None:
         """Close a worker's connection, without a call of `on_gone`."""
         connection = self._connections.pop(worker, None)
@@ -110,6 +124,8 @@ class LinkServer:
     def remember(self, worker: str, connection: Connection) -> None:
         self._connections[worker] = connection
         self._on_connected(worker)
+        if self.is_held:
+            connection.hold_back(True)
 
     def forget(self, worker: str, connection: Connection) -> None:
         if self._connections.get(worker) is connection:

@@ -17,11 +17,15 @@ import orjson
 
 from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.wire import Job
-from raysweep.errors import RaysweepError, StorageError, TrialStopped
+from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, TrialStopped
 from raysweep.trial import TrialContext
 
 # A trial that ends for these reasons goes on some day: the checkpoint that it has in hand is worth storing.
 _RESUMABLE: Final = frozenset({"interrupt", "sweep", "preempt"})
+_DAMAGED_FIX: Final = (
+    "nothing else is restored in its stead; restore the file from a backup,"
+    " or catch CheckpointDamagedError in the trainable to start the trial over"
+)
 _PLAIN: Final = frozenset({bool, type(None)})
 # The integers that orjson writes.
 _MIN_INT: Final = -(2**63)
@@ -169,7 +173,10 @@ def _restored(uri: str) -> Iterator[Path]:
 
     target = Path(tempfile.mkdtemp(prefix="raysweep-checkpoint-"))
     try:
-        restore_uri(uri, target / "checkpoint")
+        try:
+            restore_uri(uri, target / "checkpoint")
+        except CheckpointDamagedError as error:
+            raise CheckpointDamagedError(error.path, error.problem, _DAMAGED_FIX) from error
         yield target / "checkpoint"
     finally:
         shutil.rmtree(target, ignore_errors=True)

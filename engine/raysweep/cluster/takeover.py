@@ -95,9 +95,10 @@ def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
     while True:
         progress = folder.read_progress()
         if progress is not None and progress.generation >= generation:
-            if is_held(progress, time.time()) or (seen is not None and progress.at != seen.at):
-                return (progress if progress.status in AT_WORK else None), generation
-            if progress.status not in AT_WORK or holder_state(progress, time.time()) != "stale":
+            is_moving = seen is not None and progress.at != seen.at and not progress.has_left
+            if is_held(progress, time.time()) or (is_moving and progress.status in AT_WORK):
+                return progress, generation
+            if is_moving or progress.status not in AT_WORK or holder_state(progress, time.time()) != "stale":
                 return None, generation
             if seen is None:
                 seen, deadline = progress, time.monotonic() + STALE_WATCH_S

@@ -91,16 +91,15 @@ class SweepFolder:
     def read_progress(self) -> SweepProgress | None:
         """The live status. One that cannot be read counts as absent: it is written again every 2 s."""
         data = self.store.get(self._key("progress.json"))
-        if data is None:
-            return None
+        whole = unseal(data) if data is not None else None
         try:
-            return SweepProgress.from_json(data)
+            return SweepProgress.from_json(whole) if whole is not None else None
         except SpecError:
             return None
 
     def write_progress(self, progress: SweepProgress) -> None:
         """Replace the live status. Not synced to disk: it is rewritten anyway."""
-        self.store.put(self._key("progress.json"), progress.to_json().encode())
+        self.store.put(self._key("progress.json"), seal(progress.to_json().encode()))
 
     def read_cancellation(self) -> Cancellation | None:
         """The newest request to cancel, acted upon or not. One that cannot be read counts as absent."""
@@ -153,9 +152,9 @@ class SweepFolder:
         claimed = journal.generation + journal.lost_claims
         problem = ""
         if progress is not None and progress.generation > claimed:
-            problem = (
-                f"ends in generation {claimed}, but progress.json is of generation {progress.generation}"
-            )
+            problem = f"ends in generation {claimed}, but progress.json is of {progress.generation}"
+        elif journal.last_number and next(journal.backend.read_from(journal.last_number), None) is None:
+            problem = f"ends before segment {journal.last_number}, though a snapshot holds it"
         elif not journal.last_number and self.store.list_folders(self._key("checkpoints")):
             problem = "is empty, but there are checkpoints"
         if problem:

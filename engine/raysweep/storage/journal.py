@@ -102,7 +102,6 @@ class Journal:
         self.lost_claims = 0
         """How many claims at the end were cut off so early that their generation cannot be read."""
         self._torn: _Torn | None = None
-        self._skipped_to = 0
 
     @classmethod
     def open(cls, store: Store, sweep_id: str) -> Journal:
@@ -115,7 +114,6 @@ class Journal:
         `claims` and `repairs` then speak of what is read from here on.
         """
         self.last_number, self.generation = number, generation
-        self._skipped_to = number
 
     def read(self) -> Iterator[bytes]:
         """The records not read before, in order. Exhaust it before you claim.
@@ -137,8 +135,6 @@ class Journal:
             yield from decoded.records
         if self._torn is not None and not self._torn.is_read:
             yield from self._read_torn_end(self._torn)
-        if self._skipped_to == self.last_number:
-            self._check_skipped()
 
     def contents(self) -> JournalContents:
         """Read to the end and return everything. Call it on a fresh journal."""
@@ -175,14 +171,6 @@ class Journal:
         self._torn = None
         self._advance(header.number, header)
         return self.claims[-1]
-
-    def _check_skipped(self) -> None:
-        """A snapshot of more than the journal holds: its end is missing, and a claim would leave a gap."""
-        number, self._skipped_to = self._skipped_to, 0
-        if number and next(iter(self.backend.read_from(number)), None) is None:
-            raise JournalDamagedError(
-                "journal", f"segment {number} is missing, though a snapshot holds it", "nothing", RESTORE_FIX
-            )
 
     def _advance(self, number: int, header: SegmentHeader | None) -> None:
         self.last_number = number

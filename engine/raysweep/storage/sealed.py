@@ -41,7 +41,7 @@ def seal(data: bytes) -> bytes:
 
 
 def unseal(data: bytes) -> bytes | None:
-    """What was given to `seal`, or None if a byte of it changed. One that never had a seal passes unchecked."""
+    """What was given to `seal`, or None if a byte of it changed. One without a seal passes unchecked."""
     head, _, rest = data.rpartition(_SEAL)
     whole = head + b"}"
     if head and rest == digest(whole).encode() + b'"}':

@@ -1,0 +1,176 @@
+"""Checkpoints: those that the journal knows must be whole; what else lies there is an orphan."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from raysweep.core import SweepState
+from raysweep.core.lifecycle import FINAL
+from raysweep.core.trial import Trial, trial_id
+from raysweep.errors import CheckpointDamagedError
+from raysweep.storage.checkpoints import CheckpointStore, Manifest
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.local import TEMPORARY_MARK
+from raysweep.storage.store import ObjectInfo
+from raysweep.verify.report import Checked, Finding
+
+GIVE_UP_AFTER_S: Final = 30.0
+PRUNE_FIX: Final = "`raysweep verify --prune` deletes it"
+
+
+@dataclass(slots=True)
+class _Stored:
+    """What lies in the store of one checkpoint number of one trial."""
+
+    manifest: ObjectInfo | None = None
+    folders: dict[str, list[ObjectInfo]] = field(default_factory=lambda: defaultdict(list))
+
+    def objects(self) -> list[ObjectInfo]:
+        files = [info for infos in self.folders.values() for info in infos]
+        # The manifest first: what is half deleted does not exist.
+        return [self.manifest, *files] if self.manifest else files
+
+
+class CheckpointCheck:
+    """Checks what lies below `checkpoints/`, as of one listing."""
+
+    def __init__(
+        self, folder: SweepFolder, infos: Iterable[ObjectInfo], checked: Checked, *, is_quick: bool
+    ) -> None:
+        self._folder = folder
+        self._store = CheckpointStore(folder.store, folder.sweep_id, give_up_after_s=GIVE_UP_AFTER_S)
+        self._checked = checked
+        self._is_quick = is_quick
+        self._strays: list[ObjectInfo] = []
+        self._stored: dict[tuple[str, int], _Stored] = defaultdict(_Stored)
+        for info in infos:
+            self._sort_in(info)
+
+    def run(self, state: SweepState | None) -> Iterator[Finding]:
+        """Findings; `state` is None where it is not known what the sweep refers to, and so what is an orphan.
+
+        Raises: StorageError: the storage does not answer.
+        """
+        if state is None:
+            for who in sorted(who for who, stored in self._stored.items() if stored.manifest):
+                yield from self._check(*who, None)
+            return
+        wanted = {
+            (trial_id(trial.number), checkpoint.number): trial
+            for trial in state.trials.values()
+            for checkpoint in trial.checkpoints
+        }
+        for who, trial in sorted(wanted.items(), key=lambda item: item[0]):
+            yield from self._check(*who, trial)
+        for who in sorted(self._stored.keys() - wanted.keys()):
+            stored = self._stored[who]
+            what = "a checkpoint that no trial refers to" if stored.manifest else "files without a manifest"
+            yield self._orphan(f"checkpoints/{who[0]}/{who[1]}", what, stored.objects())
+        for info in self._strays:
+            yield self._orphan(self._name(info.key), "no part of a checkpoint", [info])
+        yield from self._temporary_files()
+
+    def _sort_in(self, info: ObjectInfo) -> None:
+        trial, _, rest = self._name(info.key).removeprefix("checkpoints/").partition("/")
+        top, slash, _ = rest.partition("/")
+        number = top.partition("-")[0] if slash else top.removesuffix(".json")
+        is_ours = ("-" in top) if slash else top.endswith(".json")
+        if not (is_ours and number.isdecimal()):
+            self._strays.append(info)
+        elif slash:
+            self._stored[trial, int(number)].folders[top].append(info)
+        else:
+            self._stored[trial, int(number)].manifest = info
+
+    def _check(self, trial_name: str, number: int, trial: Trial | None) -> Iterator[Finding]:
+        name, stored = f"checkpoints/{trial_name}/{number}", self._stored[trial_name, number]
+        self._checked.checkpoints += 1
+        lost, fix = _consequence(trial, number)
+        try:
+            manifest = self._store.read_manifest(self._store.uri(trial_name, number))
+        except CheckpointDamagedError as error:
+            yield Finding(severity="damage", object=f"{name}.json", problem=error.problem, lost=lost, fix=fix)
+            return
+        problems = list(self._check_files(manifest, stored))
+        for path, problem in problems:
+            yield Finding(
+                severity="damage",
+                object=f"checkpoints/{trial_name}/{manifest.folder}/{path}",
+                problem=problem,
+                lost=lost,
+                fix=fix,
+            )
+        known = {self._store.file_key(manifest, entry) for entry in manifest.files}
+        surplus = [info for infos in stored.folders.values() for info in infos if info.key not in known]
+        if surplus:
+            yield self._orphan(name, "files that its manifest does not name", surplus)
+
+    def _check_files(self, manifest: Manifest, stored: _Stored) -> Iterator[tuple[str, str]]:
+        sizes = {info.key: info.size_bytes for infos in stored.folders.values() for info in infos}
+        for entry in manifest.files:
+            self._checked.files += 1
+            key = self._store.file_key(manifest, entry)
+            size_bytes = sizes.get(key)
+            if size_bytes is None:  # it may have been written since the listing
+                info = self._folder.store.head(key)
+                size_bytes = info.size_bytes if info else None
+            if size_bytes is None:
+                yield entry.path, "is missing"
+            elif size_bytes != entry.size_bytes:
+                yield entry.path, f"{size_bytes} bytes instead of {entry.size_bytes}"
+            elif not self._is_quick:
+                self._checked.hashed_bytes += size_bytes
+                try:
+                    self._store.check_file(manifest, entry)
+                except CheckpointDamagedError as error:
+                    yield entry.path, error.problem
+
+    def _temporary_files(self) -> Iterator[Finding]:
+        """What a process that was killed while it wrote left on a local disk; no listing shows it."""
+        top = self._folder.store.local_path(self._folder.sweep_id)
+        for path in sorted(top.rglob(f"{TEMPORARY_MARK}*")) if top is not None else ():
+            try:
+                status = path.stat()
+            except FileNotFoundError:  # it got its name meanwhile
+                continue
+            name = path.relative_to(top).as_posix() if top is not None else path.name
+            info = ObjectInfo(
+                key=f"{self._folder.sweep_id}/{name}",
+                size_bytes=status.st_size,
+                modified_at=status.st_mtime,
+            )
+            yield self._orphan(name, "a write that was never finished", [info])
+
+    def _orphan(self, name: str, problem: str, infos: list[ObjectInfo]) -> Finding:
+        return Finding(
+            severity="orphan",
+            object=name,
+            problem=problem,
+            fix=PRUNE_FIX,
+            size_bytes=sum(info.size_bytes for info in infos),
+            mending="prune",
+            keys=tuple(info.key for info in infos),
+            modified_at=max(info.modified_at for info in infos),
+        )
+
+    def _name(self, key: str) -> str:
+        return key.removeprefix(f"{self._folder.sweep_id}/")
+
+
+def _consequence(trial: Trial | None, number: int) -> tuple[str, str]:
+    """What is lost with checkpoint `number`, and what is left."""
+    if trial is None:
+        return f"checkpoint {number}", "restore the object from a backup"
+    what = f"checkpoint {number} of trial {trial.number}"
+    others = [each.number for each in trial.checkpoints if each.number != number]
+    left = f"; whole or not, it has also {', '.join(map(str, others))}" if others else ""
+    newest = trial.checkpoint
+    if trial.state in FINAL:
+        return what, f"the trial's results stand{left}"
+    if newest is not None and newest.number == number:
+        problem = "the trial goes on from it: its next attempt will fail with CheckpointDamagedError"
+        return what, f"{problem} unless the object is restored from a backup{left}"
+    return what, f"the trial goes on from a newer one{left}"

@@ -1,0 +1,71 @@
+"""What may be mended by hand of this program: orphans deleted, caches and the outcome made anew.
+
+Pruning is safe beside a controller that starts meanwhile: objects are listed before the journal is read, so
+whatever a later controller refers to was not listed, or is in the journal. A worker that outlives its
+controller unseen is the other danger; where nobody can say for certain that the last controller is gone,
+only what has not changed for an hour is deleted.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from raysweep.errors import StorageError, SweepHeldError
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.holder import AT_WORK, holder_state, is_held
+from raysweep.verify.documents import replay_outcome
+from raysweep.verify.report import Finding, VerifyReport
+
+QUIET_S: Final = 3600.0
+
+
+def prune(folder: SweepFolder, report: VerifyReport) -> tuple[Finding, ...]:
+    """Delete the orphans of a report; returns those that are gone.
+
+    Raises:
+        SweepHeldError: A controller runs the sweep: what looks like an orphan may be on its way.
+        StorageError: It cannot be deleted.
+    """
+    age_s = _check_not_held(folder)
+    now = time.time()
+    done = []
+    for finding in report.orphans:
+        if now - finding.modified_at >= age_s:
+            for key in finding.keys:  # one by one: a bulk delete keeps no order, and the manifest goes first
+                folder.store.delete(key)
+            done.append(finding)
+    return tuple(done)
+
+
+def repair(folder: SweepFolder, report: VerifyReport) -> tuple[Finding, ...]:
+    """Delete damaged snapshots, and write a damaged outcome anew from the journal; returns what was mended.
+
+    Raises:
+        SweepHeldError: A controller runs the sweep.
+        StorageError: It cannot be written, or the journal cannot be read (any more).
+    """
+    _check_not_held(folder)
+    done = []
+    for finding in report.damage:
+        if finding.mending == "drop":
+            folder.store.delete(*finding.keys)
+            done.append(finding)
+        elif finding.mending == "rewrite":
+            outcome = replay_outcome(folder)
+            if outcome is None:
+                raise StorageError(f"{folder.uri}/outcome.json", "cannot be made: the sweep has not ended")
+            folder.store.delete(f"{folder.sweep_id}/outcome.json")
+            folder.write_outcome_if_absent(outcome)
+            done.append(finding)
+    return tuple(done)
+
+
+def _check_not_held(folder: SweepFolder) -> float:
+    """How long something must have been left alone to be deleted, in seconds."""
+    progress, now = folder.read_progress(), time.time()
+    if progress is not None and is_held(progress, now):
+        raise SweepHeldError(folder.sweep_id, progress.holder)
+    if progress is None or (progress.status in AT_WORK and holder_state(progress, now) == "stale"):
+        return QUIET_S
+    return 0.0

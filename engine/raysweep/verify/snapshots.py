@@ -1,0 +1,78 @@
+"""The snapshots, each compared with the state at its number while the journal is replayed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from raysweep.core import SweepState
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.sealed import decode_sealed
+from raysweep.storage.segment import RESTORE_FIX
+from raysweep.storage.store import ObjectInfo
+from raysweep.verify.journal import JournalCheck
+from raysweep.verify.report import Checked, Finding
+
+DROP_FIX: Final = "not needed: the journal has everything; `raysweep verify --repair` deletes it"
+
+
+class SnapshotCheck:
+    """Findings about the snapshots go to `findings`."""
+
+    def __init__(
+        self, folder: SweepFolder, infos: list[ObjectInfo], checked: Checked, findings: list[Finding]
+    ) -> None:
+        self._folder = folder
+        self._findings = findings
+        self._waiting: dict[int, dict[str, Any]] = {}
+        prefix = f"{folder.sweep_id}/snapshots/"
+        for info in infos:
+            if info.key.startswith(prefix):
+                checked.snapshots += 1
+                self._load(info.key, info.key.removeprefix(prefix))
+
+    def _load(self, key: str, name: str) -> None:
+        data = self._folder.store.get(key)
+        if data is None:
+            return
+        body = decode_sealed(data)
+        if body is None:
+            self._damage(name, "its hash is wrong")
+        elif name != f"{body['number']:012d}.json":
+            self._damage(name, f"holds snapshot {body['number']}")
+        else:
+            self._waiting[body["number"]] = body["state"]
+
+    def compare(self, number: int, state: SweepState) -> None:
+        """The state as of the end of segment `number`."""
+        for each in [each for each in self._waiting if each <= number]:
+            stored, replayed = self._waiting.pop(each), state.to_json()
+            if each != number:
+                self._damage(f"{each:012d}.json", f"segment {each} holds no record")
+            elif stored.keys() != replayed.keys():
+                name = f"snapshots/{each:012d}.json"
+                problem = "was written by another version of raysweep, and is not used"
+                self._findings.append(Finding(severity="note", object=name, problem=problem))
+            elif stored != replayed:
+                names = ", ".join(name for name in stored if stored[name] != replayed[name])
+                self._damage(f"{each:012d}.json", f"is not the state that the journal gives ({names})")
+
+    def check_rest(self, journal: JournalCheck) -> None:
+        """What could not be compared: the journal ends, or is damaged, before it."""
+        for number in self._waiting if journal.is_whole and journal.state is not None else ():
+            problem = f"ends at segment {journal.last_number}, but there is a snapshot of segment {number}"
+            lost = f"segments {journal.last_number + 1} to {number}, and what came after"
+            self._findings.append(
+                Finding(severity="damage", object="journal", problem=problem, lost=lost, fix=RESTORE_FIX)
+            )
+
+    def _damage(self, name: str, problem: str) -> None:
+        self._findings.append(
+            Finding(
+                severity="damage",
+                object=f"snapshots/{name}",
+                problem=problem,
+                fix=DROP_FIX,
+                mending="drop",
+                keys=(f"{self._folder.sweep_id}/snapshots/{name}",),
+            )
+        )

@@ -1,0 +1,118 @@
+"""A whole sweep: its spec, journal, snapshots, checkpoints, outcome and heartbeat, and whether they agree."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from raysweep.core import SweepState
+from raysweep.core.trial import trial_id
+from raysweep.outcome import SweepProgress
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.holder import is_held
+from raysweep.storage.segment import RESTORE_FIX
+from raysweep.verify.checkpoints import CheckpointCheck
+from raysweep.verify.documents import check_outcome, check_progress, check_spec, replay_state
+from raysweep.verify.journal import JournalCheck, check_journal
+from raysweep.verify.report import Checked, Finding, VerifyReport
+from raysweep.verify.snapshots import SnapshotCheck
+
+
+def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport:
+    """Check everything that a sweep's folder holds. Only reads; takes one listing and every object once.
+
+    Args:
+        is_quick: Compare the sizes of checkpoint files only, and do not read them.
+
+    Raises:
+        StorageError: The storage does not answer. What is damaged is in the report, and raises nothing.
+    """
+    checked = Checked()
+    # In this order: what controllers wrote after the listing, and refer to, cannot look like an orphan.
+    infos = list(folder.store.list(folder.sweep_id))
+    progress, findings = check_progress(folder)
+    record, spec = check_spec(folder, findings)
+    snapshots = SnapshotCheck(folder, infos, checked, findings)
+    state = SweepState.create(spec, record.seed) if record is not None and spec is not None else None
+    journal = check_journal(folder, state, checked, snapshots.compare)
+    findings += journal.findings
+    snapshots.check_rest(journal)
+    _check_end(folder, journal, progress, findings)
+    known = journal.state if journal.is_whole else None
+    checkpoints = [info for info in infos if info.key.startswith(f"{folder.sweep_id}/checkpoints/")]
+    is_running = is_held(progress, time.time())
+    found = list(CheckpointCheck(folder, checkpoints, checked, is_quick=is_quick).run(known))
+    findings += _still_wanted(folder, found) if is_running else found
+    findings += check_outcome(folder, record, known)
+    return VerifyReport(
+        sweep_id=folder.sweep_id,
+        uri=folder.uri,
+        status=_status(known),
+        is_running=is_running,
+        is_quick=is_quick,
+        generation=journal.generation,
+        trials={name: count for name, count in journal.state.counts.items() if count}
+        if journal.state
+        else {},
+        readable=_readable(journal),
+        checked=checked,
+        findings=tuple(sorted(findings, key=lambda finding: _RANK[finding.severity])),
+    )
+
+
+def _still_wanted(folder: SweepFolder, findings: list[Finding]) -> list[Finding]:
+    """Without the damage of checkpoints that a running controller has deleted since, as it may."""
+    if all(finding.severity != "damage" for finding in findings):
+        return findings
+    replayed = replay_state(folder)
+    if replayed is None:
+        return findings
+    wanted = {
+        (trial_id(trial.number), str(checkpoint.number))
+        for trial in replayed[1].trials.values()
+        for checkpoint in trial.checkpoints
+    }
+
+    def is_wanted(finding: Finding) -> bool:
+        _, trial, number, *_ = re.split(r"[/.-]", finding.object)
+        return finding.severity != "damage" or (trial, number) in wanted
+
+    return [finding for finding in findings if is_wanted(finding)]
+
+
+_RANK = {"damage": 0, "orphan": 1, "note": 2}
+
+
+def _status(state: SweepState | None) -> str:
+    if state is None:
+        return "unreadable"
+    return state.status if state.phase == "ended" and state.status else "unfinished"
+
+
+def _readable(journal: JournalCheck) -> str:
+    if journal.state is None:
+        return "the journal cannot be replayed without sweep.json"
+    ended = sum(journal.state.counts.get(name, 0) for name in ("completed", "stopped", "failed"))
+    what = f"{ended} of {len(journal.state.trials)} trials had ended"
+    if journal.is_whole:
+        return f"the journal is readable to its end, segment {journal.last_number}: {what}"
+    return f"the journal is readable up to segment {journal.last_number}: {what} by then"
+
+
+def _check_end(
+    folder: SweepFolder, journal: JournalCheck, progress: SweepProgress | None, findings: list[Finding]
+) -> None:
+    """A journal that lost its last objects has no gap; the heartbeat knows how far it went."""
+    claimed = journal.generation + journal.lost_claims
+    if progress is None or progress.generation <= claimed or not journal.is_whole:
+        return
+    # Read again: a controller may have claimed since.
+    fresh = folder.journal()
+    for _ in fresh.read():
+        pass
+    if progress.generation > fresh.generation + fresh.lost_claims:
+        problem = f"ends in generation {claimed}, but progress.json is of {progress.generation}"
+        lost = f"what came after segment {journal.last_number}"
+        findings.append(
+            Finding(severity="damage", object="journal", problem=problem, lost=lost, fix=RESTORE_FIX)
+        )
