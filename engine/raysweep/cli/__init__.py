@@ -1,4 +1,4 @@
-"""The command line: `raysweep sweep`, `train`, `status`, `best`, `trials`, `resume`, `schema`.
+"""The command line: sweeps and training runs are run, followed, looked at and cancelled from here.
 
 Exit codes: 0 done, 1 failed, 2 bad input, 3 cancelled or interrupted. An error is one line on standard error.
 """

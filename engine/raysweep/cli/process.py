@@ -22,6 +22,24 @@ _TYPER_INTERRUPTED: Final = 130
 _RESUMABLE: Final = ("sweep", "train", "resume")
 
 
+class Detached(KeyboardInterrupt):
+    """Ctrl-C of a command that only follows what runs on a cluster, and goes on there.
+
+    `attach` and `cancel` are the commands that come back to it.
+    """
+
+    def __init__(self, run_id: str, *, attach: str, cancel: str, is_leased: bool = False) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+        self.attach = attach
+        self.cancel = cancel
+        self.is_leased = is_leased
+
+    def __str__(self) -> str:
+        goes_on = "goes on until its lease ends" if self.is_leased else "goes on"
+        return f"{self.run_id} {goes_on}; follow it with: {self.attach} or end it with: {self.cancel}"
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. RAYSWEEP_DEBUG=1 shows tracebacks and third parties' noise."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -87,6 +105,8 @@ def _interrupted(arguments: list[str], error: BaseException) -> int:
 
     if is_debugging():
         traceback.print_exception(error)
+    if isinstance(error, Detached):
+        return _say(str(error), "detached", "yellow", CANCELLED)
     if not arguments or arguments[0] not in _RESUMABLE:
         return CANCELLED
     what = f"{error.sweep_id} " if isinstance(error, SweepInterrupted) else ""

@@ -11,6 +11,7 @@ import typer
 
 from raysweep.cli.consoles import logged_to, make_console, print_facts
 from raysweep.cli.documents import read_spec
+from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
 from raysweep.cli.process import CANCELLED, DONE, FAILED
 from raysweep.errors import SweepNotFoundError
@@ -32,12 +33,14 @@ class How:
     num_cpus: float | None
 
 
-def run_file(path: str, storage: str | None, settings: Sequence[str], key: str | None, how: How) -> int:
+def run_file(
+    path: str, storage: str | None, settings: Sequence[str], key: str | None, how: How, job: JobHow
+) -> int:
     """Run the sweep that a file describes; returns the exit code."""
-    return run(read_spec(SweepSpec, path, settings=settings, storage=storage), key, how)
+    return run(read_spec(SweepSpec, path, settings=settings, storage=storage), key, how, job)
 
 
-def resume(name: str, storage: str | None, how: How) -> int:
+def resume(name: str, storage: str | None, how: How, job: JobHow) -> int:
     """Run a sweep on from what its folder holds; returns the exit code."""
     folder = open_sweep(name, storage)
     record = folder.read_spec()
@@ -46,11 +49,16 @@ def resume(name: str, storage: str | None, how: How) -> int:
     spec = SweepSpec.from_any(dict(record.spec))
     if open_store(spec.storage_path).url != folder.store.url:
         spec = spec.replace(storage_path=folder.store.url)
-    return run(spec, record.key, how)
+    return run(spec, record.key, how, job)
 
 
-def run(spec: SweepSpec, key: str | None, how: How) -> int:
+def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
     """Run the sweep, show how it goes and what came out; returns the exit code."""
+    if has_jobs_api(how.address, job):
+        from raysweep.cli import remote
+
+        found = remote.run(spec, key, how.address or "", job, is_json=how.is_json)
+        return show_outcome(found, is_json=how.is_json) if isinstance(found, SweepOutcome) else DONE
     from raysweep.cluster.run import run_sweep
 
     with LiveTable(make_console(is_stderr=how.is_json)) as table, logged_to(table.note):
@@ -62,8 +70,13 @@ def run(spec: SweepSpec, key: str | None, how: How) -> int:
             takeover=how.takeover,
             num_cpus=how.num_cpus,
         )
-    _summarise(outcome, is_json=how.is_json)
-    if how.is_json:
+    return show_outcome(outcome, is_json=how.is_json)
+
+
+def show_outcome(outcome: SweepOutcome, *, is_json: bool) -> int:
+    """Show what came out; returns the exit code."""
+    _summarise(outcome, is_json=is_json)
+    if is_json:
         typer.echo(outcome.to_json())
     return EXIT_CODES.get(outcome.status, DONE)
 

@@ -8,6 +8,7 @@ import typer
 
 from raysweep.cli.consoles import logged_to, make_console, print_facts
 from raysweep.cli.documents import located, read_config, read_spec
+from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
 from raysweep.cli.process import DONE
 from raysweep.errors import SpecError, TrainingFailedError
@@ -43,16 +44,21 @@ def plan(asked: Asked) -> TrainSpec:
     return located(spec)
 
 
-def run(asked: Asked, *, key: str | None, address: str | None, is_json: bool) -> int:
+def run(asked: Asked, *, key: str | None, address: str | None, is_json: bool, job: JobHow) -> int:
     """Train, show how it goes and what came out; returns the exit code.
 
     Without a key the spec itself is the key, as with sweeps: the same command goes on with the same run.
     """
+    spec = plan(asked)
+    key = key if key is not None else f"spec-{spec.digest()[:16]}"
+    if has_jobs_api(address, job):
+        from raysweep.cli import remote
+
+        found = remote.run(spec, key, address or "", job, is_json=is_json)
+        return show_outcome(found, is_json=is_json) if isinstance(found, TrainOutcome) else DONE
     from raysweep.training import run_training
 
-    spec = plan(asked)
     console = make_console(is_stderr=is_json)
-    key = key if key is not None else f"spec-{spec.digest()[:16]}"
     try:
         with LiveTraining(spec.name, console) as line, logged_to(line.note):
             outcome = run_training(spec, key=key, address=address, on_progress=line)
@@ -60,6 +66,11 @@ def run(asked: Asked, *, key: str | None, address: str | None, is_json: bool) ->
         if is_json:
             typer.echo(error.outcome.to_json())
         raise
+    return show_outcome(outcome, is_json=is_json)
+
+
+def show_outcome(outcome: TrainOutcome, *, is_json: bool) -> int:
+    """Show what came out; returns the exit code."""
     _summarise(outcome, is_json=is_json)
     if is_json:
         typer.echo(outcome.to_json())

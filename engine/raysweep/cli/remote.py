@@ -1,0 +1,144 @@
+"""Sweeps and training runs on a cluster, by the address of its Jobs API: run, attach, cancel, logs.
+
+Ctrl-C of a command that follows one leaves it running, and says how to come back to it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from raysweep.cli.consoles import logged_to, make_console, print_json
+from raysweep.cli.jobhow import JobHow
+from raysweep.cli.process import DONE, Detached
+from raysweep.errors import SweepInterrupted, SweepNotFoundError
+from raysweep.jobs.attach import RunningJob
+from raysweep.jobs.sync import Cluster
+from raysweep.jobs.wire import JobInfo
+from raysweep.live import LiveTable
+from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.spec import SweepSpec, TrainSpec
+
+
+def run(
+    spec: SweepSpec | TrainSpec, key: str | None, address: str, job: JobHow, *, is_json: bool
+) -> SweepOutcome | TrainOutcome | None:
+    """Submit or attach, and wait for the outcome; None with `--detach`.
+
+    Raises:
+        Detached: Ctrl-C; it goes on.
+    """
+    cluster = Cluster(address)
+    console = make_console(is_stderr=True)
+    running = cluster.submit_or_attach(spec, key=key, options=job.options())
+    for each in running.left_out:
+        console.print(f"not uploaded: {each}", markup=False, soft_wrap=True)
+    if running.how != "finished":
+        console.print(
+            f"{running.how} job {running.job_id} at {running.address}", markup=False, soft_wrap=True
+        )
+    if job.detach and running.how != "finished":
+        _show_handle(running, is_json=is_json)
+        return None
+    return follow(cluster, running, job.lease_s, is_json=is_json)
+
+
+def follow(
+    cluster: Cluster, running: RunningJob, lease_s: float | None, *, is_json: bool
+) -> SweepOutcome | TrainOutcome:
+    """Wait for a job, and show how it goes. Raises Detached for Ctrl-C."""
+    try:
+        with LiveTable(make_console(is_stderr=is_json)) as table, logged_to(table.note):
+            show: Callable[[SweepProgress], None] | None = table if running.kind == "sweep" else None
+            return cluster.wait(running, on_progress=show, lease_ttl_s=lease_s)
+    except SweepInterrupted:
+        raise Detached(
+            running.run_id,
+            attach=_command("attach", running),
+            cancel=_command("cancel", running),
+            is_leased=lease_s is not None,
+        ) from None
+
+
+def find_running(cluster: Cluster, name: str, storage: str | None) -> RunningJob:
+    """The newest job of a run, by its id, the beginning of its id, or a job's id.
+
+    Raises:
+        SweepNotFoundError: The cluster knows none, or several runs begin so.
+    """
+    address = cluster.connection.address
+    jobs = [job for job in cluster.jobs() if job.metadata.get("raysweep_sweep_id")]
+    exact = [job for job in jobs if name in (job.job_id, job.metadata["raysweep_sweep_id"])]
+    found = exact or [job for job in jobs if job.metadata["raysweep_sweep_id"].startswith(name)]
+    runs = sorted({job.metadata["raysweep_sweep_id"] for job in found})
+    if len(runs) != 1:
+        known = sorted({job.metadata["raysweep_sweep_id"] for job in jobs})
+        fix = f"it may be {', '.join(runs)}" if runs else f"it knows {', '.join(known) or 'none'}"
+        raise SweepNotFoundError(name, address, fix)
+    return _handle(max(found, key=_number_of), address, storage)
+
+
+def cancel(name: str, address: str, storage: str | None, reason: str, *, is_json: bool) -> int:
+    """Cancel a run on a cluster; returns the exit code."""
+    cluster = Cluster(address)
+    running = find_running(cluster, name, storage)
+    was_running = cluster.cancel(running, reason=reason, by="raysweep cancel")
+    status = "cancelled" if was_running else cluster.info(running.job_id).status
+    if is_json:
+        print_json({"run_id": running.run_id, "job_id": running.job_id, "was_running": was_running})
+        return DONE
+    said = "cancelled" if was_running else f"was not running: its job is {status}"
+    make_console().print(f"{running.run_id} {said}", markup=False, soft_wrap=True)
+    return DONE
+
+
+def show_logs(name: str, address: str, *, follow_on: bool) -> int:
+    """Print what the driver of the newest job wrote; with `follow_on` until it ends."""
+    cluster = Cluster(address)
+    job_id = find_running(cluster, name, None).job_id
+    if not follow_on:
+        typer.echo(cluster.logs(job_id), nl=False)
+        return DONE
+    for piece in cluster.tail(job_id):
+        typer.echo(piece, nl=False)
+        sys.stdout.flush()
+    return DONE
+
+
+def _show_handle(running: RunningJob, *, is_json: bool) -> None:
+    if is_json:
+        print_json(running.to_dict())
+        return
+    console = make_console()
+    for verb in ("attach", "logs", "cancel"):
+        console.print(f"  {_command(verb, running)}", markup=False, soft_wrap=True)
+
+
+def _command(verb: str, running: RunningJob) -> str:
+    parts = ["raysweep", verb, running.run_id, "--address", running.address]
+    if verb == "attach" and running.storage_path:
+        parts += ["--storage", running.storage_path]
+    return shlex.join(parts)
+
+
+def _handle(info: JobInfo, address: str, storage: str | None) -> RunningJob:
+    kind: Any = info.metadata.get("raysweep_kind", "sweep")
+    return RunningJob(
+        address=address,
+        kind=kind,
+        run_id=info.metadata["raysweep_sweep_id"],
+        key=info.metadata.get("raysweep_key", ""),
+        storage_path=storage or info.metadata.get("raysweep_storage", ""),
+        job_id=info.job_id,
+        number=_number_of(info),
+        how="attached",
+    )
+
+
+def _number_of(info: JobInfo) -> int:
+    number = info.job_id.rpartition(".")[2]
+    return int(number) if number.isdigit() else 0

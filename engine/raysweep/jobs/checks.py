@@ -1,0 +1,46 @@
+"""The checks of `raysweep doctor`, on whichever side they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+PROBE_PREFIX: Final = "raysweep-probe: "
+PROBE_ENTRYPOINT: Final = "python -m raysweep.jobs.probe"
+KEY_PREFIX: Final = "doctor-"
+"""The probe's request has this and a nonce as its key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at; `fix` says what to do where it failed."""
+
+    name: str
+    status: Literal["ok", "failed", "skipped"]
+    detail: str
+    fix: str = ""
+
+
+def ok(name: str, detail: str) -> Check:
+    """It is as it should be."""
+    return Check(name=name, status="ok", detail=detail)
+
+
+def failed(name: str, detail: str, fix: str) -> Check:
+    """It is not, and something can be done about it."""
+    return Check(name=name, status="failed", detail=detail, fix=fix)
+
+
+def skipped(name: str, why: str) -> Check:
+    """It could not be looked at."""
+    return Check(name=name, status="skipped", detail=why)
+
+
+def marker(key: str, side: Literal["client", "cluster"]) -> str:
+    """The object that one side leaves in the storage for the other to see."""
+    return f"{key}/{side}.json"
+
+
+def read_checks(record: Any) -> list[Check]:
+    """Checks from their JSON."""
+    return [Check(**fields) for fields in record]

@@ -1,0 +1,106 @@
+"""What the doctor's job runs on the cluster: `python -m raysweep.jobs.probe`; see `doctor.py`.
+
+Its last line is `raysweep-probe: {"versions": {…}, "checks": […]}`. A request, if there is one, is found as
+the driver finds it; it is looked at and never run.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Final
+
+import orjson
+
+from raysweep.errors import InfeasibleResourcesError, RaysweepError, SpecError
+from raysweep.jobs.checks import PROBE_PREFIX, Check, failed, marker, ok, skipped
+from raysweep.jobs.driver import find_request
+from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.storage.store import open_store
+
+IMPORT_FIX: Final = "send its code with --working-dir, or install what it needs on the cluster"
+SHARE_FIX: Final = "use a storage_path that means the same on both sides, such as s3://bucket/sweeps"
+STORE_FIX: Final = "use a path that the cluster's nodes can write to, and give them its credentials"
+
+
+def main() -> None:
+    """Make the checks and print them."""
+    try:
+        request = find_request()
+    except SpecError:
+        checks: list[Check] = []  # only the versions are asked for
+    else:
+        model = SweepSpec if request.kind == "sweep" else TrainSpec
+        checks = _look(model.from_any(request.spec), request.key)
+    record = {"versions": _versions(), "checks": [asdict(check) for check in checks]}
+    sys.stdout.write(PROBE_PREFIX + orjson.dumps(record).decode() + "\n")
+
+
+def _versions() -> dict[str, str]:
+    from raysweep import __version__
+
+    return {"python": platform.python_version(), "ray": version("ray"), "raysweep": __version__}
+
+
+def _look(spec: SweepSpec | TrainSpec, key: str) -> list[Check]:
+    from raysweep.cluster.connection import join_cluster, leave_cluster
+
+    checks = check_storage(spec.storage_path, key)
+    join_cluster()
+    try:
+        return [*checks, _check_trainable(spec), _check_resources(spec)]
+    finally:
+        leave_cluster()
+
+
+def check_storage(path: str, key: str) -> list[Check]:
+    """Write there from here, and look for what the other side wrote."""
+    name, shared = "storage on the cluster", "storage is shared"
+    try:
+        store = open_store(path)
+        store.check_writable()
+        written = ok(name, f"{store.url} is writable")
+        if store.get(marker(key, "client")) is None:
+            problem = f"the cluster does not see what this side wrote to {store.url}"
+            return [written, failed(shared, problem, SHARE_FIX)]
+        store.put(marker(key, "cluster"), b"{}")
+    except RaysweepError as error:
+        return [failed(name, str(error), STORE_FIX), skipped(shared, "the cluster cannot write there")]
+    return [written, ok(shared, "each side sees what the other writes")]
+
+
+def _check_trainable(spec: SweepSpec | TrainSpec) -> Check:
+    from raysweep.cluster.probe import find_import_problem
+
+    reference = str(spec.to_dict()["trainable"])
+    problem = find_import_problem(reference)
+    if problem is not None:
+        return failed("trainable", problem, IMPORT_FIX)
+    return ok("trainable", f"{reference} can be imported on the cluster")
+
+
+def _check_resources(spec: SweepSpec | TrainSpec) -> Check:
+    try:
+        return ok("resources", f"room for {_room(spec)}")
+    except InfeasibleResourcesError as error:
+        return failed("resources", f"{error.field}: {error.problem}", error.fix)
+
+
+def _room(spec: SweepSpec | TrainSpec) -> str:
+    if isinstance(spec, SweepSpec):
+        from raysweep.cluster.setup import check_room
+
+        slots = check_room(spec)
+        return f"{slots} trial{'s' * (slots != 1)} at once"
+    from raysweep.training.feasibility import can_grow, check_scaling, cluster_totals
+
+    if not can_grow():
+        check_scaling(spec.scaling, cluster_totals())
+    workers = spec.scaling.num_workers
+    return f"{workers} training worker{'s' * (workers != 1)}"
+
+
+if __name__ == "__main__":
+    main()
