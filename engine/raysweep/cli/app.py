@@ -39,7 +39,47 @@ StoredAt = Annotated[
 ]
 Address = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="ADDRESS", help='A Ray cluster: "auto" or host:port. Default: one of our own.'),
+    typer.Option(
+        metavar="ADDRESS",
+        help='A Ray cluster: http://head:8265 (its Jobs API), "auto" or host:port. Default: one of our own.',
+    ),
+]
+JobsAddress = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="URL", help="The Jobs API of the cluster that runs it: http://head:8265."),
+]
+WorkingDir = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="FOLDER", help="Send this folder; the job runs in it."),
+]
+PyModules = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--py-module", metavar="PATH", help="Send this package or file. Repeatable."),
+]
+Env = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        metavar="NAME[=VALUE]",
+        help="Set a variable of driver and trials; without a value, to what it is here. Repeatable.",
+    ),
+]
+Lease = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(metavar="SECONDS", help="End it, resumably, where nobody has followed it for so long."),
+]
+Detach = Annotated[bool, typer.Option("--detach", help="Submit it and do not wait.")]
+ResumeCancelled = Annotated[
+    bool, typer.Option("--resume-cancelled", help="Go on with one whose job a person stopped.")
+]
+DriverResources = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--driver-resource", metavar="NAME=N", help="What the driver holds: CPU=1, memory=2e9. Repeatable."
+    ),
+]
+DriverLabels = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--driver-label", metavar="NAME=VALUE", help="A label of the driver's node. Repeatable."),
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="JSON, and nothing else, on standard output; the rest on stderr.")
@@ -97,15 +137,35 @@ def sweep(
     takeover: Takeover = False,
     num_cpus: NumCpus = None,
     settings: Settings = None,
+    working_dir: WorkingDir = None,
+    py_modules: PyModules = None,
+    env: Env = None,
+    lease: Lease = None,
+    detach: Detach = False,
+    resume_cancelled: ResumeCancelled = False,
+    driver_resources: DriverResources = None,
+    driver_labels: DriverLabels = None,
 ) -> Task:
     """Run a sweep, or go on with it.
 
     The same name and key is the same sweep: one that has ended is returned at once.
     """
+    from raysweep.cli.jobhow import JobHow
     from raysweep.cli.sweep import How, run_file
 
     how = How(address=address, is_json=as_json, takeover=takeover, num_cpus=num_cpus)
-    return partial(run_file, spec, storage, settings or (), key, how)
+    job = JobHow(
+        working_dir=working_dir,
+        py_modules=tuple(py_modules or ()),
+        env=tuple(env or ()),
+        lease_s=lease,
+        detach=detach,
+        resume_cancelled=resume_cancelled,
+        driver_resources=tuple(driver_resources or ()),
+        driver_labels=tuple(driver_labels or ()),
+        takeover=takeover,
+    )
+    return partial(run_file, spec, storage, settings or (), key, how, job)
 
 
 @app.command()
@@ -116,15 +176,27 @@ def resume(
     as_json: AsJson = False,
     takeover: Takeover = False,
     num_cpus: NumCpus = None,
+    working_dir: WorkingDir = None,
+    env: Env = None,
+    detach: Detach = False,
+    resume_cancelled: ResumeCancelled = False,
 ) -> Task:
     """Go on with a stored sweep.
 
     Its spec and key are those that it was started with.
     """
+    from raysweep.cli.jobhow import JobHow
     from raysweep.cli.sweep import How, resume
 
     how = How(address=address, is_json=as_json, takeover=takeover, num_cpus=num_cpus)
-    return partial(resume, name, storage, how)
+    job = JobHow(
+        working_dir=working_dir,
+        env=tuple(env or ()),
+        detach=detach,
+        resume_cancelled=resume_cancelled,
+        takeover=takeover,
+    )
+    return partial(resume, name, storage, how, job)
 
 
 @app.command()
@@ -145,17 +217,132 @@ def train(
         ),
     ] = None,
     settings: Settings = None,
+    working_dir: WorkingDir = None,
+    py_modules: PyModules = None,
+    env: Env = None,
+    lease: Lease = None,
+    detach: Detach = False,
+    resume_cancelled: ResumeCancelled = False,
+    driver_resources: DriverResources = None,
+    driver_labels: DriverLabels = None,
 ) -> Task:
     """Train one config at full scale.
 
     The same name and key is the same run: it goes on where it was; one that has ended is returned at once.
     """
+    from raysweep.cli.jobhow import JobHow
     from raysweep.cli.train import Asked, run
 
     asked = Asked(
         path=spec, settings=tuple(settings or ()), storage=storage, config=config, from_sweep=from_sweep
     )
-    return partial(run, asked, key=key, address=address, is_json=as_json)
+    job = JobHow(
+        working_dir=working_dir,
+        py_modules=tuple(py_modules or ()),
+        env=tuple(env or ()),
+        lease_s=lease,
+        detach=detach,
+        resume_cancelled=resume_cancelled,
+        driver_resources=tuple(driver_resources or ()),
+        driver_labels=tuple(driver_labels or ()),
+    )
+    return partial(run, asked, key=key, address=address, is_json=as_json, job=job)
+
+
+@app.command()
+def attach(
+    name: SweepName,
+    storage: StoredAt = None,
+    address: JobsAddress = None,
+    lease: Lease = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Follow a sweep that runs elsewhere to its end.
+
+    Nothing is submitted. Ctrl-C leaves it running.
+    """
+    from raysweep.cli.following import attach
+
+    return partial(attach, name, storage, address, lease, as_json)
+
+
+@app.command()
+def cancel(
+    name: SweepName,
+    storage: StoredAt = None,
+    address: JobsAddress = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; the outcome says it.")] = "",
+    as_json: AsJson = False,
+) -> Task:
+    """Cancel a sweep, wherever it runs; its trials end.
+
+    With an address: a job of that cluster, which may be a training run too.
+    """
+    from raysweep.cli.following import cancel
+
+    return partial(cancel, name, storage, address, reason, as_json)
+
+
+@app.command()
+def logs(
+    name: SweepName,
+    address: JobsAddress = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+) -> Task:
+    """Print the log of a sweep's newest job on a cluster."""
+    from raysweep.cli.following import logs
+
+    return partial(logs, name, None, address, follow)
+
+
+@app.command()
+def plan(
+    spec: SpecFile,
+    key: Key = None,
+    storage: Storage = None,
+    address: Address = None,
+    as_json: AsJson = False,
+    settings: Settings = None,
+) -> Task:
+    """Show what a sweep would run, and how much of it at once. Nothing is started."""
+    from raysweep.cli.plan import show_plan
+
+    return partial(show_plan, spec, storage, settings or (), key, address, as_json)
+
+
+@app.command()
+def doctor(
+    address: Annotated[str, typer.Option(metavar="URL", help="The cluster's Jobs API: http://head:8265.")],
+    spec: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(
+            metavar="[SPEC]", help="What is to run there; without it, only the cluster is checked."
+        ),
+    ] = None,
+    storage: Storage = None,
+    as_json: AsJson = False,
+    kind: Annotated[SpecKind, typer.Option(help="What SPEC is.")] = SpecKind.sweep,
+    working_dir: WorkingDir = None,
+    py_modules: PyModules = None,
+    env: Env = None,
+    driver_resources: DriverResources = None,
+    driver_labels: DriverLabels = None,
+) -> Task:
+    """Check that a sweep would run on a cluster.
+
+    A small job does the checks there; it runs no trial. Exit code 1 where a check failed.
+    """
+    from raysweep.cli.doctor import show_checks
+    from raysweep.cli.jobhow import JobHow
+
+    job = JobHow(
+        working_dir=working_dir,
+        py_modules=tuple(py_modules or ()),
+        env=tuple(env or ()),
+        driver_resources=tuple(driver_resources or ()),
+        driver_labels=tuple(driver_labels or ()),
+    )
+    return partial(show_checks, address, spec, storage, kind.value, job, as_json)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raysweep.errors import SpecError
@@ -18,7 +18,7 @@ class JobHow:
 
     working_dir: str | None = None
     py_modules: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = field(default=(), repr=False)
     lease_s: float | None = None
     detach: bool = False
     resume_cancelled: bool = False

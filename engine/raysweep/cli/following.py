@@ -1,0 +1,117 @@
+"""`raysweep attach`, `cancel` and `logs`: sweeps that something else runs, here or on a cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from raysweep.cli.consoles import logged_to, make_console, print_json
+from raysweep.cli.lookup import open_sweep
+from raysweep.cli.process import DONE, Detached
+from raysweep.cli.sweep import command, show_outcome
+from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
+from raysweep.live import LiveTable
+from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.holder import holder_state
+
+POLL_S: Final = 0.5
+# A controller looks at its heartbeat, and then its trials have their grace.
+CANCEL_S: Final = 120.0
+
+
+def attach(name: str, storage: str | None, address: str | None, lease_s: float | None, is_json: bool) -> int:
+    """Follow a sweep to its end without submitting anything; returns its exit code."""
+    if address is not None:
+        return _attach_there(name, storage, address, lease_s, is_json)
+    if lease_s is not None:
+        raise SpecError("--lease", "there is no --address", "give --address http://head:8265")
+    folder = open_sweep(name, storage)
+    try:
+        with LiveTable(make_console(is_stderr=is_json)) as table, logged_to(table.note):
+            outcome = _follow(folder, table)
+    except KeyboardInterrupt as error:
+        if isinstance(error, SweepInterrupted):
+            raise
+        again, end = (command(verb, folder.sweep_id, folder.store.url) for verb in ("attach", "cancel"))
+        raise Detached(folder.sweep_id, attach=again, cancel=end) from None
+    return show_outcome(outcome, is_json=is_json)
+
+
+def cancel(name: str, storage: str | None, address: str | None, reason: str, is_json: bool) -> int:
+    """Cancel a sweep and wait until it has ended; returns the exit code."""
+    if address is not None:
+        from raysweep.cli import remote
+
+        return remote.cancel(name, address, storage, reason, is_json=is_json)
+    folder = open_sweep(name, storage)
+    was_running = _is_held(folder.read_progress()) and folder.read_outcome() is None
+    if was_running:
+        folder.write_cancellation(Cancellation(at=time.time(), by="raysweep cancel", reason=reason))
+        _wait_for_end(folder)
+    outcome = folder.read_outcome()
+    status = outcome.status if outcome is not None else "interrupted"
+    if is_json:
+        print_json({"run_id": folder.sweep_id, "was_running": was_running, "status": status})
+    else:
+        said = status if was_running else f"was not running: {status}"
+        make_console().print(f"{folder.sweep_id} {said}", markup=False, soft_wrap=True)
+    return DONE
+
+
+def logs(name: str, storage: str | None, address: str | None, follow_on: bool) -> int:
+    """Print what the driver of a sweep's newest job wrote."""
+    if address is None:
+        fix = (
+            "give --address http://head:8265; for other sweeps see `raysweep status` and `trials --attempts`"
+        )
+        raise SpecError("--address", "only sweeps that run as jobs of a cluster have a log", fix)
+    from raysweep.cli import remote
+
+    return remote.show_logs(name, address, follow_on=follow_on)
+
+
+def _attach_there(name: str, storage: str | None, address: str, lease_s: float | None, is_json: bool) -> int:
+    from raysweep.cli import remote, train
+    from raysweep.jobs.sync import Cluster
+
+    cluster = Cluster(address)
+    outcome = remote.follow(cluster, remote.find_running(cluster, name, storage), lease_s, is_json=is_json)
+    if isinstance(outcome, TrainOutcome):
+        return train.show_outcome(outcome, is_json=is_json)
+    return show_outcome(outcome, is_json=is_json)
+
+
+def _follow(folder: SweepFolder, table: LiveTable) -> SweepOutcome:
+    """The outcome of a sweep, as soon as there is one.
+
+    Raises:
+        SweepNotFoundError: Nobody runs it, and it has not ended.
+    """
+    while (outcome := folder.read_outcome()) is None:
+        progress = folder.read_progress()
+        if progress is None or not _is_held(progress):
+            # It may have ended in between.
+            outcome = folder.read_outcome()
+            if outcome is not None:
+                return outcome
+            fix = (
+                f"it has not ended and nobody runs it: {command('resume', folder.sweep_id, folder.store.url)}"
+            )
+            raise SweepNotFoundError(folder.sweep_id, f"{folder.store.url} that runs", fix)
+        table(progress)
+        time.sleep(POLL_S)
+    return outcome
+
+
+def _wait_for_end(folder: SweepFolder) -> None:
+    deadline = time.monotonic() + CANCEL_S
+    while folder.read_outcome() is None and _is_held(folder.read_progress()):
+        if time.monotonic() > deadline:
+            fix = f"look at it with: {command('status', folder.sweep_id, folder.store.url)}"
+            raise SpecError("cancel", f"{folder.sweep_id!r} has not ended after {CANCEL_S:g} s", fix)
+        time.sleep(POLL_S)
+
+
+def _is_held(progress: SweepProgress | None) -> bool:
+    return progress is not None and holder_state(progress, time.time()) == "alive"

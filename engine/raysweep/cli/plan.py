@@ -1,0 +1,159 @@
+"""`raysweep plan`: what a sweep would run, without running any of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from raysweep.cli.consoles import make_console, print_facts, print_json
+from raysweep.cli.documents import read_spec
+from raysweep.cli.lookup import read_sweep
+from raysweep.cli.process import DONE
+from raysweep.spec import Resources, SweepSpec, changes, sweep_id
+from raysweep.spec.identity import default_key
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.store import open_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would run.
+
+    `trials` is None where the search has no end of its own; `at_once` counts what the cluster could hold if
+    it were idle, and `where` names the cluster. `state` is `new`, or how the sweep of this key stands.
+    """
+
+    sweep_id: str
+    key: str
+    stored_at: str
+    state: str
+    changes: tuple[str, ...]
+    trials: int | None
+    resources: list[dict[str, float]]
+    at_once: int
+    where: str
+    search: str
+    scheduler: str
+    isolation: str
+
+
+def show_plan(
+    path: str,
+    storage: str | None,
+    settings: Sequence[str],
+    key: str | None,
+    address: str | None,
+    is_json: bool,
+) -> int:
+    """Show the plan; returns the exit code."""
+    spec = read_spec(SweepSpec, path, settings=settings, storage=storage)
+    plan = make_plan(spec, key, address)
+    if is_json:
+        print_json({**asdict(plan), "changes": list(plan.changes)})
+        return DONE
+    console = make_console()
+    console.print(plan.sweep_id, markup=False, style="bold", soft_wrap=True)
+    trials = "as many as there is time for" if plan.trials is None else str(plan.trials)
+    each = " + ".join(_show_bundle(bundle) for bundle in plan.resources)
+    facts = [
+        ("trials", trials),
+        ("each takes", each),
+        ("at once", f"{plan.at_once} on {plan.where}"),
+        ("search", f"{plan.search}, scheduler {plan.scheduler}, isolation {plan.isolation}"),
+        ("state", plan.state),
+        *(("changed", line) for line in plan.changes),
+        ("key", plan.key),
+        ("stored at", plan.stored_at),
+    ]
+    print_facts(console, *facts)
+    return DONE
+
+
+def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
+    """What would run with this key on the cluster at `address`.
+
+    Raises:
+        SpecError: It could not run: the deadline has passed, one trial does not fit the cluster, ….
+    """
+    from raysweep.cluster.setup import check_new
+    from raysweep.search import make_searcher
+
+    key = key if key is not None else default_key(spec.digest())
+    store = open_store(spec.storage_path)
+    folder = SweepFolder(store, sweep_id(spec.name, key))
+    state, differences = _state(folder, spec)
+    if state == "new":
+        check_new(spec, spec.seed or 0, time.time())
+    at_once, where = _at_once(spec, address)
+    fields = spec.to_dict()
+    return Plan(
+        sweep_id=folder.sweep_id,
+        key=key,
+        stored_at=folder.uri,
+        state=state,
+        changes=differences,
+        trials=make_searcher(spec, spec.seed or 0).total,
+        resources=[dict(bundle) for bundle in spec.resources.to_bundles()],
+        at_once=at_once,
+        where=where,
+        search=_kind(fields.get("search")),
+        scheduler=_kind(fields.get("scheduler")),
+        isolation=spec.effective_isolation,
+    )
+
+
+def _state(folder: SweepFolder, spec: SweepSpec) -> tuple[str, tuple[str, ...]]:
+    record = folder.read_spec()
+    if record is None:
+        return "new", ()
+    view = read_sweep(folder, record)
+    diff = changes(SweepSpec.from_any(dict(record.spec)), spec)
+    if view.outcome is not None:
+        return f"ended ({view.status}): its outcome would be returned", (*diff.unsafe, *diff.safe)
+    done = sum(view.counts.get(name, 0) for name in ("completed", "stopped", "failed"))
+    head = "runs now: it would be followed" if view.is_running else "unfinished: it would go on"
+    return f"{head}, {done} trials have ended", (*diff.unsafe, *diff.safe)
+
+
+def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
+    """How many trials an idle cluster could hold, and which cluster that is."""
+    from raysweep.cluster.preflight import count_slots
+
+    limit = spec.max_concurrent_trials
+    if address is not None and address.strip().lower().startswith(("http://", "https://")):
+        from raysweep.jobs.nodes import live_nodes_of
+        from raysweep.jobs.sync import Cluster
+
+        nodes = live_nodes_of(Cluster(address))
+        return count_slots(spec.resources, nodes, limit), f"{address} ({_nodes(len(nodes))})"
+    if address in (None, "local"):
+        return count_slots(spec.resources, [_this_machine(spec.resources)], limit), "this machine"
+    from raysweep.cluster.connection import connect
+    from raysweep.cluster.setup import check_room
+
+    with connect(address):
+        return check_room(spec), str(address)
+
+
+def _this_machine(resources: Resources) -> Any:
+    from raysweep.cluster.preflight import Node
+    from raysweep.training.feasibility import machine_totals
+
+    wanted: dict[str, float] = {}
+    for bundle in resources.to_bundles():
+        wanted |= bundle
+    return Node(name="this machine", total=machine_totals(wanted), labels={})
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"
+
+
+def _kind(value: Any) -> str:
+    return str(next(iter(value))) if isinstance(value, dict) and value else str(value or "none")
+
+
+def _show_bundle(bundle: dict[str, float]) -> str:
+    return "{" + ", ".join(f"{name}: {amount:g}" for name, amount in bundle.items()) + "}"
