@@ -316,7 +316,7 @@ def doctor(
     spec: Annotated[
         Optional[str],  # noqa: UP045
         typer.Argument(
-            metavar="[SPEC]", help="What is to run there; without it, only the cluster is checked."
+            metavar="[SPEC]", help="What is to run there. Default: look at the cluster only."
         ),
     ] = None,
     storage: Storage = None,

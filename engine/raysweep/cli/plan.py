@@ -131,10 +131,10 @@ def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
     if address in (None, "local"):
         return count_slots(spec.resources, [_this_machine(spec.resources)], limit), "this machine"
     from raysweep.cluster.connection import connect
-    from raysweep.cluster.setup import check_room
+    from raysweep.cluster.nodes import find_room
 
     with connect(address):
-        return check_room(spec), str(address)
+        return find_room(spec).slots, str(address)
 
 
 def _this_machine(resources: Resources) -> Any:

@@ -90,9 +90,9 @@ def _check_resources(spec: SweepSpec | TrainSpec) -> Check:
 
 def _room(spec: SweepSpec | TrainSpec) -> str:
     if isinstance(spec, SweepSpec):
-        from raysweep.cluster.setup import check_room
+        from raysweep.cluster.nodes import find_room
 
-        slots = check_room(spec)
+        slots = find_room(spec).slots
         return f"{slots} trial{'s' * (slots != 1)} at once"
     from raysweep.training.feasibility import can_grow, check_scaling, cluster_totals
 
