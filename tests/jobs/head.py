@@ -24,7 +24,7 @@ from typing import Final
 
 ROOT = Path(__file__).parents[2]
 MARK: Final = "RAYSWEEP_TEST_HEAD"
-START_S: Final = 90.0
+START_S: Final = 150.0
 PORT_OPTIONS: Final = (
     "--dashboard-agent-listen-port",
     "--dashboard-agent-grpc-port",
@@ -68,6 +68,8 @@ class Head:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": self.token,
             "RAY_USAGE_STATS_ENABLED": "0",
+            # On a busy machine the raylet may take longer than the 30 s that Ray grants it.
+            "RAY_raylet_start_wait_time_s": "120",
             "PYTHONPATH": str(ROOT),
             # Jobs run `python`: it is to be this one.
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{clean.get('PATH', '')}",
@@ -102,15 +104,16 @@ class Head:
             time.sleep(0.2)
 
     def answers(self) -> bool:
-        """Whether the Jobs API answers one who has the token."""
+        """Whether the Jobs API answers one who has the token, and the node is up."""
         request = urllib.request.Request(
-            f"{self.address}/api/jobs/", headers={"Authorization": f"Bearer {self.token}"}
+            f"{self.address}/api/v0/nodes", headers={"Authorization": f"Bearer {self.token}"}
         )
         try:
             # No proxy: the head is on this machine.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with opener.open(request, timeout=5) as response:
-                return bool(response.status == 200)
+                # The dashboard answers before the node has joined its own cluster.
+                return b'"ALIVE"' in response.read()
         except (OSError, urllib.error.URLError):
             return False
 

@@ -315,9 +315,7 @@ def doctor(
     address: Annotated[str, typer.Option(metavar="URL", help="The cluster's Jobs API: http://head:8265.")],
     spec: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(
-            metavar="[SPEC]", help="What is to run there. Default: look at the cluster only."
-        ),
+        typer.Argument(metavar="[SPEC]", help="What is to run there. Default: look at the cluster only."),
     ] = None,
     storage: Storage = None,
     as_json: AsJson = False,

@@ -62,9 +62,7 @@ def cancel(name: str, storage: str | None, address: str | None, reason: str, is_
 def logs(name: str, storage: str | None, address: str | None, follow_on: bool) -> int:
     """Print what the driver of a sweep's newest job wrote."""
     if address is None:
-        fix = (
-            "give --address http://head:8265; for other sweeps see `raysweep status` and `trials --attempts`"
-        )
+        fix = "give --address http://head:8265; of others, `raysweep trials --attempts` shows the errors"
         raise SpecError("--address", "only sweeps that run as jobs of a cluster have a log", fix)
     from raysweep.cli import remote
 
@@ -95,10 +93,9 @@ def _follow(folder: SweepFolder, table: LiveTable) -> SweepOutcome:
             outcome = folder.read_outcome()
             if outcome is not None:
                 return outcome
-            fix = (
-                f"it has not ended and nobody runs it: {command('resume', folder.sweep_id, folder.store.url)}"
-            )
-            raise SweepNotFoundError(folder.sweep_id, f"{folder.store.url} that runs", fix)
+            again = command("resume", folder.sweep_id, folder.store.url)
+            fix = f"nobody runs it, and it has not ended; go on with: {again}"
+            raise SweepNotFoundError(folder.sweep_id, folder.store.url, fix)
         table(progress)
         time.sleep(POLL_S)
     return outcome

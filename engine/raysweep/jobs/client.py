@@ -153,6 +153,12 @@ class JobsClient:
         self._check(answer)
         return True
 
+    async def nodes(self) -> list[dict[str, Any]]:
+        """The cluster's nodes, as its state API tells them: `state`, `resources_total`, `labels`, ...."""
+        answer = await self._json("GET", "/api/v0/nodes?limit=10000")
+        found: list[dict[str, Any]] = answer["data"]["result"]["result"]
+        return found
+
     async def upload(self, uri: str, data: bytes) -> None:
         """Store a package under its URI."""
         timeout_s = self.connection.request_timeout_s * UPLOAD_FACTOR

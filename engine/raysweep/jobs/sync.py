@@ -53,6 +53,10 @@ class Cluster:
         """Ask a job to end; whether it was running."""
         return self._call(lambda client: client.stop(job_id))
 
+    def nodes(self) -> list[dict[str, Any]]:
+        """The cluster's nodes, as its state API tells them."""
+        return self._call(lambda client: client.nodes())
+
     def delete(self, job_id: str) -> bool:
         """Make the cluster forget a job that has ended."""
         return self._call(lambda client: client.delete(job_id))
