@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly test test-all check bench docs constraints clean system-libraries
+.PHONY: help setup nightly test test-all faults check bench docs constraints clean system-libraries
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -82,6 +82,10 @@ test: setup
 ## test-all: the test suite with every variant
 test-all: setup
 	$(BIN)/python -m pytest $(TESTS)
+
+## faults: every fault that the tests can inject, exhaustive ones included (about an hour on two cores)
+faults: setup
+	$(BIN)/python -m pytest $(TESTS) -m faults -s
 
 ## check: ruff, mypy --strict, import contracts, strict build of the documentation
 check: setup

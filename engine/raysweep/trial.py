@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from raysweep import faultplan
 from raysweep.errors import RaysweepError
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def should_checkpoint() -> bool:
 def activate(session: TrialSession | None) -> None:
     """Make `session` the one that `report` and its siblings talk to (None: no trial runs here)."""
     global _session
-    _session = session
+    plan = faultplan.current()
+    _session = session if session is None or plan is None else plan.watch_session(session)
 
 
 def _need_session(call: str) -> TrialSession:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
+from raysweep import faultplan
 from raysweep.cluster.actors import ActorPool, now
 from raysweep.cluster.connection import RayConnection
 from raysweep.cluster.nodes import find_room_or_why
@@ -142,6 +143,11 @@ class Controller:
             cmd.EndSweep: self._end,
             cmd.LeaveSweep: self._leave,
         }
+        plan = faultplan.current()
+        if plan is not None:
+            self._carry = {
+                kind: plan.watch_command(kind.__name__, carry) for kind, carry in self._carry.items()
+            }
         handlers = self._handle_signals()
         beat, watch = self._watched(self._beat()), self._watched(self._watch.run())
         try:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from types import FrameType
 from typing import Any, Final, cast
 
+from raysweep import faultplan
 from raysweep import trial as trial_api
 from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.seeding import seed_generators
@@ -81,9 +82,10 @@ def run_attempt(
         try:
             seed_generators(job.seed)
             _interruptible = session
+            faultplan.reach_in_trial("begin", job.trial, job.attempt)
             result = trainable(job.config)
             if isinstance(result, dict):
-                session.report(result, None, False)
+                trial_api.report(result)
             elif result is not None:
                 raise RaysweepError(
                     f"the trainable returned a {type(result).__name__}: return a dict of metrics, or None"

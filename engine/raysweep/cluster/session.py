@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep import faultplan
 from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.wire import Job
 from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, TrialStopped
@@ -125,6 +126,7 @@ class Session:
 
     def stop(self, reason: str, wants_checkpoint: bool = False) -> None:
         """From another thread: the trial should end at its next report, or the next one with a checkpoint."""
+        faultplan.reach_in_trial("stop", self.job.trial, self.job.attempt)
         with self._changed:
             self.stop_reason, self.wants_checkpoint = reason, wants_checkpoint
             self._changed.notify_all()

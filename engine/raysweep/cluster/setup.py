@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from raysweep import faultplan
 from raysweep.cluster.session import SweepPlace
 from raysweep.cluster.worker import WorkerSetup
 from raysweep.core.state import SweepState
@@ -102,6 +103,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         place=SweepPlace(sweep_id=folder.sweep_id, storage_path=folder.store.url, resources=total),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=spec.resources.total_gpus == 0,
+        fault_plan=os.environ.get(faultplan.VARIABLE, ""),
     )
 
 

@@ -16,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from raysweep import faultplan
 from raysweep.cluster.memory import MemoryWatch, over_limit
 from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.runner import (
@@ -46,6 +47,7 @@ class WorkerSetup:
     place: SweepPlace
     sys_path: tuple[str, ...] = ()
     hides_gpus: bool = True
+    fault_plan: str = ""
 
 
 class Inbox:
@@ -114,6 +116,9 @@ class TrialWorker:
         """Serve the controller until it says `exit` or its connection is gone."""
         setup = setup or self.setup
         assert setup is not None, "neither the class nor the call brought a setup"
+        if setup.fault_plan:
+            os.environ[faultplan.VARIABLE] = setup.fault_plan
+            faultplan.reach_in_trial("load")
         if setup.hides_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         sys.path.extend(path for path in setup.sys_path if path not in sys.path)

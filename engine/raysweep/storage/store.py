@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from raysweep import faultplan
 from raysweep.errors import StorageError, StorageNotWritableError
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -105,7 +106,16 @@ def open_store(storage_path: str | os.PathLike[str]) -> Store:
 
     Raises: StorageNotWritableError for a path that names no store.
     """
-    text = os.fspath(storage_path)
+    store = _open(os.fspath(storage_path))
+    plan = faultplan.current()
+    if plan is None:
+        return store
+    from raysweep.storage.faulty import FaultyStore
+
+    return FaultyStore(store, plan)
+
+
+def _open(text: str) -> Store:
     scheme, separator, rest = text.partition("://")
     if not separator:
         return _open_local(text)

@@ -1,0 +1,140 @@
+"""A plan at work: every process of a sweep comes by here, and what is planned for it happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from raysweep.errors import RaysweepError
+from raysweep.faultplan.faults import Fault, Here, Place, When, matches, perform
+from raysweep.faultplan.plan import VARIABLE, FaultPlan
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from raysweep.trial import TrialContext, TrialSession
+
+
+class ActivePlan:
+    """A plan at work in this process."""
+
+    def __init__(self, plan: FaultPlan) -> None:
+        self.plan = plan
+        self._folder = Path(plan.folder) / "fired"
+        self._met = [0] * len(plan.faults)
+        self._here: Here | None = None
+
+    def reach(self, place: Place, here: Here, when: When = "before") -> None:
+        """This process is at such a place: whatever is planned for it happens."""
+        for index, fault in enumerate(self.plan.faults):
+            if fault.place != place or fault.when != when or not matches(fault, here):
+                continue
+            self._met[index] += 1
+            if self._met[index] >= fault.nth and self._mark(index, fault, here):
+                perform(fault)
+
+    def watch_session(self, session: TrialSession) -> TrialSession:
+        """A session whose reports come by here."""
+        return _WatchedSession(session, self)
+
+    def watch_command(self, name: str, carry: Callable[[Any], None]) -> Callable[[Any], None]:
+        """A way to carry a command of the core out that comes by here."""
+
+        def carry_out(command: Any) -> None:
+            trial, attempt = getattr(command, "trial", None), getattr(command, "attempt", None)
+            here = Here(operation=name, trial=trial, attempt=attempt)
+            self.reach("command", here)
+            carry(command)
+            self.reach("command", here, "after")
+
+        return carry_out
+
+    @contextmanager
+    def in_report(self, here: Here) -> Iterator[None]:
+        """While this lasts, a manifest that is stored belongs to this report."""
+        self._here = here
+        try:
+            yield
+        finally:
+            self._here = None
+
+    def reach_store(self, operation: str, key: str, when: When) -> None:
+        """A storage operation is about to happen, or has."""
+        self.reach("store", Here(operation=operation, key=key), when)
+        parts = key.split("/")
+        is_manifest = operation == "put" and parts[1:2] == ["checkpoints"] and len(parts) == 4
+        if self._here is not None and is_manifest:
+            self.reach("checkpoint", self._here, when)
+
+    def _mark(self, index: int, fault: Fault, here: Here) -> bool:
+        told = {"fault": str(fault), "pid": os.getpid(), "at": time.time(), "here": asdict(here)}
+        for number in range(fault.times):
+            with suppress(FileExistsError), open(self._folder / f"{index}-{number}", "x") as file:
+                file.write(json.dumps(told))
+                return True
+        return False
+
+
+class _WatchedSession:
+    """See `ActivePlan.watch_session`."""
+
+    def __init__(self, session: TrialSession, plan: ActivePlan) -> None:
+        self._session = session
+        self._plan = plan
+        self._step = session.context.iteration
+
+    @property
+    def context(self) -> TrialContext:
+        return self._session.context
+
+    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
+        self._step += 1
+        context = self._session.context
+        here = Here(trial=context.number, step=self._step, attempt=context.attempt)
+        self._plan.reach("report", here)
+        with self._plan.in_report(here):
+            self._session.report(metrics, checkpoint, wait)
+        self._plan.reach("reported", here)
+
+    def get_checkpoint(self) -> AbstractContextManager[Path] | None:
+        return self._session.get_checkpoint()
+
+
+_current: ActivePlan | None = None
+_current_path = ""
+
+
+def current() -> ActivePlan | None:
+    """The plan that this process is under; None in every process that is not being tested.
+
+    Raises:
+        RaysweepError: The variable names no plan.
+    """
+    global _current, _current_path
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return None
+    if path != _current_path or _current is None:
+        try:
+            text = Path(path).read_text()
+        except OSError as error:
+            problem = f"{VARIABLE}={path} cannot be read ({error.strerror})"
+            raise RaysweepError(f"{problem}: unset it, or let FaultPlan.active set it") from error
+        _current = ActivePlan(FaultPlan.from_json(text, str(Path(path).parent)))
+        _current_path = path
+    return _current
+
+
+def reach_in_trial(
+    place: Literal["load", "begin", "stop"], trial: int | None = None, attempt: int | None = None
+) -> None:
+    """This process is at such a place in a trial's life."""
+    plan = current()
+    if plan is not None:
+        plan.reach(place, Here(trial=trial, attempt=attempt))

@@ -1,0 +1,21 @@
+"""The guide's example with real processes does what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from raysweep.cluster.connection import RayConnection
+from tests.unit.testing.test_guide import example  # noqa: F401  a fixture, used by its name
+
+pytestmark = [pytest.mark.ray, pytest.mark.faults]
+
+
+def test_the_example_with_a_killed_worker(
+    ray_cluster: RayConnection,
+    example: ModuleType,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    example.test_a_killed_worker_costs_one_step(tmp_path)

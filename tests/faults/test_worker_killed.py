@@ -1,0 +1,100 @@
+"""A trial's worker is SIGKILLed in each state of the trial's life, under each isolation. Real processes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+import raysweep as rs
+from raysweep.testing import FaultPlan
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.faults,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("ray_cluster"),
+]
+MakeSpec = Callable[..., rs.SweepSpec]
+Lines = Callable[[], list[list[str]]]
+ISOLATIONS = ["worker", "process", pytest.param("actor", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_killed_in_each_state(isolation: str, make_spec: MakeSpec, lines: Lines, plan: FaultPlan) -> None:
+    plan = (
+        plan.kill_worker_at(on="load")
+        .kill_worker_at(trial=0, on="begin")
+        .kill_worker_at(trial=1, step=2, on="report")
+        .kill_worker_at(trial=2, step=3, on="checkpoint")
+        .kill_worker_at(trial=3, step=3, on="reported")
+        .exit_at(trial=4, step=1, code=3)
+    )
+    spec = make_spec("steps", {"steps": 4, "pause": 0.05}, num_samples=6, isolation=isolation)
+    with plan.active():
+        outcome = rs.run_sweep(spec, key="k")
+    plan.assert_fired()
+    assert outcome.counts == {"completed": 6}
+    kinds = [[a.error and a.error.kind for a in trial.attempts] for trial in outcome.trials]
+    assert kinds == [["worker_died", None]] * 5 + [[None]], "only whom it was meant for"
+    assert all(trial.metrics["step"] == 4 for trial in outcome.trials)
+    # Steps made by each trial in total: those behind its newest committed checkpoint were not made again.
+    steps = Counter(line[1] for line in lines() if line[0] == "step")
+    resumed = {line[1]: int(line[3]) for line in lines() if line[0] == "resumed"}
+    assert steps["5"] == 4
+    assert resumed["1"] == 1
+    # The manifest of step 3 was not there, so it does not count. After the report of step 3 it was; whether
+    # the controller heard of it before the kill is a matter of microseconds.
+    assert resumed["2"] == 2
+    assert resumed["3"] in (2, 3)
+    assert "0" not in resumed
+    assert all(steps[trial] <= 5 for trial in "012345")
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_killed_while_it_stops(isolation: str, make_spec: MakeSpec, lines: Lines, plan: FaultPlan) -> None:
+    """It was to end anyway: what it had reported counts, and it does not run again."""
+    plan = plan.kill_worker_at(trial=1, on="stop")
+    spec = make_spec("forever", num_samples=3, isolation=isolation, stop={"trial": {"training_iteration": 5}})
+    with plan.active():
+        outcome = rs.run_sweep(spec, key="k")
+    plan.assert_fired()
+    assert outcome.counts == {"completed": 3}
+    assert [trial.metrics["training_iteration"] for trial in outcome.trials] == [5, 5, 5]
+    assert Counter(line[1] for line in lines() if line[0] == "start") == {"0": 1, "1": 1, "2": 1}
+
+
+def test_killed_with_trials_queued_behind(make_spec: MakeSpec, lines: Lines, plan: FaultPlan) -> None:
+    """Short trials wait in the worker's own queue; those that had not begun run elsewhere.
+
+    What its forerunners sent in the last milliseconds may die with the worker: these run again, and the first
+    of them counts as the one that was running.
+    """
+    plan = plan.kill_worker_at(trial=90, on="begin").kill_worker_at(trial=150, on="begin")
+    spec = make_spec("noop", num_samples=200, isolation="worker")
+    with plan.active():
+        outcome = rs.run_sweep(spec, key="k")
+    plan.assert_fired()
+    assert outcome.counts == {"completed": 200}
+    blamed = [trial.number for trial in outcome.trials if len(trial.attempts) > 1]
+    assert len(blamed) == 2
+    starts = Counter(int(line[1]) for line in lines())
+    assert sorted(starts) == list(range(200))
+    again = [trial for trial, count in starts.items() if count > 1]
+    assert all(starts[trial] == 2 for trial in again)
+    assert all(min(blamed) <= trial < 150 for trial in again)
+    assert len(again) < 60, "at most what one worker holds, twice"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", ["worker", "process", "actor"])
+def test_killed_again_and_again_is_given_up(isolation: str, make_spec: MakeSpec, plan: FaultPlan) -> None:
+    plan = plan.kill_worker_at(trial=1, step=1, times=10)
+    spec = make_spec("steps", {"steps": 2}, num_samples=3, isolation=isolation)
+    with plan.active():
+        outcome = rs.run_sweep(spec, key="k")
+    assert plan.fired() == (1 + spec.failure.max_worker_deaths,)
+    assert outcome.counts == {"completed": 2, "failed": 1}
+    assert outcome.trials[1].error is not None
+    assert outcome.trials[1].error.kind == "worker_died"
