@@ -283,3 +283,16 @@ def flights(config: dict[str, Any]) -> None:
     with open(config["log"], "a") as log:
         log.write(f"{context.trial_id} {context.iteration}\n")
     train({name: value for name, value in config.items() if name != "log"})
+
+
+def soaked(config: Config) -> None:
+    """A short trial of three reports; every tenth stores a checkpoint on its way."""
+    context = start(config)
+    for step in range(context.iteration + 1, 4):
+        time.sleep(config["pause"])
+        if context.number % 10 == 0 and step == 2:
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "at").write_text(str(step))
+                rs.report({"loss": config["x"] / step}, checkpoint=folder)
+        else:
+            rs.report({"loss": config["x"] / step})

@@ -18,10 +18,13 @@ pytestmark = [
 ]
 MakeSpec = Callable[..., rs.SweepSpec]
 Lines = Callable[[], list[list[str]]]
-ISOLATIONS = ["worker", "process", pytest.param("actor", marks=pytest.mark.slow)]
+# Of the costly ones: a worker's or an actor's death means a new process with all its imports.
+slow = pytest.mark.slow
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize(
+    "isolation", ["process", pytest.param("worker", marks=slow), pytest.param("actor", marks=slow)]
+)
 def test_killed_in_each_state(isolation: str, make_spec: MakeSpec, lines: Lines, plan: FaultPlan) -> None:
     plan = (
         plan.kill_worker_at(on="load")
@@ -52,7 +55,9 @@ def test_killed_in_each_state(isolation: str, make_spec: MakeSpec, lines: Lines,
     assert all(steps[trial] <= 5 for trial in "012345")
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize(
+    "isolation", ["worker", pytest.param("process", marks=slow), pytest.param("actor", marks=slow)]
+)
 def test_killed_while_it_stops(isolation: str, make_spec: MakeSpec, lines: Lines, plan: FaultPlan) -> None:
     """It was to end anyway: what it had reported counts, and it does not run again."""
     plan = plan.kill_worker_at(trial=1, on="stop")
@@ -87,7 +92,7 @@ def test_killed_with_trials_queued_behind(make_spec: MakeSpec, lines: Lines, pla
     assert len(again) < 60, "at most what one worker holds, twice"
 
 
-@pytest.mark.slow
+@slow
 @pytest.mark.parametrize("isolation", ["worker", "process", "actor"])
 def test_killed_again_and_again_is_given_up(isolation: str, make_spec: MakeSpec, plan: FaultPlan) -> None:
     plan = plan.kill_worker_at(trial=1, step=1, times=10)

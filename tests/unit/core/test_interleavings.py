@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import random
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from raysweep.core import events as ev
 from raysweep.core import make_outcome
@@ -75,6 +83,10 @@ SPECS = st.fixed_dictionaries(
 PICK = st.integers(0, 7)
 
 
+# What the interleavings of this process were made of.
+happened: Counter[str] = Counter()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Beginning:
     """How one sweep begins: its spec, its cluster, how fast time goes, how far it comes undisturbed."""
@@ -137,6 +149,7 @@ class Interleavings(RuleBasedStateMachine):
         if worker is not None:
             event = self.world.deliver(worker)
             if is_doubled:
+                happened["doubled"] += 1
                 self.world.send(event)
 
     @precondition(lambda self: self._is_on and self.world.sent)
@@ -145,6 +158,7 @@ class Interleavings(RuleBasedStateMachine):
         event = self.world.sent[index % len(self.world.sent)]
         # These two name no attempt; the link delivers them once.
         if not isinstance(event, ev.TrialsRecalled | ev.SlotOpened):
+            happened["late"] += 1
             self.world.send(event)
 
     @precondition(lambda self: self._is_on)
@@ -181,6 +195,7 @@ class Interleavings(RuleBasedStateMachine):
     def report(self, index: int, values: list[object], is_waiting: bool, is_saved: bool, key: str) -> None:
         worker = self._pick(index, self._running())
         if worker is not None:
+            happened["reports"] += 1
             self.world.report(worker, values, is_waiting=is_waiting, keys=(key,))
             if is_saved:
                 self.world.save(worker)
@@ -236,6 +251,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule(lost=st.integers(0, 6), gap=st.floats(0, 50), capacity=st.integers(1, 4))
     def crash(self, lost: int, gap: float, capacity: int) -> None:
         world = self.world
+        happened["crashes"] += 1
         world.now += gap
         world.crash(max(world.durable, len(world.journal) - lost), capacity)
 
@@ -249,6 +265,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: self._is_on)
     @rule()
     def restore_from_snapshot(self) -> None:
+        happened["replayed"] += 1
         self.world.fork_twin()
 
     @precondition(lambda self: self.world.state.phase == "ended")
@@ -278,16 +295,35 @@ class Interleavings(RuleBasedStateMachine):
         assert all(trial.state in FINAL for trial in world.state.trials.values())
         outcome = make_outcome(world.state, sweep_id="toy", key="k", uri="mem://toy", version="0")
         assert len(outcome) == world.state.suggested
+        happened["interleavings"] += 1
 
 
 # One run of all examples is one test: it may take longer than others.
-pytestmark = pytest.mark.timeout(7200)
-EXAMPLES = 10_000 if os.environ.get("RAYSWEEP_EXHAUSTIVE") else 300
-Interleavings.TestCase.settings = settings(
-    max_examples=EXAMPLES,
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
+WANTED = 10_000
+SETTINGS = settings(
+    max_examples=300,
     stateful_step_count=60,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+Interleavings.TestCase.settings = SETTINGS
 TestInterleavings = Interleavings.TestCase
+
+
+@pytest.mark.slow
+def test_ten_thousand_interleavings() -> None:
+    """An example holds one sweep or more (2.3 on average), each driven to its end in an order of its own.
+
+    RAYSWEEP_SEED repeats a run; a failure also prints its own steps and a blob to repeat it with.
+    """
+    number = int(os.environ.get("RAYSWEEP_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"RAYSWEEP_SEED={number}")
+    happened.clear()
+    many = settings(SETTINGS, max_examples=WANTED // 2, database=None, phases=[Phase.generate, Phase.shrink])
+    run_state_machine_as_test(seed(number)(Interleavings), settings=many)
+    told = ", ".join(f"{happened[what]} {what}" for what in sorted(happened) if what != "interleavings")
+    print(f"{happened['interleavings']} interleavings: {told}")
+    assert happened["interleavings"] >= WANTED
+    assert min(happened[what] for what in ("crashes", "doubled", "late", "replayed", "reports")) > WANTED / 10
