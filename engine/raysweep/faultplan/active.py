@@ -93,6 +93,10 @@ class _WatchedSession:
     def context(self) -> TrialContext:
         return self._session.context
 
+    @property
+    def should_checkpoint(self) -> bool:
+        return self._session.should_checkpoint
+
     def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
         self._step += 1
         context = self._session.context
