@@ -123,6 +123,32 @@ class TrialOutcome(_Record):
     error: ErrorInfo | None = None
 
 
+class EndedBy(_Record):
+    """Which rule ended a sweep before its search was done, and the numbers behind it."""
+
+    rule: str
+    """The field of the spec: `stop.deadline`, `stop.budget.gpu_hours`, `stop.target`, …"""
+    limit: Any = None
+    """Its value: a number, or the deadline in ISO 8601 (in UTC seconds where it was given so)."""
+    value: float | None = None
+    """What it was compared with: UTC seconds, seconds at work, hours, cost, the metric, completed trials."""
+    best: float | None = None
+    """For `stop.plateau`: the metric that was not improved on."""
+    trial: int | None = None
+    """For `stop.target`: the trial that reached it."""
+
+
+class Usage(_Record):
+    """What a sweep used: workers count from their start to their end, idle or not."""
+
+    cpu_hours: float = 0.0
+    gpu_hours: float = 0.0
+    cost: float = 0.0
+    """By the prices of `stop.cost_per_hour`."""
+    active_s: float = 0.0
+    """How long its controllers were at work, in seconds."""
+
+
 class SweepOutcome(_Record):
     """One sweep that ended; `outcome[i]` is trial i, `len(outcome)` counts them. Times are UTC seconds."""
 
@@ -132,6 +158,12 @@ class SweepOutcome(_Record):
     status: SweepStatus
     why: str = ""
     """One line on why it ended."""
+    ended_by: EndedBy | None = None
+    """The limit that ended it; None where it came to its own end, failed, or was cancelled."""
+    usage: Usage | None = None
+    """What it used."""
+    min_trials: int = 0
+    """The spec's `stop.min_trials`."""
     metric: str
     mode: Literal["min", "max"]
     best: TrialOutcome | None = None
@@ -168,9 +200,20 @@ class SweepOutcome(_Record):
         sign = -1 if self.mode == "max" else 1
         return tuple(trial for _, trial in sorted(scored, key=lambda pair: sign * pair[0])[: max(k, 0)])
 
-    def raise_for_status(self) -> Self:
-        """The outcome itself, or SweepFailedError where the sweep failed or was cancelled."""
-        if self.status in ("failed", "cancelled"):
+    @property
+    def is_partial(self) -> bool:
+        """Whether a deadline or a budget ended it before its search was done."""
+        return self.status in ("deadline", "budget")
+
+    def raise_for_status(self, *, accept_partial: bool = True) -> Self:
+        """The outcome itself, or SweepFailedError.
+
+        A failure is a sweep that failed or was cancelled, and one that a deadline or a budget ended: always
+        where `accept_partial` is off, else with fewer finished trials than the spec's `stop.min_trials`.
+        """
+        finished = self.counts.get("completed", 0) + self.counts.get("stopped", 0)
+        is_too_little = self.is_partial and (not accept_partial or finished < self.min_trials)
+        if self.status in ("failed", "cancelled") or is_too_little:
             raise SweepFailedError(self)
         return self
 

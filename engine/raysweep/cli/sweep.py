@@ -91,6 +91,9 @@ def command(verb: str, sweep_id: str, storage: str) -> str:
 
 def reason(outcome: SweepOutcome) -> str:
     """Why it ended, without the counts and the best that `outcome.why` has around it."""
+    _, found, rest = outcome.why.partition(", ended by ")
+    if found:
+        return rest.partition("; best ")[0]
     _, found, rest = outcome.why.partition(f"{outcome.status}: ")
     return rest.rpartition("; best ")[0] or rest if found else outcome.why
 

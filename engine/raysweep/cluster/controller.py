@@ -92,7 +92,7 @@ class Controller:
         """
         try:
             # An ended sweep is here only for its outcome, before which its controller died.
-            if self.state.phase != "ended":
+            if self.state.phase != "ended" or self._held.started.is_reopening:
                 asyncio.run(self._run())
         finally:
             try:

@@ -42,7 +42,7 @@ def make_progress(
         else None,
         running=_running(state),
         slots=sum(slot.is_open for slot in state.slots.values()),
-        deadline=state.rules.deadline,
+        deadline=state.deadline_at,
         notes=(*state.notes[-MAX_NOTES:], *([state.why] if state.is_interrupted else [])),
     )
 

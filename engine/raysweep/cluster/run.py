@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import raysweep
@@ -45,6 +46,7 @@ def run_sweep(
     on_progress: OnProgress | None = None,
     takeover: bool = False,
     num_cpus: float | None = None,
+    scheduled_at: datetime | None = None,
 ) -> SweepOutcome:
     """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
 
@@ -57,6 +59,9 @@ def run_sweep(
         on_progress: Called about twice a second, in the thread that runs the sweep.
         takeover: Take the sweep from a controller that seems to live; that one ends with `FencedError`.
         num_cpus: How many CPUs an embedded Ray offers; default: the machine's cores.
+        scheduled_at: When this run was scheduled, with its offset from UTC (an orchestrator's logical date):
+            a deadline such as `06:00 Europe/Berlin` is the next one after it. The first start of a sweep
+            decides; default: when that is.
 
     Returns:
         The outcome; `outcome.status` says how it ended, `outcome.best` holds the best trial.
@@ -68,7 +73,7 @@ def run_sweep(
         FencedError: Another controller took the sweep over.
         StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
     """
-    asked, folder = _ask(SweepSpec.from_any(spec), key)
+    asked, folder = _ask(SweepSpec.from_any(spec), key, scheduled_at)
     interrupts = Interrupts()
     try:
         return _off_loop(
@@ -81,23 +86,33 @@ def run_sweep(
 
 
 def run_connected(
-    spec: SweepSpec, key: str, interrupts: Interrupts, *, on_progress: OnProgress | None, takeover: bool
+    spec: SweepSpec,
+    key: str,
+    interrupts: Interrupts,
+    *,
+    on_progress: OnProgress | None,
+    takeover: bool,
+    scheduled_at: datetime | None = None,
 ) -> SweepOutcome:
     """`run_sweep` on the Ray that this process is connected to, for a caller with signals of its own.
 
     Call it off the main thread: there the controller would take SIGINT and SIGTERM itself. `interrupts` ends
     or cancels it.
     """
-    asked, folder = _ask(spec, key)
+    asked, folder = _ask(spec, key, scheduled_at)
     return _run(asked, folder, None, on_progress, takeover, None, interrupts)
 
 
-def _ask(spec: SweepSpec, key: str | None) -> tuple[Asked, SweepFolder]:
+def _ask(spec: SweepSpec, key: str | None, scheduled_at: datetime | None = None) -> tuple[Asked, SweepFolder]:
+    if scheduled_at is not None and scheduled_at.utcoffset() is None:
+        text = scheduled_at.isoformat()
+        raise SpecError("scheduled_at", f"{text} has no offset from UTC", "give an aware datetime")
     spec = spec.placed()
     key = key if key is not None else default_key(spec.digest())
     folder = SweepFolder(open_store(spec.storage_path), sweep_id(spec.name, key))
     seed = spec.seed if spec.seed is not None else derive_seed(0, folder.sweep_id)
-    return Asked(spec=spec, key=key, seed=seed), folder
+    at = scheduled_at.timestamp() if scheduled_at is not None else None
+    return Asked(spec=spec, key=key, seed=seed, scheduled_at=at), folder
 
 
 def _run(
@@ -120,7 +135,7 @@ def _run(
             continue
         if folder.read_spec() is None:
             check_not_lost(folder, generation)
-            check_new(asked.spec, asked.seed, time.time())
+            check_new(asked.spec, asked.seed, time.time(), asked.scheduled_at)
         folder.store.check_writable()
         check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
         with connect(address, num_cpus) as connection:
@@ -145,7 +160,7 @@ def _carry_through(
         if state.fault == "spec":
             raise spec_fault(state)
     except SpecError:
-        if state.has_scored and state.fault_field == "trainable":
+        if state.reopened or (state.has_scored and state.fault_field == "trainable"):
             _leave(folder, controller.progress(time.time()))
         else:
             # Nothing ended well under this spec: the mended one may have the same key.

@@ -22,7 +22,9 @@ from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError,
 from raysweep.trial import TrialContext
 
 # A trial that ends for these reasons goes on some day: the checkpoint that it has in hand is worth storing.
-_RESUMABLE: Final = frozenset({"interrupt", "sweep", "preempt"})
+_RESUMABLE: Final = frozenset({"interrupt", "sweep", "preempt", "ending"})
+# The sweep is about to end: there is time for the report in hand, and it counts.
+_LAST_REPORT: Final = "ending"
 _DAMAGED_FIX: Final = (
     "nothing else is restored in its stead; restore the file from a backup,"
     " or catch CheckpointDamagedError in the trainable to start the trial over"
@@ -118,7 +120,9 @@ class Session:
 
     def _may_report(self, has_checkpoint: bool) -> bool:
         """Whether a trial that was told to end may report once more."""
-        return self.stop_reason in _RESUMABLE if has_checkpoint else self.wants_checkpoint
+        if has_checkpoint:
+            return self.stop_reason in _RESUMABLE
+        return self.wants_checkpoint or self.stop_reason == _LAST_REPORT
 
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:
         """See `raysweep.get_checkpoint`."""

@@ -22,6 +22,7 @@ from raysweep.errors import (
 from raysweep.search import make_searcher
 from raysweep.spec import SweepSpec, load_trainable, trainable_ref
 from raysweep.spec.trainable import PYTHON_ONLY
+from raysweep.spec.wallclock import resolve_deadline
 
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer
@@ -75,15 +76,24 @@ def pickle_trainable(trainable: str | Callable[..., Any]) -> bytes | None:
     return pickled
 
 
-def check_new(spec: SweepSpec, seed: int, now: float) -> None:
-    """Refuse what could never give a trial, before anything is written. `now` is in UTC seconds.
+def check_deadline(spec: SweepSpec, scheduled_at: float, now: float) -> None:
+    """Refuse a deadline that has passed. Times are UTC seconds.
+
+    Raises:
+        SpecError: It has.
+    """
+    deadline = resolve_deadline(spec.stop.deadline, scheduled_at)
+    if deadline is not None and deadline.timestamp() <= now:
+        raise SpecError("stop.deadline", f"{deadline.isoformat()} has passed", "give a later one")
+
+
+def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None = None) -> None:
+    """Refuse what could never give a trial, before anything is written. Times are UTC seconds.
 
     Raises:
         SpecError: The deadline has passed, or the search cannot walk this space.
     """
-    deadline = spec.stop.deadline
-    if deadline is not None and deadline.timestamp() <= now:
-        raise SpecError("stop.deadline", f"{deadline.isoformat()} has passed", "give a later one")
+    check_deadline(spec, now if scheduled_at is None else scheduled_at, now)
     make_searcher(spec, seed)
 
 

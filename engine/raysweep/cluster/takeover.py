@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from raysweep.cluster.replay import rebuild
+from raysweep.cluster.setup import check_deadline
 from raysweep.core import SweepState, encode
 from raysweep.core.events import ControllerStarted, SpecChanged
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.scores import score_of
+from raysweep.core.stopping import BEHAVIOUR
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
 from raysweep.search import Searcher, make_searcher
-from raysweep.spec import SweepSpec, changes
+from raysweep.spec import Changes, SweepSpec, changes
+from raysweep.spec.wallclock import resolve_deadline
 from raysweep.storage.folder import SweepFolder, SweepRecord
 from raysweep.storage.holder import AT_WORK, current_holder, holder_state, is_held
 from raysweep.storage.journal import Claim, Journal
@@ -43,6 +46,8 @@ class Asked:
     spec: SweepSpec
     key: str
     seed: int
+    scheduled_at: float | None = None
+    """When the run was scheduled, in UTC seconds; None: when it starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +72,32 @@ class Held:
 def find_outcome(folder: SweepFolder, asked: Asked) -> SweepOutcome | None:
     """The outcome of a sweep that has ended, if it was asked for in the same words.
 
+    None also for one that a deadline or a budget ended, and that is asked for with more of it: it goes on.
+
     Raises:
         SpecChangedError: It ended under another spec.
+        SpecError: It is to go on until a deadline that has passed too.
     """
     outcome = folder.read_outcome()
     record = folder.read_spec()
     if outcome is None or record is None or outcome.spec_digest == asked.spec.digest():
         return outcome
-    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec)
-    if diff.unsafe or diff.safe:
+    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
+    if not diff:
+        return outcome
+    rule = outcome.ended_by.rule if outcome.ended_by else ""
+    if diff.unsafe or not _is_reopening(outcome.status, rule, diff):
         raise SpecChangedError(folder.sweep_id, (*diff.unsafe, *diff.safe))
-    return outcome
+    check_deadline(asked.spec, record.scheduled_at or outcome.started_at, time.time())
+    return None
+
+
+def _is_reopening(status: str | None, rule: str, diff: Changes) -> bool:
+    """Whether the changes move the limit that ended the sweep; `rule` is empty for outcomes of old."""
+    known = {"deadline": "stop.deadline", "budget": "stop.time_budget_s"}
+    if status not in known:
+        return False
+    return any(line.startswith(f"{rule or known[status]}: ") for line in diff.safe)
 
 
 def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
@@ -129,7 +149,7 @@ def check_same(folder: SweepFolder, asked: Asked) -> None:
     record = folder.read_spec()
     if record is None or record.digest == asked.spec.digest():
         return
-    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec)
+    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
     if diff.unsafe:
         raise SpecChangedError(folder.sweep_id, diff.unsafe)
 
@@ -150,27 +170,39 @@ def hold(
         SpecChangedError: The sweep exists, with another spec that would mix two searches.
         JournalDamagedError: What is there cannot be read in full. Nothing is started over in its stead.
     """
-    record = _write_or_read_record(folder, asked)
+    claimed_at = time.time() if at is None else at
+    record = _write_or_read_record(folder, asked, claimed_at)
     journal, state = rebuild(folder, record)
     if after is not None and journal.generation != after:
         return None
-    diff = changes(state.spec, asked.spec)
+    diff = changes(state.spec, asked.spec, record.scheduled_at)
     if diff.unsafe:
         raise SpecChangedError(folder.sweep_id, diff.unsafe)
     held_by = current_holder() if holder is None else holder
-    claimed_at = time.time() if at is None else at
+    scheduled_at = record.scheduled_at or state.started_at or claimed_at
+    started = ControllerStarted(
+        at=claimed_at,
+        generation=0,
+        host=held_by.host,
+        pid=held_by.pid,
+        behaviour=BEHAVIOUR,
+        deadline=state.deadline_text or _deadline_text(state.spec, scheduled_at),
+        seen_at=_last_seen_at(folder, journal.generation),
+        is_reopening=_is_to_reopen(state, diff),
+    )
 
     def make_record(generation: int) -> bytes:
-        return encode(_started(generation, claimed_at, held_by))
+        return encode(replace(started, generation=generation))
 
     old_cancellation = folder.read_cancellation()
     try:
         claim = journal.claim(make_record)
     except SegmentExistsError:
         return None
-    changed = None
-    if diff.safe:
-        changed = SpecChanged(at=claimed_at, spec=asked.spec.to_dict(), changes=diff.safe)
+    changed = _changed(state, asked, started, scheduled_at, diff) if diff.safe else None
+    if started.is_reopening or state.phase != "ended":
+        # Of an end that was not the last: also where the controller that reopened the sweep died right then.
+        folder.archive_outcome()
     return Held(
         asked=asked,
         folder=folder,
@@ -178,7 +210,7 @@ def hold(
         searcher=rebuild_searcher(asked.spec, state),
         journal=journal,
         claim=claim,
-        started=_started(claim.generation, claimed_at, held_by),
+        started=replace(started, generation=claim.generation),
         changed=changed,
         holder=held_by,
         old_cancellation=old_cancellation,
@@ -198,13 +230,37 @@ def rebuild_searcher(spec: SweepSpec, state: SweepState) -> Searcher:
 _TOLD: Final[dict[str, Any]] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}
 
 
-def _started(generation: int, at: float, holder: Holder) -> ControllerStarted:
-    return ControllerStarted(at=at, generation=generation, host=holder.host, pid=holder.pid)
+def _is_to_reopen(state: SweepState, diff: Changes) -> bool:
+    rule = str(state.ended_by["rule"]) if state.ended_by else ""
+    return state.phase == "ended" and _is_reopening(state.status, rule, diff)
 
 
-def _write_or_read_record(folder: SweepFolder, asked: Asked) -> SweepRecord:
+def _changed(
+    state: SweepState, asked: Asked, started: ControllerStarted, scheduled_at: float, diff: Changes
+) -> SpecChanged:
+    is_same = asked.spec.stop.deadline == state.spec.stop.deadline
+    deadline = started.deadline if is_same else _deadline_text(asked.spec, scheduled_at)
+    return SpecChanged(at=started.at, spec=asked.spec.to_dict(), changes=diff.safe, deadline=deadline)
+
+
+def _deadline_text(spec: SweepSpec, scheduled_at: float) -> str:
+    deadline = resolve_deadline(spec.stop.deadline, scheduled_at)
+    return deadline.isoformat() if deadline is not None else ""
+
+
+def _last_seen_at(folder: SweepFolder, generation: int) -> float | None:
+    """When the newest controller was last at work, as its heartbeat says: its journal may be older."""
+    progress = folder.read_progress() if generation else None
+    return progress.at if progress is not None and progress.generation == generation else None
+
+
+def _write_or_read_record(folder: SweepFolder, asked: Asked, at: float) -> SweepRecord:
     record = SweepRecord(
-        digest=asked.spec.digest(), key=asked.key, seed=asked.seed, spec=asked.spec.to_dict()
+        digest=asked.spec.digest(),
+        key=asked.key,
+        seed=asked.seed,
+        spec=asked.spec.to_dict(),
+        scheduled_at=asked.scheduled_at if asked.scheduled_at is not None else at,
     )
     if folder.write_spec_if_absent(record):
         return record

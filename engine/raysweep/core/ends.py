@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raysweep.core import moves
+from raysweep.core import moves, stopping
 from raysweep.core.commands import Command, ExcludeNode, TellSearch, TrialEnd
 from raysweep.core.failures import (
     Failure,
@@ -51,6 +51,8 @@ def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out, where: st
         case "non_finite":
             _give_up(state, trial, _non_finite(state), at, out)
         case "sweep":
+            _close(state, trial, at, "cut", out)
+        case "ending":
             _close(state, trial, at, "cut", out)
         case "interrupt":
             _close(state, trial, at, "kept", out)
@@ -143,7 +145,10 @@ def _hung(state: SweepState, where: str) -> Failure:
 
 def end_orphan(state: SweepState, trial: Trial, at: float, out: Out) -> None:
     """The trial was on a worker of a controller that is gone."""
-    if trial.state == "stopping":
+    if trial.state == "stopping" and trial.stop_reason == "ending":
+        # It was to end in time with its controller, and there may be time again.
+        _close(state, trial, at, "kept", out)
+    elif trial.state == "stopping":
         stop_attempt(state, trial, at, out)
     elif trial.state == "running":
         _close(state, trial, at, "lost", out)
@@ -232,6 +237,7 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
         state.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
     if told == "completed":
         state.scheduler.end(trial.number, trial_time(state, trial), trial.last_score)
+        stopping.note_completed(state, trial, score_of(state, trial), at, out)
     else:
         state.scheduler.remove(trial.number)
 

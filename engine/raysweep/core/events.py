@@ -31,24 +31,35 @@ Row = list[JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerStarted:
-    """A controller claimed `generation`; whatever an earlier one had running is gone."""
+    """A controller claimed `generation`; whatever an earlier one had running is gone.
+
+    `behaviour` is the set of rules that it follows from here on (see `stopping.BEHAVIOUR`). `deadline` is
+    the sweep's, in ISO 8601 with its offset; empty: none. `seen_at`: when the controller before it was last
+    seen at work (its heartbeat). `is_reopening`: a limit had ended the sweep, and has since been moved.
+    """
 
     at: float
     generation: int
     host: str = ""
     pid: int = 0
+    behaviour: int = 0
+    deadline: str = ""
+    seen_at: float | None = None
+    is_reopening: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecChanged:
     """From here on the sweep runs under `spec` (plain JSON); `changes` says how it differs.
 
-    Comes right after `ControllerStarted`, before any slot is open.
+    `deadline` is that of the new spec, as in `ControllerStarted`. Comes right after that event, before any
+    slot is open.
     """
 
     at: float
     spec: dict[str, JsonValue]
     changes: tuple[str, ...] = ()
+    deadline: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

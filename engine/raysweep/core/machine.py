@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Never
 
-from raysweep.core import ends, moves, plan, reports
+from raysweep.core import ends, moves, plan, reports, stopping
 from raysweep.core import events as ev
 from raysweep.core.commands import Command, ExcludeNode
 from raysweep.core.failures import classify
@@ -34,20 +34,31 @@ PREEMPT_MARGIN_S: Final = 10.0
 def step(state: SweepState, event: ev.Event) -> list[Command]:
     """Apply one event to the state (in place) and return what is to be done now, in order."""
     out: Out = []
-    if state.phase == "ended":
+    if state.phase == "ended" and not (isinstance(event, ev.ControllerStarted) and event.is_reopening):
         return out
-    at = event.at
+    at, slots = event.at, (len(state.slots), state.next_slot)
     _HANDLERS[type(event)](state, event, out)  # type: ignore[arg-type]
     state.last_at = at
     plan.advance(state, at, out)
+    if type(event) is ev.SlotOpened or (len(state.slots), state.next_slot) != slots:
+        stopping.meter(state, at)
+        if state.rules.budgets:
+            plan.keep_time(state, out)
     return out
 
 
 def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: Out) -> None:
     if event.generation <= state.generation:
         return
+    seen_at = min(event.at, max(state.last_at, event.seen_at or 0.0))
     if state.generation:
-        state.active_before_s = state.active_s(state.last_at)
+        state.active_before_s = state.active_s(seen_at if state.phase != "ended" else state.last_at)
+    stopping.count_until(state, seen_at)
+    state.open_slots, state.slot_s_at, state.behaviour = 0, event.at, event.behaviour
+    if not state.deadline_text:
+        stopping.set_deadline(state, event.deadline)
+    if state.phase == "ended":
+        stopping.reopen(state)
     state.generation, state.generation_started_at = event.generation, event.at
     if state.started_at is None:
         state.started_at = event.at
@@ -71,6 +82,8 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
 def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None:
     state.spec = SweepSpec.model_validate(event.spec)
     state.rules = Rules.of(state.spec)
+    state.deadline_at, state.deadline_text = state.rules.deadline, ""
+    stopping.set_deadline(state, event.deadline)
     state.is_exhausted = False
     for change in event.changes:
         moves.note(state, f"spec changed: {change}")
@@ -212,6 +225,9 @@ def _on_trial_reported(state: SweepState, event: ev.TrialReported, out: Out) -> 
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and trial.state in ("running", "stopping"):
         reports.take_reports(state, trial, event, out)
+        if stopping.plans(state):
+            stopping.note_report(state, trial, len(event.rows), event.at)
+            stopping.plan_end_of(state, trial, event.at, out)
 
 
 def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, out: Out) -> None:
@@ -222,6 +238,9 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
         reports.let_go(trial, event, out)
     elif event.number >= trial.next_checkpoint:
         reports.take_checkpoint(state, trial, event, out)
+        if stopping.plans(state):
+            stopping.note_checkpoint(state, trial, event.at)
+            stopping.plan_end_of(state, trial, event.at, out)
 
 
 def _on_checkpoint_failed(state: SweepState, event: ev.CheckpointFailed, out: Out) -> None:
@@ -287,6 +306,8 @@ def _on_interrupt_requested(state: SweepState, event: ev.InterruptRequested, out
 def _on_sweep_ended(state: SweepState, event: ev.SweepEnded, out: Out) -> None:
     if state.phase == "ending":
         state.phase, state.ended_at = "ended", event.at
+        stopping.count_until(state, event.at)
+        state.open_slots = 0
 
 
 def _current(state: SweepState, number: int, attempt: int) -> Trial | None:

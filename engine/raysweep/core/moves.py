@@ -42,6 +42,7 @@ def begin(state: SweepState, trial: Trial, at: float) -> None:
     slot = state.slots.get(trial.slot) if trial.slot is not None else None
     if slot is not None:
         slot.heard_at = at
+    trial.reported_at = trial.step_s = trial.saved_at = trial.save_s = None
     if trial.started_at is None:
         trial.started_at = at
 

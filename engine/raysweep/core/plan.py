@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from raysweep.core import ends, moves
+from raysweep.core import ends, moves, stopping
 from raysweep.core.commands import (
     Command,
     EndSweep,
@@ -33,6 +33,7 @@ ATTEMPTS_A_GENERATION: Final = 1_000
 def advance(state: SweepState, at: float, out: Out) -> None:
     """Emit whatever follows from the state as it is now."""
     if state.target_trial is not None and state.phase == "running":
+        stopping.note_target(state)
         why = f"trial {state.target_trial} reached the target {state.rules.target:g}"
         moves.stop_sweep(state, "target", why, at, out)
     if state.phase == "running" and not state.is_interrupted:
@@ -40,15 +41,19 @@ def advance(state: SweepState, at: float, out: Out) -> None:
             _close_leaving(state, out)
         if state.hungry_for_memory or state.largest_slot_bytes:
             _place_large(state, out)
-        if state.pending and state.hungry:
+        may_begin = not state.rules.has_end or stopping.admits(state, at)
+        if state.pending and state.hungry and may_begin:
             _assign(state, out)
         if not state.is_exhausted:
-            _suggest(state, out)
-        elif not state.active:
+            if may_begin:
+                _suggest(state, out)
+        elif not state.active and not state.has_cut:
             _complete(state)
         elif state.hungry:
             _settle(state, out)
-        if len(state.slots) < state.capacity and state.phase == "running":
+        if not may_begin or (state.has_cut and not state.active):
+            stopping.end_if_idle(state, at, out)
+        elif len(state.slots) < state.capacity and state.phase == "running":
             _open_slots(state, out)
     if state.phase == "stopping" or state.is_interrupted:
         _leave_when_quiet(state, at, out)
@@ -56,7 +61,7 @@ def advance(state: SweepState, at: float, out: Out) -> None:
         state.rules.is_timed or state.waiting or state.timer_at is not None or state.no_room_since is not None
     )
     if is_timed and state.phase in ("running", "stopping"):
-        _set_timer(state, out)
+        keep_time(state, out)
 
 
 def _assign(state: SweepState, out: Out) -> None:
@@ -249,9 +254,11 @@ def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
 def take_due(state: SweepState, at: float, out: Out) -> None:
     """Do what the time has come for."""
     rules = state.rules
-    if rules.deadline is not None and at >= rules.deadline:
+    if stopping.plans(state):
+        stopping.take_end(state, at, out)
+    elif state.deadline_at is not None and at >= state.deadline_at:
         moves.stop_sweep(state, "deadline", "the deadline has come", at, out)
-    if rules.time_budget_s is not None and state.active_s(at) >= rules.time_budget_s:
+    elif rules.time_budget_s is not None and state.active_s(at) >= rules.time_budget_s:
         moves.stop_sweep(state, "budget", f"the time budget of {rules.time_budget_s:g} s is spent", at, out)
     for number in [number for number, due in state.waiting.items() if due <= at]:
         del state.waiting[number]
@@ -280,13 +287,13 @@ def _is_busy(state: SweepState) -> bool:
     return any(slot.queue for slot in state.slots.values())
 
 
-def _set_timer(state: SweepState, out: Out) -> None:
+def keep_time(state: SweepState, out: Out) -> None:
+    """Have the timer set to the next moment at which something is due."""
     rules = state.rules
     times = list(state.waiting.values())
-    if state.phase == "running" and rules.deadline is not None:
-        times.append(rules.deadline)
-    if state.phase == "running" and rules.time_budget_s is not None:
-        times.append(state.generation_started_at + rules.time_budget_s - state.active_before_s)
+    end = stopping.end_in_sight(state) if state.phase == "running" and rules.has_end else None
+    if end is not None:
+        times.append(end.at)
     if rules.trial_time_s is not None:
         times += _trial_limits(state, rules.trial_time_s)
     if state.phase == "running" and state.no_room_since is not None and not state.is_interrupted:

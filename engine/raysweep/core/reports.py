@@ -9,14 +9,14 @@ from pydantic import JsonValue
 from raysweep.core import moves
 from raysweep.core.commands import AnswerReport, Command, DeleteCheckpoint
 from raysweep.core.events import CheckpointCommitted, Row, TrialReported
-from raysweep.core.rules import TRAINING_ITERATION
+from raysweep.core.rules import TRAINING_ITERATION, Limit
 from raysweep.core.scores import as_number, is_better
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Checkpoint, Metrics, StopReason, Trial
 
 Out = list[Command]
 # JSON has no such numbers: reports carry them as these strings.
-_GOING_ON: Final = frozenset({"interrupt", "preempt", "hung"})
+_GOING_ON: Final = frozenset({"interrupt", "preempt", "hung", "ending"})
 NON_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
@@ -24,7 +24,8 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
     """Take a batch of reports.
 
     Those past the point where the trial was told to end are counted as overrun and used for nothing. That is
-    not so where the trial goes on later, from a checkpoint that may lie behind these reports.
+    not so for an interrupt (the trial goes on later, from a checkpoint that may lie behind these reports) and
+    for the end of the sweep, before which each trial has a last report.
     """
     doubled = trial.attempt_reports - event.first
     rows = event.rows[doubled:] if doubled > 0 else event.rows
@@ -105,7 +106,7 @@ def _verdict(state: SweepState, trial: Trial, metrics: Metrics, value: float | N
         decision = state.scheduler.report(trial.number, time, value)
     if rules.max_t is not None and time is not None and time >= rules.max_t:
         return "limit"
-    if any(_has_reached(metrics.get(name), limit) for name, limit in rules.limits):
+    if any(_is_beyond(metrics.get(limit[0]), limit) for limit in rules.limits):
         return "limit"
     if value is not None and rules.target is not None and _hits(value, rules.target, rules.is_max):
         state.target_trial = trial.number
@@ -155,9 +156,16 @@ def _metrics(keys: tuple[str, ...], row: Row, iteration: int) -> Metrics:
     return metrics
 
 
-def _has_reached(value: JsonValue, limit: float) -> bool:
+def _is_beyond(value: JsonValue, limit: Limit) -> bool:
     number = as_number(value)
-    return number is not None and number >= limit
+    if number is None:
+        return False
+    _, at_least, above, below = limit
+    return (
+        (at_least is not None and number >= at_least)
+        or (above is not None and number > above)
+        or (below is not None and number < below)
+    )
 
 
 def _hits(value: float, target: float, is_max: bool) -> bool:

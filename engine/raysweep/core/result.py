@@ -8,9 +8,10 @@ from raysweep.core.failures import Failure
 from raysweep.core.lifecycle import FINAL, Cause
 from raysweep.core.scores import ranked, score_of
 from raysweep.core.state import SweepState
+from raysweep.core.stopping import usage
 from raysweep.core.trial import Attempt, Trial, trial_id
 from raysweep.errors import RaysweepError
-from raysweep.outcome import AttemptOutcome, ErrorInfo, SweepOutcome, TrialOutcome
+from raysweep.outcome import AttemptOutcome, EndedBy, ErrorInfo, SweepOutcome, TrialOutcome, Usage
 
 # What a person calls the causes in the lifecycle table.
 _ENDS: Final[dict[Cause, str]] = {
@@ -42,6 +43,9 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         key=key,
         status=state.status,
         why=explain(state),
+        ended_by=EndedBy.model_validate(state.ended_by) if state.ended_by else None,
+        usage=Usage(**usage(state, state.ended_at)),
+        min_trials=state.spec.stop.min_trials,
         metric=state.spec.metric,
         mode=state.spec.mode,
         best=trials[best.number] if best else None,
@@ -62,10 +66,14 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
 def explain(state: SweepState) -> str:
     """One sentence for a person: how many trials, why it ended, what the best is."""
     ended = [trial for trial in state.trials.values() if trial.state in FINAL and trial.state != "cancelled"]
-    parts = [f"{len(ended)} of {len(state.trials)} trials ended"]
     counts = state.counts
-    parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
-    parts.append(f"{state.status}: {state.why}" if state.status else "still running")
+    if state.ended_by is not None and state.status in ("deadline", "budget", "plateau"):
+        wanted = len(state.trials) if state.is_exhausted else max(len(state.trials), state.spec.num_samples)
+        parts = [f"{len(ended)} of {wanted} trials, ended by {state.why}"]
+    else:
+        parts = [f"{len(ended)} of {len(state.trials)} trials ended"]
+        parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
+        parts.append(f"{state.status}: {state.why}" if state.status else "still running")
     best = next(iter(ranked(state)), None)
     if best is not None:
         parts.append(f"best {state.spec.metric} {score_of(state, best):.6g} (trial {trial_id(best.number)})")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from raysweep.spec import AshaOptions, SweepSpec
+from raysweep.spec.policies import Plateau
+
+Limit = tuple[str, float | None, float | None, float | None]
 
 TRAINING_ITERATION: Final = "training_iteration"
 _BLIND_SEARCHES: Final = frozenset({"random", "grid"})
@@ -17,6 +21,10 @@ class Rules:
 
     `is_blind`: the searcher's configs do not depend on results, so they can be asked for ahead of need.
     `is_timed`: the clock can end the sweep or a trial.
+    `has_end`: a deadline or a budget ends the sweep, so that it can plan towards its end.
+    `budgets`: field of the spec, its limit, and how many seconds of one slot use it up.
+    `use_per_slot_hour`: what one slot uses of what is counted (`cpu_hours`, `gpu_hours`, `cost`).
+    `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
     `is_plain`: no report can end a trial (FIFO, no limits, no target): only the last and the best one matter.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
     """
@@ -26,15 +34,19 @@ class Rules:
     is_blind: bool
     is_plain: bool
     is_timed: bool
+    has_end: bool
     time_attr: str
     max_t: float | None
-    limits: tuple[tuple[str, float], ...]
+    limits: tuple[Limit, ...]
     target: float | None
     fails_on_non_finite: bool
     ranks_by_best: bool
     trial_time_s: float | None
     deadline: float | None
     time_budget_s: float | None
+    budgets: tuple[tuple[str, float, float], ...]
+    use_per_slot_hour: tuple[tuple[str, float], ...]
+    plateau: Plateau | None
     max_concurrent: int | None
     max_trials: int | None
     keep_last: int
@@ -48,16 +60,18 @@ class Rules:
         """The rules of a spec."""
         options, stop = spec.scheduler.options, spec.stop
         asha = options if isinstance(options, AshaOptions) else None
-        limits = tuple(stop.trial.items())
+        limits = stop.trial_limits
+        use = _use_per_slot_hour(spec)
+        budgets = _budgets(spec, dict(use))
+        has_end = any((stop.deadline, stop.time_budget_s, budgets))
         is_blind = spec.search.kind in _BLIND_SEARCHES
         return cls(
             metric=spec.metric,
             is_max=spec.mode == "max",
             is_blind=is_blind,
             is_plain=asha is None and not limits and stop.target is None,
-            is_timed=any(
-                (stop.deadline, stop.time_budget_s, stop.trial_time_s, spec.failure.report_timeout_s)
-            ),
+            is_timed=has_end or any((stop.trial_time_s, spec.failure.report_timeout_s)),
+            has_end=has_end,
             time_attr=asha.time_attr if asha else TRAINING_ITERATION,
             max_t=float(asha.max_t) if asha else None,
             limits=limits,
@@ -65,8 +79,12 @@ class Rules:
             fails_on_non_finite=spec.failure.non_finite == "fail",
             ranks_by_best=spec.score == "best",
             trial_time_s=stop.trial_time_s,
-            deadline=stop.deadline.timestamp() if stop.deadline else None,
+            # A time of day becomes a moment when the sweep starts: the state holds it.
+            deadline=stop.deadline.timestamp() if isinstance(stop.deadline, datetime) else None,
             time_budget_s=stop.time_budget_s,
+            budgets=budgets,
+            use_per_slot_hour=use,
+            plateau=stop.plateau,
             max_concurrent=spec.max_concurrent_trials,
             # A grid among random parameters multiplies the samples; other searches take no grid.
             max_trials=None if is_blind else spec.num_samples,
@@ -76,3 +94,27 @@ class Rules:
             report_timeout_s=spec.failure.report_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
         )
+
+
+def _use_per_slot_hour(spec: SweepSpec) -> tuple[tuple[str, float], ...]:
+    """What an hour of one slot uses."""
+    total: dict[str, float] = {}
+    for bundle in spec.resources.to_bundles():
+        for name, amount in bundle.items():
+            total[name] = total.get(name, 0.0) + amount
+    prices = {_RAY_NAMES.get(name, name): price for name, price in spec.stop.cost_per_hour.items()}
+    cost = sum(amount * prices.get(name, 0.0) for name, amount in total.items())
+    return (("cpu_hours", total.get("CPU", 0.0)), ("gpu_hours", total.get("GPU", 0.0)), ("cost", cost))
+
+
+_RAY_NAMES: Final = {"cpu": "CPU", "gpu": "GPU"}
+
+
+def _budgets(spec: SweepSpec, use: dict[str, float]) -> tuple[tuple[str, float, float], ...]:
+    budget = spec.stop.budget
+    limits = (("cpu_hours", budget.cpu_hours), ("gpu_hours", budget.gpu_hours), ("cost", budget.cost))
+    return tuple(
+        (f"stop.budget.{name}", limit, limit / use[name] * 3600.0)
+        for name, limit in limits
+        if limit is not None and use[name] > 0.0
+    )

@@ -28,6 +28,10 @@ class SweepState:
     take another. `hungry_for_memory` counts the active trials that need a slot with more memory
     (`largest_slot_bytes`: what such slots have);
     `node_failures` holds, by node, the trials that failed there; `excluded` and `draining` nodes get no more.
+    `slot_s` are the seconds that all slots were open up to `slot_s_at`; since then `open_slots`
+    are. `first_reports_s` and `saves_s` are the newest times from an attempt's start to its first report, and
+    between checkpoints. `behaviour` is the set of rules that the controller at work follows: an older
+    journal replays under its own.
     """
 
     spec: SweepSpec
@@ -77,11 +81,31 @@ class SweepState:
     draining: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     node_failures: dict[str, list[int]] = field(default_factory=dict)
+    behaviour: int = 0
+    deadline_at: float | None = None
+    deadline_text: str = ""
+    open_slots: int = 0
+    slot_s: float = 0.0
+    slot_s_at: float = 0.0
+    first_reports_s: tuple[float, ...] = ()
+    saves_s: tuple[float, ...] = ()
+    has_cut: bool = False
+    plateau_best: float | None = None
+    plateau_since: int = 0
+    ended_by: dict[str, JsonValue] | None = None
+    reopened: int = 0
 
     @classmethod
     def create(cls, spec: SweepSpec, seed: int) -> SweepState:
         """The state before the first event; `seed` is the sweep's own (spec.seed, or derived from its id)."""
-        return cls(spec=spec, seed=seed, scheduler=make_scheduler(spec, seed), rules=Rules.of(spec))
+        rules = Rules.of(spec)
+        return cls(
+            spec=spec,
+            seed=seed,
+            scheduler=make_scheduler(spec, seed),
+            rules=rules,
+            deadline_at=rules.deadline,
+        )
 
     def active_s(self, at: float) -> float:
         """Seconds that controllers were at work on this sweep up to `at`, without the time between them."""
@@ -100,6 +124,8 @@ class SweepState:
             "hungry": tuple(self.hungry),
             "reported_keys": self.reported_keys,
             "notes": self.notes,
+            "first_reports_s": self.first_reports_s,
+            "saves_s": self.saves_s,
         }
         # orjson writes dataclasses far faster than dataclasses.asdict does; `list` is for the slots' deques.
         copied: dict[str, JsonValue] = orjson.loads(orjson.dumps(plain, default=list))
@@ -130,6 +156,8 @@ _STRUCTURED = {
     "hungry",
     "reported_keys",
     "notes",
+    "first_reports_s",
+    "saves_s",
 }
 _PLAIN = tuple(name for name in SweepState.__slots__ if name not in _STRUCTURED)
 _TRIALS = TypeAdapter(list[Trial])
@@ -150,6 +178,8 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     state.active = dict.fromkeys(cast(list[int], plain["active"]))
     state.reported_keys = tuple(cast(list[str], plain["reported_keys"]))
     state.notes = tuple(cast(list[str], plain["notes"]))
+    state.first_reports_s = tuple(cast(list[float], plain["first_reports_s"]))
+    state.saves_s = tuple(cast(list[float], plain["saves_s"]))
     return state
 
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from raysweep.core.failures import Failure, FailureKind
 from raysweep.core.lifecycle import Cause, TrialState
 
-StopReason = Literal["scheduler", "limit", "sweep", "interrupt", "non_finite", "preempt", "hung"]
+StopReason = Literal["scheduler", "limit", "sweep", "interrupt", "non_finite", "preempt", "hung", "ending"]
 Metrics = dict[str, JsonValue]
 NO_METRICS: Final[Metrics] = {}
 
@@ -47,6 +47,8 @@ class Trial:
 
     Attempts are numbered from 1. A number is given when a slot takes the trial, and never again: one that was
     taken back before it began leaves a gap. `memory_bytes`: it ran out of memory, and needs so much.
+    `step_s` and `save_s` are the seconds from report to report and
+    from checkpoint to checkpoint, last seen in this attempt; kept where the sweep plans towards an end.
     """
 
     number: int
@@ -73,6 +75,10 @@ class Trial:
     ended_at: float | None = None
     due_at: float | None = None
     memory_bytes: int | None = None
+    reported_at: float | None = None
+    step_s: float | None = None
+    saved_at: float | None = None
+    save_s: float | None = None
 
     def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:
         """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""

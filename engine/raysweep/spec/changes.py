@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from raysweep.spec.space import VOCABULARY
 from raysweep.spec.sweep import SweepSpec
+from raysweep.spec.wallclock import looks_like_wall_clock, next_time
 
 _ABSENT = object()
 _ALWAYS_SAFE = ("max_concurrent_trials", "tags", "failure")
@@ -28,11 +29,17 @@ class Changes:
         return bool(self.safe or self.unsafe)
 
 
-def changes(old: SweepSpec, new: SweepSpec) -> Changes:
+def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -> Changes:
     """What differs from `old` to `new`.
 
-    Safe are: more samples, a later or no deadline, a larger or no time budget, and any change of the
-    concurrency, the tags or the failure policy.
+    Safe are: more samples, a later or no deadline, larger budgets or none, and any change of the
+    concurrency, the tags, the failure policy or `stop.min_trials`.
+
+    Args:
+        old: The spec of the sweep as it is.
+        new: The spec that is asked for.
+        scheduled_at: When the sweep was scheduled, in UTC seconds: without it, a deadline that is a time of
+            day cannot be compared with another, and its change is unsafe.
     """
     before, after = (dict(_leaves(_with_kinds(spec, old, new), "")) for spec in (old, new))
     safe: list[str] = []
@@ -41,7 +48,7 @@ def changes(old: SweepSpec, new: SweepSpec) -> Changes:
         was, now = before.get(field, _ABSENT), after.get(field, _ABSENT)
         if was != now and not (field == "storage_path" and _is_same_place(was, now)):
             line = f"{field}: {_shown(was)} -> {_shown(now)}"
-            (safe if _is_safe(field, was, now) else unsafe).append(line)
+            (safe if _is_safe(field, was, now, scheduled_at) else unsafe).append(line)
     return Changes(tuple(safe), tuple(unsafe))
 
 
@@ -64,18 +71,33 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _is_safe(field: str, was: Any, now: Any) -> bool:
-    if field.split(".")[0] in _ALWAYS_SAFE:
+def _is_safe(field: str, was: Any, now: Any, scheduled_at: float | None) -> bool:
+    if field.split(".")[0] in _ALWAYS_SAFE or field == "stop.min_trials":
         return True
     if field == "num_samples":
         return bool(now > was)
-    if field not in ("stop.deadline", "stop.time_budget_s") or was is None:
+    if not (field in ("stop.deadline", "stop.time_budget_s") or field.startswith("stop.budget.")):
+        return False
+    if was is None or was is _ABSENT:
         return False
     if now is None:
         return True
     if field == "stop.deadline":
-        return datetime.fromisoformat(now) > datetime.fromisoformat(was)
+        return _is_later(was, now, scheduled_at)
     return bool(now > was)
+
+
+def _is_later(was: str, now: str, scheduled_at: float | None) -> bool:
+    if scheduled_at is None and (looks_like_wall_clock(was) or looks_like_wall_clock(now)):
+        return False
+    before, after = (_moment(text, scheduled_at or 0.0) for text in (was, now))
+    return after > before
+
+
+def _moment(text: str, scheduled_at: float) -> datetime:
+    if looks_like_wall_clock(text):
+        return next_time(text, datetime.fromtimestamp(scheduled_at, UTC))
+    return datetime.fromisoformat(text)
 
 
 def _is_same_place(was: Any, now: Any) -> bool:

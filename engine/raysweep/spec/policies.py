@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
 
 from raysweep.spec.base import SpecModel
 from raysweep.spec.validation import Problem, show
+from raysweep.spec.wallclock import check_wall_clock, looks_like_wall_clock
 
 Seconds = Annotated[float, Field(ge=0)]
 
@@ -45,6 +55,13 @@ def _aware(given: Any) -> Any:
         raise Problem(f"{show(given)} is out of range", example) from None
     # A plain datetime: subclasses such as pendulum's do not compare equal in every field.
     return datetime(*utc.timetuple()[:6], utc.microsecond, tzinfo=UTC)
+
+
+def _deadline(given: Any) -> Any:
+    """A moment in UTC, or a wall-clock time with its zone, as text."""
+    if isinstance(given, str) and looks_like_wall_clock(given):
+        return check_wall_clock(given)
+    return _aware(given)
 
 
 class FailurePolicy(SpecModel):
@@ -106,6 +123,79 @@ class CheckpointPolicy(SpecModel):
     """Whether the checkpoint of the best report is kept too."""
 
 
+class Budget(SpecModel):
+    """What the sweep may use in all, counted from a worker's start to its end, idle or not."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {"money": "cost", "gpus": "gpu_hours", "cpus": "cpu_hours"}
+
+    cpu_hours: Annotated[float | None, Field(gt=0)] = None
+    """CPU-hours."""
+    gpu_hours: Annotated[float | None, Field(gt=0)] = None
+    """GPU-hours."""
+    cost: Annotated[float | None, Field(gt=0)] = None
+    """Money, in the currency of `stop.cost_per_hour`."""
+
+
+class Plateau(SpecModel):
+    """No more progress: the sweep ends when `window` completed trials in a row have not moved the best."""
+
+    window: int = Field(default=10, ge=1)
+    """How many completed trials."""
+    min_improvement: float = Field(default=0.0, ge=0)
+    """By how much the best has to improve, over these trials together, to count."""
+    min_trials: int = Field(default=0, ge=0)
+    """No end before so many trials have completed."""
+
+
+class TrialLimit(SpecModel):
+    """A limit with a direction: the trial ends when it reports a value beyond it."""
+
+    above: float | None = None
+    """Ends the trial above this value."""
+    below: float | None = None
+    """Ends the trial below this value."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.above is None and self.below is None:
+            raise Problem("says neither above nor below", 'write {"above": 10}')
+        if self.above is not None and self.below is not None and self.below > self.above:
+            raise Problem(
+                f"below {self.below:g} and above {self.above:g} leave no value inside",
+                "make below the smaller of the two",
+            )
+        return self
+
+
+def _limit(given: Any, as_number: ValidatorFunctionWrapHandler) -> Any:
+    return TrialLimit.model_validate(given) if isinstance(given, Mapping | TrialLimit) else as_number(given)
+
+
+def _limit_to_json(limit: float | TrialLimit) -> Any:
+    return limit.model_dump(exclude_none=True) if isinstance(limit, TrialLimit) else limit
+
+
+Limit = Annotated[
+    # Not a union: its errors would name the branches.
+    float,
+    WrapValidator(_limit),
+    PlainSerializer(_limit_to_json),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number"},
+                {
+                    "type": "object",
+                    "properties": {"above": {"type": "number"}, "below": {"type": "number"}},
+                    "minProperties": 1,
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+
+
 class StopPolicy(SpecModel):
     """When a trial, or the whole sweep, has done enough."""
 
@@ -115,15 +205,45 @@ class StopPolicy(SpecModel):
         "max_t": "scheduler.asha.max_t",
     }
 
-    deadline: Annotated[datetime | None, BeforeValidator(_aware)] = None
-    """When the sweep ends, finished or not: ISO 8601 with its offset from UTC."""
+    deadline: Annotated[datetime | str | None, BeforeValidator(_deadline)] = None
+    """When the sweep ends, finished or not: ISO 8601 with its offset from UTC, or `06:00 Europe/Berlin`.
+
+    A time of day means the next one after the sweep's scheduled start.
+    """
     time_budget_s: PositiveSeconds = None
     """How long the sweep may run, all of its controllers together, in seconds."""
+    budget: Budget = Budget()
+    """What the sweep may use: CPU-hours, GPU-hours, money."""
+    cost_per_hour: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """What an hour of each resource costs: `{cpu: 0.05, gpu: 2.5}`, and custom resources by name."""
+    plateau: Plateau | None = None
+    """The sweep ends when it makes no more progress."""
+    min_trials: int = Field(default=0, ge=0)
+    """A sweep that its deadline or a budget ended with fewer finished trials counts as a failure."""
     target: float | None = None
     """The sweep ends when a trial's metric is at least as good as this."""
-    trial: dict[str, float] = Field(default_factory=dict)
-    """Limits for each trial: it ends when the value that it reports is at or above the limit."""
+    trial: dict[str, Limit] = Field(default_factory=dict)
+    """Limits for each trial, by reported name: a number (it ends at or above it), or `{above: 10}`."""
     trial_time_s: PositiveSeconds = None
     """How long one attempt of a trial may run, in seconds."""
     grace_s: Annotated[float, BeforeValidator(_seconds), Field(ge=0)] = 10.0
     """How long a trial that is told to stop may take before it is killed, in seconds."""
+
+    @property
+    def trial_limits(self) -> tuple[tuple[str, float | None, float | None, float | None], ...]:
+        """For each limited value its name, and where it ends the trial: at or above, above, below."""
+        limits: dict[str, Any] = dict(self.trial)
+        return tuple(
+            (name, None, limit.above, limit.below)
+            if isinstance(limit, TrialLimit)
+            else (name, limit, None, None)
+            for name, limit in limits.items()
+        )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.budget.cost is not None and not any(self.cost_per_hour.values()):
+            raise Problem(
+                "needs prices", "add stop.cost_per_hour, such as {cpu: 0.05, gpu: 2.5}", ("budget", "cost")
+            )
+        return self

@@ -37,6 +37,8 @@ class SweepRecord:
     seed: int
     spec: Mapping[str, Any]
     """The spec as `SweepSpec.to_json` makes it, decoded."""
+    scheduled_at: float | None = None
+    """When the sweep was scheduled, in UTC seconds: a deadline like `06:00 Europe/Berlin` comes after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,11 @@ class SweepFolder:
             raise SweepDamagedError(self._path("sweep.json"), problem, "upgrade raysweep")
         try:
             return SweepRecord(
-                digest=fields["digest"], key=fields["key"], seed=fields["seed"], spec=fields["spec"]
+                digest=fields["digest"],
+                key=fields["key"],
+                seed=fields["seed"],
+                spec=fields["spec"],
+                scheduled_at=fields.get("scheduled_at"),
             )
         except KeyError as error:
             raise SweepDamagedError(self._path("sweep.json"), f"has no {error}", RESTORE_FIX) from error
@@ -170,6 +176,18 @@ class SweepFolder:
         """The URI of an object of this sweep."""
         return self._path(name)
 
+    def archive_outcome(self) -> None:
+        """Put outcome.json aside as `outcome-<generation>.json`: the sweep goes on, and will have another.
+
+        Only the holder may. Safe to repeat after a crash between the two steps.
+        """
+        outcome = self.read_outcome()
+        if outcome is None:
+            return
+        key = self._key(f"outcome-{outcome.generation:06d}.json")
+        self.store.put_if_absent(key, seal(outcome.to_json().encode()), durable=True)
+        self.store.delete(self._key("outcome.json"))
+
     def read_snapshot_latest(self) -> Snapshot:
         """The newest snapshot whose hash is right.
 
@@ -260,5 +278,12 @@ def list_sweeps(store: Store) -> list[str]:
 
 
 def _encode_spec(record: SweepRecord) -> bytes:
-    fields = {"format": FORMAT_VERSION, "digest": record.digest, "key": record.key, "seed": record.seed}
+    fields: dict[str, Any] = {
+        "format": FORMAT_VERSION,
+        "digest": record.digest,
+        "key": record.key,
+        "seed": record.seed,
+    }
+    if record.scheduled_at is not None:
+        fields["scheduled_at"] = record.scheduled_at
     return seal(orjson.dumps(fields | {"spec": dict(record.spec)}, option=orjson.OPT_INDENT_2))

@@ -57,6 +57,9 @@ STOPS = st.sampled_from(
         {"time_budget_s": 60.0},
         {"deadline": datetime.fromtimestamp(1100, UTC)},
         {"deadline": datetime.fromtimestamp(1020, UTC), "time_budget_s": 10.0},
+        {"deadline": datetime.fromtimestamp(1004, UTC)},
+        {"budget": {"cpu_hours": 0.005}, "plateau": {"window": 3}},
+        {"plateau": {"window": 2, "min_improvement": 0.1, "min_trials": 4}},
     ]
 )
 POLICIES = st.fixed_dictionaries(
@@ -267,6 +270,12 @@ class Interleavings(RuleBasedStateMachine):
     def restore_from_snapshot(self) -> None:
         happened["replayed"] += 1
         self.world.fork_twin()
+
+    @precondition(lambda self: self.world.state.status in ("deadline", "budget"))
+    @precondition(lambda self: self.world.state.phase == "ended")
+    @rule(later_s=st.floats(0.5, 50), capacity=st.integers(1, 4))
+    def reopen(self, later_s: float, capacity: int) -> None:
+        self.world.reopen(later_s, capacity)
 
     @precondition(lambda self: self.world.state.phase == "ended")
     @rule(index=st.integers(0, 1000), begun=BEGINNINGS)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
@@ -25,6 +26,7 @@ from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 from raysweep.core.invariants import check
 from raysweep.core.lifecycle import FINAL
+from raysweep.core.stopping import BEHAVIOUR
 from raysweep.simulate.workers import End, Worker
 from raysweep.spec import SweepSpec
 
@@ -111,7 +113,7 @@ class World:
 
     # -- the controller --------------------------------------------------------------------------
 
-    def start(self, capacity: int = 4) -> None:
+    def start(self, capacity: int = 4, *, is_reopening: bool = False) -> None:
         """A controller claims the next generation."""
         self.generation += 1
         self.searcher = Searcher(self.total, not self.state.rules.is_blind)
@@ -120,7 +122,11 @@ class World:
             if trial.state in ended:
                 score = trial.best_score if self.state.rules.ranks_by_best else trial.last_score
                 self.searcher.tell(trial.number, score, trial.state)
-        self.send(ev.ControllerStarted(at=self.now, generation=self.generation))
+        self.send(
+            ev.ControllerStarted(
+                at=self.now, generation=self.generation, behaviour=BEHAVIOUR, is_reopening=is_reopening
+            )
+        )
         self.flush()  # the claim is durable before anything else happens
         self.send(ev.CapacityChanged(at=self.now, slots=capacity))
 
@@ -173,6 +179,18 @@ class World:
         self._lose_cluster()
         if self.state.phase != "ended":
             self.start(capacity)
+
+    def reopen(self, later_s: float, capacity: int = 4) -> None:
+        """What ended by a deadline or a budget goes on, with more of it."""
+        self._lose_cluster()
+        self.start(capacity, is_reopening=True)
+        old = self.state.spec.stop
+        deadline = None if old.deadline is None else datetime.fromtimestamp(self.now + later_s, UTC)
+        stop = old.replace(deadline=deadline, time_budget_s=None, budget={})
+        spec = self.state.spec.replace(stop=stop)
+        changes = ("stop: more",)
+        self.send(ev.SpecChanged(at=self.now, spec=spec.model_dump(mode="json"), changes=changes))
+        self.flush()
 
     def extend(self, count: int) -> None:
         """More samples are wanted from here on."""
