@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec.wallclock import resolve_deadline
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
@@ -24,6 +26,7 @@ def run_sweep(
     on_progress: Callable[[SweepProgress], None] | None = None,
     takeover: bool = False,
     num_cpus: float | None = None,
+    scheduled_at: datetime | None = None,
     job: JobOptions | None = None,
 ) -> SweepOutcome:
     """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
@@ -39,6 +42,9 @@ def run_sweep(
             its heartbeats.
         takeover: Take the sweep from a controller that seems to live; that one ends with `FencedError`.
         num_cpus: How many CPUs an embedded Ray offers; default: the machine's cores.
+        scheduled_at: When this run was scheduled, with its offset from UTC (an orchestrator's logical date):
+            a deadline such as `06:00 Europe/Berlin` is the next one after it. The first start of a sweep
+            decides; default: when that is.
         job: What a job brings along and where its driver runs; only with the address of a Jobs API.
 
     Returns:
@@ -57,7 +63,8 @@ def run_sweep(
             raise SpecError(
                 "num_cpus", "is for an embedded Ray", "leave it out with the address of a cluster"
             )
-        outcome = _run_job(SweepSpec.from_any(spec), key, address, on_progress, _with(job, takeover))
+        asked = _resolved(SweepSpec.from_any(spec), scheduled_at)
+        outcome = _run_job(asked, key, address, on_progress, _with(job, takeover))
         assert isinstance(outcome, SweepOutcome)
         return outcome
     _refuse_job(job)
@@ -70,7 +77,16 @@ def run_sweep(
         on_progress=on_progress,
         takeover=takeover,
         num_cpus=num_cpus,
+        scheduled_at=scheduled_at,
     )
+
+
+def _resolved(spec: SweepSpec, scheduled_at: datetime | None) -> SweepSpec:
+    """For a job, whose driver does not know when the run was scheduled: the deadline as the moment it means."""
+    if scheduled_at is None or not isinstance(spec.stop.deadline, str):
+        return spec
+    deadline = resolve_deadline(spec.stop.deadline, scheduled_at.timestamp())
+    return spec.replace(stop=spec.stop.replace(deadline=deadline))
 
 
 def run_training(
