@@ -82,7 +82,7 @@ def run_sweep(
 
 
 def _resolved(spec: SweepSpec, scheduled_at: datetime | None) -> SweepSpec:
-    """For a job, whose driver does not know when the run was scheduled: the deadline as the moment it means."""
+    """For a job, whose driver does not know when it was scheduled: the deadline as the moment it means."""
     if scheduled_at is None or not isinstance(spec.stop.deadline, str):
         return spec
     deadline = resolve_deadline(spec.stop.deadline, scheduled_at.timestamp())
