@@ -29,6 +29,8 @@ LOG: Final = logging.getLogger("raysweep.jobs")
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 5.0
 PENDING_NOTE_S: Final = 60.0
+CANCEL_GRACE_S: Final = 15.0
+"""A heartbeat is 2 s, ending trials takes 2 s more; the rest is for slow machines and storage."""
 
 # Ends that the next try would repeat: the environment cannot be built, or no node can take the driver.
 _LASTING: Final = frozenset(
@@ -94,29 +96,58 @@ async def wait(
             pause_s = min(MAX_PAUSE_S, pause_s * 1.25)
 
 
-async def cancel(job: RunningJob, *, to: Cluster, reason: str = "", by: str = "") -> bool:
+async def cancel(
+    job: RunningJob, *, to: Cluster, reason: str = "", by: str = "", grace_s: float = CANCEL_GRACE_S
+) -> bool:
     """Cancel a job: its sweep ends with the outcome `cancelled`. Names its number: it never hits a later job.
+
+    The sweep's controller is asked first, through the storage, which takes a few seconds: stopped by Ray, it
+    would have three to end its trials and to write the outcome. A training run is stopped at once.
+
+    Args:
+        job: What `submit_or_attach` returned.
+        to: The cluster.
+        reason: Becomes part of the outcome's `why`.
+        by: Who cancels; default: this user on this machine.
+        grace_s: How long the controller has before Ray stops the job; 0 stops it at once.
 
     Returns whether it was running. Raises: ClusterError.
     """
     if not job.job_id:
         return False
     async with open_client(to) as client:
-        try:
-            info = await client.info(job.job_id)
-        except JobNotFoundError:
-            return False
-        if info.is_ended:
-            return False
-        try:
-            view = await asyncio.to_thread(RunView, job.kind, job.storage_path, job.run_id)
-            await asyncio.to_thread(view.ask_to_cancel, reason, by or whoami())
-        except StorageError as error:
-            # Only the reason is lost: the driver cancels where its job is stopped.
-            LOG.warning("job %s: the request to cancel could not be stored: %s", job.job_id, error)
         with suppress(JobNotFoundError):
-            return await client.stop(job.job_id)
+            info = await client.info(job.job_id)
+            if info.is_ended:
+                return False
+            was_asked = await _ask_to_cancel(job, reason, by or whoami())
+            if was_asked and job.kind == "sweep" and info.status == "RUNNING":
+                if await _ends_within(client, job.job_id, grace_s):
+                    return True
+                LOG.warning("job %s has not ended within %.0f s: it is stopped", job.job_id, grace_s)
+            return await client.stop(job.job_id) or was_asked
         return False
+
+
+async def _ask_to_cancel(job: RunningJob, reason: str, by: str) -> bool:
+    try:
+        view = await asyncio.to_thread(RunView, job.kind, job.storage_path, job.run_id)
+        await asyncio.to_thread(view.ask_to_cancel, reason, by)
+    except StorageError as error:
+        # Only the reason is lost: the driver cancels where its job is stopped.
+        LOG.warning("job %s: the request to cancel could not be stored: %s", job.job_id, error)
+        return False
+    return True
+
+
+async def _ends_within(client: JobsClient, job_id: str, grace_s: float) -> bool:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + grace_s
+    while loop.time() < deadline:
+        if (await client.info(job_id)).is_ended:
+            return True
+        await asyncio.sleep(min(FIRST_PAUSE_S, grace_s))
+    return False
 
 
 class _Watch:

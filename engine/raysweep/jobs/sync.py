@@ -19,7 +19,7 @@ from raysweep.errors import SweepInterrupted
 from raysweep.jobs.attach import RunningJob, submit_or_attach
 from raysweep.jobs.client import TAIL_PAUSE_S, JobsClient
 from raysweep.jobs.connection import ClusterConnection
-from raysweep.jobs.follow import OnProgress, cancel, wait
+from raysweep.jobs.follow import CANCEL_GRACE_S, OnProgress, cancel, wait
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.view import Outcome
 from raysweep.jobs.wire import ClusterVersion, JobInfo
@@ -111,9 +111,11 @@ class Cluster:
             note = f"it goes on as job {job.job_id!r}; attach with the same key, or cancel it"
             raise SweepInterrupted(job.run_id, note) from None
 
-    def cancel(self, job: RunningJob, *, reason: str = "", by: str = "") -> bool:
+    def cancel(
+        self, job: RunningJob, *, reason: str = "", by: str = "", grace_s: float = CANCEL_GRACE_S
+    ) -> bool:
         """Cancel a job; whether it was running."""
-        return run_sync(lambda: cancel(job, to=self.connection, reason=reason, by=by))
+        return run_sync(lambda: cancel(job, to=self.connection, reason=reason, by=by, grace_s=grace_s))
 
     def _call(self, ask: Callable[[JobsClient], Awaitable[T]]) -> T:
         async def call() -> T:
@@ -125,12 +127,18 @@ class Cluster:
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine to its end: here, or, where an event loop runs already, on a thread of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _has_loop():
         return asyncio.run(make())
     found: T = _OnThread(make).result()
     return found
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class _OnThread:

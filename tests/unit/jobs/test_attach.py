@@ -415,12 +415,30 @@ def test_a_refused_token_is_not_borne(spec: SweepSpec) -> None:
 def test_cancelling_leaves_a_reason_and_stops_the_job(spec: SweepSpec) -> None:
     with serving(Api()) as api:
         job = submit(api, spec)
-        assert asyncio.run(cancel(job, to=api.address, reason="too dear", by="me")) is True
+        assert asyncio.run(cancel(job, to=api.address, reason="too dear", by="me", grace_s=0.1)) is True
         assert api.jobs[job.job_id]["status"] == "STOPPED"
         asked = folder_of(job).read_cancellation()
         assert asked is not None
         assert (asked.reason, asked.by) == ("too dear", "me")
         assert asyncio.run(cancel(job, to=api.address)) is False
+
+
+def test_a_controller_that_cancels_by_itself_is_not_stopped(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        job = submit(api, spec)
+
+        async def cancel_it() -> bool:
+            cancelling = asyncio.create_task(cancel(job, to=api.address))
+            while folder_of(job).read_cancellation() is None:
+                await asyncio.sleep(0.01)
+            finish(job, spec.placed(), "cancelled")
+            api.end(job.job_id, "SUCCEEDED", code=0)
+            return await cancelling
+
+        assert asyncio.run(cancel_it()) is True
+        assert api.jobs[job.job_id]["status"] == "SUCCEEDED"
+        assert api.count("POST", "/stop") == 0
+        assert waited(api, job).status == "cancelled"
 
 
 def test_cancelling_works_without_the_storage(spec: SweepSpec, tmp_path: Path) -> None:
