@@ -429,7 +429,7 @@ def test_a_controller_that_cancels_by_itself_is_not_stopped(spec: SweepSpec) -> 
 
         async def cancel_it() -> bool:
             cancelling = asyncio.create_task(cancel(job, to=api.address))
-            while folder_of(job).read_cancellation() is None:
+            while folder_of(job).read_cancellation() is None:  # noqa: ASYNC110  a file tells
                 await asyncio.sleep(0.01)
             finish(job, spec.placed(), "cancelled")
             api.end(job.job_id, "SUCCEEDED", code=0)
