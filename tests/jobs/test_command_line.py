@@ -116,6 +116,7 @@ def test_a_sweep_is_left_with_ctrl_c_followed_and_cancelled(
     assert cli("cancel", folder.sweep_id).out.strip().endswith("was not running: its job is STOPPED")
 
 
+@pytest.mark.slow
 def test_a_training_step_runs_on_the_cluster(
     cluster: Cluster, cli: Callable[..., Ran], tmp_path: Path, storage: Path
 ) -> None:
@@ -143,6 +144,7 @@ def states(out: str) -> dict[str, tuple[str, str]]:
     return {each["name"]: (each["status"], each["detail"] + each["fix"]) for each in json.loads(out)}
 
 
+@pytest.mark.slow
 def test_the_doctor_finds_a_good_cluster_good_and_leaves_nothing(
     cluster: Cluster, cli: Callable[..., Ran], write_spec: Callable[..., Path], storage: Path
 ) -> None:

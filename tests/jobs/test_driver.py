@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -62,7 +63,7 @@ def stop_by_signal(cluster: Cluster, job: str) -> None:
     [
         (stop_by_client, "forever", "worker"),
         (stop_by_ray, "stubborn", "process"),
-        (stop_by_signal, "forever", "worker"),
+        pytest.param(stop_by_signal, "forever", "worker", marks=pytest.mark.slow),
         pytest.param(stop_by_client, "stubborn", "worker", marks=pytest.mark.slow),
         pytest.param(stop_by_ray, "forever", "process", marks=pytest.mark.slow),
         pytest.param(stop_by_signal, "stubborn", "actor", marks=pytest.mark.slow),
@@ -93,6 +94,7 @@ def test_a_stopped_job_has_cancelled_its_sweep_and_leaves_nothing(
     record_property("clean_after_s", cluster.wait_until_clean())
 
 
+@pytest.mark.slow
 def test_bad_input_is_the_last_line_and_the_exit_code(cluster: Cluster, make_spec: MakeSpec) -> None:
     spec = make_spec("noop", num_samples=1, resources={"cpu": 64})
     job = cluster.submit("infeasible.1", ask(spec))
@@ -127,3 +129,30 @@ def test_a_lease_that_nobody_renews_ends_the_sweep_resumably(
     steps = [line for line in lines() if line[0] == "step"]
     assert len({tuple(line) for line in steps}) == 80
     assert len(steps) <= 82
+
+
+@pytest.mark.slow
+def test_a_stopped_training_step_ends_and_goes_on_later(
+    cluster: Cluster, storage: Path, tmp_path: Path
+) -> None:
+    spec = rs.TrainSpec(
+        name="full",
+        trainable="tests.jobs.train_loops:counting",
+        config={"steps": 12, "pause": 0.5, "log": str(tmp_path / "log")},
+        scaling={"num_workers": 1},
+        storage_path=str(storage),
+    )
+    request = JobRequest(kind="train", key="k", spec=spec.to_dict())
+    job = cluster.submit("train.1", request)
+    wait_for(lambda: (tmp_path / "log").exists() and len((tmp_path / "log").read_text().split()) >= 4, 90)
+    stop_by_client(cluster, job)
+    assert cluster.wait(job).status == "STOPPED"
+    cluster.wait_until_clean()
+    done = len((tmp_path / "log").read_text().split())
+    assert done < 12
+    job = cluster.submit("train.2", request)
+    assert cluster.wait(job).exit_code == 0, cluster.logs(job)
+    steps = (tmp_path / "log").read_text().split()
+    assert set(steps) == {str(number) for number in range(12)}
+    # It went on from its last checkpoint.
+    assert len(steps) <= 14

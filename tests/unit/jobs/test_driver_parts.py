@@ -1,0 +1,89 @@
+"""What the driver does before and beside a sweep; the whole of it runs in tests/jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from raysweep.errors import SpecError
+from raysweep.jobs.driver import find_request
+from raysweep.jobs.errorline import find_error
+from raysweep.jobs.notes import ProgressNotes
+from raysweep.jobs.request import FILE, FOLDER, JobRequest
+from raysweep.outcome import BestTrial, Holder, SweepProgress
+
+ROOT = Path(__file__).parents[3]
+REQUEST = JobRequest(kind="sweep", key="k", spec={"name": "t"})
+
+
+def put_request(folder: Path, data: bytes) -> None:
+    (folder / FOLDER).mkdir()
+    (folder / FOLDER / FILE).write_bytes(data)
+
+
+def test_the_request_is_found_where_ray_puts_py_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_request(tmp_path, REQUEST.to_json())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert find_request() == REQUEST
+
+
+def test_a_request_of_a_later_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_request(tmp_path, json.dumps({**json.loads(REQUEST.to_json()), "format": 2}).encode())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SpecError, match="format"):
+        find_request()
+
+
+def test_a_driver_without_a_request_says_so_on_its_last_line() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "raysweep.jobs.driver"],
+        cwd=ROOT,
+        env=os.environ | {"RAY_ADDRESS": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 2
+    record = find_error(ran.stderr)
+    assert record is not None
+    assert (record["class"], record["retryable"]) == ("SpecError", False)
+    assert "is not on sys.path" in record["message"]
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def progress(ended: int, score: float | None = None) -> SweepProgress:
+    best = None if score is None else BestTrial(trial_id="00001", score=score)
+    return SweepProgress(
+        sweep_id="t-1",
+        name="t",
+        status="running",
+        holder=Holder(host="h", pid=1),
+        generation=1,
+        at=0.0,
+        started_at=0.0,
+        counts={"completed": ended},
+        metric="loss",
+        mode="min",
+        best=best,
+    )
+
+
+def test_progress_is_said_when_it_is_new_and_not_too_often() -> None:
+    said: list[str] = []
+    now = [0.0]
+    notes = ProgressNotes(said.append, 10.0, lambda: now[0])
+    for at, ended in ((0, 0), (5, 1), (10, 1), (15, 1), (20, 1), (25, 2), (31, 2)):
+        now[0] = float(at)
+        notes(progress(ended, 0.25 if ended else None))
+    assert said == [
+        "sweep t-1: running, 0 completed",
+        "sweep t-1: running, 1 completed, best loss 0.25 (trial 00001)",
+        "sweep t-1: running, 2 completed, best loss 0.25 (trial 00001)",
+    ]
