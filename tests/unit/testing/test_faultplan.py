@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -69,6 +70,10 @@ def test_a_plan_that_cannot_work_is_refused(plan: FaultPlan, make: Callable[[Fau
 def test_without_a_plan_nothing_is_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert faultplan.current() is None
     assert type(open_store(tmp_path)) is LocalStore
+    session = cast(trial.TrialSession, object())
+    trial.activate(session)
+    assert trial._session is session, "no report comes by anything"
+    trial.activate(None)
     monkeypatch.setenv(faultplan.VARIABLE, str(tmp_path / "none.json"))
     with pytest.raises(RaysweepError, match="cannot be read"):
         faultplan.current()
