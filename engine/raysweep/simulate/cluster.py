@@ -206,7 +206,7 @@ class SimulatedCluster:
     def _step(self, worker: Worker, job: Job) -> None:
         if not self._is_running(worker, job):
             return
-        if job.stop_reason is not None:
+        if job.must_stop:
             self._finish(worker, "stopped")
             return
         try:
@@ -247,6 +247,10 @@ class SimulatedCluster:
             return
         worker.save(self._clock.now, self._store_checkpoint(job))
         self._note_job("saved", worker, job)
+        if job.stop_reason is not None:
+            self._post(worker, 1)
+            self._finish(worker, "stopped")
+            return
         if is_waiting:
             # The answer to a report without rows comes when the checkpoint's record is durable.
             worker.report(self._clock.now, keys, [], is_waiting=True)

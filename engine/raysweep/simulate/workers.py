@@ -29,12 +29,18 @@ class Job:
     next_checkpoint: int
     reports: int = 0
     stop_reason: str | None = None
+    wants_checkpoint: bool = False
     awaits: int | None = None
 
     @property
     def who(self) -> tuple[int, int]:
         """(trial, attempt)."""
         return self.start.trial, self.start.attempt
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether it ends at its next report; a trial that is asked for a checkpoint goes on to that."""
+        return self.stop_reason is not None and not self.wants_checkpoint
 
     @property
     def is_waiting(self) -> bool:
@@ -59,10 +65,10 @@ class Worker:
         self.is_up = True
         self.outbox.append(ev.SlotOpened(at=at, slot=self.slot, node=node))
 
-    def fail(self, at: float, failure: Failure) -> None:
+    def fail(self, at: float, failure: Failure, node: str = "") -> None:
         """It does not come up."""
         self.is_lost = True
-        self.outbox.append(ev.SlotFailed(at=at, slot=self.slot, failure=failure))
+        self.outbox.append(ev.SlotFailed(at=at, slot=self.slot, failure=failure, node=node))
 
     def lose(self, at: float, failure: Failure) -> None:
         """It dies, with what it runs; what it said before is still under way."""
@@ -80,7 +86,7 @@ class Worker:
                 self.queue.append(Job(command, command.iteration, command.next_checkpoint))
             case cmd.StopTrial():
                 if job is not None and job.who == (command.trial, command.attempt):
-                    job.stop_reason = command.reason
+                    job.stop_reason, job.wants_checkpoint = command.reason, command.wants_checkpoint
             case cmd.RecallTrials():
                 taken = tuple(job.start.trial for job in self.queue if job.start.trial in command.trials)
                 self.queue = [job for job in self.queue if job.start.trial not in command.trials]

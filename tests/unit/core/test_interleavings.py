@@ -30,12 +30,13 @@ FAILURES = st.sampled_from(
         RAISED,
         DIED,
         NODE_DIED,
-        Failure(origin="memory", type="OutOfMemoryError"),
+        Failure(origin="memory", type="OutOfMemoryError", memory_bytes=2**30),
         Failure(origin="exception", type="TypeError", bases=("TypeError",)),
         Failure(origin="exception", type="OutOfMemoryError", bases=("OutOfMemoryError",)),
     ]
 )
-LOSSES = st.sampled_from([DIED, NODE_DIED, Failure(origin="memory", type="OutOfMemoryError")])
+OOM = Failure(origin="memory", type="OutOfMemoryError", memory_bytes=2**30)
+LOSSES = st.sampled_from([DIED, NODE_DIED, OOM])
 VALUES = st.one_of(
     st.floats(-10, 10).map(lambda value: round(value, 3)), st.sampled_from(["NaN", "text", None, 3])
 )
@@ -69,6 +70,11 @@ POLICIES = st.fixed_dictionaries(
         "breaker_trials": st.sampled_from([0, 3]),
         "non_finite": st.sampled_from(["fail", "ignore"]),
         "max_failed_fraction": st.sampled_from([None, 0.5]),
+        "max_ooms": st.integers(0, 2),
+        "oom_memory_factor": st.sampled_from([1, 2]),
+        "report_timeout_s": st.sampled_from([None, None, 3.0]),
+        "placement_timeout_s": st.sampled_from([300.0, 5.0]),
+        "bad_node_failures": st.integers(0, 2),
     }
 )
 SPECS = st.fixed_dictionaries(
@@ -218,17 +224,37 @@ class Interleavings(RuleBasedStateMachine):
             self.world.lose_slot(worker, failure)
 
     @precondition(lambda self: self._is_on)
-    @rule(index=PICK, is_fatal=st.sampled_from([False, False, False, True]))
-    def fail_slot(self, index: int, is_fatal: bool) -> None:
+    @rule(index=PICK, is_fatal=st.sampled_from([False, False, False, True]), is_node_known=st.booleans())
+    def fail_slot(self, index: int, is_fatal: bool, is_node_known: bool) -> None:
         worker = self._pick(index, [w for w in self.world.workers.values() if not (w.is_up or w.is_lost)])
         if worker is not None:
             failure = Failure(origin="start", type="ImportError", message="no", is_fatal=is_fatal)
-            self.world.fail_slot(worker, failure)
+            node = self.world.node_for(worker) if is_node_known else ""
+            self.world.fail_slot(worker, failure, node)
 
     @precondition(lambda self: self._is_on)
-    @rule(slots=st.integers(0, 5))
-    def change_capacity(self, slots: int) -> None:
-        self.world.send(ev.CapacityChanged(at=self.world.now, slots=slots))
+    @rule(slots=st.integers(0, 5), memory_bytes=st.sampled_from([0, 2**30, 2**33]))
+    def change_capacity(self, slots: int, memory_bytes: int) -> None:
+        world = self.world
+        world.send(
+            ev.CapacityChanged(at=world.now, slots=slots, nodes=3, memory_bytes=memory_bytes, problem="full")
+        )
+
+    @precondition(lambda self: self._is_on)
+    @rule(node=st.sampled_from(["n0", "n1", "n2"]), left_s=st.sampled_from([None, 0.0, 60.0]))
+    def drain_node(self, node: str, left_s: float | None) -> None:
+        happened["drains"] += 1
+        self.world.drain_node(node, None if left_s is None else self.world.now + left_s)
+
+    @precondition(lambda self: self._is_on)
+    @rule(index=PICK, can_never=st.booleans())
+    def say_what_waits(self, index: int, can_never: bool) -> None:
+        world = self.world
+        worker = self._pick(index, [w for w in world.workers.values() if not (w.is_up or w.is_lost)])
+        if worker is not None:
+            world.send(ev.SlotDelayed(at=world.now, slot=worker.slot, problem="no place"))
+        else:
+            world.send(ev.DemandStuck(at=world.now, problem="nested tasks wait", can_never=can_never))
 
     @precondition(lambda self: self._is_on and self.world.timer is not None)
     @rule()

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import count
 from typing import Any
 
 import orjson
@@ -110,6 +111,7 @@ class World:
         self.has_left = False
         self.sent: list[ev.Event] = []
         self.searcher = Searcher(self.total, not self.state.rules.is_blind)
+        self.avoided: set[str] = set()
 
     # -- the controller --------------------------------------------------------------------------
 
@@ -229,6 +231,8 @@ class World:
                 self.unflushed.append(command)
             case cmd.SetTimer():
                 self.timer = command.at
+            case cmd.ExcludeNode():
+                self.avoided.add(command.node)
             case cmd.EndSweep():
                 assert not self.state.active
                 self.is_ending = True
@@ -253,12 +257,22 @@ class World:
         )
 
     def open_slot(self, worker: Worker) -> None:
-        """A worker comes up."""
-        worker.open(self.now, f"n{worker.slot % 3}")
+        """A worker comes up, on a node that is not about to go and not excluded."""
+        worker.open(self.now, self.node_for(worker))
 
-    def fail_slot(self, worker: Worker, failure: Failure) -> None:
+    def node_for(self, worker: Worker) -> str:
+        """The node where a worker is placed."""
+        nodes = (f"n{number % 3 if number < worker.slot + 3 else number}" for number in count(worker.slot))
+        return next(node for node in nodes if node not in self.avoided)
+
+    def drain_node(self, node: str, deadline: float | None) -> None:
+        """A node is about to go: nothing new is placed on it."""
+        self.avoided.add(node)
+        self.send(ev.NodeDraining(at=self.now, node=node, deadline=deadline))
+
+    def fail_slot(self, worker: Worker, failure: Failure, node: str = "") -> None:
         """A worker does not come up."""
-        worker.fail(self.now, failure)
+        worker.fail(self.now, failure, node)
 
     def lose_slot(self, worker: Worker, failure: Failure) -> None:
         """A worker dies, with what it runs; the controller learns of it in time."""
@@ -337,7 +351,7 @@ class World:
             self.begin(worker)
         elif worker.job is None or worker.job.is_waiting:
             return False
-        elif worker.job.stop_reason is not None:
+        elif worker.job.must_stop:
             self.finish(worker, "stopped")
         elif worker.job.iteration >= self.length:
             self.finish(worker, "returned")
@@ -345,6 +359,8 @@ class World:
             self.report(worker, [self.value(worker.job.start.trial, worker.job.iteration + 1)])
             if self.save_every and worker.job.iteration % self.save_every == 0:
                 self.save(worker)
+                if worker.job.stop_reason is not None:
+                    self.finish(worker, "stopped")
         return True
 
     def move_on(self) -> bool:
