@@ -109,7 +109,12 @@ def test_two_thousand_trials_under_random_kills(
     folder = SweepFolder(open_store(str(storage)), rs.sweep_id("t", "k"))
     soak = Soak(lambda: drive(spec, address=address), lines, folder, Random(seed))
     began = time.monotonic()
-    outcome = soak.run(lambda: {event.trial for event in events(TrialReturned)}).outcome()
+    driver = soak.run(lambda: {event.trial for event in events(TrialReturned)})
+    # Ray tells the driver of each killed worker, on stdout too: the outcome is read where it is stored.
+    said = driver.process.communicate(timeout=60)
+    assert driver.process.returncode == 0, said
+    outcome = folder.read_outcome()
+    assert outcome is not None
     took_s = time.monotonic() - began
 
     last = soak.samples[-1][0]
