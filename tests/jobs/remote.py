@@ -89,8 +89,9 @@ def followed(cluster: Cluster, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def cancelled(cluster: Cluster, given: dict[str, Any]) -> dict[str, Any]:
+    before = Path(given["log"]).read_text().count("\n")
     job = cluster.submit_or_attach(spec(given, "forever", num_samples=2), key="cancelled")
-    wait_for_lines(given, 2)
+    wait_for_lines(given, before + 2)
     began = time.monotonic()
     asked = cluster.cancel(job, reason="changed my mind", by="the test")
     outcome = cluster.wait(job)

@@ -82,8 +82,15 @@ class Cluster:
     def submit_or_attach(
         self, spec: SweepSpec | TrainSpec, *, key: str | None = None, options: JobOptions | None = None
     ) -> RunningJob:
-        """See that a sweep or training run is on its way; the job that runs it."""
-        return run_sync(lambda: submit_or_attach(spec, to=self.connection, key=key, options=options))
+        """See that a sweep or training run is on its way; the job that runs it.
+
+        Raises SweepInterrupted for Ctrl-C: the job may have been submitted.
+        """
+        try:
+            return run_sync(lambda: submit_or_attach(spec, to=self.connection, key=key, options=options))
+        except KeyboardInterrupt:
+            note = "it may have been submitted; attach with the same key to see"
+            raise SweepInterrupted(spec.name, note) from None
 
     def wait(
         self,
