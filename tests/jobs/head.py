@@ -24,7 +24,8 @@ from typing import Final
 
 ROOT = Path(__file__).parents[2]
 MARK: Final = "RAYSWEEP_TEST_HEAD"
-START_S: Final = 150.0
+START_S: Final = 100.0
+START_TRIES: Final = 2
 PORT_OPTIONS: Final = (
     "--dashboard-agent-listen-port",
     "--dashboard-agent-grpc-port",
@@ -76,7 +77,16 @@ class Head:
         }
 
     def start(self) -> None:
-        """Start it, and wait until its Jobs API answers."""
+        """Start it, and wait until its Jobs API answers. On a crowded machine a start may hang: then again."""
+        for number in range(1, START_TRIES + 1):
+            problem = self._try_to_start()
+            if not problem:
+                return
+            assert number < START_TRIES, problem
+            self.kill()
+
+    def _try_to_start(self) -> str:
+        """What is wrong; empty once it answers."""
         command = [
             *(str(Path(sys.executable).with_name("ray")), "start", "--head", "--block"),
             *("--node-ip-address", "127.0.0.1", "--port", str(self.gcs_port)),
@@ -99,9 +109,12 @@ class Head:
         deadline = time.monotonic() + START_S
         while not self.answers():
             text = (self.folder / "start.log").read_text(errors="replace")
-            assert process.poll() is None, f"ray start ended with {process.returncode}: {text}"
-            assert time.monotonic() < deadline, f"the head does not answer: {text}"
+            if process.poll() is not None:
+                return f"ray start ended with {process.returncode}: {text}"
+            if time.monotonic() > deadline:
+                return f"the head does not answer: {text}"
             time.sleep(0.2)
+        return ""
 
     def answers(self) -> bool:
         """Whether the Jobs API answers one who has the token, and the node is up."""
