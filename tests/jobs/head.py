@@ -77,7 +77,7 @@ class Head:
         }
 
     def start(self) -> None:
-        """Start it, and wait until its Jobs API answers. On a crowded machine a start may hang: then again."""
+        """Start it, and wait until its Jobs API answers. A start that hangs is tried again."""
         for number in range(1, START_TRIES + 1):
             problem = self._try_to_start()
             if not problem:
