@@ -149,6 +149,54 @@ class Usage(_Record):
     """How long its controllers were at work, in seconds."""
 
 
+class Confirmed(_Record):
+    """One config as a gate ran it: with several seeds, at full budget."""
+
+    config: dict[str, Any]
+    trial_id: str = ""
+    """The trial of the sweep that it comes from; empty for a champion."""
+    sweep_id: str = ""
+    """The sweep that found it."""
+    scores: tuple[Number | None, ...] = ()
+    """By seed; None where that trial failed."""
+    mean: Number | None = None
+    spread: Number | None = None
+    """The standard deviation over the seeds; 0 for one."""
+    n: int = 0
+    """How many seeds gave a score."""
+    checkpoint_uri: str | None = None
+
+
+class GateOutcome(_Record):
+    """Whether a night's best config is good enough for the full-scale training, and the evidence."""
+
+    promoted: bool
+    why: str
+    """`champion 0.739 ± 0.001; not promoted: +0.0012 < 0.002`"""
+    candidates: tuple[Confirmed, ...] = ()
+    """The best of the night, run again; the best first."""
+    champion: Confirmed | None = None
+    """The champion of earlier nights, run beside them; None where there was none."""
+    improvement: Number | None = None
+    """Of the best candidate over the champion; positive is better."""
+    min_improvement: Number = 0.0
+    test: str = "paired"
+    standard_error: Number | None = None
+    """Of the improvement, in a paired test."""
+    lower_bound: Number | None = None
+    """The improvement is above this with 90 % confidence, in a paired test."""
+    sweep_id: str = ""
+    """The sweep that ran them again."""
+    at: float = 0.0
+    """When it was decided, in UTC seconds."""
+    format_version: int = 1
+
+    @property
+    def best(self) -> Confirmed | None:
+        """The best candidate."""
+        return self.candidates[0] if self.candidates else None
+
+
 class SweepOutcome(_Record):
     """One sweep that ended; `outcome[i]` is trial i, `len(outcome)` counts them. Times are UTC seconds."""
 
@@ -164,6 +212,10 @@ class SweepOutcome(_Record):
     """What it used."""
     min_trials: int = 0
     """The spec's `stop.min_trials`."""
+    promoted: bool | None = None
+    """Whether the gate let its best config pass; None where there was no gate."""
+    gate: GateOutcome | None = None
+    """The gate's evidence."""
     metric: str
     mode: Literal["min", "max"]
     best: TrialOutcome | None = None

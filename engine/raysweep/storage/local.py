@@ -8,11 +8,13 @@ has a name is whole, even after a power cut. No threads and no runtime: safe in 
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -85,6 +87,26 @@ class LocalStore:
         if os.path.lexists(self._path(key)):
             return False
         return self._write(key, (data,), durable=durable, replace=False)
+
+    def get_versioned(self, key: str) -> tuple[bytes, str] | None:
+        data = self.get(key)
+        return None if data is None else (data, _version_of(data))
+
+    def put_if_version(self, key: str, data: bytes, version: str | None) -> bool:
+        path = self._path(key)
+        # A lock that ends with its process. The object is still written beside and renamed: readers take none.
+        lock = path.parent / f"{TEMPORARY_MARK}lock-{path.name}"
+        try:
+            _make_folders(path.parent)
+            with open(lock, "ab") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                found = self.get_versioned(key)
+                if (found[1] if found is not None else None) != version:
+                    return False
+                self.put(key, data, durable=True)
+                return True
+        except OSError as error:
+            self._fail(key, error)
 
     def put_chunks(self, key: str, chunks: Iterable[bytes], *, durable: bool = False) -> None:
         self._write(key, chunks, durable=durable, replace=True)
@@ -224,6 +246,10 @@ class LocalStore:
         kind = StorageUnavailableError if error.errno in _PASSING else StorageError
         fix = _FIXES.get(error.errno or 0, "check that the folder is there and writable")
         raise kind(path, problem, fix) from error
+
+
+def _version_of(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 def _name(temporary: Path, path: Path, *, replace: bool) -> bool:

@@ -96,6 +96,33 @@ class RemoteStore:
                 return False
         return True
 
+    def get_versioned(self, key: str) -> tuple[bytes, str] | None:
+        import obstore
+
+        with self._errors(key):
+            try:
+                result = obstore.get(self._store, self._key(key))
+            except FileNotFoundError:
+                return None
+            data = bytes(result.bytes())
+            # Stores have one of the two, S3 with versioning both; a put takes what a get gave.
+            return data, f"{result.meta['e_tag'] or ''} {result.meta['version'] or ''}"
+
+    def put_if_version(self, key: str, data: bytes, version: str | None) -> bool:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, NotModifiedError, PreconditionError
+
+        if version is None:
+            return self.put_if_absent(key, data, durable=True)
+        names = zip(("e_tag", "version"), version.split(" "), strict=True)
+        mode: Any = {name: value for name, value in names if value}
+        with self._errors(key):
+            try:
+                obstore.put(self._store, self._key(key), data, mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError, NotModifiedError, FileNotFoundError):
+                return False
+        return True
+
     def put_chunks(self, key: str, chunks: Iterable[bytes], *, durable: bool = False) -> None:
         import obstore
 

@@ -62,6 +62,14 @@ class Store(Protocol):
         """Create an object atomically; False, and nothing changes, if one exists."""
         ...
 
+    def get_versioned(self, key: str) -> tuple[bytes, str] | None:
+        """The whole object and its version, for `put_if_version`; None if there is none."""
+        ...
+
+    def put_if_version(self, key: str, data: bytes, version: str | None) -> bool:
+        """Replace an object durably if it still has this version (None: if there is none); else False."""
+        ...
+
     def put_chunks(self, key: str, chunks: Iterable[bytes], *, durable: bool = False) -> None:
         """Create or replace a large object from pieces; it appears only when it is whole."""
         ...
