@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from raysweep.cluster.recall import recall, warm_from_json, warm_to_json
 from raysweep.cluster.replay import rebuild
 from raysweep.cluster.setup import check_deadline
 from raysweep.core import SweepState, encode
@@ -20,7 +21,7 @@ from raysweep.core.scores import score_of
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
-from raysweep.search import Searcher, make_searcher
+from raysweep.search import Searcher, WarmStart, make_searcher
 from raysweep.spec import Changes, SweepSpec, changes
 from raysweep.spec.wallclock import resolve_deadline
 from raysweep.storage.folder import SweepFolder, SweepRecord
@@ -207,7 +208,7 @@ def hold(
         asked=asked,
         folder=folder,
         state=state,
-        searcher=rebuild_searcher(asked.spec, state),
+        searcher=rebuild_searcher(asked.spec, state, warm_from_json(record.warm)),
         journal=journal,
         claim=claim,
         started=replace(started, generation=claim.generation),
@@ -217,9 +218,9 @@ def hold(
     )
 
 
-def rebuild_searcher(spec: SweepSpec, state: SweepState) -> Searcher:
+def rebuild_searcher(spec: SweepSpec, state: SweepState, warm: WarmStart | None = None) -> Searcher:
     """A searcher that knows every config it ever suggested and every result it was ever told."""
-    searcher = make_searcher(spec, state.seed)
+    searcher = make_searcher(spec, state.seed, warm)
     for number, trial in state.trials.items():
         searcher.restore(number, trial.config)
         if trial.state in FINAL and trial.state != "cancelled":
@@ -255,12 +256,17 @@ def _last_seen_at(folder: SweepFolder, generation: int) -> float | None:
 
 
 def _write_or_read_record(folder: SweepFolder, asked: Asked, at: float) -> SweepRecord:
+    found = folder.read_spec()
+    if found is not None:
+        return found
+    warm = recall(folder.store, asked.spec, folder.sweep_id)
     record = SweepRecord(
         digest=asked.spec.digest(),
         key=asked.key,
         seed=asked.seed,
         spec=asked.spec.to_dict(),
         scheduled_at=asked.scheduled_at if asked.scheduled_at is not None else at,
+        warm=warm_to_json(warm) if warm is not None else None,
     )
     if folder.write_spec_if_absent(record):
         return record

@@ -150,7 +150,7 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
             trial=trial.number,
             attempt=trial.attempt,
             config=trial.config,
-            seed=derive_seed(state.seed, trial.number),
+            seed=derive_seed(state.seed, trial.number // state.rules.configs_a_seed),
             checkpoint=checkpoint.uri if checkpoint else None,
             iteration=trial.iteration,
             next_checkpoint=trial.next_checkpoint,

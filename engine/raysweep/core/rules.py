@@ -8,11 +8,12 @@ from typing import Final
 
 from raysweep.spec import AshaOptions, SweepSpec
 from raysweep.spec.policies import Plateau
+from raysweep.spec.search import ConfigsOptions
 
 Limit = tuple[str, float | None, float | None, float | None]
 
 TRAINING_ITERATION: Final = "training_iteration"
-_BLIND_SEARCHES: Final = frozenset({"random", "grid"})
+_BLIND_SEARCHES: Final = frozenset({"random", "grid", "configs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class Rules:
     `has_end`: a deadline or a budget ends the sweep, so that it can plan towards its end.
     `budgets`: field of the spec, its limit, and how many seconds of one slot use it up.
     `use_per_slot_hour`: what one slot uses of what is counted (`cpu_hours`, `gpu_hours`, `cost`).
+    `configs_a_seed`: so many trials in a row have one seed, so that configs can be compared in pairs.
     `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
     `is_plain`: no report can end a trial (FIFO, no limits, no target): only the last and the best one matter.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
@@ -52,13 +54,14 @@ class Rules:
     keep_last: int
     keep_best: bool
     grace_s: float
+    configs_a_seed: int
     report_timeout_s: float | None
     placement_timeout_s: float
 
     @classmethod
     def of(cls, spec: SweepSpec) -> Rules:
         """The rules of a spec."""
-        options, stop = spec.scheduler.options, spec.stop
+        options, listed, stop = spec.scheduler.options, spec.search.options, spec.stop
         asha = options if isinstance(options, AshaOptions) else None
         limits = stop.trial_limits
         use = _use_per_slot_hour(spec)
@@ -91,6 +94,7 @@ class Rules:
             keep_last=spec.checkpoint.keep_last,
             keep_best=spec.checkpoint.keep_best,
             grace_s=stop.grace_s,
+            configs_a_seed=len(listed.configs) if isinstance(listed, ConfigsOptions) else 1,
             report_timeout_s=spec.failure.report_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
         )

@@ -44,6 +44,10 @@ class Searcher(Protocol):
         """Report how a trial ended. `value` is the raw metric; None if it never reported."""
         ...
 
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        """Report a trial of an earlier sweep, before the first ask. Its config fits the space."""
+        ...
+
 
 def derived_seed(seed: int, number: int, attempt: int = 0) -> int:
     """Return 64 bits that depend on all three numbers and on nothing else."""

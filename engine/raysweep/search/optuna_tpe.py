@@ -117,6 +117,14 @@ class TpeSearcher:
         else:
             self._study.tell(optuna_number, float(value))
 
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        """Put a trial of an earlier sweep into the study. A discrete space may try its config again."""
+        values = {path: leaf_value(config, path) for path, _ in self._space.searched}
+        params = {param.name: param.to_param(values[param.path]) for param in self._params}
+        distributions = {param.name: param.distribution for param in self._params}
+        self._study.add_trial(create_trial(value=float(value), params=params, distributions=distributions))
+        self._added += 1
+
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         """Return values for all leaves; what `Study.ask` does, for a trial that is not in the study yet."""
         sampler = self._sampler(derived_seed(self._seed, number, attempt))

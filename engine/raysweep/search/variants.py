@@ -88,6 +88,9 @@ class VariantSearcher:
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Do nothing: results do not change what is asked for."""
 
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        """Do nothing, as `tell`."""
+
     def _grid_values(self, point: int) -> dict[LeafPath, Any]:
         values: dict[LeafPath, Any] = {}
         for path, domain in self._grid:  # the first path varies fastest

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from raysweep.spec.base import SpecModel
+from raysweep.spec.jsonable import plain
 from raysweep.spec.kinds import KindSpec
-from raysweep.spec.validation import Problem
+from raysweep.spec.validation import Problem, show
 
 
 class RandomOptions(SpecModel):
@@ -32,18 +34,39 @@ class TpeOptions(SpecModel):
     """Whether running trials count as bad ones, so that parallel trials differ."""
 
 
+def _configs(given: Any) -> Any:
+    if not isinstance(given, list | tuple) or not given:
+        raise Problem(f"expected a list of configs, got {show(given)}", 'write [{"lr": 0.1}, {"lr": 0.2}]')
+    for number, config in enumerate(given):
+        if not isinstance(config, Mapping) or not config:
+            raise Problem(f"expected a config, got {show(config)}", 'write {"lr": 0.1}', (number,))
+    return tuple(plain(dict(config), (number,)) for number, config in enumerate(given))
+
+
+class ConfigsOptions(SpecModel):
+    """These configs, in turn, each with the same seeds; `param_space` and `num_samples` are not used."""
+
+    configs: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_configs)]
+    """The configs, as a trial gets them."""
+    seeds: int = Field(default=1, ge=1)
+    """How often each is run: every config gets the same seeds."""
+    seed_param: Annotated[str, Field(min_length=1)] | None = None
+    """A parameter that gets the seed too, for trainables that take theirs from the config."""
+
+
 class SearchSpec(KindSpec):
-    """How configs are found: `random`, `grid` or `tpe`, or one of them with its options."""
+    """How configs are found: `random`, `grid`, `tpe` or `configs`, or one of them with its options."""
 
     kinds: ClassVar[dict[str, type[SpecModel]]] = {
         "random": RandomOptions,
         "grid": GridOptions,
         "tpe": TpeOptions,
+        "configs": ConfigsOptions,
     }
 
-    kind: Literal["random", "grid", "tpe"] = "random"
+    kind: Literal["random", "grid", "tpe", "configs"] = "random"
     """The search algorithm."""
-    options: RandomOptions | GridOptions | TpeOptions = RandomOptions()
+    options: RandomOptions | GridOptions | TpeOptions | ConfigsOptions = RandomOptions()
     """Its options."""
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Isolation = Literal["worker", "process", "actor"]
 Mode = Literal["min", "max"]
+WarmStartFrom = Literal["champion", "last"] | Annotated[int, Field(ge=1)]
 ParamSpace = Annotated[
     dict[str, Any],
     BeforeValidator(normalise),
@@ -88,6 +89,11 @@ class SweepSpec(SpecDocument):
     """Which checkpoints are kept."""
     stop: StopPolicy = StopPolicy()
     """When trials, or the sweep, end early."""
+    warm_start: WarmStartFrom | None = None
+    """What it begins with: `champion`, `last` (night), or so many nights, of the same name and storage path.
+
+    The champion is run again first; of earlier nights all trials that fit the space are told to the search.
+    """
     storage_path: StoragePath = "~/raysweep"
     """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)
@@ -114,6 +120,7 @@ class SweepSpec(SpecDocument):
             failure: FailurePolicy | Mapping[str, Any] = ...,
             checkpoint: CheckpointPolicy | Mapping[str, Any] = ...,
             stop: StopPolicy | Mapping[str, Any] = ...,
+            warm_start: str | int | None = None,
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
         ) -> None: ...

@@ -61,7 +61,7 @@ class Champion(_Record):
 
 
 class ChampionRecord(_Record):
-    """What `champions/<name>.json` holds: the champion, if there is one, and the newest nights, oldest first."""
+    """What `champions/<name>.json` holds: the champion, if there is one, and the newest nights, in order."""
 
     champion: Champion | None = None
     history: tuple[Night, ...] = ()

@@ -39,6 +39,8 @@ class SweepRecord:
     """The spec as `SweepSpec.to_json` makes it, decoded."""
     scheduled_at: float | None = None
     """When the sweep was scheduled, in UTC seconds: a deadline like `06:00 Europe/Berlin` comes after it."""
+    warm: Mapping[str, Any] | None = None
+    """What the sweep began with from earlier ones, if its spec asked for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,7 @@ class SweepFolder:
                 seed=fields["seed"],
                 spec=fields["spec"],
                 scheduled_at=fields.get("scheduled_at"),
+                warm=fields.get("warm"),
             )
         except KeyError as error:
             raise SweepDamagedError(self._path("sweep.json"), f"has no {error}", RESTORE_FIX) from error
@@ -286,4 +289,6 @@ def _encode_spec(record: SweepRecord) -> bytes:
     }
     if record.scheduled_at is not None:
         fields["scheduled_at"] = record.scheduled_at
+    if record.warm is not None:
+        fields["warm"] = dict(record.warm)
     return seal(orjson.dumps(fields | {"spec": dict(record.spec)}, option=orjson.OPT_INDENT_2))

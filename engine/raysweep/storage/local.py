@@ -94,7 +94,7 @@ class LocalStore:
 
     def put_if_version(self, key: str, data: bytes, version: str | None) -> bool:
         path = self._path(key)
-        # A lock that ends with its process. The object is still written beside and renamed: readers take none.
+        # A lock that ends with its process. The object is written beside and renamed: readers take no lock.
         lock = path.parent / f"{TEMPORARY_MARK}lock-{path.name}"
         try:
             _make_folders(path.parent)

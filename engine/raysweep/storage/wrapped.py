@@ -43,10 +43,10 @@ class WrappedStore:
         return self.around("put", key, lambda: self.inner.put_if_absent(key, data, durable=durable))
 
     def get_versioned(self, key: str) -> tuple[bytes, str] | None:
-        return self.inner.get_versioned(key)
+        return self.around("get", key, lambda: self.inner.get_versioned(key))
 
     def put_if_version(self, key: str, data: bytes, version: str | None) -> bool:
-        return self.inner.put_if_version(key, data, version)
+        return self.around("put", key, lambda: self.inner.put_if_version(key, data, version))
 
     def put_chunks(self, key: str, chunks: Iterable[bytes], *, durable: bool = False) -> None:
         self.around("put", key, lambda: self.inner.put_chunks(key, chunks, durable=durable))

@@ -81,7 +81,7 @@ def test_the_history_is_short(tmp_path: Path) -> None:
 
 
 def test_two_at_once_are_both_in_the_history(store: Store) -> None:
-    """Both have read before either writes: the later one decides again, against the earlier one's champion."""
+    """Both have read before either writes: the later one decides again, against the earlier champion."""
     barrier = threading.Barrier(2, timeout=20)
     asked: dict[str, list[str]] = {"a": [], "b": []}
 

@@ -1,0 +1,132 @@
+"""What earlier sweeps found, told to tonight's searcher; and whether it still fits tonight's space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from raysweep.search.base import Searcher, TrialEnd
+from raysweep.search.cells import LeafPath, codec, leaf_value
+from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
+from raysweep.spec.space import Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmStart:
+    """What a sweep begins with; recorded at its first start, so that a resume begins with the same."""
+
+    first: dict[str, Any] | None = None
+    """The config that is run first: the champion's."""
+    told: tuple[tuple[dict[str, Any], float], ...] = ()
+    """Configs of earlier sweeps and their scores."""
+    sources: tuple[str, ...] = ()
+    """The sweeps that they come from."""
+    left_out: tuple[str, ...] = field(default=())
+    """What does not fit the space any more, a line each."""
+
+
+class WarmSearcher:
+    """A searcher that knows what was found before, and runs one config first.
+
+    That config takes the place of the search's first; of a grid, none may be missing, so there it comes
+    in addition.
+    """
+
+    def __init__(self, inner: Searcher, warm: WarmStart, *, has_grid: bool) -> None:
+        self._inner = inner
+        self._first = warm.first
+        self._shift = 1 if warm.first is not None and has_grid else 0
+        for config, value in warm.told:
+            inner.tell_earlier(config, value)
+        self.is_adaptive = inner.is_adaptive
+
+    @property
+    def total(self) -> int | None:
+        """How many configs there will be."""
+        total = self._inner.total
+        return None if total is None else total + self._shift
+
+    @property
+    def note(self) -> str | None:
+        """See `Searcher`."""
+        return self._inner.note
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Return the config of trial `number`; None if there are no more."""
+        if number == 0 and self._first is not None:
+            if not self._shift:
+                self._inner.restore(0, self._first)
+            return self._first
+        return self._inner.ask(number - self._shift)
+
+    def restore(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of a config that an earlier run asked for."""
+        if number >= self._shift:
+            self._inner.restore(number - self._shift, config)
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        """Report how a trial ended."""
+        if number >= self._shift:
+            self._inner.tell(number - self._shift, value, state)
+
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        """Report a trial of an earlier sweep."""
+        self._inner.tell_earlier(config, value)
+
+
+def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
+    """An earlier config as tonight's space has it: its values, tonight's constants and functions.
+
+    Raises:
+        ValueError: it does not fit; names the parameter, its value, and why.
+    """
+    values: dict[LeafPath, Any] = {}
+    for path, domain in space.searched:
+        name = ".".join(path)
+        try:
+            value = leaf_value(config, path)
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise ValueError(f"has no {name}") from None
+        if not _holds(domain, value):
+            raise ValueError(f"{name}={value!r} is outside tonight's space")
+        values[path] = value
+    fitted = space.build(values)
+    gone = sorted(set(_leaves(config)) - set(_leaves(fitted)))
+    if gone:
+        raise ValueError(f"has {gone[0]}, which tonight's space has not")
+    return fitted
+
+
+def _leaves(config: Any, path: str = "") -> list[str]:
+    if isinstance(config, dict) and config:
+        return [
+            leaf for key, item in config.items() for leaf in _leaves(item, f"{path}.{key}" if path else key)
+        ]
+    return [path]
+
+
+def _holds(domain: Domain, value: Any) -> bool:
+    if isinstance(domain, Const | SampleFrom):
+        return True
+    if isinstance(domain, Choice):
+        known = {orjson.dumps(choice, option=orjson.OPT_SORT_KEYS) for choice in domain.values}
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) in known
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if isinstance(domain, Integer):
+        return (
+            value == int(value)
+            and domain.low <= value <= domain.high
+            and (value - domain.low) % domain.step == 0
+        )
+    if isinstance(domain, Float):
+        is_inside = domain.lower <= value <= domain.upper
+    else:
+        is_inside = isinstance(domain, Normal)
+    numbering = codec(domain)
+    if not is_inside or numbering is None:
+        return is_inside
+    nearest: float = numbering.value(numbering.index(value))
+    return abs(nearest - value) <= 1e-9 * max(1.0, abs(value))

@@ -1,0 +1,176 @@
+"""Earlier nights: what fits tonight's space is told to the search, the rest is named, the champion comes first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.cluster.recall import recall, warm_from_json, warm_to_json
+from raysweep.outcome import SweepOutcome, TrialOutcome
+from raysweep.search import WarmStart, make_searcher
+from raysweep.search.warm import refit
+from raysweep.spec import SweepSpec, sweep_id
+from raysweep.storage.champions import Champion, Night, add_night
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.store import open_store
+
+SPACE = {
+    "lr": {"loguniform": [1e-4, 1e-1]},
+    "depth": {"choice": [4, 6, 8]},
+    "leaves": {"qrandint": [8, 64, 8]},
+    "rows": 100,
+}
+
+
+def make_spec(storage: Path, **fields: Any) -> SweepSpec:
+    plain = {
+        "name": "flights",
+        "trainable": "m:f",
+        "param_space": SPACE,
+        "metric": "auc",
+        "mode": "max",
+        "num_samples": 12,
+        "seed": 3,
+        "search": {"tpe": {"n_startup_trials": 4}},
+        "storage_path": str(storage),
+    }
+    return SweepSpec.model_validate(plain | fields)
+
+
+def add_sweep(storage: Path, key: str, configs: list[dict[str, Any]], at: float, **fields: Any) -> str:
+    """A sweep that has ended; the first config is its best."""
+    trials = tuple(
+        TrialOutcome(
+            trial_id=f"{number:05d}", number=number, state="completed", config=config, score=0.9 - number / 10
+        )
+        for number, config in enumerate(configs)
+    )
+    name = sweep_id("flights", key)
+    outcome = SweepOutcome(
+        sweep_id=name,
+        name="flights",
+        status="completed",
+        **{"metric": "auc", "mode": "max", **fields},
+        best=trials[0],
+        trials=trials,
+        started_at=at,
+        ended_at=at + 1,
+    )
+    SweepFolder(open_store(storage), name).write_outcome_if_absent(outcome)
+    import os
+
+    os.utime(storage / name / "outcome.json", (at, at))
+    return name
+
+
+def config(**fields: Any) -> dict[str, Any]:
+    return {"lr": 0.01, "depth": 6, "leaves": 16, "rows": 50} | fields
+
+
+def test_an_earlier_config_gets_tonights_constants(tmp_path: Path) -> None:
+    assert refit(make_spec(tmp_path).space, config()) == config(rows=100)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lr": 0.5}, "lr=0.5 is outside"),
+        ({"depth": 5}, "depth=5 is outside"),
+        ({"depth": "6"}, "depth='6' is outside"),
+        ({"leaves": 12}, "leaves=12 is outside"),
+        ({"leaves": True}, "leaves=True is outside"),
+        ({"extra": 1}, "has extra, which tonight's space has not"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=said):
+        refit(make_spec(tmp_path).space, config(**change))
+    with pytest.raises(ValueError, match="has no leaves"):
+        refit(make_spec(tmp_path).space, {"depth": 6})
+
+
+def test_nights_are_told_and_the_rest_is_named(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    add_sweep(tmp_path, "n1", [config(lr=0.02)], 100.0)
+    second = add_sweep(tmp_path, "n2", [config(), config(depth=99), config(lr=0.03)], 200.0)
+    add_sweep(tmp_path, "other metric", [config()], 300.0, metric="loss")
+    own = sweep_id("flights", "tonight")
+    last = recall(store, make_spec(tmp_path, warm_start="last"), own)
+    assert last is not None
+    assert last.sources == (second,)
+    assert last.told == ((config(rows=100), 0.9), (config(lr=0.03, rows=100), pytest.approx(0.7)))
+    assert last.first == config(rows=100), "without a champion, the best of the last night"
+    assert last.left_out == (f"{second} trial 00001: depth=99 is outside tonight's space",)
+    both = recall(store, make_spec(tmp_path, warm_start=5), own)
+    assert both is not None
+    assert len(both.told) == 3
+    assert warm_from_json(warm_to_json(both)) == both
+    assert recall(store, make_spec(tmp_path), own) is None
+    champion = Champion(
+        name="flights",
+        metric="auc",
+        mode="max",
+        config=config(lr=0.05),
+        mean=0.9,
+        spread=0.0,
+        n=3,
+        sweep_id=second,
+        at=1.0,
+    )
+    add_night(store, "flights", second, lambda _: (Night(sweep_id=second, at=1.0, promoted=True), champion))
+    only = recall(store, make_spec(tmp_path, warm_start="champion"), own)
+    assert only == WarmStart(first=config(lr=0.05, rows=100))
+
+
+@pytest.mark.parametrize("search", ["random", {"tpe": {"n_startup_trials": 4}}])
+def test_a_rebuilt_search_goes_on_as_the_first(search: Any, tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, search=search)
+    told = tuple((config(lr=0.01 + n / 1000, rows=100), 0.5 + n / 100) for n in range(6))
+    warm = WarmStart(first=config(rows=100), told=told)
+    one = make_searcher(spec, 3, warm)
+    asked = []
+    for number in range(12):
+        found = one.ask(number)
+        assert found is not None
+        asked.append(found)
+        one.tell(number, number / 12, "completed")
+    assert asked[0] == config(rows=100)
+    assert one.ask(12) is None
+    assert one.total == 12
+    for crash in (1, 5, 11):
+        two = make_searcher(spec, 3, warm_from_json(warm_to_json(warm)))
+        for number in range(crash):
+            two.restore(number, asked[number])
+            two.tell(number, number / 12, "completed")
+        for number in range(crash, 12):
+            assert two.ask(number) == asked[number]
+            two.tell(number, number / 12, "completed")
+    assert search == "random" or asked[1:] != plain_configs(spec), "what was told made a difference"
+
+
+def plain_configs(spec: SweepSpec) -> list[Any]:
+    searcher = make_searcher(spec, 3)
+    found = []
+    for number in range(12):
+        found.append(searcher.ask(number))
+        searcher.tell(number, number / 12, "completed")
+    return found[1:]
+
+
+def test_a_grid_is_whole_and_the_champion_comes_in_addition(tmp_path: Path) -> None:
+    spec = make_spec(
+        tmp_path, search="grid", num_samples=1, param_space={"depth": {"grid_search": [4, 6, 8]}}
+    )
+    searcher = make_searcher(spec, 3, WarmStart(first={"depth": 6}))
+    assert searcher.total == 4
+    assert [searcher.ask(number) for number in range(5)] == [*({"depth": d} for d in (6, 4, 6, 8)), None]
+
+
+def test_listed_configs_share_their_seeds(tmp_path: Path) -> None:
+    listed = {"configs": {"configs": [{"a": 1}, {"a": 2}], "seeds": 2, "seed_param": "seed"}}
+    searcher = make_searcher(make_spec(tmp_path, search=listed), 3)
+    found: list[Any] = [searcher.ask(number) for number in range(5)]
+    assert [each and each["a"] for each in found] == [1, 2, 1, 2, None]
+    assert found[0]["seed"] == found[1]["seed"] != found[2]["seed"] == found[3]["seed"]
