@@ -1,4 +1,4 @@
-"""Earlier nights: what fits tonight's space is told to the search, the rest is named, the champion comes first."""
+"""Earlier nights: what fits tonight's space is told to the search, the rest is named; the champion is first."""
 
 from __future__ import annotations
 
