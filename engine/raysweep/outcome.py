@@ -321,6 +321,18 @@ class TrainOutcome(_Record):
         return self
 
 
+class PipelineOutcome(_Record):
+    """What a night gave."""
+
+    sweep: SweepOutcome
+    gate: GateOutcome | None = None
+    """The gate's verdict; None where there was none."""
+    train: TrainOutcome | None = None
+    """The training; None where there was none, or it was skipped."""
+    skipped: str = ""
+    """Why the training was skipped; empty where it was not."""
+
+
 class Holder(_Record):
     """The process that runs a sweep, so that others can see whether it still lives."""
 

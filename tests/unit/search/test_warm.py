@@ -1,4 +1,4 @@
-"""Earlier nights: what fits tonight's space is told to the search, the rest is named; the champion is first."""
+"""Earlier nights: what fits tonight's space is told to the search, the rest is named."""
 
 from __future__ import annotations
 

@@ -1,0 +1,72 @@
+"""The spec of a night: sweep, gate, train in one document."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field
+
+from raysweep.spec.base import SpecModel
+from raysweep.spec.document import SpecDocument, read_document
+from raysweep.spec.sweep import SweepSpec
+from raysweep.spec.train import TrainSpec
+
+
+class GateSpec(SpecModel):
+    """What a night's best config has to show before the full-scale training."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {"top_k": "confirm_top_k", "k": "confirm_top_k"}
+
+    confirm_top_k: int = Field(default=3, ge=1)
+    """How many of the best configs are run again, beside the champion."""
+    seeds: int = Field(default=3, ge=1)
+    """How many new seeds each is run with; all get the same."""
+    min_improvement: float = Field(default=0.0, ge=0)
+    """How much better than the champion the best of them has to be."""
+    test: Literal["paired", "mean"] = "paired"
+    """`mean`: the mean improvement is enough. `paired`: and, seed by seed, above 0 with 90 % confidence."""
+    seed_param: Annotated[str, Field(min_length=1)] | None = None
+    """A parameter of the config that gets the seed; default: the trainable uses the seed of its context."""
+    champion: Annotated[str, Field(min_length=1)] | None = None
+    """The champion's name; default: the sweep's."""
+
+
+def _model(model: type[SweepSpec] | type[TrainSpec]) -> BeforeValidator:
+    return BeforeValidator(lambda given: model.from_any(given) if given is not None else None)
+
+
+class PipelineSpec(SpecDocument):
+    """A night: a sweep, a gate if wanted, a training if wanted. Frozen; invalid input raises SpecError."""
+
+    sweep: Annotated[SweepSpec, _model(SweepSpec)]
+    """The sweep: its fields, or the path of its file."""
+    gate: GateSpec | None = None
+    """What its best config has to show; default: none, every night is trained."""
+    train: Annotated[TrainSpec | None, _model(TrainSpec)] = None
+    """The full-scale training: its fields, or the path of its file; default: none."""
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
+        """From a `.yaml`, `.yml` or `.json` file; paths in it are relative to it. Raises SpecError."""
+        fields = read_document(path)
+        for part in ("sweep", "train"):
+            if isinstance(fields.get(part), str):
+                fields[part] = os.fspath(Path(path).expanduser().parent / fields[part])
+        return cls.model_validate(fields)
+
+    def stored_at(self, storage_path: str | None) -> PipelineSpec:
+        """With another storage path for sweep and training, if one is given."""
+        if storage_path is None:
+            return self
+        train = self.train.replace(storage_path=storage_path) if self.train is not None else None
+        return self.replace(sweep=self.sweep.replace(storage_path=storage_path), train=train)
+
+    @classmethod
+    def from_parts(
+        cls, sweep: Any, train: Any = None, gate: Mapping[str, Any] | GateSpec | None = None
+    ) -> Self:
+        """From a sweep's spec, a training's and a gate, each as its own kind takes it. Raises SpecError."""
+        return cls.model_validate({"sweep": sweep, "train": train, "gate": gate})

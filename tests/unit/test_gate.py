@@ -1,0 +1,218 @@
+"""The gate: its verdicts from scores, two that finish at once, and one that is cut at any point."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.errors import SpecError
+from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
+from raysweep.pipeline.decision import decide, measured
+from raysweep.pipeline.gate import RESULT, _plan, _spec, settle
+from raysweep.pipeline.night import handed_on, why_skipped, with_gate
+from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec.pipeline import GateSpec, PipelineSpec
+from raysweep.storage.champions import ChampionRecord, Night, read_champion
+from raysweep.storage.store import open_store
+
+
+def config(*scores: float | None, name: str = "a") -> Confirmed:
+    return measured(Confirmed(config={"name": name}, trial_id=name, sweep_id="s", scores=scores))
+
+
+@pytest.mark.parametrize(
+    ("test", "mode", "candidate", "champion", "promoted", "said"),
+    [
+        ("mean", "max", (0.7402, 0.7402), (0.739, 0.739), False, "not promoted: +0.0012 < 0.002"),
+        ("mean", "max", (0.745, 0.744), (0.739, 0.741), True, "promoted: +0.0045 ≥ 0.002"),
+        ("mean", "min", (0.30, 0.32), (0.33, 0.33), True, "promoted: +0.02 ≥ 0.002"),
+        ("mean", "min", (0.34,), (0.33,), False, "not promoted: -0.01 < 0.002"),
+        # Every seed is better by about as much: the seeds' own spread does not hide it.
+        ("paired", "max", (0.70, 0.75, 0.80), (0.69, 0.741, 0.791), True, "promoted: +0.009333 ≥ 0.002"),
+        # Better on average, by one lucky seed.
+        ("paired", "max", (0.80, 0.70, 0.70), (0.70, 0.71, 0.705), False, "not surely above 0"),
+        # A champion whose trials failed counts by its stored mean; one pair is no test.
+        ("paired", "max", (0.75, 0.76), (None, 0.74), True, "promoted: +0.015 ≥ 0.002"),
+    ],
+)
+def test_verdicts(test: Any, mode: str, candidate: Any, champion: Any, promoted: bool, said: str) -> None:
+    gate = GateSpec(min_improvement=0.002, test=test)
+    found = decide(gate, mode, [config(*candidate)], config(*champion, name="c"))
+    assert found.promoted == promoted
+    assert said in found.why
+    assert GateOutcome.from_json(found.to_json()) == found
+
+
+def test_the_best_candidate_is_the_one_that_counts() -> None:
+    gate = GateSpec(test="mean")
+    found = decide(gate, "max", [config(0.7), config(0.8, name="b"), config(None)], None)
+    assert found.promoted
+    assert found.best is not None
+    assert (found.best.trial_id, found.best.n) == ("b", 1)
+    assert not decide(gate, "max", [config(None)], None).promoted
+
+
+def make_spec(storage: Path, **fields: Any) -> SweepSpec:
+    plain = {
+        "name": "flights",
+        "trainable": "m:f",
+        "param_space": {"x": {"uniform": [0, 1]}},
+        "metric": "auc",
+        "mode": "max",
+        "scheduler": {"asha": {"max_t": 9}},
+        "stop": {"deadline": "06:00 Europe/Berlin"},
+        "storage_path": str(storage),
+    }
+    return SweepSpec.model_validate(plain | fields)
+
+
+def swept(name: str, *scores: float) -> SweepOutcome:
+    trials = tuple(
+        TrialOutcome(
+            trial_id=f"{n:05d}",
+            number=n,
+            state="completed",
+            config={"x": score},
+            score=score,
+            metrics={"auc": score},
+        )
+        for n, score in enumerate(scores)
+    )
+    best = max(trials, key=lambda trial: trial.score or 0.0)
+    return SweepOutcome(
+        sweep_id=name,
+        name="flights",
+        key=name,
+        status="completed",
+        why="3 of 3 trials",
+        metric="auc",
+        mode="max",
+        best=best,
+        trials=trials,
+        started_at=1.0,
+        ended_at=2.0,
+    )
+
+
+def run_again(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, shift: float = 0.0) -> Any:
+    """What the gate's sweep gives: each config its own x, and a little by the seed."""
+    store = open_store(spec.storage_path)
+    candidates, champion = _plan(store, spec, outcome, gate)
+    listed: Any = _spec(spec, gate, candidates, champion).search.options
+    scores = [c["x"] + shift + seed / 1000 for seed in range(gate.seeds) for c in listed.configs]
+    again = swept(f"{outcome.sweep_id}-again", *scores)
+    return lambda: settle(store, spec, outcome, gate, again, candidates, champion)
+
+
+def test_what_is_run_again(tmp_path: Path) -> None:
+    spec, gate = make_spec(tmp_path), GateSpec(confirm_top_k=2, seeds=3, seed_param="seed")
+    candidates, champion = _plan(open_store(tmp_path), spec, swept("n1", 0.5, 0.7, 0.6), gate)
+    assert [each.config["x"] for each in candidates] == [0.7, 0.6]
+    assert champion is None
+    asked = _spec(spec, gate, candidates, champion)
+    assert asked.name == "flights-gate"
+    assert asked.scheduler.kind == "fifo"
+    assert asked.stop.deadline is None
+    assert asked.stop.trial == {"training_iteration": 9.0}
+    assert asked.to_dict()["search"] == {
+        "configs": {"configs": [{"x": 0.7}, {"x": 0.6}], "seeds": 3, "seed_param": "seed"}
+    }
+
+
+def test_nights_follow_each_other(tmp_path: Path) -> None:
+    spec, gate = make_spec(tmp_path), GateSpec(confirm_top_k=2, min_improvement=0.02)
+    first = run_again(spec, swept("n1", 0.5, 0.7), gate)()
+    assert first.promoted
+    assert "no champion yet" in first.why
+    second = run_again(spec, swept("n2", 0.71, 0.7), gate)()
+    assert not second.promoted
+    assert "not promoted: +0.01 < 0.02" in second.why
+    third = run_again(spec, swept("n3", 0.9), gate)()
+    assert third.promoted
+    assert third.champion is not None
+    assert third.champion.scores == pytest.approx((0.7, 0.701, 0.702)), "it ran beside"
+    record = read_champion(open_store(tmp_path), "flights")
+    assert [(night.sweep_id, night.promoted) for night in record.history] == [
+        ("n1", True),
+        ("n2", False),
+        ("n3", True),
+    ]
+    assert record.champion is not None
+    assert (record.champion.config, record.champion.n) == ({"x": 0.9}, 3)
+    assert record.champion.mean == pytest.approx(0.901)
+
+
+def test_run_again_at_any_point_it_says_the_same(tmp_path: Path) -> None:
+    spec, gate = make_spec(tmp_path), GateSpec(min_improvement=0.02)
+    outcome = swept("n1", 0.5, 0.7)
+    verdict = run_again(spec, outcome, gate)()
+    (tmp_path / "n1" / RESULT).unlink()
+    again = run_again(spec, outcome, gate)()
+    assert (again.promoted, again.why, again.at) == (verdict.promoted, verdict.why, verdict.at)
+    assert len(read_champion(open_store(tmp_path), "flights").history) == 1
+
+
+@pytest.mark.parametrize("order", [(0.8, 0.9), (0.9, 0.8)])
+def test_two_that_finish_at_once_are_both_in_one_history(order: tuple[float, float], tmp_path: Path) -> None:
+    spec, gate = make_spec(tmp_path), GateSpec(confirm_top_k=1, min_improvement=0.02)
+    run_again(spec, swept("before", 0.5), gate)()
+    # Both are planned beside the same champion, and ready at the same moment.
+    finish = [run_again(spec, swept(f"n{x}", x), gate) for x in order]
+    barrier = threading.Barrier(2)
+    found: dict[int, GateOutcome] = {}
+
+    def end(number: int) -> None:
+        barrier.wait()
+        found[number] = finish[number]()
+
+    threads = [threading.Thread(target=end, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    record: ChampionRecord = read_champion(open_store(tmp_path), "flights")
+    assert {night.sweep_id for night in record.history} == {"before", "n0.8", "n0.9"}
+    assert record.champion is not None
+    assert record.champion.config == {"x": 0.9}, "the better one, whoever came first"
+    last: Night = record.history[-1]
+    assert last.promoted == (last.sweep_id == "n0.9")
+
+
+def test_the_verdict_is_in_the_outcome_and_skips_the_training() -> None:
+    gate = GateSpec(min_improvement=0.002, test="mean")
+    outcome = swept("n1", 0.74, 0.741)
+    best = measured(Confirmed(config={"x": 0.74}, trial_id="00000", sweep_id="n1", scores=(0.7402,)))
+    merged = with_gate(outcome, decide(gate, "max", [best], config(0.739)))
+    assert merged.promoted is False
+    assert merged.why == "3 of 3 trials; champion 0.739 ± 0; not promoted: +0.0012 < 0.002"
+    assert SweepOutcome.from_json(merged.to_json()) == merged
+    train = TrainSpec(trainable="m:f")
+    assert why_skipped(train, merged) == (
+        "training skipped: champion 0.739 ± 0; not promoted: +0.0012 < 0.002"
+    )
+    assert why_skipped(train, outcome) == ""
+    best_trial = handed_on(merged).best
+    assert best_trial is not None
+    assert best_trial.trial_id == "00000", "the one that was best when run again, not the sweep's luckiest"
+
+
+def test_a_pipeline_file(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    (tmp_path / "sweep.yaml").write_text(spec.to_yaml())
+    (tmp_path / "night.yaml").write_text(
+        "sweep: sweep.yaml\ngate: {confirm_top_k: 2}\ntrain: {trainable: 'm:f', config: {rounds: 3}}\n"
+    )
+    found = PipelineSpec.from_file(tmp_path / "night.yaml")
+    assert found.sweep == spec
+    assert found.gate == GateSpec(confirm_top_k=2)
+    assert found.train is not None
+    assert found.train.config == {"rounds": 3}
+    assert PipelineSpec.from_json(found.to_json()) == found
+    assert found.stored_at("/elsewhere").sweep.storage_path == "/elsewhere"
+    with pytest.raises(SpecError, match=r"gate\.sedes: unknown field"):
+        PipelineSpec.model_validate({"sweep": spec, "gate": {"sedes": 2}})
+    with pytest.raises(SpecError, match=r"sweep\.mode"):
+        PipelineSpec.model_validate({"sweep": spec.to_dict() | {"mode": "maximum"}})
