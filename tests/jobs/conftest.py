@@ -20,7 +20,8 @@ HERE = "tests.engine.trainables"
 
 @pytest.fixture(scope="session")
 def running_head() -> Iterator[Head]:
-    head = Head()
+    # As in deploy/: with it, Ray's own logs hold no `env_vars` either.
+    head = Head(environment={"RAY_LOGGER_LEVEL": "warning"})
     try:
         head.start()
         yield head

@@ -135,6 +135,10 @@ def test_run_sweep_at_an_address_brings_its_code_and_shows_no_secret(
     assert any("journal" in path for path in stored)
     shown = [*stored.values(), done.stdout.encode(), done.stderr.encode(), cluster.logs(job).encode()]
     shown += [repr(cluster.info(job)).encode()]
+    logs = head.folder / "session_latest/logs"
+    of_ray = {path.name: path.read_bytes() for path in logs.rglob("*") if path.is_file()}
+    assert any(job in name for name in of_ray), sorted(of_ray)
+    shown += of_ray.values()
     for secret in (SECRET, head.token):
         assert not [text for text in shown if secret.encode() in text]
 
