@@ -116,9 +116,9 @@ class TrialWorker:
         """Serve the controller until it says `exit` or its connection is gone."""
         setup = setup or self.setup
         assert setup is not None, "neither the class nor the call brought a setup"
-        if setup.fault_plan:
-            os.environ[faultplan.VARIABLE] = setup.fault_plan
-            faultplan.reach_in_trial("load")
+        # A Ray that was started under a plan may outlive it: what counts is the sweep's, which may be none.
+        os.environ[faultplan.VARIABLE] = setup.fault_plan
+        faultplan.reach_in_trial("load")
         if setup.hides_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         sys.path.extend(path for path in setup.sys_path if path not in sys.path)
