@@ -68,9 +68,9 @@ setup: $(STAMPS)/dev system-libraries
 
 KEY ?= $(shell date +%F)
 STORAGE ?= .nightly
-## nightly: sweep and full-scale training on the flights data (KEY=$(date +%F) STORAGE=.nightly)
+## nightly: sweep, gate and full-scale training on the flights data (KEY=$(date +%F) STORAGE=.nightly)
 nightly: $(STAMPS)/nightly system-libraries
-	@$(BIN)/python -m raysweep_prefect.nightly --spec examples/flights.yaml --train examples/flights_train.yaml \
+	@$(BIN)/python -m raysweep_prefect.nightly --pipeline examples/flights_night.yaml \
 		--key '$(KEY)' --storage '$(STORAGE)'
 
 TESTS ?= tests

@@ -69,11 +69,13 @@ class Flights:
     dropped: int
     """Flights left out because they never arrived (cancelled or diverted): they have no delay to predict."""
 
-    def rows(self, *folds: int, limit: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-        """Features and labels of the given folds: all of them, or the first `limit` of one fixed shuffle."""
+    def rows(
+        self, *folds: int, limit: int | None = None, seed: int = 2013
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+        """Features and labels of the given folds: all of them, or the first `limit` of one shuffle."""
         chosen = np.flatnonzero(np.isin(self.fold, folds))
         if limit is not None and limit < len(chosen):
-            chosen = np.sort(np.random.default_rng(2013).permutation(chosen)[:limit])
+            chosen = np.sort(np.random.default_rng(seed).permutation(chosen)[:limit])
         return self.x[chosen], self.y[chosen]
 
 

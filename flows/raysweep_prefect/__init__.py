@@ -14,16 +14,17 @@ from raysweep import __version__
 
 if TYPE_CHECKING:
     from raysweep_prefect.flows import NightOutcome, nightly_sweep
-    from raysweep_prefect.tasks import sweep, train
+    from raysweep_prefect.tasks import gate, sweep, train
 
 _HOME = {
     "NightOutcome": "raysweep_prefect.flows",
+    "gate": "raysweep_prefect.tasks",
     "nightly_sweep": "raysweep_prefect.flows",
     "sweep": "raysweep_prefect.tasks",
     "train": "raysweep_prefect.tasks",
 }
 
-__all__ = ["NightOutcome", "__version__", "nightly_sweep", "sweep", "train"]
+__all__ = ["NightOutcome", "__version__", "gate", "nightly_sweep", "sweep", "train"]
 
 
 def __getattr__(name: str) -> Any:

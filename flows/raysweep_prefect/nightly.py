@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 import raysweep as rs
+from raysweep.spec.pipeline import PipelineSpec
 from raysweep.storage.store import open_store
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ QUIET = {
 
 @app.command()
 def nightly(
-    spec: Annotated[Path, typer.Option(help="The sweep's spec, YAML or JSON.")],
+    spec: Annotated[Path | None, typer.Option(help="The sweep's spec, YAML or JSON.")] = None,
     train: Annotated[Path | None, typer.Option(help="The training's spec.")] = None,
+    pipeline: Annotated[Path | None, typer.Option(help="Sweep, gate and training in one file.")] = None,
     key: Annotated[str | None, typer.Option(help="Names the night; default: today's date.")] = None,
     storage: Annotated[str, typer.Option(help="Where everything is kept.")] = ".nightly",
     address: Annotated[str | None, typer.Option(help="A Ray cluster; default: an embedded Ray.")] = None,
@@ -43,7 +45,7 @@ def nightly(
     began = time.monotonic()
     sys.path.insert(0, os.getcwd())
     try:
-        outcome = _run(console, spec, train, name, storage, address)
+        outcome = _run(console, _read(spec, train, pipeline), name, storage, address)
     except KeyboardInterrupt as error:
         console.print(f"[yellow]{str(error) or 'interrupted'}[/]\nGo on with: {_again()}", soft_wrap=True)
         raise typer.Exit(rs.SweepInterrupted.exit_code) from None
@@ -57,13 +59,18 @@ def nightly(
     _summarise(console, outcome, time.monotonic() - began)
 
 
-def _run(
-    console: Console, spec: Path, train: Path | None, key: str, storage: str, address: str | None
-) -> NightOutcome:
-    # A mistake in a spec is said before anything starts.
-    rs.SweepSpec.from_any(spec)
+def _read(spec: Path | None, train: Path | None, pipeline: Path | None) -> PipelineSpec:
+    """What the command line names; a mistake in a spec is said before anything starts."""
+    if (spec is None) == (pipeline is None):
+        raise rs.SpecError("--pipeline", "is given together with --spec, or neither is", "give one of them")
+    if pipeline is None:
+        return PipelineSpec.from_parts(spec, train)
     if train is not None:
-        rs.TrainSpec.from_any(train)
+        raise rs.SpecError("--train", "is part of the pipeline's file", "leave it out")
+    return PipelineSpec.from_file(pipeline)
+
+
+def _run(console: Console, spec: PipelineSpec, key: str, storage: str, address: str | None) -> NightOutcome:
     open_store(storage).check_writable()
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
@@ -79,8 +86,9 @@ def _run(
 
     with prefect_server(), LiveTable(console) as table, listening(table):
         return nightly_sweep(
-            spec=str(spec),
-            train_spec=str(train) if train is not None else None,
+            spec=spec.sweep.to_dict(),
+            train_spec=spec.train.to_dict() if spec.train is not None else None,
+            gate_spec=spec.gate.model_dump(mode="json") if spec.gate is not None else None,
             key=key,
             address=address,
             storage_path=storage,
@@ -102,6 +110,8 @@ def _summarise(console: Console, night: NightOutcome, seconds: float) -> None:
             (f"best {sweep.metric}", f"{sweep.best.score:.6g}  (trial {sweep.best.trial_id})"),
             ("best config", config),
         ]
+    if night.skipped:
+        rows.append(("full scale", night.skipped))
     if trained is not None:
         metrics = ", ".join(f"{name}={_short(value)}" for name, value in trained.metrics.items())
         rows += [("full scale", metrics), ("model", trained.model_uri or trained.uri)]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.states import Completed
 
 import raysweep as rs
 from raysweep_prefect.listening import tell_listeners
@@ -59,6 +60,50 @@ def sweep(
 
 
 @task(
+    name="gate",
+    task_run_name="gate {key}",
+    retries=2,
+    retry_delay_seconds=[10, 60],
+    retry_condition_fn=is_retryable,
+    cache_policy=NO_CACHE,
+)
+def gate(
+    spec: Document,
+    key: str,
+    outcome: rs.SweepOutcome,
+    gate_spec: dict[str, Any],
+    address: str | None = None,
+    storage_path: str | None = None,
+) -> rs.SweepOutcome:
+    """Run the best configs again beside the champion; returns the sweep's outcome with the verdict in it.
+
+    Args:
+        spec: The sweep's spec.
+        key: Names the night.
+        outcome: What the sweep gave.
+        gate_spec: What its best has to show: the fields of a `GateSpec`.
+        address: As in `sweep`.
+        storage_path: As in `sweep`.
+
+    Raises:
+        RaysweepError: As `raysweep.pipeline.run_gate`.
+    """
+    from raysweep.pipeline import run_gate, with_gate
+    from raysweep.spec.pipeline import GateSpec
+
+    asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
+    with _interruptible():
+        verdict = run_gate(
+            asked,
+            outcome,
+            GateSpec.model_validate(gate_spec),
+            address=address,
+            on_progress=tell_listeners,
+        )
+    return with_gate(outcome, verdict)
+
+
+@task(
     name="train",
     task_run_name="train {key}",
     retries=2,
@@ -72,22 +117,27 @@ def train(
     outcome: rs.SweepOutcome | None = None,
     address: str | None = None,
     storage_path: str | None = None,
-) -> rs.TrainOutcome:
+) -> Any:
     """Train at full scale, with the best config of `outcome` under the spec's own `config`.
 
     With a key that was trained before it returns that run's outcome, or goes on from its newest checkpoint.
+    What the gate did not promote is not trained: the task is completed, named Skipped, and says why.
 
     Raises:
         TrainingFailedError: The training failed.
         RaysweepError: As `raysweep.run_training`.
     """
-    from raysweep.training.handover import train_spec_for
+    from raysweep.pipeline import train_best
+    from raysweep.pipeline.night import why_skipped
 
     asked = _placed(rs.TrainSpec.from_any(spec), storage_path)
-    if outcome is not None:
-        asked = train_spec_for(asked, outcome)
     with _interruptible():
-        return rs.run_training(asked, key=key, address=address).raise_for_status()
+        if outcome is None:
+            return rs.run_training(asked, key=key, address=address).raise_for_status()
+        skipped = why_skipped(asked, outcome)
+        if skipped:
+            return Completed(name="Skipped", message=skipped)  # Prefect takes a state that a task returns
+        return train_best(asked, outcome, key=key, address=address)
 
 
 @contextmanager

@@ -344,6 +344,26 @@ def doctor(
 
 
 @app.command()
+def pipeline(
+    spec: SpecFile,
+    key: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="KEY", help="Names the night: the same key goes on with it. Default: today."),
+    ] = None,
+    storage: Storage = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Run a night: sweep, gate, train.
+
+    Its best config is run again beside the champion of earlier nights, and trained if it is better.
+    """
+    from raysweep.cli.pipeline import run
+
+    return partial(run, spec, key=key, storage=storage, address=address, is_json=as_json)
+
+
+@app.command()
 def status(
     name: Annotated[
         Optional[str],  # noqa: UP045

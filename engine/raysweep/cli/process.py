@@ -19,7 +19,7 @@ FAILED: Final = 1
 BAD_INPUT: Final = 2
 CANCELLED: Final = 3
 _TYPER_INTERRUPTED: Final = 130
-_RESUMABLE: Final = ("sweep", "train", "resume")
+_RESUMABLE: Final = ("sweep", "train", "resume", "pipeline")
 
 
 class Detached(KeyboardInterrupt):
