@@ -77,8 +77,8 @@ def make_spec(storage: Path, log: Path) -> Callable[..., rs.SweepSpec]:
 def run(ray_cluster: RayConnection, make_spec: Callable[..., rs.SweepSpec]) -> Callable[..., rs.SweepOutcome]:
     """Run a sweep on the shared Ray, under the key `k`."""
 
-    def run(*args: Any, **fields: Any) -> rs.SweepOutcome:
-        return rs.run_sweep(make_spec(*args, **fields), key="k")
+    def run(*args: Any, on_progress: Any = None, **fields: Any) -> rs.SweepOutcome:
+        return rs.run_sweep(make_spec(*args, **fields), key="k", on_progress=on_progress)
 
     return run
 

@@ -58,7 +58,9 @@ class ActorPool:
 
     def take_group(self, memory_bytes: int | None = None) -> PlacementGroup:
         """A placement group that nobody uses: one given back, or a new one, with so much memory if given."""
-        if self._free and memory_bytes is None:
+        if memory_bytes is not None:
+            self.drop_free()  # they hold what it may need
+        elif self._free:
             return self._free.pop()[0]
         resources = with_memory(self._resources, memory_bytes)
         group: PlacementGroup = placement_group(
@@ -80,13 +82,13 @@ class ActorPool:
     def exclude(self, command: ExcludeNode) -> None:
         """Place nothing on the node from now on."""
         self._excluded.add(command.node)
-        self._drop_free(self._excluded)
+        self.drop_free(self._excluded)
 
     def avoid(self, nodes: Collection[str]) -> None:
         """These nodes are about to go: keep no groups there. Ray places no new ones there itself."""
         self._avoided = set(nodes)
         if nodes:
-            self._drop_free(nodes)
+            self.drop_free(nodes)
 
     def bundles_of(self, group: PlacementGroup) -> list[dict[str, float]]:
         """What the group holds."""
@@ -96,10 +98,11 @@ class ActorPool:
         """All groups of this sweep, by their ids."""
         return {group.id.hex(): resources.to_bundles() for group, resources in self._groups.items()}
 
-    def _drop_free(self, nodes: Collection[str]) -> None:
+    def drop_free(self, nodes: Collection[str] | None = None) -> None:
+        """Remove the groups that nobody uses: all, or those on some nodes."""
         free, self._free = self._free, []
         for group, node in free:
-            if node in nodes:
+            if nodes is None or node in nodes:
                 self._groups.pop(group)
                 remove_placement_group(group)
             else:

@@ -116,6 +116,8 @@ class SlotKeeper:
         slot = self._slots.get(command.slot)
         if slot is not None:
             self._drop(slot)
+        if any(other.memory_bytes and not other.is_announced for other in self._slots.values()):
+            self._pool.drop_free()  # the slot was closed to make room for a larger one
 
     def start_trial(self, command: cmd.StartTrial) -> None:
         """Hand a trial over."""
