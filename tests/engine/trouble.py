@@ -72,7 +72,7 @@ def node_id() -> str:
 
 
 def steady(config: Config) -> None:
-    """`config["steps"]` steps of `config["step_s"]`; a checkpoint every `config["every"]` steps, or when asked."""
+    """So many steps; a checkpoint every `config["every"]` of them, or when one is asked for."""
     context, node = rs.get_context(), node_id()
     begin = 0
     checkpoint = rs.get_checkpoint()

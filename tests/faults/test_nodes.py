@@ -1,0 +1,157 @@
+"""Nodes that are drained, die, or make every trial fail, in a cluster of several nodes on one machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from tests.engine.conftest import wait_for
+from tests.faults.nodes import drain, driving, node_id, read_log, several_nodes
+
+pytestmark = [pytest.mark.ray, pytest.mark.faults]
+Spec = Callable[..., rs.SweepSpec]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with several_nodes() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "bad_nodes").touch()
+    path = tmp_path / "log"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def make(tmp_path: Path, log: Path) -> Spec:
+    """A spec of trials that run in steps; `space` overrides how many, how long, how often they checkpoint."""
+
+    def make(num_samples: int, space: dict[str, Any] | None = None, **failure: Any) -> rs.SweepSpec:
+        fixed = {"steps": 10, "step_s": 0.2, "every": 1, "log": str(log)}
+        return rs.SweepSpec(
+            name="t",
+            trainable="tests.engine.trouble:steady",
+            param_space={**fixed, "bad_nodes": str(log.parent / "bad_nodes"), **(space or {})},
+            metric="loss",
+            mode="min",
+            num_samples=num_samples,
+            failure={"backoff_initial_s": 0.05, "backoff_max_s": 0.1, "max_failures": 0, **failure},
+            storage_path=str(tmp_path / "sweeps"),
+        )
+
+    return make
+
+
+@pytest.fixture
+def two_nodes(cluster: Any) -> Iterator[tuple[Any, Any]]:
+    """Two nodes with room for one trial each; those that are left are taken away at the end."""
+    nodes = (cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1))
+    yield nodes
+    for node in nodes:
+        if node in cluster.worker_nodes:
+            cluster.remove_node(node, allow_graceful=False)
+
+
+def starts(log: Path) -> list[list[str]]:
+    return [line[1:] for line in read_log(log) if line[0] == "start"]
+
+
+def steps_of(log: Path, trial: int) -> list[int]:
+    return [int(line[2]) for line in read_log(log) if line[0] == "step" and int(line[1]) == trial]
+
+
+def wait_for_step(log: Path, node: str, step: int) -> int:
+    """Wait until a trial on this node has made so many steps; its number."""
+    done = wait_for(
+        lambda: [
+            line[1]
+            for line in read_log(log)
+            if line[0] == "step" and line[3] == node and int(line[2]) >= step
+        ]
+    )
+    return int(done[0])
+
+
+@pytest.mark.timeout(180)
+def test_a_drained_node_loses_no_step(cluster: Any, two_nodes: Any, make: Spec, log: Path) -> None:
+    """The trial there is asked for a checkpoint, which it would not have made by itself, and moves."""
+    going = node_id(two_nodes[0])
+    with driving(make(3, {"steps": 15, "every": 100}, max_worker_deaths=0), cluster.address) as driver:
+        moved = wait_for_step(log, going, 3)
+        drain(cluster.address, going, int((time.time() + 30) * 1000))
+        outcome = driver.outcome()
+    assert outcome.counts == {"completed": 3}
+    assert outcome[moved].attempts[0].end == "preempted", "the fault has fired"
+    assert steps_of(log, moved) == list(range(1, 16)), "no step is lost, none is done twice"
+    seen = starts(log)
+    moved_at = next(n for n, line in enumerate(seen) if int(line[0]) == moved and line[1] == "2")
+    assert all(line[2] != going for line in seen[moved_at:]), "nothing starts there any more"
+    assert any("is about to go" in note for note in outcome.notes)
+
+
+@pytest.mark.timeout(180)
+def test_a_node_that_dies_costs_no_budget(cluster: Any, two_nodes: Any, make: Spec, log: Path) -> None:
+    """SIGKILL of the raylet and all its processes."""
+    dying = node_id(two_nodes[1])
+    with driving(make(3, {"steps": 12}, max_worker_deaths=0), cluster.address) as driver:
+        lost = wait_for_step(log, dying, 4)
+        done = steps_of(log, lost)[-1]
+        cluster.remove_node(two_nodes[1], allow_graceful=False)
+        outcome = driver.outcome()
+    assert outcome.counts == {"completed": 3}
+    first = outcome[lost].attempts[0]
+    assert first.end == "lost"
+    assert first.error is not None
+    assert first.error.kind == "preempted"
+    again = next(line for line in starts(log) if int(line[0]) == lost and line[1] == "2")
+    assert int(again[3]) >= done - 1, "it goes on from its last checkpoint"
+    assert len(steps_of(log, lost)) <= 12 + 2
+
+
+@pytest.mark.timeout(180)
+def test_a_node_that_makes_trials_fail_is_left_out(
+    cluster: Any, two_nodes: Any, make: Spec, log: Path
+) -> None:
+    bad = node_id(two_nodes[0])
+    (log.parent / "bad_nodes").write_text(bad)
+    spec = make(12, {"steps": 2}, max_failures=1, breaker_trials=3)
+    with driving(spec, cluster.address) as driver:
+        outcome = driver.outcome()
+    assert outcome.status == "completed", outcome.why
+    failed_on = [a.node for t in outcome.trials for a in t.attempts if a.error is not None]
+    assert set(failed_on) == {bad}, "the fault has fired, there and nowhere else"
+    assert len(failed_on) <= 5
+    assert outcome.counts.get("completed", 0) >= 10
+    assert any(f"node {bad} gets no more trials" in note for note in outcome.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_no_node_left_is_an_error_that_can_be_retried(
+    cluster: Any, two_nodes: Any, make: Spec, log: Path
+) -> None:
+    with driving(make(3, placement_timeout_s=5), cluster.address) as driver:
+        wait_for_step(log, node_id(two_nodes[0]), 1)
+        for node in two_nodes:
+            cluster.remove_node(node, allow_graceful=False)
+        code, said = driver.finish(timeout_s=120)
+    assert (code, said["error"]) == (1, "ClusterLostError")
+    assert "for 5 s no node could hold a trial" in said["message"]
+    # With nodes back, the same key goes on.
+    more = cluster.add_node(num_cpus=2)
+    try:
+        with driving(make(3, placement_timeout_s=5), cluster.address) as driver:
+            outcome = driver.outcome()
+    finally:
+        cluster.remove_node(more, allow_graceful=False)
+    assert outcome.counts == {"completed": 3}
+    assert outcome.generation == 2
