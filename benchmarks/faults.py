@@ -288,7 +288,9 @@ def node_death(library: str, folder: Path) -> Json:
 def out_of_memory(library: str, folder: Path) -> Json:
     """A trial takes 4 GiB where the memory monitor allows 2 more than are in use."""
     log = Log(folder)
-    memory = {line.split()[0]: int(line.split()[1]) for line in Path("/proc/meminfo").open()}
+    memory = {
+        line.split()[0]: int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines()
+    }
     total, available = memory["MemTotal:"], memory["MemAvailable:"]
     threshold = (total - available + 2 * 2**20) / total
     limits = {"memory_usage_threshold": threshold, "memory_monitor_refresh_ms": 100}

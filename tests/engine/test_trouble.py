@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import DemandStuck, SlotFailed, TrialStopped
+from raysweep.core.events import SlotFailed, TrialStopped
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults]
 Run = Callable[..., rs.SweepOutcome]
@@ -78,13 +78,12 @@ def test_memory_that_no_node_has_fails_the_trial_and_not_the_sweep(run: Run) -> 
     ],
 )
 def test_a_deadlock_over_resources_is_explained(
-    trainable: str, space: dict[str, Any], says: str, run: Run, events: Events
+    trainable: str, space: dict[str, Any], says: str, run: Run
 ) -> None:
     started_at = time.monotonic()
     with pytest.raises(rs.InfeasibleResourcesError, match=says):
         run(f"{HERE}:{trainable}", space, failure={"placement_timeout_s": 2.0})
     assert time.monotonic() - started_at < 60
-    assert any(event.can_never for event in events(DemandStuck))
 
 
 def test_a_worker_without_a_place_says_who_has_it(run: Run, ray_cluster: Any) -> None:
