@@ -8,7 +8,7 @@ the control store in two calls; nothing needs the dashboard.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ray._private.state import state as ray_state
@@ -55,6 +55,7 @@ class DemandWatch:
 
 def look_for_waiting(held: Held) -> list[Waiting]:
     """What this sweep's trials wait for at present."""
+    held = _placed(held)
     accessor = ray_state._connect_and_get_accessor()
     usage = gcs_pb2.ResourceUsageBatchData.FromString(  # type: ignore[attr-defined]
         accessor.get_all_resource_usage()
@@ -66,7 +67,14 @@ def look_for_waiting(held: Held) -> list[Waiting]:
 
 def explain_place(asked: Sequence[Bundle], held: Held) -> str:
     """Why a worker of this sweep has no place: what it asks for, what is free, and who has the rest."""
-    return f"a worker waits for a place: it asks for {show_all(asked)}; {_balance(held)}"
+    return f"a worker waits for a place: it asks for {show_all(asked)}; {_balance(_placed(held))}"
+
+
+def _placed(held: Held) -> Held:
+    """Without the groups that have no place yet: they hold nothing."""
+    available = ray_state.available_resources_per_node()  # type: ignore[no-untyped-call]
+    placed = {_group_of(name) for node in available.values() for name in node if "_group_" in name}
+    return replace(held, groups={group: held.groups[group] for group in held.groups if group in placed})
 
 
 def _of_demand(demand: Any, held: Held) -> Waiting | None:

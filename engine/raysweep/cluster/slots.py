@@ -116,8 +116,6 @@ class SlotKeeper:
         slot = self._slots.get(command.slot)
         if slot is not None:
             self._drop(slot)
-        if any(other.memory_bytes and not other.is_announced for other in self._slots.values()):
-            self._pool.drop_free()  # the slot was closed to make room for a larger one
 
     def start_trial(self, command: cmd.StartTrial) -> None:
         """Hand a trial over."""
@@ -274,7 +272,7 @@ class SlotKeeper:
         if slot is None or slot.worker is not worker:
             return
         self._forget(slot)
-        self._pool.give_group_back(worker.group, worker.node)
+        self._give_group_back(worker)
         if slot.is_announced:
             failure = replace(failure, memory_bytes=slot.held_bytes)
             self._emit(ev.SlotLost(at=now(), slot=slot.number, failure=failure))
@@ -450,7 +448,12 @@ class SlotKeeper:
     def _drop(self, slot: OpenedSlot) -> None:
         self._forget(slot)
         self._pool.kill(slot.worker)
-        self._pool.give_group_back(slot.worker.group, slot.worker.node)
+        self._give_group_back(slot.worker)
+
+    def _give_group_back(self, worker: Worker) -> None:
+        self._pool.give_group_back(worker.group, worker.node)
+        if any(slot.memory_bytes and not slot.is_announced for slot in self._slots.values()):
+            self._pool.drop_free()  # a larger slot waits for the room
 
     def _forget(self, slot: OpenedSlot) -> None:
         self._slots.pop(slot.number, None)
