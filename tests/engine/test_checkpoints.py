@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,9 @@ import pytest
 import raysweep as rs
 from raysweep.core.events import CheckpointCommitted
 from raysweep.storage.checkpoints import restore_uri
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.store import open_store
+from raysweep.verify import verify_sweep
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
@@ -76,3 +81,51 @@ def test_a_directory_that_is_none_is_the_trials_error(run: Run, tmp_path: Path) 
     (trial,) = run(train, failure={"max_failures": 0}).trials
     assert trial.error is not None
     assert "takes a directory; '/nowhere/at/all' is none" in trial.error.message
+
+
+def spoil(config: dict[str, Any]) -> None:
+    """Fails once after its second checkpoint, which is not on the disk as it was written any more."""
+    context = rs.get_context()
+    step = 0
+    checkpoint = rs.get_checkpoint()
+    if checkpoint is not None:
+        try:
+            with checkpoint as folder:
+                raise AssertionError(f"restored {(folder / 'at.json').read_text()}")
+        except rs.CheckpointDamagedError:
+            if not config["starts_over"]:
+                raise
+    while step < 3:
+        step += 1
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "at.json").write_text(json.dumps({"step": step, "attempt": context.attempt}))
+            rs.report({"loss": 1.0 / step}, checkpoint=folder)
+        if step == 2 and context.attempt == 1 and context.number == 0:
+            (newest,) = Path(config["storage"]).glob("*/checkpoints/00000/1-*/at.json")
+            newest.write_text(newest.read_text().replace("2", "3"))
+            time.sleep(0.3)  # what was reported is on its way on another thread
+            raise ValueError("as asked")
+
+
+@pytest.mark.parametrize("starts_over", [False, True])
+def test_a_damaged_checkpoint_is_refused_by_name(run: Run, storage: Path, starts_over: bool) -> None:
+    """The trial fails with a clear error and the sweep goes on, unless the trainable says what else to do."""
+    space = {"storage": str(storage), "starts_over": starts_over}
+    outcome = run(spoil, space, num_samples=2, checkpoint={"keep_last": 3})
+    first, second = outcome.trials
+    assert second.state == "completed"
+    assert first.attempts[0].error is not None
+    assert first.attempts[0].error.type == "ValueError"
+    if starts_over:
+        assert (first.state, len(first.attempts)) == ("completed", 2)
+        return
+    assert first.state == "failed"
+    assert first.error is not None
+    assert first.error.type == "CheckpointDamagedError"
+    assert "/checkpoints/00000/1: at.json" in first.error.message
+    assert "hash is wrong" in first.error.message
+    assert "catch CheckpointDamagedError" in first.error.message
+    damage = verify_sweep(SweepFolder(open_store(str(storage)), outcome.sweep_id)).damage
+    (finding,) = damage
+    assert "checkpoints/00000/1-" in finding.object
+    assert finding.lost == "checkpoint 1 of trial 0"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import MemoryStore, ObjectStore
 
-REQUEST_TIMEOUT_S = 60.0
+REQUEST_TIMEOUT_S = 30.0
 """For one request; large objects go in parts of 5 MiB, each a request."""
 
 _PUT_PART_BYTES = 8 * 1024 * 1024

@@ -1,0 +1,47 @@
+"""The controller's end of the link takes nothing from its workers while it is held back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from raysweep.cluster.server import LinkServer
+from raysweep.cluster.wire import pack
+
+
+async def _until(check: Callable[[], bool]) -> None:
+    while not check():  # noqa: ASYNC110  what is waited for has no event
+        await asyncio.sleep(0.01)
+
+
+def test_what_workers_say_waits_while_it_is_held_back() -> None:
+    taken: list[Any] = []
+
+    async def scenario() -> None:
+        server = LinkServer(lambda worker, messages: taken.extend(messages), lambda worker: None)
+        await server.start("127.0.0.1")
+        try:
+            _, early = await asyncio.open_connection(server.host, server.port)
+            early.write(pack([["hello", server.token, "early"]]))
+            await _until(lambda: server.is_connected("early"))
+            server.hold_back(True)
+            _, late = await asyncio.open_connection(server.host, server.port)
+            late.write(pack([["hello", server.token, "late"]]))
+            await _until(lambda: server.is_connected("late"))
+            for number in range(200):
+                early.write(pack([["rows", "early", number, "x" * 100_000]]))
+            late.write(pack([["rows", "late", 0]]))
+            await asyncio.sleep(0.3)
+            # What a socket's buffers hold is all that is under way; the rest stays with the worker.
+            assert taken == []
+            assert early.transport.get_write_buffer_size() > 0
+            server.hold_back(False)
+            await _until(lambda: len(taken) == 201)
+            early.close()
+            late.close()
+        finally:
+            await server.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+    assert [number for _, who, number, *_ in taken if who == "early"] == list(range(200))
