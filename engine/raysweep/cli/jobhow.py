@@ -51,9 +51,14 @@ class JobHow:
         )
 
 
+def is_jobs_address(address: str | None) -> bool:
+    """Whether this is a URL, as Jobs APIs have, and not the `host:port` of a cluster's control store."""
+    return address is not None and address.strip().lower().startswith(("http://", "https://"))
+
+
 def has_jobs_api(address: str | None, job: JobHow) -> bool:
     """Whether the address is that of a Jobs API. Raises SpecError for options that only such a one heeds."""
-    if address is not None and address.strip().lower().startswith(("http://", "https://")):
+    if is_jobs_address(address):
         return True
     if job.is_given:
         problem = f"the address {address!r} is not that of a Jobs API" if address else "there is no --address"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,8 +10,10 @@ from typing import Any
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.documents import read_spec
+from raysweep.cli.jobhow import is_jobs_address
 from raysweep.cli.lookup import read_sweep
 from raysweep.cli.process import DONE
+from raysweep.errors import SpecError
 from raysweep.spec import Resources, SweepSpec, changes, sweep_id
 from raysweep.spec.identity import default_key
 from raysweep.storage.folder import SweepFolder
@@ -122,7 +125,10 @@ def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
     from raysweep.cluster.preflight import count_slots
 
     limit = spec.max_concurrent_trials
-    if address is not None and address.strip().lower().startswith(("http://", "https://")):
+    if not is_jobs_address(address) and importlib.util.find_spec("ray") is None:
+        fix = "give the cluster's --address http://head:8265, or install raysweep[ray]"
+        raise SpecError("--address", "Ray is not installed here, so nothing can run here", fix)
+    if address is not None and is_jobs_address(address):
         from raysweep.jobs.nodes import live_nodes_of
         from raysweep.jobs.sync import Cluster
 

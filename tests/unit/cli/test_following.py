@@ -164,3 +164,19 @@ def test_a_plan_refuses_what_cannot_run(cli: Cli, tmp_path: Path) -> None:
     ran = cli("plan", "spec.json")
     assert (ran.code, ran.out) == (2, "")
     assert "resources.cpu: one trial asks for 100000 CPU" in ran.err
+
+
+def test_a_plan_for_this_machine_needs_ray_and_says_so(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    # An environment without Ray, as far as the command asks.
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else find(name)
+    )
+    (tmp_path / "spec.json").write_text(json.dumps(SPEC))
+    ran = cli("plan", "spec.json")
+    assert (ran.code, ran.out) == (2, "")
+    assert "Ray is not installed here" in ran.err
