@@ -113,7 +113,11 @@ def test_a_sweep_is_left_with_ctrl_c_followed_and_cancelled(
     assert outcome.status == "cancelled"
     assert len(lines()) >= count
     cluster.wait_until_clean()
-    assert cli("cancel", folder.sweep_id).out.strip().endswith("was not running: its job is STOPPED")
+    # The controller may have seen the request before the stop reached the job.
+    again = cli("cancel", folder.sweep_id)
+    assert again.out.strip().endswith(
+        ("was not running: its job is STOPPED", "was not running: its job is SUCCEEDED")
+    )
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 
 import raysweep as rs
+from raysweep.core import decode
+from raysweep.core.events import TrialReturned
 from raysweep.errors import ClusterError
 from raysweep.jobs import Cluster as Client
 from raysweep.outcome import SweepOutcome
@@ -38,8 +40,9 @@ def test_a_killed_head_costs_what_ran_and_nothing_that_had_ended(
     wait_for(lambda: len(ended()) >= 3, 90)
     head.kill()
     assert not head.processes()
-    # What trials wrote may be ahead of what the journal holds by the two that ran at that moment.
-    at_kill = ended()
+    records = [decode(line) for line in folder_of(spec).journal().contents().records]
+    finished = {str(event.trial) for event in records if isinstance(event, TrialReturned)}
+    assert finished
     with pytest.raises(ClusterError):
         client.wait(first, unreachable_s=0.5)
     head.start()
@@ -53,11 +56,9 @@ def test_a_killed_head_costs_what_ran_and_nothing_that_had_ended(
     starts = Counter(line[1] for line in lines() if line[0] == "start")
     assert set(starts) == {str(number) for number in range(8)}
     again = {trial for trial, number in starts.items() if number > 1}
-    # At most one trial a CPU was under way, and no trial whose end was in the journal ran again.
-    assert len(again) <= 2
-    finished = {str(trial.number) for trial in outcome.trials if len(trial.attempts) == 1}
     assert not again & finished
-    assert len(at_kill - again) >= len(at_kill) - 2
+    # Two were under way, and two may have ended right before the kill, too late for the journal.
+    assert len(again) <= 4
     # The same call again: the outcome, and no job.
     third = client.submit_or_attach(spec, key="k")
     assert third.how == "finished"
