@@ -71,3 +71,15 @@ def test_an_unknown_benchmark_is_refused_with_the_names_of_all() -> None:
     assert done.returncode == 2
     assert "no benchmark 'nope'; there are noop, noop-1000" in done.stderr
     assert not done.stdout
+
+
+@pytest.mark.parametrize("seeds", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_three_nights_learn_from_each_other(seeds: int) -> None:
+    """The benchmark of the nights, on a formula: the second is at the first's champion in fewer trials."""
+    from benchmarks.nights import summary, three_nights, toy
+
+    found = summary([three_nights(seed, toy) for seed in range(1, seeds + 1)])
+    assert found["promoted_first"] == seeds, "there is no champion before the first night"
+    assert found["trials_to_the_champion_warm"] < found["trials_to_the_champion_cold"]
+    assert found["mean_best_warm"] > found["mean_best_cold"]
+    assert found["promoted_third"] < seeds, "the hill has a top: some night is no gain"
