@@ -1,9 +1,9 @@
 """`python -m benchmarks.nights [--seeds N] [--toy]`: three nights on the flights, each on another sample.
 
-Night 1 begins cold. Night 2 begins warm (`warm_start: last`) and, for comparison, cold: after how many trials
-does each have a config as good as night 1's champion is on tonight's sample? Night 3 begins warm; the gate runs
-its best beside the champion. Search, memory, champions and gate are raysweep's own; trials run one after the
-other in this process, without Ray. Prints JSON.
+Night 1 begins cold. Night 2 begins warm (`warm_start: last`) and, for comparison, cold: after how many
+trials does each have a config as good as night 1's champion is on tonight's sample? Night 3 begins warm; the
+gate runs its best beside the champion. Search, memory, champions and gate are raysweep's own; trials run one
+after the other in this process, without Ray. Prints JSON.
 """
 
 from __future__ import annotations

@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 import raysweep as rs
+from raysweep.cli.sweep import newest_spec
 from raysweep.core.events import SlotOpened, SpecChanged
 from raysweep.storage.checkpoints import restore_uri
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.store import open_store
 from tests.engine.conftest import Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -91,6 +94,10 @@ def test_it_ends_in_time_and_goes_on_where_it_was(
     (changed,) = events(SpecChanged)
     assert changed.deadline == more.isoformat()
     assert rs.run_sweep(later, key="k") == again
+    folder_of = SweepFolder(open_store(str(storage)), again.sweep_id)
+    record = folder_of.read_spec()
+    assert record is not None
+    assert rs.SweepSpec.from_any(newest_spec(folder_of, record)) == later, "what `raysweep resume` runs"
 
 
 @pytest.mark.slow

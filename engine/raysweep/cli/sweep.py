@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import orjson
 import typer
 
 from raysweep.cli.consoles import logged_to, make_console, print_facts
@@ -18,8 +19,10 @@ from raysweep.errors import SweepNotFoundError
 from raysweep.live import LiveTable, show_config, show_counts, show_duration, show_number
 from raysweep.outcome import SweepOutcome
 from raysweep.spec import SweepSpec
+from raysweep.storage.folder import SweepFolder, SweepRecord
 from raysweep.storage.store import open_store
 
+_CHANGED: Final = b'{"e":"SpecChanged"'
 EXIT_CODES: Final = {"failed": FAILED, "cancelled": CANCELLED}
 
 
@@ -46,10 +49,19 @@ def resume(name: str, storage: str | None, how: How, job: JobHow) -> int:
     record = folder.read_spec()
     if record is None:
         raise SweepNotFoundError(folder.sweep_id, folder.store.url)
-    spec = SweepSpec.from_any(dict(record.spec))
+    spec = SweepSpec.from_any(newest_spec(folder, record))
     if open_store(spec.storage_path).url != folder.store.url:
         spec = spec.replace(storage_path=folder.store.url)
     return run(spec, record.key, how, job)
+
+
+def newest_spec(folder: SweepFolder, record: SweepRecord) -> dict[str, Any]:
+    """The spec that the sweep runs under: as it was started, or as it was last changed."""
+    fields = dict(record.spec)
+    for line in folder.journal().read():
+        if line.startswith(_CHANGED):
+            fields = dict(orjson.loads(line)["spec"])
+    return fields
 
 
 def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:

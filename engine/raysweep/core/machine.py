@@ -84,6 +84,8 @@ def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None
     state.rules = Rules.of(state.spec)
     state.deadline_at, state.deadline_text = state.rules.deadline, ""
     stopping.set_deadline(state, event.deadline)
+    if state.has_cut and state.phase == "running":
+        stopping.bring_back(state)
     state.is_exhausted = False
     for change in event.changes:
         moves.note(state, f"spec changed: {change}")

@@ -282,8 +282,13 @@ def reopen(state: SweepState) -> None:
     """A sweep that a limit had ended goes on: what was cut is to run again, from its checkpoints."""
     state.phase, state.status, state.ended_at, state.ended_by = "running", None, None, None
     state.why, state.fault, state.fault_field = "", None, ""
-    state.has_cut = False
     state.reopened += 1
+    bring_back(state)
+
+
+def bring_back(state: SweepState) -> None:
+    """What an end in sight had cut is to run after all."""
+    state.has_cut = False
     for number, trial in sorted(state.trials.items()):
         if trial.state != "cancelled":
             continue

@@ -151,6 +151,27 @@ def test_a_sweep_ended_by_its_deadline_goes_on_where_it_was() -> None:
     assert sweep.state.best_ended == 0
 
 
+def test_a_later_deadline_before_the_end_brings_back_what_was_cut() -> None:
+    """The controller was lost after one trial had been cut, and before the deadline had come."""
+    sweep = planned(2, 2, stop=until(135))
+    for number, at in enumerate((108, 116, 124, 132)):
+        step_to(sweep, at, 0, number)
+    sweep.stopped(0)
+    assert (sweep.trial_state(0), sweep.state.phase) == ("cancelled", "running")
+    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR)
+    spec = sweep.state.spec.replace(stop={}).to_dict()
+    sweep.send(ev.SpecChanged, spec=spec, changes=("stop.deadline: none",))
+    sweep.suggest(0)
+    sweep.send(ev.CapacityChanged, slots=1)
+    sweep.send(ev.SlotOpened, slot=sweep.state.next_slot - 1)
+    for trial in (0, 1):
+        sweep.began(trial, 2)
+        sweep.report(trial, 0.5, attempt=2)
+        sweep.returned(trial, 2)
+    assert sweep.state.status == "completed"
+    assert sweep.state.counts["completed"] == 2
+
+
 def test_a_wall_clock_deadline_comes_with_the_events() -> None:
     sweep = Sweep(num_samples=2, stop={"deadline": "06:00 Europe/Berlin"})
     text = datetime.fromtimestamp(200, UTC).isoformat()
