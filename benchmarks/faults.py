@@ -217,6 +217,7 @@ def _config(options: Json) -> Json:
 @contextmanager
 def cluster(workers: int = 0, **system_config: Any) -> Iterator[Any]:
     """A head with two CPUs; or one with none, and `workers` nodes of one CPU. Else Ray's own settings."""
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
     from ray.cluster_utils import Cluster
 
     head: Json = {"num_cpus": 0 if workers else 2, "include_dashboard": False}

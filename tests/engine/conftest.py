@@ -114,7 +114,9 @@ class Driver:
     def finish(self, timeout_s: float = 90) -> tuple[int, dict[str, Any]]:
         """Wait for its end: exit code and what it printed."""
         out, self.errors = self.process.communicate(timeout=timeout_s)
-        return self.process.returncode, json.loads(out) if out.strip() else {}
+        # Ray may have said something before.
+        last = out.strip().splitlines()[-1:]
+        return self.process.returncode, json.loads(last[0]) if last else {}
 
     def outcome(self) -> rs.SweepOutcome:
         code, said = self.finish()

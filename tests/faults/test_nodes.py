@@ -85,7 +85,9 @@ def wait_for_step(log: Path, node: str, step: int) -> int:
 def test_a_drained_node_loses_no_step(cluster: Any, two_nodes: Any, make: Spec, log: Path) -> None:
     """The trial there is asked for a checkpoint, which it would not have made by itself, and moves."""
     going = node_id(two_nodes[0])
-    with driving(make(3, {"steps": 15, "every": 100}, max_worker_deaths=0), cluster.address) as driver:
+    with driving(
+        make(3, {"steps": 15, "step_s": 0.3, "every": 100}, max_worker_deaths=0), cluster.address
+    ) as driver:
         moved = wait_for_step(log, going, 3)
         drain(cluster.address, going, int((time.time() + 30) * 1000))
         outcome = driver.outcome()

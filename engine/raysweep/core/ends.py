@@ -102,8 +102,7 @@ def blame_node(state: SweepState, trial: int, node: str, out: Out) -> None:
     failed = state.node_failures.setdefault(node, [])
     if trial not in failed:
         failed.append(trial)
-    is_only_one = all(other == node or other in state.excluded for other in state.node_failures)
-    if len(failed) >= limit and node not in state.excluded and is_only_one and _works_elsewhere(state):
+    if len(failed) >= limit and node not in state.excluded and _may_be_the_node(state):
         state.excluded.append(node)
         text = f"node {node} gets no more trials: {len(failed)} failed there, none elsewhere"
         moves.note(state, text)
@@ -113,9 +112,13 @@ def blame_node(state: SweepState, trial: int, node: str, out: Out) -> None:
                 moves.leave(state, slot, out)
 
 
-def _works_elsewhere(state: SweepState) -> bool:
-    """Whether there are workers on nodes where nothing has failed."""
-    return any(slot.is_open and slot.node not in state.node_failures for slot in state.slots.values())
+def _may_be_the_node(state: SweepState) -> bool:
+    """Whether all failures were on one node, and other nodes are there to show that it is not the code."""
+    others = (
+        slot.node not in state.node_failures if slot.is_open else state.nodes > 1
+        for slot in state.slots.values()
+    )
+    return len(state.node_failures) == 1 and any(others)
 
 
 def _gets_memory(state: SweepState, trial: Trial, failure: Failure) -> bool:
@@ -249,8 +252,7 @@ def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
     failed = counts.get("failed", 0)
     ended = failed + counts.get("completed", 0) + counts.get("stopped", 0)
     are_all_users = state.failed_kinds.get("user_error", 0) == failed == ended
-    suspects = len(set(state.node_failures).difference(state.excluded))
-    if policy.bad_node_failures and suspects <= 1 and _works_elsewhere(state):
+    if policy.bad_node_failures and _may_be_the_node(state):
         are_all_users = False  # the node may be to blame: others are about to show
     if policy.breaker_trials and are_all_users and ended >= policy.breaker_trials:
         limit = f"failure.breaker_trials={policy.breaker_trials}"

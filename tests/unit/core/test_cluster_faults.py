@@ -159,6 +159,23 @@ def test_a_node_that_fails_three_trials_gets_no_more() -> None:
     assert cmd.ExcludeNode(node="node0") in sweep.start(generation=2)
 
 
+def test_other_nodes_get_their_chance_before_the_code_is_blamed() -> None:
+    """The first worker is up long before the others, and on a bad node."""
+    sweep = Sweep(num_samples=20, failure={"max_failures": 0, "breaker_trials": 3})
+    sweep.start()
+    sweep.send(ev.CapacityChanged, slots=2, nodes=2)
+    sweep.suggest(20)
+    sweep.send(ev.SlotOpened, slot=0, node="bad")
+    for trial in range(3):
+        run_on(sweep, 0, trial, RAISED)
+    assert (sweep.state.phase, sweep.state.excluded) == ("running", ["bad"])
+    # If it fails there too, it is the code: at once, and without going through all nodes.
+    sweep.send(ev.SlotOpened, slot=1, node="other")
+    run_on(sweep, 1, 3, RAISED)
+    assert (sweep.state.phase, sweep.state.status) == ("stopping", "failed")
+    assert sweep.state.excluded == ["bad"]
+
+
 def test_failures_on_two_nodes_blame_none() -> None:
     sweep = running(2, trials=20, failure={"max_failures": 0, "breaker_trials": 0})
     run_on(sweep, 1, 1, RAISED)
