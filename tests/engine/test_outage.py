@@ -1,10 +1,16 @@
-"""The storage goes away in the middle of a flood of reports: they wait, and all of them arrive."""
+"""The storage goes away in the middle of a sweep: it waits, completes, and runs nothing again."""
 
 from __future__ import annotations
 
+import os
+import secrets
+import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,14 +19,75 @@ from raysweep.cluster import controller as controller_room
 from raysweep.cluster import run as run_room
 from raysweep.cluster.server import LinkServer
 from raysweep.errors import StorageUnavailableError
+from raysweep.storage.checkpoints import restore_uri
+from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
 from raysweep.storage.wrapped import Operation, WrappedStore
 from raysweep.storage.writer import JournalWriter
+from raysweep.verify import verify_sweep
+from tests.engine import trainables
+from tests.engine.conftest import wait_for
+from tests.proxy import Proxy
 from tests.unit.storage.conftest import s3_url as s3_url  # a fixture
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 Lines = Callable[[], list[list[str]]]
 T = TypeVar("T")
+
+
+@pytest.fixture
+def proxy(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    endpoint = urlsplit(os.environ["AWS_ENDPOINT_URL"])
+    proxy = Proxy((endpoint.hostname or "", endpoint.port or 0))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
+    yield proxy
+    proxy.close()
+
+
+@pytest.mark.parametrize("seconds", [6.0, pytest.param(30.0, marks=[pytest.mark.slow, pytest.mark.faults])])
+def test_a_sweep_outlasts_an_outage_of_its_object_store(
+    seconds: float,
+    proxy: Proxy,
+    ray_cluster: object,
+    make_spec: Callable[..., rs.SweepSpec],
+    lines: Lines,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Real S3 requests, real workers; every step stores a checkpoint, so workers meet the outage too."""
+
+    def train(config: dict[str, Any]) -> None:
+        # The shared Ray was started without these; a cluster's nodes have them from the beginning.
+        os.environ.update(config["env"])
+        trainables.steps(config)
+
+    env = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    spec = make_spec(train, {"steps": 6, "pause": 0.3, "env": env}, num_samples=2)
+    spec = spec.replace(storage_path=f"s3://bucket/{secrets.token_hex(8)}")
+
+    def take_away() -> None:
+        wait_for(lambda: sum(line[0] == "step" for line in lines()) >= 4)
+        proxy.cut()
+        time.sleep(seconds)
+        proxy.restore()
+
+    thread = threading.Thread(target=take_away, daemon=True)
+    thread.start()
+    outcome = rs.run_sweep(spec, key="k")
+    thread.join()
+    assert "storage does not answer" in caplog.text, "the controller did not meet the outage"
+    assert "nothing was lost" in caplog.text
+    assert outcome.counts == {"completed": 2}
+    assert outcome.generation == 1
+    assert [(trial.reports, len(trial.attempts)) for trial in outcome.trials] == [(6, 1), (6, 1)]
+    assert Counter(line[1] for line in lines() if line[0] == "start") == {"0": 1, "1": 1}
+    folder = SweepFolder(open_store(spec.storage_path), outcome.sweep_id)
+    report = verify_sweep(folder)
+    assert report.is_sound, report.damage
+    for trial in outcome.trials:
+        assert trial.checkpoint_uri is not None
+        restore_uri(trial.checkpoint_uri, tmp_path / trial.trial_id)
+        assert (tmp_path / trial.trial_id / "at.json").read_text() == '{"step": 6}'
 
 
 class Away(WrappedStore):
