@@ -42,6 +42,8 @@ def advance(state: SweepState, at: float, out: Out) -> None:
         if state.hungry_for_memory or state.largest_slot_bytes:
             _place_large(state, out)
         may_begin = not state.rules.has_end or stopping.admits(state, at)
+        if state.hungry_for_memory and state.largest_slot_bytes and may_begin:
+            _assign_large(state, out)
         if state.pending and state.hungry and may_begin:
             _assign(state, out)
         if not state.is_exhausted:
@@ -132,6 +134,19 @@ def _place_large(state: SweepState, out: Out) -> None:
             moves.close(state, idle[0], out)
         _open(state, out, need)
     state.largest_slot_bytes = max((slot.memory_bytes or 0 for slot in slots.values()), default=0)
+
+
+def _assign_large(state: SweepState, out: Out) -> None:
+    """Hand large trials to the large slots that are idle, before the others' line comes to them."""
+    for number in [number for number in state.pending if state.trials[number].memory_bytes is not None]:
+        trial, slots = state.trials[number], (state.slots[number] for number in state.hungry)
+        need = trial.memory_bytes or 0
+        slot = next((slot for slot in slots if not slot.queue and (slot.memory_bytes or 0) >= need), None)
+        if slot is not None:
+            state.pending.remove(number)
+            state.hungry.remove(slot.number)
+            slot.is_hungry = False
+            _start(state, trial, slot, out)
 
 
 def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:

@@ -264,6 +264,26 @@ def test_idle_slots_make_room_until_the_large_one_has_its_place() -> None:
     assert sweep.returned(1)[1:] == [cmd.CloseSlot(slot=1)]
 
 
+def test_an_idle_small_slot_is_not_in_the_way_of_a_large_trial() -> None:
+    """Two trials need more memory; the line's front is a slot that is too small for both."""
+    sweep = running(3, trials=3, resources={"cpu": 1, "memory": 2 * GIB}, failure=NO_WAIT)
+    sweep.send(ev.CapacityChanged, slots=3, memory_bytes=16 * GIB)
+    sweep.failed(0, OOM)
+    sweep.failed(1, OOM)
+    sweep.send(ev.TimerFired)
+    large = next(slot.number for slot in sweep.state.slots.values() if slot.memory_bytes)
+    sweep.send(ev.SlotOpened, slot=large, node="big")
+    for trial in (0, 1):
+        assert sweep.state.trials[trial].slot == large
+        attempt = sweep.state.trials[trial].attempt
+        sweep.began(trial, attempt)
+        sweep.report(trial, 0.5, attempt=attempt)
+        for slot in [slot.number for slot in sweep.state.slots.values() if not slot.is_open]:
+            sweep.send(ev.SlotOpened, slot=slot, node="small")
+        sweep.returned(trial, attempt)
+    assert sweep.state.counts["completed"] == 2
+
+
 def test_memory_that_no_node_has_ends_the_trial() -> None:
     sweep = out_of_memory(largest=2 * GIB)
     commands = sweep.send(ev.SlotLost, slot=0, failure=OOM)
