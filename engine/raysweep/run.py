@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ def run_sweep(
     takeover: bool = False,
     num_cpus: float | None = None,
     scheduled_at: datetime | None = None,
+    resume_cancelled: bool = False,
     job: JobOptions | None = None,
 ) -> SweepOutcome:
     """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
@@ -45,6 +47,7 @@ def run_sweep(
         scheduled_at: When this run was scheduled, with its offset from UTC (an orchestrator's logical date):
             a deadline such as `06:00 Europe/Berlin` is the next one after it. The first start of a sweep
             decides; default: when that is.
+        resume_cancelled: Go on with a sweep that was cancelled; else its outcome comes back.
         job: What a job brings along and where its driver runs; only with the address of a Jobs API.
 
     Returns:
@@ -64,7 +67,10 @@ def run_sweep(
                 "num_cpus", "is for an embedded Ray", "leave it out with the address of a cluster"
             )
         asked = _resolved(SweepSpec.from_any(spec), scheduled_at)
-        outcome = _run_job(asked, key, address, on_progress, _with(job, takeover))
+        options = _with(job, takeover)
+        if resume_cancelled:
+            options = replace(options, on_cancelled="resume")
+        outcome = _run_job(asked, key, address, on_progress, options)
         assert isinstance(outcome, SweepOutcome)
         return outcome
     _refuse_job(job)
@@ -78,6 +84,7 @@ def run_sweep(
         takeover=takeover,
         num_cpus=num_cpus,
         scheduled_at=scheduled_at,
+        resume_cancelled=resume_cancelled,
     )
 
 

@@ -71,6 +71,26 @@ def test_cancel_json_cancels_a_running_sweep_and_not_the_next_one(
     assert folder.read_outcome() == outcome
 
 
+def test_a_cancelled_sweep_goes_on_when_asked(
+    ray_cluster: object, make_spec: MakeSpec, lines: Lines, folder: SweepFolder
+) -> None:
+    """What had ended stays ended; what was cut goes on from its checkpoint."""
+    spec = make_spec("steps", {"steps": 6, "pause": 0.15}, num_samples=3, max_concurrent_trials=1)
+    first = Running(spec)
+    wait_for(lambda: [line for line in lines() if line[0] == "start" and line[1] == "1"])
+    wait_for(lambda: sum(line[0] == "step" for line in lines()) >= 8)
+    folder.write_cancellation(cancellation())
+    cancelled = first.finish()
+    assert cancelled.status == "cancelled"
+    assert rs.run_sweep(spec, key="k") == cancelled
+    outcome = rs.run_sweep(spec, key="k", resume_cancelled=True)
+    assert (outcome.status, outcome.counts) == ("completed", {"completed": 3})
+    assert sum(line[0] == "start" and line[1] == "0" for line in lines()) == 1
+    steps = [line[2] for line in lines() if line[0] == "step" and line[1] == "1"]
+    assert len(steps) <= 7, "at most the step that was under way is done again"
+    assert rs.run_sweep(spec, key="k", resume_cancelled=True) == outcome
+
+
 @pytest.mark.parametrize(
     ("trainable", "isolation"), [("forever", "worker"), ("stubborn", "worker"), ("stubborn", "process")]
 )

@@ -29,7 +29,7 @@ class JobHow:
     @property
     def is_given(self) -> bool:
         """Whether there is anything that only a job can heed."""
-        return self != JobHow(takeover=self.takeover)
+        return self != JobHow(takeover=self.takeover, resume_cancelled=self.resume_cancelled)
 
     def options(self) -> JobOptions:
         """For the submission. Raises SpecError for what cannot be."""

@@ -47,6 +47,7 @@ def run_sweep(
     takeover: bool = False,
     num_cpus: float | None = None,
     scheduled_at: datetime | None = None,
+    resume_cancelled: bool = False,
 ) -> SweepOutcome:
     """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
 
@@ -62,6 +63,7 @@ def run_sweep(
         scheduled_at: When this run was scheduled, with its offset from UTC (an orchestrator's logical date):
             a deadline such as `06:00 Europe/Berlin` is the next one after it. The first start of a sweep
             decides; default: when that is.
+        resume_cancelled: Go on with a sweep that was cancelled; else its outcome comes back.
 
     Returns:
         The outcome; `outcome.status` says how it ended, `outcome.best` holds the best trial.
@@ -73,7 +75,7 @@ def run_sweep(
         FencedError: Another controller took the sweep over.
         StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
     """
-    asked, folder = _ask(SweepSpec.from_any(spec), key, scheduled_at)
+    asked, folder = _ask(SweepSpec.from_any(spec), key, scheduled_at, resume_cancelled)
     interrupts = Interrupts()
     try:
         return _off_loop(
@@ -93,17 +95,20 @@ def run_connected(
     on_progress: OnProgress | None,
     takeover: bool,
     scheduled_at: datetime | None = None,
+    resume_cancelled: bool = False,
 ) -> SweepOutcome:
     """`run_sweep` on the Ray that this process is connected to, for a caller with signals of its own.
 
     Call it off the main thread: there the controller would take SIGINT and SIGTERM itself. `interrupts` ends
     or cancels it.
     """
-    asked, folder = _ask(spec, key, scheduled_at)
+    asked, folder = _ask(spec, key, scheduled_at, resume_cancelled)
     return _run(asked, folder, None, on_progress, takeover, None, interrupts)
 
 
-def _ask(spec: SweepSpec, key: str | None, scheduled_at: datetime | None = None) -> tuple[Asked, SweepFolder]:
+def _ask(
+    spec: SweepSpec, key: str | None, scheduled_at: datetime | None, resume_cancelled: bool
+) -> tuple[Asked, SweepFolder]:
     if scheduled_at is not None and scheduled_at.utcoffset() is None:
         text = scheduled_at.isoformat()
         raise SpecError("scheduled_at", f"{text} has no offset from UTC", "give an aware datetime")
@@ -112,7 +117,8 @@ def _ask(spec: SweepSpec, key: str | None, scheduled_at: datetime | None = None)
     folder = SweepFolder(open_store(spec.storage_path), sweep_id(spec.name, key))
     seed = spec.seed if spec.seed is not None else derive_seed(0, folder.sweep_id)
     at = scheduled_at.timestamp() if scheduled_at is not None else None
-    return Asked(spec=spec, key=key, seed=seed, scheduled_at=at), folder
+    asked = Asked(spec=spec, key=key, seed=seed, scheduled_at=at, resume_cancelled=resume_cancelled)
+    return asked, folder
 
 
 def _run(

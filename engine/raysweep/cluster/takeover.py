@@ -27,6 +27,7 @@ from raysweep.spec.wallclock import resolve_deadline
 from raysweep.storage.folder import SweepFolder, SweepRecord
 from raysweep.storage.holder import AT_WORK, current_holder, holder_state, is_held
 from raysweep.storage.journal import Claim, Journal
+from raysweep.storage.reopening import outcome_reopens, reopens
 from raysweep.storage.retries import retrying
 from raysweep.storage.segment import RESTORE_FIX
 
@@ -49,6 +50,8 @@ class Asked:
     seed: int
     scheduled_at: float | None = None
     """When the run was scheduled, in UTC seconds; None: when it starts."""
+    resume_cancelled: bool = False
+    """Go on with a sweep that was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,8 @@ class Held:
 def find_outcome(folder: SweepFolder, asked: Asked) -> SweepOutcome | None:
     """The outcome of a sweep that has ended, if it was asked for in the same words.
 
-    None also for one that a deadline or a budget ended, and that is asked for with more of it: it goes on.
+    None also for one that goes on: a deadline or a budget ended it, and it is asked for with more of that, or
+    it was cancelled, and it is asked for nevertheless.
 
     Raises:
         SpecChangedError: It ended under another spec.
@@ -81,24 +85,17 @@ def find_outcome(folder: SweepFolder, asked: Asked) -> SweepOutcome | None:
     """
     outcome = folder.read_outcome()
     record = folder.read_spec()
-    if outcome is None or record is None or outcome.spec_digest == asked.spec.digest():
+    if outcome is None or record is None:
         return outcome
-    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
-    if not diff:
+    is_same = outcome.spec_digest == asked.spec.digest()
+    old = SweepSpec.from_any(dict(record.spec))
+    diff = Changes() if is_same else changes(old, asked.spec, record.scheduled_at)
+    if not outcome_reopens(outcome, diff, resume_cancelled=asked.resume_cancelled):
+        if diff:
+            raise SpecChangedError(folder.sweep_id, (*diff.unsafe, *diff.safe))
         return outcome
-    rule = outcome.ended_by.rule if outcome.ended_by else ""
-    if diff.unsafe or not _is_reopening(outcome.status, rule, diff):
-        raise SpecChangedError(folder.sweep_id, (*diff.unsafe, *diff.safe))
     check_deadline(asked.spec, record.scheduled_at or outcome.started_at, time.time())
     return None
-
-
-def _is_reopening(status: str | None, rule: str, diff: Changes) -> bool:
-    """Whether the changes move the limit that ended the sweep; `rule` is empty for outcomes of old."""
-    known = {"deadline": "stop.deadline", "budget": "stop.time_budget_s"}
-    if status not in known:
-        return False
-    return any(line.startswith(f"{rule or known[status]}: ") for line in diff.safe)
 
 
 def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
@@ -189,7 +186,7 @@ def hold(
         behaviour=BEHAVIOUR,
         deadline=state.deadline_text or _deadline_text(state.spec, scheduled_at),
         seen_at=_last_seen_at(folder, journal.generation),
-        is_reopening=_is_to_reopen(state, diff),
+        is_reopening=_is_to_reopen(state, asked, diff),
     )
 
     def make_record(generation: int) -> bytes:
@@ -231,9 +228,11 @@ def rebuild_searcher(spec: SweepSpec, state: SweepState, warm: WarmStart | None 
 _TOLD: Final[dict[str, Any]] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}
 
 
-def _is_to_reopen(state: SweepState, diff: Changes) -> bool:
+def _is_to_reopen(state: SweepState, asked: Asked, diff: Changes) -> bool:
     rule = str(state.ended_by["rule"]) if state.ended_by else ""
-    return state.phase == "ended" and _is_reopening(state.status, rule, diff)
+    return state.phase == "ended" and reopens(
+        state.status, rule, diff, resume_cancelled=asked.resume_cancelled
+    )
 
 
 def _changed(

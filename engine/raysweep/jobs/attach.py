@@ -108,16 +108,26 @@ async def submit_or_attach(
     options = options or JobOptions()
     asked = Asked.of(spec, key)
     view = await asyncio.to_thread(RunView, asked.kind, asked.spec.storage_path, asked.run_id)
-    recorded, outcome = await asyncio.to_thread(_look, view, asked)
+    resumes = options.on_cancelled == "resume"
+    recorded, outcome, is_reopening = await asyncio.to_thread(_look, view, asked, resumes)
     async with open_client(to) as client:
-        if outcome is not None:
+        if outcome is not None and not is_reopening:
             return _handle(client, asked, recorded, "finished")
         newest = _newest(await client.jobs(), asked.run_id, recorded, view.store.url)
-        if newest is not None:
+        if newest is not None and not is_reopening:
             # A job that has ended since may have left an outcome since.
             outcome = await settled_outcome(view, is_ended=newest.status in ENDED)
-        decision = decide(newest, has_outcome=outcome is not None, on_cancelled=options.on_cancelled)
-        return await _carry_out(decision, client, asked, view, options)
+        decision = decide(
+            newest,
+            has_outcome=outcome is not None,
+            on_cancelled=options.on_cancelled,
+            is_reopening=is_reopening,
+        )
+        job = await _carry_out(decision, client, asked, view, options)
+        if outcome is not None and is_reopening:
+            # Who waits from now on waits for the next one.
+            await asyncio.to_thread(view.put_aside, outcome)
+        return job
 
 
 async def settled_outcome(view: RunView, *, is_ended: bool) -> Outcome | None:
@@ -145,10 +155,10 @@ def storage_not_shared(job_id: str, uri: str) -> StorageNotSharedError:
     )
 
 
-def _look(view: RunView, asked: Asked) -> tuple[int, Outcome | None]:
+def _look(view: RunView, asked: Asked, resume_cancelled: bool) -> tuple[int, Outcome | None, bool]:
+    """The newest job noted, the outcome, and whether the run is to go on although it has one."""
     recorded, outcome = view.newest_job(), view.outcome()
-    view.check_same(asked, has_ended=outcome is not None)
-    return recorded, outcome
+    return recorded, outcome, view.check_same(asked, outcome, resume_cancelled=resume_cancelled)
 
 
 def _newest(jobs: Sequence[JobInfo], run_id: str, recorded: int, storage: str) -> Newest | None:
@@ -281,7 +291,11 @@ def _request_package(asked: Asked, options: JobOptions) -> Package:
         kind=asked.kind,
         key=asked.key,
         spec=asked.spec.to_dict(),
-        options=RequestOptions(lease_ttl_s=options.lease_ttl_s, takeover=options.takeover),
+        options=RequestOptions(
+            lease_ttl_s=options.lease_ttl_s,
+            takeover=options.takeover,
+            resume_cancelled=options.on_cancelled == "resume",
+        ),
     ).to_json()
     return make_package(
         [

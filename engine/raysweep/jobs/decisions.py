@@ -5,11 +5,16 @@
 | newest job          | outcome | do                                                                  |
 |---------------------|---------|---------------------------------------------------------------------|
 | any, or none        | yes     | return it; submit nothing                                           |
+| PENDING, RUNNING    | reopens | attach                                                              |
+| any other, or none  | reopens | submit the next number                                              |
 | none                | no      | submit number 1                                                     |
 | PENDING, RUNNING    | no      | attach                                                              |
 | SUCCEEDED           | no      | refuse: the storage is wrong or not shared                          |
 | FAILED, GONE        | no      | submit the next number: it resumes from the journal                 |
 | STOPPED             | no      | refuse: a person stopped it; with `on_cancelled="resume"` as FAILED |
+
+An outcome *reopens* where the sweep is to go on: it was cancelled, and `on_cancelled="resume"`; or a deadline
+or a budget ended it, and the spec asks for more of that.
 
 GONE is a job that once was submitted and that the cluster does not know (any more): its head was restarted.
 
@@ -58,9 +63,20 @@ class Decision:
     number: int = 0
 
 
-def decide(newest: Newest | None, *, has_outcome: bool, on_cancelled: OnCancelled = "keep") -> Decision:
+def decide(
+    newest: Newest | None,
+    *,
+    has_outcome: bool,
+    on_cancelled: OnCancelled = "keep",
+    is_reopening: bool = False,
+) -> Decision:
     """The row of the first table that fits."""
     number = newest.number if newest is not None else 0
+    if has_outcome and is_reopening:
+        is_running = newest is not None and newest.status in ("PENDING", "RUNNING")
+        return (
+            Decision(do="attach", number=number) if is_running else Decision(do="submit", number=number + 1)
+        )
     if has_outcome:
         return Decision(do="return", number=number)
     if newest is None:

@@ -117,7 +117,12 @@ def _run_sweep(request: JobRequest, stops: Stops) -> int:
     notes = ProgressNotes(_say)
     running = _Thread(
         lambda: run_connected(
-            spec, request.key, interrupts, on_progress=notes, takeover=request.options.takeover
+            spec,
+            request.key,
+            interrupts,
+            on_progress=notes,
+            takeover=request.options.takeover,
+            resume_cancelled=request.options.resume_cancelled,
         )
     )
     ending = _Ending(spec.storage_path, name)

@@ -26,6 +26,8 @@ class RequestOptions(SpecModel):
     """End the sweep, resumably, where nobody has renewed its lease for so long; None: never."""
     takeover: bool = False
     """Take the sweep from a controller that seems to live."""
+    resume_cancelled: bool = False
+    """Go on with a sweep that was cancelled."""
 
 
 class JobRequest(SpecModel):

@@ -14,10 +14,11 @@ import orjson
 from raysweep.errors import SpecChangedError, SpecError
 from raysweep.jobs.lease import renew_lease
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress, TrainOutcome
-from raysweep.spec import SweepSpec, TrainSpec, changes, sweep_id
+from raysweep.spec import Changes, SweepSpec, TrainSpec, changes, sweep_id
 from raysweep.spec.identity import default_key
 from raysweep.spec.trainable import PYTHON_ONLY
 from raysweep.storage.folder import SweepFolder
+from raysweep.storage.reopening import outcome_reopens
 from raysweep.storage.store import open_store
 from raysweep.training.folder import RunFolder
 
@@ -81,22 +82,37 @@ class RunView:
         """Its last heartbeat."""
         return self._sweep.read_progress() if self._sweep is not None else self._train.read_progress()
 
-    def check_same(self, asked: Asked, *, has_ended: bool) -> None:
-        """Is what is there what was asked for? A sweep that has ended takes no change, not even a safe one.
+    def check_same(self, asked: Asked, outcome: Outcome | None, *, resume_cancelled: bool = False) -> bool:
+        """Is what is there what was asked for? Returns whether it is to go on although it has an outcome.
+
+        A sweep that has ended takes no change, not even a safe one, but those that let it go on: a later
+        deadline or a larger budget where that had ended it.
 
         Raises: SpecChangedError with one line for each difference.
         """
         if self._sweep is None or not isinstance(asked.spec, SweepSpec):
-            if has_ended and isinstance(asked.spec, TrainSpec):
+            if outcome is not None and isinstance(asked.spec, TrainSpec):
                 self._train.freeze_spec(asked.spec, asked.key)
-            return
-        record = self._sweep.read_spec()
-        if record is None or record.digest == asked.spec.digest():
-            return
-        diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec)
-        lines = (*diff.unsafe, *diff.safe) if has_ended else diff.unsafe
+            return False
+        record, diff = self._sweep.read_spec(), Changes()
+        ran = outcome.spec_digest if isinstance(outcome, SweepOutcome) else ""
+        if record is not None and asked.spec.digest() not in (record.digest, ran):
+            diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
+        if isinstance(outcome, SweepOutcome):
+            if outcome_reopens(outcome, diff, resume_cancelled=resume_cancelled):
+                return True
+            lines = (*diff.unsafe, *diff.safe)
+        else:
+            lines = diff.unsafe
         if lines:
             raise SpecChangedError(self.run_id, lines)
+        return False
+
+    def put_aside(self, outcome: Outcome) -> None:
+        """Archive this outcome, if it still is the newest: the sweep goes on, and will have another."""
+        newest = self._sweep.read_outcome() if self._sweep is not None else None
+        if newest is not None and newest == outcome and self._sweep is not None:
+            self._sweep.archive_outcome()
 
     def newest_job(self) -> int:
         """The highest number of a job that a cluster is known to have taken; 0 for none."""

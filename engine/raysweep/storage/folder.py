@@ -182,7 +182,8 @@ class SweepFolder:
     def archive_outcome(self) -> None:
         """Put outcome.json aside as `outcome-<generation>.json`: the sweep goes on, and will have another.
 
-        Only the holder may. Safe to repeat after a crash between the two steps.
+        For the holder, and for who has just submitted the job that will be. Safe to repeat after a crash
+        between the two steps.
         """
         outcome = self.read_outcome()
         if outcome is None:

@@ -152,6 +152,38 @@ def test_a_job_that_a_person_stopped_is_only_gone_on_with_when_asked(spec: Sweep
         assert submit(api, spec, on_cancelled="resume").number == 2
 
 
+def test_a_cancelled_sweep_goes_on_when_asked(spec: SweepSpec) -> None:
+    """Its outcome is put aside, so that who waits does not take it for the end of the next job."""
+    with serving(Api()) as api:
+        first = submit(api, spec)
+        cancelled = finish(first, spec, "cancelled")
+        api.end(first.job_id, "SUCCEEDED", code=0)
+        assert submit(api, spec).how == "finished"
+        again = submit(api, spec, on_cancelled="resume")
+        assert (again.number, again.how) == (2, "submitted")
+        assert folder_of(again).read_outcome() is None
+        assert submit(api, spec, on_cancelled="resume") == again
+        done = finish(again, spec)
+        assert waited(api, again) == done != cancelled
+        assert submit(api, spec, on_cancelled="resume").how == "finished"
+
+
+def test_a_sweep_that_its_deadline_ended_goes_on_with_a_later_one(spec: SweepSpec) -> None:
+    at = spec.replace(stop=spec.stop.replace(deadline="2026-11-21T06:00:00+00:00"))
+    with serving(Api()) as api:
+        first = submit(api, at)
+        record = SweepRecord(digest=at.digest(), key=KEY, seed=1, spec=at.to_dict())
+        folder_of(first).write_spec_if_absent(record)
+        finish(first, at, "deadline")
+        api.end(first.job_id, "SUCCEEDED", code=0)
+        assert submit(api, at).how == "finished"
+        with pytest.raises(errors.SpecChangedError):
+            submit(api, at.replace(num_samples=9))
+        later = at.replace(stop=at.stop.replace(deadline="2026-11-22T06:00:00+00:00"))
+        again = submit(api, later)
+        assert (again.number, again.how) == (2, "submitted")
+
+
 def test_success_without_an_outcome_blames_the_storage(spec: SweepSpec) -> None:
     with serving(Api()) as api:
         job = submit(api, spec)

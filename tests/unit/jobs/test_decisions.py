@@ -110,3 +110,14 @@ def test_what_an_end_means(end: Any, options: dict[str, Any], expected: Verdict)
 def test_only_failures_are_ever_retried() -> None:
     statuses = ("completed", "deadline", "budget", "target", "plateau", "cancelled", "failed")
     assert not [s for s in statuses if verdict_of(sweep(s, finished=9)).is_retryable]
+
+
+@pytest.mark.parametrize("status", [None, *STATUSES])
+def test_an_outcome_that_reopens_is_gone_on_from(status: Any) -> None:
+    """Whatever the last job came to, the next one goes on; one that runs already is not doubled."""
+    newest = Newest(number=3, status=status) if status is not None else None
+    decision = decide(newest, has_outcome=True, is_reopening=True)
+    if status in ("PENDING", "RUNNING"):
+        assert decision == Decision(do="attach", number=3)
+    else:
+        assert decision == Decision(do="submit", number=4 if newest else 1)
