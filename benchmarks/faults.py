@@ -77,7 +77,7 @@ class Log:
                 steps[line.trial, line.step] = steps.get((line.trial, line.step), 0) + 1
         ended_before = {line.trial for line in lines if line.event == "end" and line.at < fault_at}
         after = [line for line in lines if line.event == "start" and line.at >= fault_at]
-        interrupted = {line.trial for line in lines if line.event == "step" and line.at < fault_at}
+        interrupted = {line.trial for line in lines if line.event == "start" and line.at < fault_at}
         again = [line for line in after if line.trial in interrupted - ended_before]
         return {
             "trials_ended": len({line.trial for line in lines if line.event == "end"}),
@@ -167,7 +167,10 @@ def run_raysweep(options: Json) -> Json:
         storage_path=options["folder"] + "/sweeps",
     )
     outcome = rs.run_sweep(spec, key="faults", address=options["address"])
-    return {"ended": outcome.status, "counts": outcome.counts}
+    attempts = [attempt for trial in outcome.trials for attempt in trial.attempts]
+    kinds = [attempt.error.kind for attempt in attempts if attempt.error is not None]
+    failed = next((trial.error.message for trial in outcome.trials if trial.error is not None), None)
+    return {"ended": outcome.status, "counts": outcome.counts, "attempts_lost_to": kinds, "error": failed}
 
 
 def run_tune(options: Json) -> Json:
@@ -312,8 +315,11 @@ def controller_kill(library: str, folder: Path) -> Json:
         time.sleep(2)
         with controller(library, folder, ray.address, trials=10, asha=True, restore=True) as process:
             said = finish(process)
-        full = {line.trial for line in log.read() if line.event == "end"}
-        return said | log.summary(fault_at) | {"trials_that_ran_to_max_t": len(full)}
+        # Higher numbers are worse: all of these belong stopped at the first rung, if it is remembered.
+        late = {
+            line.trial for line in log.read() if line.trial > 4 and line.event == "step" and line.step > 2
+        }
+        return said | log.summary(fault_at) | {"bad_trials_past_the_first_rung": len(late)}
 
 
 def damaged_state(library: str, folder: Path) -> Json:
