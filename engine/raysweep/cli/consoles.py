@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from typing import Any
 
 import orjson
@@ -43,6 +44,11 @@ def print_facts(console: Console, *facts: tuple[str, str | Text]) -> None:
 def print_json(value: Any) -> None:
     """Print plain data as indented JSON on standard output."""
     typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def clean_stdout(*, is_json: bool) -> AbstractContextManager[object]:
+    """With `--json`, what Ray prints of its own (a worker that died, say) goes to standard error meanwhile."""
+    return redirect_stdout(sys.stderr) if is_json else nullcontext()
 
 
 @contextmanager

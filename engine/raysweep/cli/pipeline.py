@@ -6,7 +6,7 @@ import time
 
 import typer
 
-from raysweep.cli.consoles import logged_to, make_console, print_facts
+from raysweep.cli.consoles import clean_stdout, logged_to, make_console, print_facts
 from raysweep.cli.process import DONE
 from raysweep.cli.sweep import show_outcome
 from raysweep.live import LiveTable, show_config
@@ -21,7 +21,11 @@ def run(path: str, *, key: str | None, storage: str | None, address: str | None,
 
     where = storage if storage is not None else PipelineSpec.from_file(path).sweep.storage_path
     spec = PipelineSpec.from_file(path).stored_at(open_store(where).url)
-    with LiveTable(make_console(is_stderr=is_json)) as table, logged_to(table.note):
+    with (
+        LiveTable(make_console(is_stderr=is_json)) as table,
+        logged_to(table.note),
+        clean_stdout(is_json=is_json),
+    ):
         night = run_pipeline(
             spec,
             key=key if key is not None else time.strftime("%Y-%m-%d"),

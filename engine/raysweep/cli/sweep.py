@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 import typer
 
-from raysweep.cli.consoles import logged_to, make_console, print_facts
+from raysweep.cli.consoles import clean_stdout, logged_to, make_console, print_facts
 from raysweep.cli.documents import read_spec
 from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
@@ -73,7 +73,11 @@ def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
         return show_outcome(found, is_json=how.is_json) if isinstance(found, SweepOutcome) else DONE
     from raysweep.cluster.run import run_sweep
 
-    with LiveTable(make_console(is_stderr=how.is_json)) as table, logged_to(table.note):
+    with (
+        LiveTable(make_console(is_stderr=how.is_json)) as table,
+        logged_to(table.note),
+        clean_stdout(is_json=how.is_json),
+    ):
         outcome = run_sweep(
             spec,
             key=key,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import typer
 
-from raysweep.cli.consoles import logged_to, make_console, print_facts
+from raysweep.cli.consoles import clean_stdout, logged_to, make_console, print_facts
 from raysweep.cli.documents import located, read_config, read_spec
 from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
@@ -60,7 +60,7 @@ def run(asked: Asked, *, key: str | None, address: str | None, is_json: bool, jo
 
     console = make_console(is_stderr=is_json)
     try:
-        with LiveTraining(spec.name, console) as line, logged_to(line.note):
+        with LiveTraining(spec.name, console) as line, logged_to(line.note), clean_stdout(is_json=is_json):
             outcome = run_training(spec, key=key, address=address, on_progress=line)
     except TrainingFailedError as error:
         if is_json:
