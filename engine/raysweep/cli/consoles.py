@@ -47,7 +47,7 @@ def print_json(value: Any) -> None:
 
 
 def clean_stdout(*, is_json: bool) -> AbstractContextManager[object]:
-    """With `--json`, what Ray prints of its own (a worker that died, say) goes to standard error meanwhile."""
+    """With `--json`, what Ray prints of its own (that a worker died, say) goes to standard error."""
     return redirect_stdout(sys.stderr) if is_json else nullcontext()
 
 
