@@ -349,14 +349,15 @@ TestInterleavings = Interleavings.TestCase
 
 @pytest.mark.slow
 def test_ten_thousand_interleavings() -> None:
-    """An example holds one sweep or more (2.3 on average), each driven to its end in an order of its own.
+    """An example holds one sweep or more (2 on average), each driven to its end in an order of its own.
 
     RAYSWEEP_SEED repeats a run; a failure also prints its own steps and a blob to repeat it with.
     """
     number = int(os.environ.get("RAYSWEEP_SEED") or random.SystemRandom().randrange(2**32))
     print(f"RAYSWEEP_SEED={number}")
     happened.clear()
-    many = settings(SETTINGS, max_examples=WANTED // 2, database=None, phases=[Phase.generate, Phase.shrink])
+    examples = WANTED * 6 // 10
+    many = settings(SETTINGS, max_examples=examples, database=None, phases=[Phase.generate, Phase.shrink])
     run_state_machine_as_test(seed(number)(Interleavings), settings=many)
     told = ", ".join(f"{happened[what]} {what}" for what in sorted(happened) if what != "interleavings")
     print(f"{happened['interleavings']} interleavings: {told}")
