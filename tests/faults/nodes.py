@@ -24,12 +24,13 @@ FAST_HEALTH_CHECKS = {
 
 
 @contextmanager
-def several_nodes() -> Iterator[Any]:
-    """A `ray.cluster_utils.Cluster` whose head runs no trials; tests add nodes and take them away."""
+def several_nodes(num_cpus: int = 0, **system_config: Any) -> Iterator[Any]:
+    """A `ray.cluster_utils.Cluster` whose head runs no trials by default; tests add and remove nodes."""
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": FAST_HEALTH_CHECKS}
+    config = FAST_HEALTH_CHECKS | system_config
+    head = {"num_cpus": num_cpus, "include_dashboard": False, "_system_config": config}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         yield cluster

@@ -80,6 +80,8 @@ class Worker:
     def take(self, at: float) -> cmd.Command:
         """The next command arrives."""
         command = self.inbox.popleft()
+        if self.is_lost:
+            return command  # nobody is there to take it
         job = self.job
         match command:
             case cmd.StartTrial():
