@@ -11,6 +11,7 @@ TESTS = Path(__file__).parent
 APART = frozenset({"jobs", "prefect"})
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need Ray run one after the other; those of a group in one process."""
     for item in items:

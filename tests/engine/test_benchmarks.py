@@ -22,6 +22,7 @@ def check(contender: dict[str, Any], unit: str, rounds: int) -> None:
     assert contender["warm"]["s"]["median"] <= contender["wall"]["s"]["median"]
 
 
+@pytest.mark.slow
 def test_noop_measures_raysweep_and_an_actor_pool(ray_cluster: RayConnection) -> None:
     shown = noop.run_100(1, trials=4, with_tune=False)
     assert list(shown["contenders"]) == ["raysweep", "actor_pool"]

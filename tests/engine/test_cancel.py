@@ -92,7 +92,12 @@ def test_a_cancelled_sweep_goes_on_when_asked(
 
 
 @pytest.mark.parametrize(
-    ("trainable", "isolation"), [("forever", "worker"), ("stubborn", "worker"), ("stubborn", "process")]
+    ("trainable", "isolation"),
+    [
+        ("forever", "worker"),
+        pytest.param("stubborn", "worker", marks=pytest.mark.slow),
+        pytest.param("stubborn", "process", marks=pytest.mark.slow),
+    ],
 )
 def test_a_process_about_to_be_killed_cancels_in_time(
     trainable: str,
@@ -119,6 +124,7 @@ def test_a_process_about_to_be_killed_cancels_in_time(
     assert took < 2.5
 
 
+@pytest.mark.slow
 def test_a_cancel_that_comes_before_the_controller_is_not_lost(
     ray_cluster: object, make_spec: MakeSpec, folder: SweepFolder
 ) -> None:

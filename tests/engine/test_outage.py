@@ -114,6 +114,7 @@ class Away(WrappedStore):
 REPORTS = 20_000
 
 
+@pytest.mark.slow
 def test_a_flood_of_reports_in_an_outage_waits_with_the_workers(
     make_spec: Callable[..., rs.SweepSpec], ray_cluster: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

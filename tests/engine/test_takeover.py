@@ -103,6 +103,7 @@ def test_a_finished_sweep_comes_back_without_ray(make_spec: MakeSpec) -> None:
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_an_outcome_that_was_not_written_any_more_is_written(
     make_spec: MakeSpec, ray_cluster: RayConnection, storage: Path, lines: Lines
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_changed_spec_is_refused_and_a_safe_change_goes_on(
     check_journal(storage, spec, events, claims=3)
 
 
+@pytest.mark.slow
 def test_what_a_callback_raises_ends_the_run_and_its_trials(
     make_spec: MakeSpec, ray_cluster: RayConnection, lines: Lines
 ) -> None:

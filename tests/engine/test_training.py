@@ -70,6 +70,7 @@ def test_two_workers_report_checkpoint_and_leave_nothing_behind(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_finished_run_is_returned_at_once_and_another_spec_is_refused(
     make_spec: Callable[..., rs.TrainSpec], tmp_path: Path
@@ -221,6 +222,7 @@ def test_a_worker_that_dies_is_said_so(make_spec: Callable[..., rs.TrainSpec]) -
     assert actors_alive() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_torch_workers_share_a_process_group(make_spec: Callable[..., rs.TrainSpec]) -> None:
     pytest.importorskip("torch")
@@ -306,6 +308,7 @@ def test_workers_that_fit_nowhere_are_refused_before_ray_starts(
     assert second == "False"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_workers_that_fit_nowhere_in_the_cluster_are_refused(make_spec: Callable[..., rs.TrainSpec]) -> None:
     for scaling, room in (

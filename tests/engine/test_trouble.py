@@ -20,7 +20,14 @@ HERE = "tests.engine.trouble"
 GIB = 2**30
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process", pytest.param("actor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "isolation",
+    [
+        "worker",
+        pytest.param("process", marks=pytest.mark.slow),
+        pytest.param("actor", marks=pytest.mark.slow),
+    ],
+)
 def test_a_trial_that_hangs_is_killed_and_tried_again(isolation: str, run: Run, events: Events) -> None:
     failure = {"report_timeout_s": 1.0}
     outcome = run(f"{HERE}:hang_once", isolation=isolation, failure=failure)
@@ -35,13 +42,14 @@ def test_a_trial_that_hangs_is_killed_and_tried_again(isolation: str, run: Run, 
     assert len(events(TrialStopped)) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_in_an_import_is_given_up(run: Run, events: Events) -> None:
     with pytest.raises(rs.ClusterLostError, match="StartTimeout: the trainable was still being loaded"):
         run("tests.engine.stuck_import:train", failure={"start_timeout_s": 0.5})
     assert {event.failure.type for event in events(SlotFailed)} == {"StartTimeout"}
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.parametrize("isolation", ["process", pytest.param("worker", marks=pytest.mark.slow)])
 def test_a_trial_over_its_memory_is_ended_and_gets_more(isolation: str, run: Run, lines: Lines) -> None:
     outcome = run(
         f"{HERE}:grow",
@@ -59,6 +67,7 @@ def test_a_trial_over_its_memory_is_ended_and_gets_more(isolation: str, run: Run
     assert [line[1] for line in lines()] == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_memory_that_no_node_has_fails_the_trial_and_not_the_sweep(run: Run) -> None:
     outcome = run(
         f"{HERE}:grow",
@@ -74,7 +83,12 @@ def test_memory_that_no_node_has_fails_the_trial_and_not_the_sweep(run: Run) -> 
     ("trainable", "space", "says"),
     [
         ("wait_for_own_task", {}, "inside the trial's own resources"),
-        ("wait_for_own_group", {"cpus": 2}, "asked for a placement group of {CPU: 2}"),
+        pytest.param(
+            "wait_for_own_group",
+            {"cpus": 2},
+            "asked for a placement group of {CPU: 2}",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_deadlock_over_resources_is_explained(

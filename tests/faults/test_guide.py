@@ -13,6 +13,7 @@ from tests.unit.testing.test_guide import example  # noqa: F401  a fixture, used
 pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.timeout(300)]
 
 
+@pytest.mark.slow
 def test_the_example_with_a_killed_worker(
     ray_cluster: RayConnection,
     example: ModuleType,  # noqa: F811

@@ -119,6 +119,7 @@ def test_a_node_that_dies_costs_no_budget(cluster: Any, two_nodes: Any, make: Sp
     assert len(steps_of(log, lost)) <= 12 + 2
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_node_that_makes_trials_fail_is_left_out(
     cluster: Any, two_nodes: Any, make: Spec, log: Path

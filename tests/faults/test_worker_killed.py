@@ -55,6 +55,7 @@ def test_killed_in_each_state(isolation: str, make_spec: MakeSpec, lines: Lines,
     assert all(steps[trial] <= 5 for trial in "012345")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "isolation", ["worker", pytest.param("process", marks=slow), pytest.param("actor", marks=slow)]
 )

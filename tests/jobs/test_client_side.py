@@ -50,6 +50,7 @@ def test_each_way_not_to_get_in_is_its_own_error(head: Head, tmp_path: Path) -> 
         ask(address=nobody, token=head.token)
 
 
+@pytest.mark.slow
 def test_fifty_calls_at_once_are_one_job_and_one_outcome(
     cluster: Cluster, connection: ClusterConnection, make_spec: MakeSpec
 ) -> None:
@@ -143,6 +144,7 @@ def test_run_sweep_at_an_address_brings_its_code_and_shows_no_secret(
         assert not [text for text in shown if secret.encode() in text]
 
 
+@pytest.mark.slow
 def test_a_bad_spec_comes_back_as_the_error_that_it_is(head: Head, make_spec: MakeSpec) -> None:
     spec = make_spec("noop", num_samples=1, resources={"cpu": 64})
     connection = ClusterConnection(address=head.address, token=head.token, trust_env=False)

@@ -161,6 +161,7 @@ def test_the_doctor_finds_a_good_cluster_good_and_leaves_nothing(
     assert [job for job in cluster.ask(lambda client: client.jobs()) if "doctor" in job.job_id] == []
 
 
+@pytest.mark.slow
 def test_the_doctor_says_what_is_wrong_and_what_to_do(
     cli: Callable[..., Ran], write_spec: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -202,6 +203,7 @@ def test_the_doctor_tells_a_wrong_token_from_a_wrong_address(
     assert states(ran.out)["reachable"][0] == "failed"
 
 
+@pytest.mark.slow
 def test_a_plan_counts_the_cluster_and_starts_nothing(
     cluster: Cluster, cli: Callable[..., Ran], write_spec: Callable[..., Path], storage: Path
 ) -> None:

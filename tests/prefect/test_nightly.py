@@ -99,6 +99,7 @@ def test_a_night_and_the_same_night_again(home: Path) -> None:
     assert not NOISE.search(output), output
 
 
+@pytest.mark.slow
 def test_interrupted_and_run_again(home: Path) -> None:
     night = Night(home, steps=15, trials=4)
     process = night.start("k", is_trained=False)
