@@ -75,11 +75,9 @@ nightly: $(STAMPS)/nightly system-libraries
 
 TESTS ?= tests
 MARK ?= not slow
-# Tests that need Ray stay together, one after the other; the rest runs beside them. PARALLEL= switches it off.
-PARALLEL ?= -n 2 --dist loadgroup
 ## test: the test suite (TESTS=tests/unit MARK="not ray")
 test: setup
-	$(BIN)/python -m pytest $(PARALLEL) $(TESTS) $(if $(MARK),-m '$(MARK)')
+	$(BIN)/python -m pytest $(TESTS) $(if $(MARK),-m '$(MARK)')
 
 ## test-all: the test suite with every variant
 test-all: setup
