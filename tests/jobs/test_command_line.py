@@ -67,7 +67,16 @@ def start(head: Head) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         command = [sys.executable, "-m", "raysweep.cli", *map(str, arguments), "--address", head.address]
         pipe = subprocess.PIPE
         started.append(
-            subprocess.Popen(command, cwd=ROOT, env=head.environment, text=True, stdout=pipe, stderr=pipe)
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=head.environment,
+                text=True,
+                stdout=pipe,
+                stderr=pipe,
+                # In the background of a shell Ctrl-C is ignored, and children inherit that.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            )
         )
         return started[-1]
 
