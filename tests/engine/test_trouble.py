@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import SlotFailed, TrialStopped
+from raysweep.core.events import SlotFailed, TrialReturned, TrialStopped
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults]
 Run = Callable[..., rs.SweepOutcome]
@@ -98,6 +98,13 @@ def test_a_deadlock_over_resources_is_explained(
     with pytest.raises(rs.InfeasibleResourcesError, match=says):
         run(f"{HERE}:{trainable}", space, failure={"placement_timeout_s": 2.0})
     assert time.monotonic() - started_at < 60
+
+
+def test_a_deadlock_takes_nothing_that_had_ended(run: Run, events: Events) -> None:
+    fields = {"num_samples": 2, "max_concurrent_trials": 1, "failure": {"placement_timeout_s": 2.0}}
+    with pytest.raises(rs.InfeasibleResourcesError):
+        run(f"{HERE}:wait_for_own_task", {"from": 1}, **fields)
+    assert [event.trial for event in events(TrialReturned)] == [0]
 
 
 def test_a_worker_without_a_place_says_who_has_it(run: Run, ray_cluster: Any) -> None:

@@ -166,7 +166,7 @@ def _carry_through(
         if state.fault == "spec":
             raise spec_fault(state)
     except SpecError:
-        if state.reopened or (state.has_scored and state.fault_field == "trainable"):
+        if state.reopened or (state.has_scored and state.fault_field in ("trainable", "resources")):
             _leave(folder, controller.progress(time.time()))
         else:
             # Nothing ended well under this spec: the mended one may have the same key.
