@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly test test-all faults check bench docs constraints clean system-libraries
+.PHONY: help setup nightly test test-orchestrators test-all faults check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -61,6 +61,16 @@ system-libraries:
 		fi; \
 	fi
 
+# The pages' tests drive a real browser.
+browser:
+	@if command -v apt-get >/dev/null && ! command -v chromium >/dev/null; then \
+		if [ "$$(id -u)" = 0 ]; then \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends chromium; \
+		else \
+			echo "the tests of the pages need a browser: sudo apt-get install chromium" >&2; exit 2; \
+		fi; \
+	fi
+
 ## setup: the development environment in .venv
 setup: $(STAMPS)/dev system-libraries
 
@@ -74,13 +84,17 @@ nightly: $(STAMPS)/nightly system-libraries
 		--key '$(KEY)' --storage '$(STORAGE)'
 
 TESTS ?= tests
-MARK ?= not slow
+MARK ?= not slow and not servers
 ## test: the test suite (TESTS=tests/unit MARK="not ray")
-test: setup
+test: setup browser
 	$(BIN)/python -m pytest $(TESTS) $(if $(MARK),-m '$(MARK)')
 
+## test-orchestrators: what `make test` has a sample of: real Airflow and Prefect servers, and faults in them
+test-orchestrators: setup browser
+	$(BIN)/python -m pytest $(TESTS) -m 'servers and not slow'
+
 ## test-all: the test suite with every variant
-test-all: setup
+test-all: setup browser
 	$(BIN)/python -m pytest $(TESTS)
 
 ## faults: every fault that the tests can inject, exhaustive ones included (about an hour on two cores)
