@@ -1,0 +1,331 @@
+"""The promises that a night keeps behind every orchestrator, as one suite of scenarios.
+
+An orchestrator takes part through a small adapter (`Orchestrator`): how a night is begun, looked at, killed,
+cancelled and asked for again. A test class inherits `OrchestratorContract` and gives the fixture
+`orchestrator`. All parts are real: servers, workers, the Ray head and what runs on it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+import pytest
+
+import raysweep as rs
+from raysweep.core import decode
+from raysweep.core.events import TrialReturned
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.store import open_store
+from tests.jobs.cluster import Cluster
+from tests.jobs.head import Head
+from tests.orchestrators.trainables import lines
+
+Step = Literal["sweep", "gate", "train"]
+State = Literal["waiting", "running", "success", "failed", "skipped", "cancelled"]
+ENDED: Final = ("success", "failed", "skipped", "cancelled")
+HERE: Final = "tests.orchestrators.trainables"
+NIGHT_S: Final = 120.0
+SHORT: Final = {"time_budget_s": 5.0, "min_trials": 1}
+STOP_S: Final = 30.0
+"""Within so long nothing of a stopped sweep may be left on the cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """What an orchestrator is asked to run: a sweep and what follows it, on the head, as jobs."""
+
+    sweep: Mapping[str, Any]
+    """The sweep's spec, as a document."""
+    train: Mapping[str, Any] | None = None
+    gate: Mapping[str, Any] | None = None
+    accept_partial: bool = True
+    retries: int = 2
+    """How often the orchestrator may try each step again; 1 s apart."""
+
+
+class Orchestrator(Protocol):
+    """What the scenarios need of an orchestrator. A run is named by whatever its `begin` returns."""
+
+    def begin(self, night: Night) -> str:
+        """Start a night, and return at once."""
+
+    def state(self, run: str, step: Step) -> State:
+        """How a step is doing; `waiting` too where it waits for its next try."""
+
+    def tries(self, run: str, step: Step) -> int:
+        """How often the step was begun."""
+
+    def handed_on(self, run: str) -> Mapping[str, Any]:
+        """The small JSON that the sweep step handed on (`brief`)."""
+
+    def message(self, run: str, step: Step) -> str:
+        """All that a person is shown of how the step ended: its messages and its log."""
+
+    def shown(self, run: str) -> str:
+        """All that was shown, logged or stored by the orchestrator for this run: no secret may be in it."""
+
+    def kill_step(self, run: str) -> None:
+        """SIGKILL the process that runs, or waits for, the sweep step, and see that the step is tried again.
+
+        What the orchestrator does not do by itself is done as a person would.
+        """
+
+    def restart_servers(self) -> None:
+        """End the orchestrator's servers as a deployment does, and start them again."""
+
+    def cancel(self, run: str) -> None:
+        """What a person does in the UI so that the night ends now."""
+
+    def again(self, run: str) -> None:
+        """What a person does in the UI so that the sweep step of a run that has ended is run again."""
+
+
+class OrchestratorContract:
+    """Inherit it, and give the fixtures `orchestrator`, `head` (a `Head`) and `log` (an empty file)."""
+
+    @pytest.fixture
+    def nights(self, orchestrator: Orchestrator, head: Head, log: Path, tmp_path: Path) -> Nights:
+        return Nights(orchestrator, head, log, tmp_path / "sweeps")
+
+    def test_the_best_config_is_trained(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=4, train=True)
+        nights.ends(run, "train", "success")
+        handed_on = nights.orchestrator.handed_on(run)
+        assert len(json.dumps(handed_on)) < 16_384
+        assert handed_on["status"] == "completed"
+        outcome = nights.outcome()
+        assert outcome.best is not None
+        assert handed_on["best"]["config"]["x"] == outcome.best.config["x"]
+        assert nights.noted("trained") == [str(outcome.best.config["x"])]
+        assert nights.jobs() == [f"{outcome.sweep_id}.1"]
+        assert nights.orchestrator.tries(run, "sweep") == 1
+        assert nights.head.token not in nights.orchestrator.shown(run)
+
+    def test_a_sweep_cut_short_hands_on_the_best_so_far(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=500, pause=0.5, stop=SHORT, train=True)
+        nights.ends(run, "train", "success")
+        assert nights.orchestrator.handed_on(run)["status"] == "budget"
+        assert nights.noted("trained")
+        assert nights.orchestrator.tries(run, "sweep") == 1
+
+    def test_a_sweep_cut_short_fails_where_the_best_so_far_is_not_taken(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=500, pause=0.5, stop=SHORT, train=True, accept_partial=False)
+        nights.ends(run, "sweep", "failed")
+        assert nights.orchestrator.tries(run, "sweep") == 1
+        assert "budget" in nights.orchestrator.message(run, "sweep")
+        assert not nights.noted("train")
+
+    def test_a_bad_spec_fails_once_and_names_the_field(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=4, mode="smallest")
+        nights.ends(run, "sweep", "failed")
+        assert nights.orchestrator.tries(run, "sweep") <= 1
+        assert "mode" in nights.orchestrator.message(run, "sweep")
+        assert not nights.jobs()
+
+    def test_a_trainable_that_cannot_be_imported_fails_once(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=4, trainable="tests.orchestrators.trainables:tryal")
+        nights.ends(run, "sweep", "failed")
+        assert nights.orchestrator.tries(run, "sweep") == 1
+        assert "tryal" in nights.orchestrator.message(run, "sweep")
+        assert len(nights.jobs()) <= 1
+
+    def test_a_mistake_in_user_code_fails_once_with_its_traceback(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=30, trainable=f"{HERE}:raising")
+        nights.ends(run, "sweep", "failed")
+        assert nights.orchestrator.tries(run, "sweep") == 1
+        message = nights.orchestrator.message(run, "sweep")
+        assert "the features are missing" in message
+        assert len(nights.jobs()) == 1
+
+    def test_a_lost_head_is_a_retry_that_resumes(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=8, pause=1.0, train=True)
+        nights.until(lambda: len(nights.noted("end")) >= 3)
+        nights.head.kill()
+        finished = nights.finished()
+        assert finished
+        nights.head.start()
+        nights.ends(run, "train", "success", timeout_s=240)
+        outcome = nights.outcome()
+        assert outcome.counts == {"completed": 8}
+        assert not set(nights.started_twice()) & finished
+        assert nights.orchestrator.tries(run, "sweep") >= 1
+        assert nights.jobs() == [f"{outcome.sweep_id}.2"]
+
+    def test_a_job_that_a_person_stopped_in_ray_is_not_submitted_again(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=500, pause=0.5, train=True)
+        nights.until(lambda: nights.noted("start"))
+        [job] = nights.jobs()
+        nights.cluster.ask(lambda client: client.stop(job))
+        state = nights.ends(run, "sweep", "failed", "cancelled")
+        assert state in ("failed", "cancelled")
+        assert nights.orchestrator.tries(run, "sweep") == 1
+        assert nights.jobs() == [job]
+        assert nights.outcome().status == "cancelled"
+        assert not nights.noted("train")
+
+    def test_a_night_cancelled_by_a_person_ends_its_sweep(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=500, pause=0.5, train=True)
+        nights.until(lambda: len(nights.noted("end")) >= 1)
+        # No sooner than the orchestrator has seen that the step waits.
+        nights.until(lambda: nights.orchestrator.state(run, "sweep") == "running")
+        nights.orchestrator.cancel(run)
+        nights.cluster.wait_until_clean(STOP_S)
+        nights.until(lambda: nights.folder().read_outcome() is not None, 10)
+        assert nights.outcome().status == "cancelled"
+        nights.ends(run, "sweep", "failed", "cancelled")
+        assert len(nights.jobs()) == 1
+        assert not nights.noted("train")
+
+    def test_a_night_cancelled_in_its_training_ends_the_training(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=2, train=True, train_pause=600.0)
+        nights.until(lambda: nights.noted("train"))
+        nights.until(lambda: nights.orchestrator.state(run, "train") == "running")
+        nights.orchestrator.cancel(run)
+        nights.cluster.wait_until_clean(STOP_S)
+        nights.ends(run, "train", "failed", "cancelled")
+        assert not nights.noted("trained")
+
+    def test_a_killed_step_costs_the_sweep_nothing(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=24, pause=1.0, train=True)
+        nights.until(lambda: len(nights.noted("end")) >= 2)
+        nights.orchestrator.kill_step(run)
+        nights.ends(run, "train", "success", timeout_s=240)
+        assert nights.outcome().counts == {"completed": 24}
+        assert not nights.started_twice()
+        assert len(nights.jobs()) == 1
+
+    def test_restarted_servers_cost_the_sweep_nothing(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=24, pause=1.0, train=True)
+        nights.until(lambda: len(nights.noted("end")) >= 2)
+        nights.orchestrator.restart_servers()
+        nights.ends(run, "train", "success", timeout_s=240)
+        assert nights.outcome().counts == {"completed": 24}
+        assert not nights.started_twice()
+        assert len(nights.jobs()) == 1
+
+    def test_a_sweep_that_has_ended_is_not_run_again(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=3)
+        nights.ends(run, "sweep", "success")
+        first = nights.outcome()
+        nights.orchestrator.again(run)
+        nights.until(lambda: nights.orchestrator.tries(run, "sweep") >= 2, NIGHT_S)
+        nights.ends(run, "sweep", "success")
+        assert nights.outcome() == first
+        assert len(nights.jobs()) == 1
+        assert not nights.started_twice()
+
+    def test_a_best_that_the_gate_does_not_promote_is_not_trained(self, nights: Nights) -> None:
+        gate = {"confirm_top_k": 1, "seeds": 1, "test": "mean", "min_improvement": 5.0}
+        first = nights.begin(num_samples=2, train=True, gate=gate)
+        nights.ends(first, "train", "success")
+        trained = nights.noted("trained")
+        second = nights.begin(num_samples=2, train=True, gate=gate)
+        nights.ends(second, "train", "skipped")
+        assert nights.noted("trained") == trained
+
+
+class Nights:
+    """The nights of one scenario, and what is seen of them from outside the orchestrator."""
+
+    def __init__(self, orchestrator: Orchestrator, head: Head, log: Path, storage: Path) -> None:
+        self.orchestrator = orchestrator
+        self.head = head
+        self.cluster = Cluster(head)
+        self._log = log
+        self._storage = storage
+
+    def begin(
+        self,
+        *,
+        train: bool = False,
+        gate: Mapping[str, Any] | None = None,
+        accept_partial: bool = True,
+        pause: float = 0.0,
+        train_pause: float = 0.0,
+        **fields: Any,
+    ) -> str:
+        """Begin a night; `fields` are the sweep's."""
+        sweep = {
+            "name": "night",
+            "trainable": f"{HERE}:trial",
+            "param_space": {"x": {"uniform": [0, 1]}, "pause": pause, "log": str(self._log)},
+            "metric": "loss",
+            "mode": "min",
+            "seed": 7,
+            "storage_path": str(self._storage),
+        }
+        training = {
+            "name": "full",
+            "trainable": f"{HERE}:train",
+            "config": {"train_pause": train_pause},
+            "scaling": {"num_workers": 1},
+            "storage_path": str(self._storage),
+        }
+        return self.orchestrator.begin(
+            Night(
+                sweep=sweep | fields,
+                train=training if train else None,
+                gate=gate,
+                accept_partial=accept_partial,
+            )
+        )
+
+    def ends(self, run: str, step: Step, *expected: State, timeout_s: float = NIGHT_S) -> State:
+        """Wait for a step's end, which has to be one of these."""
+        deadline = time.monotonic() + timeout_s
+        while (state := self.orchestrator.state(run, step)) not in ENDED:
+            if step == "train" and self.orchestrator.state(run, "sweep") in ("failed", "cancelled"):
+                pytest.fail(f"the sweep failed: {self.orchestrator.message(run, 'sweep')[-4000:]}")
+            if time.monotonic() > deadline:
+                pytest.fail(f"{step} is {state}: {self.orchestrator.message(run, step)[-4000:]}")
+            time.sleep(0.2)
+        assert state in expected, self.orchestrator.message(run, step)[-4000:]
+        return state
+
+    def until(self, check: Callable[[], Any], timeout_s: float = NIGHT_S) -> None:
+        """Wait for it."""
+        deadline = time.monotonic() + timeout_s
+        while not check():
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.1)
+
+    def noted(self, word: str) -> list[str]:
+        """What the scenario's trials and trainings noted under this word."""
+        return [line[1] for line in lines(self._log) if line[0] == word]
+
+    def started_twice(self) -> list[str]:
+        """The trials that were started more than once."""
+        return [trial for trial, number in Counter(self.noted("start")).items() if number > 1]
+
+    def jobs(self) -> list[str]:
+        """The sweeps' jobs that the head knows: of this scenario only."""
+        names = {folder.sweep_id for folder in self._folders()}
+        infos = self.cluster.ask(lambda client: client.jobs())
+        return sorted(info.job_id for info in infos if info.job_id.rpartition(".")[0] in names)
+
+    def folder(self) -> SweepFolder:
+        """Where the scenario's only sweep is stored."""
+        [folder] = self._folders()
+        return folder
+
+    def outcome(self) -> rs.SweepOutcome:
+        """How the scenario's only sweep ended."""
+        outcome = self.folder().read_outcome()
+        assert outcome is not None
+        return outcome
+
+    def finished(self) -> set[str]:
+        """The trials whose end the journal holds."""
+        records = (decode(line) for line in self.folder().journal().contents().records)
+        return {str(event.trial) for event in records if isinstance(event, TrialReturned)}
+
+    def _folders(self) -> list[SweepFolder]:
+        store = open_store(str(self._storage))
+        names = sorted(path.name for path in self._storage.glob("night-*") if path.is_dir())
+        return [SweepFolder(store, name) for name in names if not name.startswith("night-gate")]
