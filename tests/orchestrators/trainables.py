@@ -34,7 +34,7 @@ def raising(config: Config) -> None:
 
 
 def train(config: Config) -> None:
-    """The full-scale step: notes the x that it was given; `train_pause` makes it long enough to be cancelled."""
+    """The full-scale step: notes the x that it was given; `train_pause` makes it last."""
     note(config, "train", config["x"])
     until = time.monotonic() + config.get("train_pause", 0.0)
     while time.monotonic() < until:
