@@ -23,7 +23,7 @@ def replay(journal: Journal, record: SweepRecord) -> SweepState:
         JournalDamagedError: A part of it cannot be read; nothing is left out in silence.
     """
     state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
-    _apply(journal, state)
+    catch_up(journal, state)
     return state
 
 
@@ -37,12 +37,20 @@ def rebuild(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, SweepSta
         JournalDamagedError: A part of it cannot be read, or its end is missing.
     """
     progress = folder.read_progress()
-    journal, state = _rebuild(folder, record)
+    journal, state, applied = read_state(folder, record)
+    _snapshot_if_long(folder, journal, state, applied)
     folder.check_journal_end(journal, progress)
     return journal, state
 
 
-def _rebuild(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, SweepState]:
+def read_state(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, SweepState, int]:
+    """As `rebuild`, for those who only look: writes nothing and asks for no end.
+
+    Returns the journal, which `catch_up` can read on later, the state, and how many records were applied.
+
+    Raises:
+        JournalDamagedError: A part of it cannot be read.
+    """
     snapshot = folder.read_snapshot_latest()
     for note in snapshot.notes:
         log.warning(note)
@@ -54,15 +62,20 @@ def _rebuild(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, SweepSt
         else:
             journal = folder.journal()
             journal.skip_to(snapshot.number, state.generation)
-            _snapshot_if_long(folder, journal, state, _apply(journal, state))
-            return journal, state
+            return journal, state, catch_up(journal, state)
     journal = folder.journal()
     state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
-    _snapshot_if_long(folder, journal, state, _apply(journal, state))
-    return journal, state
+    return journal, state, catch_up(journal, state)
 
 
-def _apply(journal: Journal, state: SweepState) -> int:
+def catch_up(journal: Journal, state: SweepState) -> int:
+    """Apply to the state what the journal holds beyond what was read of it; returns how many records.
+
+    After an error the state is of no use any more: read it anew.
+
+    Raises:
+        JournalDamagedError: A part of it cannot be read.
+    """
     applied = 0
     for applied, line in enumerate(journal.read(), start=1):
         try:
