@@ -341,16 +341,19 @@ class JobFailedError(RaysweepError):
 
 
 class _OutcomeError(RaysweepError):
-    """An outcome that its reader refused; `outcome` is the whole outcome."""
+    """An outcome that its reader refused: `outcome`, whole. `note` is a text in place of its own."""
 
     noun: ClassVar[str] = "run"
     id_field: ClassVar[str] = "run_id"
 
-    def __init__(self, outcome: Any) -> None:
-        super().__init__(outcome)
+    def __init__(self, outcome: Any, note: str = "") -> None:
+        super().__init__(outcome, note)
         self.outcome = outcome
+        self.note = note
 
     def __str__(self) -> str:
+        if self.note:
+            return one_line(self.note)
         error = getattr(self.outcome, "error", None)
         why = getattr(self.outcome, "why", "") or getattr(error, "message", "") or "no reason recorded"
         where = getattr(self.outcome, "uri", "")

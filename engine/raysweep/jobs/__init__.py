@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from raysweep.jobs.attach import RunningJob, submit_or_attach
     from raysweep.jobs.client import JobsClient
+    from raysweep.jobs.completion import complete, details_of
     from raysweep.jobs.connection import ClusterConnection
     from raysweep.jobs.decisions import Verdict, decide, verdict_of
     from raysweep.jobs.follow import cancel, wait
@@ -25,6 +26,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "submit_or_attach",
     ),
     "client": ("JobsClient",),
+    "completion": (
+        "complete",
+        "details_of",
+    ),
     "connection": ("ClusterConnection",),
     "decisions": (
         "Verdict",
@@ -58,7 +63,9 @@ __all__ = [
     "Submission",
     "Verdict",
     "cancel",
+    "complete",
     "decide",
+    "details_of",
     "submit_or_attach",
     "verdict_of",
     "wait",

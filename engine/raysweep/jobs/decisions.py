@@ -24,7 +24,7 @@ GONE is a job that once was submitted and that the cluster does not know (any mo
 |----------------------------------------------|-------------|-------|
 | completed, target, plateau                   | success     | -     |
 | deadline, budget, enough trials finished     | success (`accept_partial`), else failure | no |
-| failed outcome                               | failure     | no    |
+| failed outcome, or one with no best trial    | failure     | no    |
 | cancelled outcome, or a job that was stopped | cancelled   | no    |
 | error that is retryable                      | failure     | yes   |
 | any other error                              | failure     | no    |
@@ -108,7 +108,8 @@ def verdict_of(
     Args:
         end: The outcome, or the error that was raised in its stead.
         accept_partial: Whether a search cut short by its deadline or budget counts, with the best so far.
-        min_trials: How many of its trials must have finished for that.
+        min_trials: How many of its trials must have finished for that, at least; its spec's own
+            `stop.min_trials` counts too.
     """
     if isinstance(end, SweepFailedError | TrainingFailedError) and isinstance(
         end.outcome, SweepOutcome | TrainOutcome
@@ -120,10 +121,21 @@ def verdict_of(
         return Verdict(result="failure", is_retryable=end.retryable)
     if end.status == "cancelled":
         return Verdict(result="cancelled")
+    if isinstance(end, SweepOutcome) and end.best is None:
+        return Verdict(result="failure")
     if end.status in _WHOLE:
         return Verdict(result="success")
-    if isinstance(end, SweepOutcome) and end.status in _PARTIAL:
-        finished = sum(end.counts.get(state, 0) for state in _FINISHED)
-        if accept_partial and end.best is not None and finished >= min_trials:
-            return Verdict(result="success", is_partial=True)
+    if isinstance(end, SweepOutcome) and end.status in _PARTIAL and accept_partial:
+        is_enough = finished_trials(end) >= trials_needed(end, min_trials)
+        return Verdict(result="success", is_partial=True) if is_enough else Verdict(result="failure")
     return Verdict(result="failure")
+
+
+def finished_trials(outcome: SweepOutcome) -> int:
+    """How many trials came to an end of their own, or were stopped early."""
+    return sum(outcome.counts.get(state, 0) for state in _FINISHED)
+
+
+def trials_needed(outcome: SweepOutcome, min_trials: int = 1) -> int:
+    """How many must have finished for a search that was cut short to count."""
+    return max(min_trials, outcome.min_trials, 1)

@@ -1,0 +1,140 @@
+"""An outcome as the small JSON that goes downstream: through an XCom, a flow's result, an event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from raysweep.errors import one_line
+from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome, TrialOutcome
+
+MAX_BYTES: Final = 16_384
+_TEXT: Final = 400
+
+
+def brief(
+    outcome: SweepOutcome | TrainOutcome, *, top_k: int = 5, max_bytes: int = MAX_BYTES
+) -> dict[str, Any]:
+    """The outcome as plain JSON data that is never larger than `max_bytes`.
+
+    What does not fit is left out, in this order: metrics beside the one that ranks, places in `top_k`, long
+    texts, configs; `cut` says what.
+
+    Args:
+        outcome: How a sweep, or a training run, ended.
+        top_k: How many of the best trials are listed, each in the form of `best`.
+        max_bytes: The limit, of the JSON in ASCII with spaces: the longest form that anybody writes.
+
+    Returns:
+        Of a sweep: kind, status, why, counts, metric, mode, best (trial_id, config, metrics, score,
+        checkpoint_uri; None where there is none), top_k, promoted, gate, sweep_id, name, key, uri,
+        outcome_uri, cut. Of a training run: kind, status, why, metrics, config, model_uri, checkpoint_uri,
+        run_id, name, key, uri, outcome_uri, cut.
+    """
+    fields = _sweep(outcome, top_k) if isinstance(outcome, SweepOutcome) else _training(outcome)
+    cut: list[str] = []
+    for name, step in _steps(fields):
+        if size_bytes(fields | {"cut": cut}) <= max_bytes:
+            break
+        if step():
+            cut = [each for each in cut if each.split(":")[0] != name.split(":")[0]] + [name]
+    return fields | {"cut": cut}
+
+
+def size_bytes(value: Any) -> int:
+    """How large a value is as JSON, at most."""
+    return len(json.dumps(value))
+
+
+def _sweep(outcome: SweepOutcome, top_k: int) -> dict[str, Any]:
+    return {
+        "kind": "sweep",
+        "status": outcome.status,
+        "why": one_line(outcome.why, 4 * _TEXT),
+        "counts": dict(outcome.counts),
+        "metric": outcome.metric,
+        "mode": outcome.mode,
+        "best": _trial(outcome.best, outcome.metric) if outcome.best is not None else None,
+        "top_k": [_trial(trial, outcome.metric) for trial in outcome.top(top_k)],
+        "promoted": outcome.promoted,
+        "gate": _gate(outcome.gate) if outcome.gate is not None else None,
+        "sweep_id": outcome.sweep_id,
+        "name": outcome.name,
+        "key": outcome.key,
+        "uri": outcome.uri,
+        "outcome_uri": f"{outcome.uri}/outcome.json" if outcome.uri else "",
+    }
+
+
+def _training(outcome: TrainOutcome) -> dict[str, Any]:
+    fields = outcome.model_dump(mode="json")
+    error = outcome.error
+    return {
+        "kind": "train",
+        "status": outcome.status,
+        "why": one_line(f"{error.type}: {error.message}", 4 * _TEXT) if error is not None else "",
+        "metrics": fields["metrics"],
+        "config": fields["config"],
+        "model_uri": outcome.model_uri,
+        "checkpoint_uri": outcome.checkpoint_uri,
+        "run_id": outcome.run_id,
+        "name": outcome.name,
+        "key": outcome.key,
+        "uri": outcome.uri,
+        "outcome_uri": f"{outcome.uri}/train_outcome.json" if outcome.uri else "",
+    }
+
+
+def _trial(trial: TrialOutcome, metric: str) -> dict[str, Any]:
+    """With the report that gave the score: the last one, or with `score: best` the best one."""
+    fields = trial.model_dump(mode="json")
+    is_last = trial.metrics.get(metric) == trial.score or not trial.best_metrics
+    return {
+        "trial_id": trial.trial_id,
+        "config": fields["config"],
+        "metrics": fields["metrics"] if is_last else fields["best_metrics"],
+        "score": fields["score"],
+        "checkpoint_uri": trial.checkpoint_uri,
+    }
+
+
+def _gate(gate: GateOutcome) -> dict[str, Any]:
+    fields = gate.model_dump(mode="json")
+    kept = ("promoted", "improvement", "min_improvement", "lower_bound", "sweep_id")
+    return {name: fields[name] for name in kept} | {"why": one_line(gate.why, _TEXT)}
+
+
+def _steps(fields: dict[str, Any]) -> Iterator[tuple[str, Callable[[], bool]]]:
+    """What can be left out, one after the other; each says whether it changed anything."""
+    metric = fields.get("metric", "")
+    top: list[dict[str, Any]] = fields.get("top_k", [])
+    asked = len(top)
+    best = fields.get("best")
+    yield "top_k.metrics", lambda: sum(_only(trial, metric) for trial in top) > 0
+    yield "best.metrics" if best else "metrics", lambda: _only(best if best else fields, metric)
+    while len(top) > 1:
+        yield f"top_k: {len(top) - 1} of {asked}", lambda: top.pop() is not None
+    yield "top_k: 0 of " + str(asked), lambda: bool(top) and top.pop() is not None
+    yield "why", lambda: _shorten(fields, "why")
+    yield "best.config" if best else "config", lambda: _without_config(best if best else fields)
+    yield "key", lambda: _shorten(fields, "key")
+    yield "name", lambda: _shorten(fields, "name")
+
+
+def _only(trial: dict[str, Any], metric: str) -> bool:
+    metrics = trial["metrics"]
+    trial["metrics"] = {metric: metrics[metric]} if metric in metrics else {}
+    return len(metrics) > len(trial["metrics"])
+
+
+def _shorten(fields: dict[str, Any], name: str) -> bool:
+    before = fields[name]
+    fields[name] = one_line(before, _TEXT // 4)
+    return bool(fields[name] != before)
+
+
+def _without_config(fields: dict[str, Any]) -> bool:
+    had = bool(fields.get("config"))
+    fields["config"] = None
+    return had

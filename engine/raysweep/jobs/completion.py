@@ -1,0 +1,114 @@
+"""What the step of a pipeline does with an end: hand the outcome on, or fail with a text that helps at 03:00.
+
+Every orchestrator, deferred or not, embedded or on a cluster, ends in `complete`; `verdict_of` has the table.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import orjson
+
+from raysweep.errors import RaysweepError, SweepFailedError, TrainingFailedError, one_line
+from raysweep.jobs.decisions import finished_trials, trials_needed, verdict_of
+from raysweep.outcome import ErrorInfo, SweepOutcome, TrainOutcome, TrialOutcome
+
+Outcome = SweepOutcome | TrainOutcome
+_PLACE: Final = re.compile(r'File "([^"]+)", line (\d+), in (.+)')
+
+
+def complete(end: Outcome | RaysweepError, *, accept_partial: bool = True) -> Outcome:
+    """The outcome, if the step succeeds; whether a retry can help is in `retryable` of what it raises.
+
+    Args:
+        end: The outcome, or the error that was raised in its stead.
+        accept_partial: Whether a search cut short by its deadline or a budget counts, with the best so far.
+
+    Raises:
+        SweepFailedError, TrainingFailedError: With the first error of a trial, its place and its config in
+            the text; `details_of` has the whole traceback. Not retryable.
+        RaysweepError: `end` itself, where it is an error.
+    """
+    outcome = end
+    if isinstance(end, SweepFailedError | TrainingFailedError):
+        outcome = end.outcome
+    if isinstance(outcome, RaysweepError):
+        raise outcome
+    verdict = verdict_of(outcome, accept_partial=accept_partial)
+    if verdict.result == "success":
+        return outcome
+    if isinstance(outcome, TrainOutcome):
+        raise TrainingFailedError(outcome, _training_text(outcome))
+    raise SweepFailedError(outcome, _sweep_text(outcome, accept_partial))
+
+
+def details_of(end: Outcome | RaysweepError) -> str:
+    """All that is known of a failure, in lines for a log: config, traceback, where more is; may be empty."""
+    outcome = getattr(end, "outcome", end)
+    if not isinstance(outcome, SweepOutcome | TrainOutcome) or outcome.error is None:
+        return ""
+    lines = []
+    config = _config_of(outcome)
+    if config:
+        lines.append(f"config: {orjson.dumps(config, default=str).decode()}")
+    if outcome.error.traceback:
+        lines.append(outcome.error.traceback.rstrip())
+    if outcome.error.traceback_uri:
+        lines.append(f"the whole traceback: {outcome.error.traceback_uri}")
+    return "\n".join(lines)
+
+
+def _sweep_text(outcome: SweepOutcome, accept_partial: bool) -> str:
+    head = f"sweep {outcome.sweep_id!r} {outcome.status}: {one_line(outcome.why, 200)}"
+    if outcome.status == "cancelled":
+        return f"{head}; see {outcome.uri}"
+    if outcome.is_partial:
+        finished, needed = finished_trials(outcome), trials_needed(outcome)
+        if not accept_partial:
+            why = "accept_partial is off, so its best so far does not count"
+        elif finished < needed:
+            why = f"{finished} finished trials are fewer than the {needed} needed (stop.min_trials)"
+        else:
+            why = "no trial has a score"
+        return f"{head}; {why}; give it more time, or see {outcome.uri}"
+    if outcome.status != "failed":
+        return f"{head}; no trial has a score; see {outcome.uri}"
+    return f"{head}; {_error_text(outcome.error, _config_of(outcome))}; see {outcome.uri}"
+
+
+def _training_text(outcome: TrainOutcome) -> str:
+    error = _error_text(outcome.error, outcome.config)
+    return f"training {outcome.run_id!r} failed: {error}; see {outcome.uri}"
+
+
+def _error_text(error: ErrorInfo | None, config: dict[str, object] | None) -> str:
+    """`ValueError: as asked (train.py:12 in fit), config {"lr": 0.1}`."""
+    if error is None:
+        return "no reason recorded"
+    text = f"{error.type}: {one_line(error.message, 160)}" if error.type else one_line(error.message, 160)
+    place = _place_of(error.traceback or "")
+    text += f" ({place})" if place else ""
+    if config:
+        text += f", config {one_line(orjson.dumps(config, default=str).decode(), 120)}"
+    return text
+
+
+def _place_of(traceback: str) -> str:
+    """Where it was raised: the last place of the traceback's first exception."""
+    first = traceback.split("\n\n", 1)[0]
+    found = _PLACE.findall(first)
+    if not found:
+        return ""
+    path, line, name = found[-1]
+    return f"{path.rpartition('/')[2]}:{line} in {one_line(name, 40)}"
+
+
+def _config_of(outcome: Outcome) -> dict[str, object] | None:
+    """The config of the trial whose error the outcome shows."""
+    if isinstance(outcome, TrainOutcome):
+        return outcome.config
+    failed: list[TrialOutcome] = [trial for trial in outcome.trials if trial.state == "failed"]
+    same = [t for t in failed if any(attempt.error == outcome.error for attempt in t.attempts)]
+    found = next(iter(same or failed), None)
+    return found.config if found is not None else None
