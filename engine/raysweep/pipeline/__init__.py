@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from raysweep.pipeline.decision import decide
-from raysweep.pipeline.gate import run_gate
-from raysweep.pipeline.night import run_pipeline, train_best, with_gate
+from raysweep.pipeline.gate import GateRun, prepare_gate, run_gate
+from raysweep.pipeline.night import handed_on, run_pipeline, train_best, why_skipped, with_gate
 
-__all__ = ["decide", "run_gate", "run_pipeline", "train_best", "with_gate"]
+__all__ = [
+    "GateRun",
+    "decide",
+    "handed_on",
+    "prepare_gate",
+    "run_gate",
+    "run_pipeline",
+    "train_best",
+    "why_skipped",
+    "with_gate",
+]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -49,16 +50,51 @@ def run_gate(
         SweepFailedError: The sweep has no best trial; or the one that runs them again failed.
         RaysweepError: As `run_sweep`.
     """
+    prepared = prepare_gate(spec, outcome, gate)
+    if isinstance(prepared, GateOutcome):
+        return prepared
+    again = run_sweep(prepared.again, key=prepared.key, address=address, on_progress=on_progress)
+    return prepared.settle(again)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRun:
+    """A gate that is to be run: the sweep of those that run again, and what they are."""
+
+    spec: SweepSpec
+    outcome: SweepOutcome
+    gate: GateSpec
+    candidates: tuple[Confirmed, ...]
+    champion: Confirmed | None
+
+    @property
+    def again(self) -> SweepSpec:
+        """The spec of the sweep that runs them again."""
+        return _spec(self.spec, self.gate, self.candidates, self.champion)
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+        return self.outcome.key
+
+    def settle(self, again: SweepOutcome) -> GateOutcome:
+        """The verdict, by what they gave. Raises: SweepFailedError where that is nothing to go by."""
+        again.raise_for_status()
+        store = open_store(self.spec.storage_path)
+        return settle(store, self.spec, self.outcome, self.gate, again, self.candidates, self.champion)
+
+
+def prepare_gate(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> GateOutcome | GateRun:
+    """The verdict that there is, or what to run for one: for those who run it as a job and do not wait.
+
+    Args: as of `run_gate`. Raises: SweepFailedError: The sweep has no best trial.
+    """
     store = open_store(spec.storage_path)
     done = store.get(f"{outcome.sweep_id}/{RESULT}")
     if done is not None:
         return GateOutcome.from_json(done)
     candidates, champion = _plan(store, spec, outcome, gate)
-    again = run_sweep(
-        _spec(spec, gate, candidates, champion), key=outcome.key, address=address, on_progress=on_progress
-    )
-    again.raise_for_status()
-    return settle(store, spec, outcome, gate, again, candidates, champion)
+    return GateRun(spec=spec, outcome=outcome, gate=gate, candidates=candidates, champion=champion)
 
 
 def settle(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import SweepOutcome
 from raysweep.spec import TrainSpec
@@ -21,7 +24,14 @@ def train_spec_for(train: TrainSpec, outcome: SweepOutcome, *, is_warm: bool = F
     best = outcome.best
     if best is None:
         raise SweepFailedError(outcome)
-    fields = train.to_dict() | {"trainable": train.trainable, "config": {**best.config, **train.config}}
-    if is_warm and train.warm_start_checkpoint is None and best.checkpoint_uri is not None:
-        fields["warm_start_checkpoint"] = best.checkpoint_uri
+    return train_spec_with(train, best.config, best.checkpoint_uri if is_warm else None)
+
+
+def train_spec_with(
+    train: TrainSpec, config: Mapping[str, Any], checkpoint_uri: str | None = None
+) -> TrainSpec:
+    """The training spec with a config under its own, and a checkpoint to begin from if it names none."""
+    fields = train.to_dict() | {"trainable": train.trainable, "config": {**config, **train.config}}
+    if train.warm_start_checkpoint is None and checkpoint_uri is not None:
+        fields["warm_start_checkpoint"] = checkpoint_uri
     return TrainSpec.from_any(fields)

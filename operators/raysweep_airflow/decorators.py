@@ -1,0 +1,129 @@
+"""`@task.sweep`: the decorated function is the trainable.
+
+How it gets to the cluster: a function of a module that Python can import goes by that module's name, and the
+module with the job (`working_dir`, `py_modules`). One that is written in the DAG's file cannot be imported
+where Airflow is not installed: its source goes with the job, as a module of its own. It must then stand for
+itself, and import what it needs inside; what does not is refused when the DAG is read.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import re
+import tempfile
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
+
+from raysweep.errors import SpecError
+from raysweep.jobs import JobOptions
+from raysweep.spec import SweepSpec
+from raysweep_airflow.base import Attempt, Spec
+from raysweep_airflow.operators import SweepOperator
+
+
+class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
+    """A `SweepOperator` whose trainable is a function of the DAG's file."""
+
+    template_fields = SweepOperator.template_fields
+    template_fields_renderers = SweepOperator.template_fields_renderers
+    custom_operator_name = "@task.sweep"
+
+    def __init__(self, *, python_callable: Callable[..., Any], op_args: Any = None, **kwargs: Any) -> None:
+        if op_args or kwargs.get("op_kwargs"):
+            fix = "call it with no arguments: its config comes from param_space"
+            raise SpecError("@task.sweep", f"{python_callable.__name__} is called with arguments", fix)
+        self.reference = import_path(python_callable)
+        if self.reference is None:
+            check_alone(python_callable)
+        # Airflow checks that the function can be called so: each trial calls it with its config.
+        super().__init__(python_callable=python_callable, op_args=[{}], **kwargs)
+
+    def execute(self, context: Any) -> Any:
+        return SweepOperator.execute(self, context)
+
+    def _asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> Spec:
+        if "trainable" in fields:
+            raise SpecError("trainable", "is the decorated function", "leave it out of the spec")
+        trainable: Any = self.reference or f"{self._module}:{self.python_callable.__name__}"
+        if self.reference is None and self.address is not None:
+            trainable = self.python_callable
+        return SweepSpec.from_any({"name": self.task_id, **fields, "trainable": trainable})
+
+    def _options(self, context: Mapping[str, Any], attempt: Attempt) -> JobOptions:
+        options = super()._options(context, attempt)
+        if self.reference is not None:
+            return options
+        folder = Path(tempfile.mkdtemp(prefix="raysweep-"))
+        module = folder / f"{self._module}.py"
+        module.write_text(source_of(self.python_callable), encoding="utf-8")
+        return replace(options, py_modules=[*options.py_modules, module])
+
+    @property
+    def _module(self) -> str:
+        return "raysweep_task_" + re.sub(r"\W", "_", self.python_callable.__name__)
+
+
+def sweep_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
+    """Make a function a sweep: `@task.sweep(spec={"param_space": …, "metric": …, "mode": …})`.
+
+    Args:
+        python_callable: The trainable: takes a config, and reports or returns metrics.
+        kwargs: Of the `SweepOperator`; the spec without `trainable`, its name by default the task's.
+    """
+    return task_decorator_factory(
+        python_callable=python_callable,
+        # Its result is one value, whatever the function says that it returns.
+        multiple_outputs=False,
+        decorated_operator_class=DecoratedSweepOperator,
+        **kwargs,
+    )
+
+
+def import_path(function: Callable[..., Any]) -> str | None:
+    """`module:function`, of a function that any process with that module can import; else None."""
+    module, name = function.__module__, function.__qualname__
+    if module == "__main__" or module.startswith("unusual_prefix_") or "<" in name:
+        return None
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    found: Any = inspect.getmodule(function)
+    if spec is None or spec.origin != getattr(found, "__file__", None):
+        return None
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    # In its own module a decorated function's name leads to the decorator's result.
+    return f"{module}:{name}" if found is function else None
+
+
+def check_alone(function: Callable[..., Any]) -> None:
+    """See that a function needs nothing around it. Raises: SpecError naming what it takes from there."""
+    names = inspect.getclosurevars(function)
+    outer = sorted({*names.globals, *names.nonlocals})
+    if outer:
+        fix = (
+            f"import or define it inside, or move {function.__name__} into a module that the job brings along"
+        )
+        problem = f"{function.__name__} uses {outer[0]!r} of the DAG's file, which is not on the cluster"
+        raise SpecError("@task.sweep", problem, fix)
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """The function as a module's text, without its decorators. Raises: SpecError where there is no source."""
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise SpecError(
+            "@task.sweep", f"no source of {function.__name__} ({error})", "move it into a module"
+        ) from None
+    node = ast.parse(text).body[0]
+    lines = text.splitlines()[node.lineno - 1 :] if isinstance(node, ast.FunctionDef) else text.splitlines()
+    return "from __future__ import annotations\n\n\n" + "\n".join(lines) + "\n"

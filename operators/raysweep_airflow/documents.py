@@ -1,0 +1,85 @@
+"""A spec as a DAG gives it: a spec object, a mapping, a path, or YAML; templates in it are rendered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from raysweep.errors import SpecError
+from raysweep.spec.text import read_json, read_yaml
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+def plain(given: Any) -> Any:
+    """A spec object as plain JSON data, in which templates can be; anything else as it is."""
+    dump = getattr(given, "to_dict", None)
+    if callable(dump):
+        return dump()
+    return os.fspath(given) if isinstance(given, os.PathLike) else given
+
+
+def read(given: Any, context: Mapping[str, Any], field: str = "spec") -> dict[str, Any]:
+    """The fields of a spec, whose template fields Airflow has rendered; a file's content is rendered here.
+
+    Raises: SpecError for what is none of a mapping, a path, a YAML or JSON text.
+    """
+    if isinstance(given, Mapping):
+        return dict(given)
+    if not isinstance(given, str):
+        problem = f"is a {type(given).__name__}"
+        raise SpecError(field, problem, "give a mapping, a spec, or the path of a YAML or JSON file")
+    is_json = given.endswith(".json")
+    text = given
+    if "\n" not in given and given.endswith(SUFFIXES):
+        path = find(given, context, field)
+        text, is_json = rendered(path.read_text(encoding="utf-8"), context, str(path)), is_json
+    value = read_json(text, field) if is_json or text.lstrip().startswith('{"') else read_yaml(text, field)
+    if not isinstance(value, dict):
+        raise SpecError(field, f"{given[:80]!r} is no mapping", "write fields such as name: flights")
+    return value
+
+
+def find(path: str, context: Mapping[str, Any], field: str) -> Path:
+    """A file: by its absolute path, or beside the DAG, in its template folders, in the working folder."""
+    given = Path(path).expanduser()
+    tried = [given] if given.is_absolute() else [folder / given for folder in folders(context)]
+    for each in tried:
+        if each.exists():
+            return each
+    shown = ", ".join(map(str, tried))
+    raise SpecError(field, f"no file {path!r} (tried {shown})", "check the path, or put it beside the DAG")
+
+
+def folders(context: Mapping[str, Any]) -> list[Path]:
+    """Where relative paths are looked for."""
+    dag = context["dag"]
+    searched = getattr(dag, "template_searchpath", None) or ()
+    searched = (searched,) if isinstance(searched, str) else searched
+    beside = [Path(dag.fileloc).parent] if getattr(dag, "fileloc", None) else []
+    return [*beside, *map(Path, searched), Path.cwd()]
+
+
+def rendered(text: str, context: Mapping[str, Any], where: str) -> str:
+    """A file's text with its templates rendered, as those of a field. Raises: SpecError."""
+    if "{{" not in text and "{%" not in text:
+        return text
+    from jinja2 import TemplateError
+
+    try:
+        # Sandboxed, and never native: this is a text, whatever the DAG prefers.
+        environment = context["dag"].get_template_env(force_sandboxed=True)
+        return str(environment.from_string(text).render(context))
+    except TemplateError as error:
+        raise template_error(error, where) from None
+
+
+def template_error(error: Exception, where: str) -> SpecError:
+    """A template that cannot be rendered, with what to write instead."""
+    text = str(error)
+    if any(f"'{name}'" in text for name in ("ds", "ds_nodash", "ts", "ts_nodash", "logical_date")):
+        fix = "a run without a logical date has none; use {{ run_id }} or {{ dag_run.run_after }}"
+        return SpecError(where, f"{text} in this run", fix)
+    return SpecError(where, f"a template cannot be rendered: {text}", "check what stands between {{ and }}")

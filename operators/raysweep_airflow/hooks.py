@@ -1,0 +1,149 @@
+"""The hook: an Airflow connection of type `raysweep` as a `ClusterConnection`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+from pydantic import SecretStr
+
+from raysweep.errors import RaysweepError, SpecError
+from raysweep.jobs import Cluster, ClusterConnection
+from raysweep_airflow.provider import CONNECTION_TYPE
+
+DEFAULT_CONN_ID: Final = "raysweep_default"
+_FALSE: Final = frozenset({"false", "0", "no", "off", ""})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a connection gives: the cluster, where sweeps are stored, and where people look at the cluster."""
+
+    cluster: ClusterConnection
+    storage_path: str | None = None
+    dashboard_url: str = ""
+
+    @classmethod
+    def of(cls, connection: Connection) -> Access:
+        """From an Airflow connection: host and port, password as the token, the form's other fields in extra.
+
+        Raises: SpecError for what cannot be; it shows no secret.
+        """
+        extra = _extra(connection)
+        cluster = ClusterConnection(
+            address=_address(connection),
+            # Without a password the token comes from where Ray's own tools take it: see ClusterConnection.
+            token=SecretStr(connection.password) if connection.password else None,
+            verify=_flag(extra.get("verify", True)),
+            ca_bundle=extra.get("ca_bundle") or None,
+            client_cert=extra.get("client_cert") or None,
+            client_key=extra.get("client_key") or None,
+            proxy=extra.get("proxy") or None,
+            headers=_headers(extra.get("headers")),
+            request_timeout_s=float(extra.get("request_timeout_s") or 60.0),
+        )
+        return cls(
+            cluster=cluster,
+            storage_path=extra.get("storage_path") or None,
+            dashboard_url=str(extra.get("dashboard_url") or cluster.address).rstrip("/"),
+        )
+
+
+class RaySweepHook(BaseHook):
+    """A Ray cluster by its Airflow connection: `RaySweepHook("raysweep_default").cluster()`.
+
+    Args:
+        conn_id: A connection of type `raysweep`.
+    """
+
+    conn_name_attr = "conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = CONNECTION_TYPE
+    hook_name = "Ray cluster (raysweep)"
+
+    def __init__(self, conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+
+    def access(self) -> Access:
+        """The connection's content. Raises: SpecError for one that is not there, or cannot be used."""
+        try:
+            return Access.of(self.get_connection(self.conn_id))
+        except AirflowNotFoundException:
+            raise self._missing() from None
+
+    async def aaccess(self) -> Access:
+        """The same in an event loop, such as the triggerer's."""
+        try:
+            return Access.of(await self.aget_connection(self.conn_id))
+        except AirflowNotFoundException:
+            raise self._missing() from None
+
+    def _missing(self) -> SpecError:
+        fix = f"airflow connections add {self.conn_id} --conn-type raysweep --conn-host http://head:8265"
+        return SpecError("conn_id", f"there is no connection {self.conn_id!r}", fix)
+
+    def get_conn(self) -> ClusterConnection:
+        """How to reach the cluster, for everything in `raysweep` that takes an `address`."""
+        return self.access().cluster
+
+    def cluster(self) -> Cluster:
+        """The cluster, to look at its jobs, their logs, its nodes, and to cancel."""
+        return Cluster(self.get_conn())
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the cluster answers, and accepts the token: what the form's button asks."""
+        try:
+            cluster = self.cluster()
+            version = cluster.version()
+            # The version is told to everybody; the jobs only to who has the token.
+            cluster.jobs()
+        except RaysweepError as error:
+            return False, str(error)
+        except Exception as error:  # noqa: BLE001  whatever it is, the form shows it
+            return False, f"{type(error).__name__}: {error}"
+        return True, f"Ray {version.ray} answers at {cluster.connection.address}"
+
+
+def _extra(connection: Connection) -> dict[str, Any]:
+    try:
+        extra = connection.extra_dejson
+    except (ValueError, TypeError):
+        raise SpecError("extra", "of the connection is no JSON", "correct the connection") from None
+    prefix = f"extra__{CONNECTION_TYPE}__"
+    return {str(name).removeprefix(prefix): value for name, value in dict(extra or {}).items()}
+
+
+def _address(connection: Connection) -> str:
+    host = (connection.host or "").strip().rstrip("/")
+    if not host:
+        fix = "write https://ray.example.com, or a host's name and the port"
+        raise SpecError("host", f"of the connection {connection.conn_id!r} is empty", fix)
+    if "://" not in host:
+        host = f"{connection.schema or 'http'}://{host}"
+    scheme, _, rest = host.partition("://")
+    name, slash, path = rest.partition("/")
+    if connection.port and ":" not in name.rpartition("]")[2]:
+        name = f"{name}:{connection.port}"
+    return f"{scheme}://{name}{slash}{path}"
+
+
+def _headers(given: Any) -> Mapping[str, Any]:
+    if not given:
+        return {}
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            raise SpecError("headers", "of the connection are no JSON", 'write {"X-Name": "…"}') from None
+    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given.values()):
+        raise SpecError("headers", "of the connection are no object of texts", 'write {"X-Name": "…"}')
+    return given
+
+
+def _flag(given: Any) -> bool:
+    return given.strip().lower() not in _FALSE if isinstance(given, str) else given is not False

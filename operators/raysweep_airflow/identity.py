@@ -1,0 +1,69 @@
+"""Which task of which run this is: what the key of a sweep is made of, and how its state is asked for.
+
+The ids are the same for every try; a task instance's own id and its try number are not, and no part of a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+# On these a person, or Airflow, wants nothing more of the sweep. All others may be followed by a new try.
+_OVER: Final = frozenset({"failed", "success", "skipped", "upstream_failed", "removed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskId:
+    """A task instance, whichever try."""
+
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int = -1
+
+    @classmethod
+    def of(cls, context: Mapping[str, Any]) -> Self:
+        """Of the task that runs."""
+        ti = context["ti"]
+        index = getattr(ti, "map_index", None)
+        return cls(
+            dag_id=ti.dag_id,
+            task_id=ti.task_id,
+            run_id=ti.run_id,
+            map_index=index if index is not None else -1,
+        )
+
+    @property
+    def key(self) -> str:
+        """The key of its sweep."""
+        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        return f"{self.dag_id}/{self.task_id}/{self.run_id}{mapped}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON data."""
+        return asdict(self)
+
+    def metadata(self) -> dict[str, str]:
+        """What the Ray job tells of it, in the dashboard."""
+        return {f"airflow_{name}": str(value) for name, value in asdict(self).items()}
+
+    def state(self) -> str | None:
+        """Its state now, by the supervisor of this process, which may take a while; None: about to be run."""
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        by_run = RuntimeTaskInstance.get_task_states(
+            dag_id=self.dag_id,
+            task_ids=[self.task_id],
+            run_ids=[self.run_id],
+            map_index=self.map_index if self.map_index >= 0 else None,
+        )
+        states = by_run.get(self.run_id, {})
+        name = self.task_id if self.map_index < 0 else f"{self.task_id}_{self.map_index}"
+        state = states.get(name)
+        return str(getattr(state, "value", state)) if state is not None else None
+
+
+def is_over(state: str | None) -> bool:
+    """Whether a task in this state wants nothing more of its sweep."""
+    return state in _OVER

@@ -1,0 +1,246 @@
+"""The operators: a sweep, the gate behind it, the full-scale training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from raysweep.brief import brief
+from raysweep.errors import SpecError, SweepNotFoundError
+from raysweep.jobs import JobOptions
+from raysweep.jobs.view import Outcome, RunView
+from raysweep.outcome import GateOutcome, SweepOutcome
+from raysweep.pipeline import GateRun, handed_on, prepare_gate, with_gate
+from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec.pipeline import GateSpec
+from raysweep.training.handover import train_spec_with
+from raysweep_airflow import documents
+from raysweep_airflow.base import JobOperator, Spec
+from raysweep_airflow.hooks import DEFAULT_CONN_ID
+from raysweep_airflow.tries import OnClear
+
+JobGiven = JobOptions | Mapping[str, Any] | None
+
+
+class SweepOperator(JobOperator):
+    """Run a sweep as a job of a Ray cluster; the task's result is its outcome as JSON below 16 KiB (`brief`).
+
+    One task of one run is one sweep, however often it is tried: its key is made of dag, task, run and map
+    index. A new try attaches to the job, or resumes it where the cluster was lost. What a retry cannot help
+    fails at once; a task whose worker or triggerer dies takes nothing with it.
+
+    Args:
+        spec: A `SweepSpec`, its fields, or the path of a YAML or JSON file beside the DAG. Templates in it
+            are rendered, those of a file too.
+        conn_id: The connection, of type `raysweep`.
+        address: Instead of a connection: `"local"` runs it on an embedded Ray in the task's own process,
+            never deferred; `"auto"` and `"host:port"` on the cluster that the worker is in. All need Ray.
+        job: Code, environment and place of the job: a `JobOptions` or its fields. Relative paths are
+            beside the DAG; templates are rendered, and never shown.
+        accept_partial: Whether a sweep that its deadline or a budget ended counts, with the best so far.
+        on_clear: What clearing the task does with a result: hand it on again (`reuse`), go on with it if
+            its limit was moved (`resume`), or begin anew (`restart`). One that was cancelled goes on, one
+            that failed begins anew. What still runs is attached to.
+        deadline_from: From when `stop.deadline: 06:00 Europe/Berlin` counts: `now`, the first try, or
+            `logical_date`.
+        top_k: How many of the best trials the result lists.
+        deferrable: Whether the task gives up its worker slot while it waits; default: Airflow's
+            `[operators] default_deferrable`.
+    """
+
+    def __init__(
+        self,
+        *,
+        spec: Any,
+        conn_id: str = DEFAULT_CONN_ID,
+        address: str | None = None,
+        job: JobGiven = None,
+        accept_partial: bool = True,
+        on_clear: OnClear = "reuse",
+        deadline_from: Literal["now", "logical_date"] = "now",
+        top_k: int = 5,
+        deferrable: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            spec=spec,
+            conn_id=conn_id,
+            address=address,
+            job=job,
+            on_clear=on_clear,
+            deferrable=deferrable,
+            **kwargs,
+        )
+        if deadline_from not in ("now", "logical_date"):
+            raise SpecError("deadline_from", f"{deadline_from!r} is unknown", "use now or logical_date")
+        self.accept_partial = accept_partial
+        self.deadline_from = deadline_from
+        self.top_k = top_k
+
+    def _asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> Spec:
+        return SweepSpec.from_any(fields)
+
+    def _handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        return brief(outcome, top_k=self.top_k)
+
+
+class GateOperator(JobOperator):
+    """Run the best of a sweep again, beside the champion of earlier nights: is it worth the training?
+
+    The result is the sweep's, with `promoted` and the verdict in it; a `TrainOperator` that gets it is
+    skipped where it was not promoted.
+
+    Args:
+        spec: The sweep's spec, as the `SweepOperator` got it.
+        outcome: What that returned: `sweep.output`.
+        gate: What the best has to show: the fields of a `GateSpec`.
+        conn_id, address, job, deferrable: As of the `SweepOperator`.
+    """
+
+    template_fields: Sequence[str] = ("spec", "outcome", "gate")
+    template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
+
+    def __init__(
+        self,
+        *,
+        spec: Any,
+        outcome: Any,
+        gate: Any = None,
+        conn_id: str = DEFAULT_CONN_ID,
+        address: str | None = None,
+        job: JobGiven = None,
+        deferrable: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            spec=spec,
+            conn_id=conn_id,
+            address=address,
+            job=job,
+            on_clear="reuse",
+            deferrable=deferrable,
+            **kwargs,
+        )
+        self.outcome = outcome
+        self.gate = gate.model_dump(mode="json") if isinstance(gate, GateSpec) else gate
+
+    def _execute(self, context: Mapping[str, Any]) -> Any:
+        outcome = stored_outcome(self.outcome)
+        if outcome.promoted is None:
+            verdict = self._prepared(self._sweep(context, outcome))
+            if isinstance(verdict, GateOutcome):
+                return self._result(outcome, verdict)
+        return super()._execute(context)
+
+    def _key(self, context: Mapping[str, Any]) -> str:
+        return stored_outcome(self.outcome).key
+
+    def _asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> Spec:
+        prepared = self._prepared(self._sweep(context, stored_outcome(self.outcome)))
+        assert not isinstance(prepared, GateOutcome)
+        return prepared.again
+
+    def _handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        first = stored_outcome(self.outcome)
+        prepared = self._prepared(self._sweep(context, first))
+        assert isinstance(outcome, SweepOutcome)
+        verdict = prepared if isinstance(prepared, GateOutcome) else prepared.settle(outcome)
+        return self._result(first, verdict)
+
+    def _result(self, outcome: SweepOutcome, verdict: GateOutcome) -> dict[str, Any]:
+        self.log.info("gate: %s", verdict.why)
+        listed = len(self.outcome.get("top_k", ())) if isinstance(self.outcome, Mapping) else 5
+        return brief(handed_on(with_gate(outcome, verdict)), top_k=max(1, listed))
+
+    def _prepared(self, spec: SweepSpec) -> GateOutcome | GateRun:
+        gate = GateSpec.model_validate(dict(self.gate or {}))
+        return prepare_gate(spec, stored_outcome(self.outcome), gate)
+
+    def _sweep(self, context: Mapping[str, Any], outcome: SweepOutcome) -> SweepSpec:
+        """The sweep's spec, stored where the sweep is."""
+        fields = documents.read(self.spec, context) | {"storage_path": outcome.uri.rpartition("/")[0]}
+        return SweepSpec.from_any(fields)
+
+
+class TrainOperator(JobOperator):
+    """Train one config at full scale as a job of a Ray cluster; the result is its outcome as JSON (`brief`).
+
+    A new try goes on from the newest checkpoint. Skipped where a gate did not promote the sweep's best.
+
+    Args:
+        spec: A `TrainSpec`, its fields, or the path of a YAML or JSON file beside the DAG. Its own
+            `config` wins over the sweep's.
+        outcome: Whose best config is trained: what a `SweepOperator` or `GateOperator` returned, or one of
+            its `top_k`; default: the spec's own config.
+        conn_id, address, job, on_clear, deferrable: As of the `SweepOperator`.
+    """
+
+    template_fields: Sequence[str] = ("spec", "outcome")
+    template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
+
+    def __init__(
+        self,
+        *,
+        spec: Any,
+        outcome: Any = None,
+        conn_id: str = DEFAULT_CONN_ID,
+        address: str | None = None,
+        job: JobGiven = None,
+        on_clear: OnClear = "reuse",
+        deferrable: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            spec=spec,
+            conn_id=conn_id,
+            address=address,
+            job=job,
+            on_clear=on_clear,
+            deferrable=deferrable,
+            **kwargs,
+        )
+        self.outcome = outcome
+
+    def _execute(self, context: Mapping[str, Any]) -> Any:
+        if isinstance(self.outcome, Mapping) and self.outcome.get("promoted") is False:
+            why = (self.outcome.get("gate") or {}).get("why", "the gate did not promote the best config")
+            raise AirflowSkipException(f"training skipped: {why}")
+        return super()._execute(context)
+
+    def _asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> Spec:
+        spec = TrainSpec.from_any(fields)
+        return spec if self.outcome is None else train_spec_with(spec, best_config(self.outcome))
+
+    def _handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        return brief(outcome)
+
+
+def best_config(outcome: Any) -> Mapping[str, Any]:
+    """The config that an outcome hands on. Raises: SpecError for what holds none."""
+    if not isinstance(outcome, Mapping):
+        problem = f"is a {type(outcome).__name__}"
+        raise SpecError("outcome", problem, "give sweep.output, or an entry of its top_k")
+    best = outcome.get("best") if "best" in outcome else outcome
+    if not isinstance(best, Mapping) or "config" not in best:
+        raise SpecError("outcome", "has no best trial", "give what a SweepOperator returned")
+    if isinstance(best["config"], Mapping):
+        return best["config"]
+    # Too large for the small JSON.
+    stored = stored_outcome(outcome)
+    trial = next((each for each in stored.trials if each.trial_id == best["trial_id"]), None)
+    if trial is None:
+        raise SpecError("outcome", f"has no trial {best['trial_id']!r}", "check the storage")
+    return trial.config
+
+
+def stored_outcome(outcome: Any) -> SweepOutcome:
+    """The whole outcome, from where it is stored. Raises: SpecError, SweepNotFoundError, StorageError."""
+    if not isinstance(outcome, Mapping) or not outcome.get("uri"):
+        raise SpecError("outcome", "is not what a SweepOperator returned", "give sweep.output")
+    storage, _, sweep_id = str(outcome["uri"]).rpartition("/")
+    found = RunView("sweep", storage, sweep_id).outcome()
+    if not isinstance(found, SweepOutcome):
+        raise SweepNotFoundError(sweep_id, storage, "see whether this worker can read the storage")
+    return found

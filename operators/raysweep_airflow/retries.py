@@ -1,0 +1,50 @@
+"""When Airflow tries a task again: where that can help, and not where it cannot."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+
+from raysweep import errors
+from raysweep.errors import RaysweepError
+
+
+def retry_policy(delay: timedelta | None = None) -> ExceptionRetryPolicy:
+    """A policy for tasks that run raysweep: infrastructure is tried again, user code and bad specs are not.
+
+    The operators hold to it by themselves; for them it only sets the delay. Functions that call raysweep need
+    it: `@task(retries=3, retry_policy=retry_policy())`. Other errors are left to Airflow.
+
+    Args:
+        delay: How long to wait before a retry; default: the task's own `retry_delay`.
+    """
+    passing: list[str] = []
+    lasting: list[str] = []
+    for cls in _classes(RaysweepError):
+        (passing if cls.retryable else lasting).append(f"{cls.__module__}.{cls.__qualname__}")
+    return ExceptionRetryPolicy(
+        rules=[
+            RetryRule(
+                exception=[*passing],
+                action=RetryAction.RETRY,
+                retry_delay=delay,
+                reason="the infrastructure failed: the next try goes on with the sweep",
+                match_subclasses=False,
+            ),
+            RetryRule(
+                exception=[*lasting],
+                action=RetryAction.FAIL,
+                reason="the next try would end the same way",
+                match_subclasses=False,
+            ),
+        ]
+    )
+
+
+def _classes(root: type[RaysweepError]) -> list[type[RaysweepError]]:
+    found = [root]
+    for cls in root.__subclasses__():
+        if cls.__module__ == errors.__name__:
+            found += _classes(cls)
+    return list(dict.fromkeys(found))

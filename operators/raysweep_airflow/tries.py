@@ -1,0 +1,83 @@
+"""What a try of a task does about what earlier tries left: attach, reuse, go on, or begin anew.
+
+Airflow tries a task again by itself, and when a person clears it. Only a clear asks for anything to be done
+again; it moves `max_tries`, a retry does not. Which one the last try saw is in the task state store:
+
+| what is there                         | first try, retry | cleared                                     |
+|---------------------------------------|------------------|---------------------------------------------|
+| nothing, or a sweep without an end    | go               | go                                          |
+| a result                              | reuse            | as `on_clear` says                          |
+| cancelled                             | reuse            | resume; `on_clear="restart"`: restart       |
+| a deadline or budget, not enough done | reuse            | resume; `on_clear="restart"`: restart       |
+| failed                                | reuse            | restart                                     |
+
+*go* submits or attaches; *reuse* ends as the sweep ended; *resume* goes on with it where the engine can (it
+was cancelled, or its limit was moved) and reuses it where not; *restart* begins a new one, by a new key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Literal, Self
+
+from raysweep.jobs import verdict_of
+from raysweep.outcome import SweepOutcome, TrainOutcome
+
+OnClear = Literal["reuse", "resume", "restart"]
+Do = Literal["go", "reuse", "resume", "restart"]
+ON_CLEAR: Final = ("reuse", "resume", "restart")
+STORE_KEY: Final = "raysweep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is kept of a task between its tries, in Airflow's task state store."""
+
+    max_tries: int
+    """Airflow's; it changes when the task is cleared, and then only."""
+    suffix: str = ""
+    """What the key ends with since the last restart."""
+    scheduled_at: str = ""
+    """What a deadline such as `06:00 Europe/Berlin` counts from; ISO 8601."""
+    ends_at: str | None = None
+    """The moment that the task's `execution_timeout` means for the sweep; ISO 8601."""
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> Self | None:
+        """From what the store gave; None for nothing, or nothing of ours."""
+        if not isinstance(fields, Mapping) or not isinstance(fields.get("max_tries"), int):
+            return None
+        known = cls.__dataclass_fields__
+        return cls(**{name: value for name, value in fields.items() if name in known})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON data."""
+        return asdict(self)
+
+    def renewed(self, *, max_tries: int, suffix: str, now: datetime, ends_at: datetime | None) -> Self:
+        """For a sweep that is begun, or gone on with, because a person cleared the task."""
+        return replace(
+            self,
+            max_tries=max_tries,
+            suffix=suffix,
+            scheduled_at=now.isoformat(),
+            ends_at=ends_at.isoformat() if ends_at is not None else None,
+        )
+
+
+def decide(
+    ended: SweepOutcome | TrainOutcome | None, *, is_cleared: bool, on_clear: OnClear, accept_partial: bool
+) -> Do:
+    """The row of the table that fits."""
+    if ended is None:
+        return "go"
+    if not is_cleared:
+        return "reuse"
+    verdict = verdict_of(ended, accept_partial=accept_partial)
+    if on_clear == "restart" or ended.status == "failed":
+        return "restart"
+    if verdict.result == "success":
+        return on_clear
+    return "resume"
