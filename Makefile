@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly test test-orchestrators test-all faults check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly test test-servers test-all faults check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -89,8 +89,8 @@ MARK ?= not slow and not servers
 test: setup browser
 	$(BIN)/python -m pytest $(TESTS) $(if $(MARK),-m '$(MARK)')
 
-## test-orchestrators: what `make test` has a sample of: real Airflow and Prefect servers, and faults in them
-test-orchestrators: setup browser
+## test-servers: what `make test` has a sample of: real Airflow and Prefect servers, Ray heads, and faults in them
+test-servers: setup browser
 	$(BIN)/python -m pytest $(TESTS) -m 'servers and not slow'
 
 ## test-all: the test suite with every variant

@@ -18,7 +18,7 @@ from raysweep.storage.folder import SweepFolder
 from tests.engine.conftest import wait_for
 from tests.jobs.cluster import Cluster
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(400)]
 MakeSpec = Callable[..., rs.SweepSpec]
 FolderOf = Callable[..., SweepFolder]
 Lines = Callable[[], list[list[str]]]

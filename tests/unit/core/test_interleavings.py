@@ -337,7 +337,7 @@ class Interleavings(RuleBasedStateMachine):
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 WANTED = 10_000
 SETTINGS = settings(
-    max_examples=300,
+    max_examples=120,
     stateful_step_count=60,
     deadline=None,
     print_blob=True,
