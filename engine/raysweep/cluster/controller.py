@@ -64,6 +64,8 @@ class Controller:
         self._pulse = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raysweep-heartbeat")
         self._has_pulse = True
         self._checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
+        # With how many records of the journal must be sealed before; the next controller has the rest.
+        self._discarded = deque((0, uri) for uri in held.discarded)
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self._interrupts = self._early_interrupts = 0
@@ -330,19 +332,26 @@ class Controller:
         self._when_durable(lambda: self._slots.answer(command))
 
     def _delete_checkpoint(self, command: cmd.DeleteCheckpoint) -> None:
-        async def delete() -> None:
-            if await self._is_durable():
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(self._threads, self._delete_now, command.uri)
+        self._discarded.append((self._writer.written, command.uri))
 
-        self._spawn(delete())
+    def _delete_discarded(self) -> None:
+        """Delete what the journal's end, torn, could not bring back into need."""
+        doomed: list[str] = []
+        while self._discarded and self._discarded[0][0] <= self._writer.sealed:
+            doomed.append(self._discarded.popleft()[1])
+        if doomed:
+            self._spawn(self._delete_all(doomed))
 
-    def _delete_now(self, uri: str) -> None:
-        try:
-            self._checkpoints.delete(uri)
-        except StorageError as error:
-            # Nothing refers to it any more: it costs space until somebody removes it, and nothing else.
-            log.warning("checkpoint %s was not deleted: %s", uri, error)
+    async def _delete_all(self, uris: list[str]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._delete_now, uris)
+
+    def _delete_now(self, uris: list[str]) -> None:
+        for uri in uris:
+            try:
+                self._checkpoints.delete(uri)
+            except StorageError as error:
+                # Nothing refers to it any more: it costs space until somebody removes it, and nothing else.
+                log.warning("checkpoint %s was not deleted: %s", uri, error)
 
     def _when_durable(self, then: Callable[[], None]) -> None:
         async def wait() -> None:
@@ -399,7 +408,11 @@ class Controller:
 
     async def _end_slowly(self) -> None:
         await self._slots.close_all()
+        if self._discarded:
+            await self._is_durable()
         self.emit(ev.SweepEnded(at=now()))
+        if self._discarded and await self._is_durable():
+            self._delete_discarded()
         await self._settle()
         if not self._done.done():
             self._done.set_result(None)
@@ -427,6 +440,7 @@ class Controller:
         pulse: asyncio.Task[None] | None = None
         while True:
             at = now()
+            self._delete_discarded()
             progress = self.progress(at)
             if self._on_progress is not None:
                 self._on_progress(progress)

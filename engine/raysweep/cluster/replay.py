@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 from raysweep.core import SweepState, decode, step
+from raysweep.core.commands import DeleteCheckpoint
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
 from raysweep.spec import SweepSpec
 from raysweep.storage.folder import SweepFolder, SweepRecord
@@ -13,6 +16,10 @@ from raysweep.storage.journal import Journal
 
 # Replaying this many records takes a second or less: no snapshot is worth writing for fewer.
 SNAPSHOT_AFTER_RECORDS: Final = 20_000
+# What a controller discarded is deleted within so many segments (2 s); of more there is no haste.
+DISCARD_SEGMENTS: Final = 8
+MAX_DISCARDED: Final = 256
+Discarded = deque[tuple[int, str]]
 log = logging.getLogger("raysweep")
 
 
@@ -27,8 +34,21 @@ def replay(journal: Journal, record: SweepRecord) -> SweepState:
     return state
 
 
-def rebuild(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, SweepState]:
-    """The journal, read to its end, and the state as of there; from a snapshot on if one can be used.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilt:
+    """A journal, read to its end, and the state as of there.
+
+    `discarded`: the checkpoints that nothing needs any more since shortly before the end. Its controller may
+    have died before it deleted them.
+    """
+
+    journal: Journal
+    state: SweepState
+    discarded: tuple[str, ...] = ()
+
+
+def rebuild(folder: SweepFolder, record: SweepRecord) -> Rebuilt:
+    """Read a sweep's journal to its end; from a snapshot on if one can be used.
 
     A snapshot that is damaged, or was written by another version, costs nothing but the time to replay.
     After a long replay a new one is written.
@@ -37,13 +57,17 @@ def rebuild(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, SweepSta
         JournalDamagedError: A part of it cannot be read, or its end is missing.
     """
     progress = folder.read_progress()
-    journal, state, applied = read_state(folder, record)
+    discarded: Discarded = deque(maxlen=MAX_DISCARDED)
+    journal, state, applied = read_state(folder, record, discarded)
     _snapshot_if_long(folder, journal, state, applied)
     folder.check_journal_end(journal, progress)
-    return journal, state
+    recent = tuple(uri for number, uri in discarded if number > journal.last_number - DISCARD_SEGMENTS)
+    return Rebuilt(journal=journal, state=state, discarded=recent)
 
 
-def read_state(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, SweepState, int]:
+def read_state(
+    folder: SweepFolder, record: SweepRecord, discarded: Discarded | None = None
+) -> tuple[Journal, SweepState, int]:
     """As `rebuild`, for those who only look: writes nothing and asks for no end.
 
     Returns the journal, which `catch_up` can read on later, the state, and how many records were applied.
@@ -62,16 +86,17 @@ def read_state(folder: SweepFolder, record: SweepRecord) -> tuple[Journal, Sweep
         else:
             journal = folder.journal()
             journal.skip_to(snapshot.number, state.generation)
-            return journal, state, catch_up(journal, state)
+            return journal, state, catch_up(journal, state, discarded)
     journal = folder.journal()
     state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
-    return journal, state, catch_up(journal, state)
+    return journal, state, catch_up(journal, state, discarded)
 
 
-def catch_up(journal: Journal, state: SweepState) -> int:
+def catch_up(journal: Journal, state: SweepState, discarded: Discarded | None = None) -> int:
     """Apply to the state what the journal holds beyond what was read of it; returns how many records.
 
-    After an error the state is of no use any more: read it anew.
+    `discarded` gets the checkpoints that nothing needs any more, each with the number of its segment. After
+    an error the state is of no use any more: read it anew.
 
     Raises:
         JournalDamagedError: A part of it cannot be read.
@@ -87,7 +112,9 @@ def catch_up(journal: Journal, state: SweepState) -> int:
                 "everything after it",
                 "use the version of raysweep that wrote it, or a newer one",
             ) from error
-        step(state, event)
+        for command in step(state, event):
+            if discarded is not None and isinstance(command, DeleteCheckpoint):
+                discarded.append((journal.last_number, command.uri))
     return applied
 
 

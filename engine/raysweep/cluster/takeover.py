@@ -71,6 +71,8 @@ class Held:
     changed: SpecChanged | None
     holder: Holder
     old_cancellation: Cancellation | None = None
+    discarded: tuple[str, ...] = ()
+    """Checkpoints that the controller before may not have come to delete."""
 
 
 def find_outcome(folder: SweepFolder, asked: Asked) -> SweepOutcome | None:
@@ -170,7 +172,8 @@ def hold(
     """
     claimed_at = time.time() if at is None else at
     record = _write_or_read_record(folder, asked, claimed_at)
-    journal, state = rebuild(folder, record)
+    rebuilt = rebuild(folder, record)
+    journal, state = rebuilt.journal, rebuilt.state
     if after is not None and journal.generation != after:
         return None
     diff = changes(state.spec, asked.spec, record.scheduled_at)
@@ -212,6 +215,7 @@ def hold(
         changed=changed,
         holder=held_by,
         old_cancellation=old_cancellation,
+        discarded=rebuilt.discarded,
     )
 
 

@@ -40,6 +40,8 @@ class SimulatedController:
         self._cluster = cluster
         # The claim's own segment holds this event already: it is applied, not written.
         self._apply(self._held.started)
+        for uri in self._held.discarded:
+            self._delete(uri)
         if self._held.changed is not None:
             self._events.append(self._held.changed)
         self.emit(ev.CapacityChanged(at=self._clock.now, slots=slots))
@@ -82,7 +84,7 @@ class SimulatedController:
             case cmd.AnswerReport():
                 self.writer.when_durable(lambda: self._cluster.send(command))
             case cmd.DeleteCheckpoint():
-                self.writer.when_durable(lambda: self._delete(command.uri))
+                self.writer.when_sealed(lambda: self._delete(command.uri))
             case cmd.SuggestConfigs():
                 self._suggest(command)
             case cmd.TellSearch():
@@ -91,10 +93,14 @@ class SimulatedController:
                 self._set_timer(command.at)
             case cmd.EndSweep():
                 self._cluster.end()
-                self.emit(ev.SweepEnded(at=self._clock.now))
-                self._end(lambda: None)
+                # In a segment of its own: behind it, what waits to be deleted can go.
+                self._clock.after(0.0, lambda: self.writer.when_durable(self._end_sweep))
             case cmd.LeaveSweep():
                 self._end(lambda: setattr(self, "left", command.why))
+
+    def _end_sweep(self) -> None:
+        self.emit(ev.SweepEnded(at=self._clock.now))
+        self._end(lambda: None)
 
     def _end(self, then: Callable[[], None]) -> None:
         def end() -> None:

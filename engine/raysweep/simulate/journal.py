@@ -29,6 +29,7 @@ class SimulatedWriter:
         self._is_putting = False
         self._armed = 0
         self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._unsealed: list[tuple[int, Callable[[], None]]] = []
         self._compaction: Iterator[None] | None = None
 
     @property
@@ -52,6 +53,10 @@ class SimulatedWriter:
         self._wanted = self._written
         self._waiting.append((self._written, call))
         self._arm()
+
+    def when_sealed(self, call: Callable[[], None]) -> None:
+        """Call once everything written so far lies in segments behind which there is another."""
+        self._unsealed.append((self._written, call))
 
     def _arm(self) -> None:
         if self._is_putting or not self._buffer:
@@ -77,13 +82,15 @@ class SimulatedWriter:
         append_once(self._backend, number, encode_segment(header, batch))
         self.appends += 1
         self._next_number += 1
+        sealed = [call for target, call in self._unsealed if target <= self._durable]
+        self._unsealed = [entry for entry in self._unsealed if entry[0] > self._durable]
         self._durable += len(batch)
         self._is_putting = False
         if self._compaction is None and self.appends % COMPACT_EVERY == 0:
             self._start_compaction()
         ready = [call for target, call in self._waiting if target <= self._durable]
         self._waiting = [entry for entry in self._waiting if entry[0] > self._durable]
-        for call in ready:
+        for call in [*ready, *sealed]:
             call()
         self._arm()
 

@@ -26,12 +26,14 @@ class Kill:
 
     `append`: when it writes this segment of the journal (claims are segments too). `write`: at its so-manyth
     write of any kind, those of its predecessors included, from 1: also merged segments, deletions, snapshots,
-    `sweep.json` and `outcome.json`.
+    `sweep.json` and `outcome.json`. `tears`: of the newest segment of the journal only the first half
+    is left then.
     """
 
     when: Literal["before", "after"]
     append: int | None = None
     write: int | None = None
+    tears: bool = False
 
     def __post_init__(self) -> None:
         if (self.append is None) == (self.write is None):
@@ -52,6 +54,7 @@ class WatchedStore(WrappedStore):
         self.writes: list[str] = []
         self.fired: list[Kill] = []
         self._kills = list(kills)
+        self._newest = ""
 
     def around(self, operation: Operation, key: str, call: Callable[[], T]) -> T:
         """See the class."""
@@ -61,6 +64,8 @@ class WatchedStore(WrappedStore):
         number = len(self.writes)
         self._kill_if_due("before", number, key)
         result = call()
+        if appended(key):
+            self._newest = key
         self._kill_if_due("after", number, key)
         return result
 
@@ -70,4 +75,7 @@ class WatchedStore(WrappedStore):
             if kill.when == when and (kill.write == number or (segment and kill.append == segment)):
                 self._kills.remove(kill)
                 self.fired.append(kill)
+                if kill.tears:
+                    data = self.inner.get(self._newest) or b""
+                    self.inner.put(self._newest, data[: len(data) // 2])
                 raise ControllerKilled

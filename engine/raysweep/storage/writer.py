@@ -94,6 +94,7 @@ class JournalWriter:
         self._committed_at = 0.0
         self._written = 0
         self._durable = 0
+        self._sealed = 0
         self._wanted = 0
         self._segments = 0
         self._is_closing = False
@@ -121,6 +122,16 @@ class JournalWriter:
             limit = self._max_pending_bytes // (4 if self._is_crowded else 2)
             self._is_crowded = self._error is None and self._pending_bytes >= limit
             return self._is_crowded
+
+    @property
+    def written(self) -> int:
+        """How many records were handed over so far."""
+        return self._written
+
+    @property
+    def sealed(self) -> int:
+        """How many records lie in a segment behind which there is another: no torn end can take these."""
+        return self._sealed
 
     @property
     def next_number(self) -> int:
@@ -243,6 +254,7 @@ class JournalWriter:
         self._append(self._next_number, encode_segment(header, batch))
         with self._lock:
             self._next_number += 1
+            self._sealed = self._durable
             self._durable += len(batch)
             self._pending_bytes -= sum(map(len, batch)) + _LINE_OVERHEAD_BYTES * len(batch)
             self._segments += 1

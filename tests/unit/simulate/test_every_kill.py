@@ -11,7 +11,9 @@ from random import Random
 
 import pytest
 
+from raysweep.core.lifecycle import FINAL
 from raysweep.simulate import Kill, Simulated
+from raysweep.simulate.kills import appended
 from tests.unit.simulate.sweeps import COMPACTED, SCENARIOS, Scenario, check_promises, shown
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
@@ -103,6 +105,37 @@ def test_a_sample_of_kills_around_any_write() -> None:
     for number in {1, 2, 3, merged[0], *deleted[:2], merged[-1], last}:
         for when in ("before", "after"):
             check(COMPACTED, expected, Kill(write=number, when=when))
+
+
+def torn(name: str) -> list[Kill]:
+    """After each append, and after each checkpoint that is deleted, the newest segment is torn."""
+    writes = enumerate(undisturbed(name).writes, 1)
+    numbers = [n for n, write in writes if appended(write) or write.startswith("delete")]
+    return [Kill(write=number, when="after", tears=True) for number in numbers]
+
+
+def check_torn(name: str, kill: Kill) -> None:
+    """What a torn segment held is lost; every trial can go on from what is left."""
+    scenario, expected = SCENARIOS[name], undisturbed(name)
+    simulated = scenario.run(kill)
+    assert simulated.fired == (kill,)
+    assert all(trial.state in FINAL for trial in simulated.outcome.trials)
+    if scenario.is_exact:
+        assert shown(simulated) == shown(expected), kill
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_torn_segment_makes_no_trial_fail(name: str) -> None:
+    kills = torn(name)
+    for kill in Random(name).sample(kills, min(len(kills), SAMPLED)):
+        check_torn(name, kill)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_torn_segment(name: str) -> None:
+    for kill in torn(name):
+        check_torn(name, kill)
 
 
 @pytest.mark.slow

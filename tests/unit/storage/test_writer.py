@@ -314,3 +314,18 @@ def test_fencing_names_both_generations() -> None:
     with pytest.raises(FencedError) as caught:
         setup.writer.flush(10)
     assert (caught.value.sweep_id, caught.value.generation, caught.value.by_generation) == ("s", 1, 2)
+
+
+def test_records_are_sealed_by_the_next_segment() -> None:
+    """A torn end takes the last segment at most."""
+    setup = Setup(MemoryBackend(), interval_s=60)
+    with setup.writer as writer:
+        assert (writer.written, writer.sealed) == (0, 0)
+        for number in range(3):
+            writer.write(b"%d" % number)
+        writer.flush()
+        assert (writer.written, writer.sealed) == (3, 0)
+        writer.write(b"3")
+        assert writer.sealed == 0
+        writer.flush()
+        assert (writer.written, writer.sealed) == (4, 3)
