@@ -40,6 +40,8 @@ HEARTBEAT_S: Final = 2.0
 SHOW_S: Final = 0.5
 LAST_WRITE_S: Final = 1.0
 ROOM_S: Final = 0.05
+# A put takes a part of this where the storage is well.
+STALL_S: Final = 2.0
 # Ray kills the driver of a stopped job 3 s after SIGTERM: by then the outcome is written. What has not ended
 # at its next report is interrupted, then let go.
 HURRY_INTERRUPT_S: Final = 0.3
@@ -399,8 +401,15 @@ class Controller:
         if command.at is not None:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, command.at - now()), self._fire)
 
+    def _see_storage(self) -> None:
+        """Say when the journal begins to lag behind, and when it has caught up: silence is no sign then."""
+        is_stalled = self._server.is_held or self._writer.behind_s > STALL_S
+        if is_stalled != self.state.is_stalled and self.state.phase != "ended" and not self._done.done():
+            self.emit(ev.StorageStalled(at=now(), is_over=not is_stalled))
+
     def _fire(self) -> None:
         self._timer = None
+        self._see_storage()
         self.emit(ev.TimerFired(at=now()))
 
     def _end(self, command: cmd.EndSweep) -> None:
@@ -440,6 +449,7 @@ class Controller:
         pulse: asyncio.Task[None] | None = None
         while True:
             at = now()
+            self._see_storage()
             self._delete_discarded()
             progress = self.progress(at)
             if self._on_progress is not None:

@@ -62,7 +62,8 @@ def _run_child(zygote: Zygote, job: Job, inbox: Inbox) -> None:
         if messages[-1][0] in ENDS:
             end = messages.pop()
         for message in messages:
-            inbox.outbox.post(message)
+            post = inbox.outbox.post_now if message[0] == "began" else inbox.outbox.post
+            post(message)
     status = zygote.wait(pid)
     inbox.child = None
     ours.close()

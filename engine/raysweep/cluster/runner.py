@@ -74,7 +74,8 @@ def run_attempt(
     """
     global _interruptible
     session = Session(job, place, outbox)
-    outbox.post(["began", job.trial, job.attempt])
+    # Should the process be killed, it is known of whom: what ended before has left as well.
+    outbox.post_now(["began", job.trial, job.attempt])
     trial_api.activate(session)
     on_session(session)
     end: list[Any]

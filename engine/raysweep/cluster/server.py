@@ -28,11 +28,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
+            arrived: list[Message] = []
             for messages in self._reader.feed(data):
-                if self.worker is None:
-                    messages = self._greet(messages)
-                if messages and self.worker is not None:
-                    self._server.on_messages(self.worker, messages)
+                arrived += messages if self.worker is not None else self._greet(messages)
+            if arrived and self.worker is not None:
+                self._server.on_messages(self.worker, arrived)
         except (ValueError, TypeError, IndexError, KeyError):
             if self.worker is not None:
                 raise

@@ -126,7 +126,20 @@ class Session:
 
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:
         """See `raysweep.get_checkpoint`."""
-        return _restored(self.job.checkpoint) if self.job.checkpoint else None
+        return self._restored(self.job.checkpoint) if self.job.checkpoint else None
+
+    @contextmanager
+    def _restored(self, uri: str) -> Iterator[Path]:
+        target = Path(tempfile.mkdtemp(prefix="raysweep-checkpoint-"))
+        try:
+            self._outbox.post(["busy", self.job.trial, self.job.attempt, False])
+            try:
+                _restore(uri, target / "checkpoint")
+            finally:
+                self._outbox.post(["busy", self.job.trial, self.job.attempt, True])
+            yield target / "checkpoint"
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
 
     def stop(self, reason: str, wants_checkpoint: bool = False) -> None:
         """From another thread: the trial should end at its next report, or the next one with a checkpoint."""
@@ -159,6 +172,7 @@ class Session:
         if not directory.is_dir():
             raise RaysweepError(f"report(checkpoint=…) takes a directory; {str(directory)!r} is none")
         self._next_checkpoint = number + 1
+        self._outbox.post(["busy", job.trial, job.attempt, False])
         self.is_busy = False  # an upload may take long, and nothing is locked meanwhile
         store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
         metadata = {"attempt": job.attempt, "report": report, "metrics": metrics, "parent": job.checkpoint}
@@ -173,19 +187,13 @@ class Session:
         return True
 
 
-@contextmanager
-def _restored(uri: str) -> Iterator[Path]:
+def _restore(uri: str, target: Path) -> None:
     from raysweep.storage.checkpoints import restore_uri
 
-    target = Path(tempfile.mkdtemp(prefix="raysweep-checkpoint-"))
     try:
-        try:
-            restore_uri(uri, target / "checkpoint")
-        except CheckpointDamagedError as error:
-            raise CheckpointDamagedError(error.path, error.problem, _DAMAGED_FIX) from error
-        yield target / "checkpoint"
-    finally:
-        shutil.rmtree(target, ignore_errors=True)
+        restore_uri(uri, target)
+    except CheckpointDamagedError as error:
+        raise CheckpointDamagedError(error.path, error.problem, _DAMAGED_FIX) from error
 
 
 def _check_keys(metrics: dict[str, Any]) -> tuple[str, ...]:

@@ -306,6 +306,8 @@ class SlotKeeper:
                         size_bytes=size,
                     )
                 )
+            case ["busy", trial, attempt, is_over]:
+                self._emit(ev.TrialBusy(at=at, trial=trial, attempt=attempt, is_over=is_over))
             case ["unsaved", trial, attempt, number, problem]:
                 self._emit(
                     ev.CheckpointFailed(at=at, trial=trial, attempt=attempt, number=number, problem=problem)

@@ -10,6 +10,7 @@ names it.
 | `["memory", bytes]` | the most that the trial's process has held |
 | `["began", trial, attempt]` | user code runs |
 | `["rows", trial, attempt, first, keys, rows, is_waiting]` | reports |
+| `["busy", trial, attempt, is_over]` | it stores or fetches a checkpoint and cannot report |
 | `["saved", trial, attempt, number, report, uri, size_bytes]` | a checkpoint is committed |
 | `["unsaved", trial, attempt, number, problem]` | or could not be |
 | `["returned", trial, attempt]`, `["stopped", trial, attempt, was_killed, where]` | the end |

@@ -11,7 +11,8 @@ reads no clock. Replaying a sweep's events in order rebuilds its state exactly.
 | `SlotOpened`, `SlotDelayed`, `SlotFailed`, `SlotLost` | the cluster shell, about one worker in its group |
 | `NodeDraining`, `DemandStuck` | the cluster shell, about the cluster |
 | `ConfigsSuggested` | the search shell, in answer to `SuggestConfigs` |
-| `TrialStarted`, `TrialReported`, `CheckpointCommitted` | a worker |
+| `StorageStalled` | the controller, about its journal |
+| `TrialStarted`, `TrialReported`, `TrialBusy`, `CheckpointCommitted`, `CheckpointFailed` | a worker |
 | `TrialReturned`, `TrialStopped`, `TrialFailed`, `TrialsRecalled` | a worker, or the shell in its stead |
 | `TimerFired` | the clock, in answer to `SetTimer` |
 | `CancelRequested`, `InterruptRequested` | a person |
@@ -175,6 +176,29 @@ class TrialReported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialBusy:
+    """The trial stores or fetches a checkpoint and cannot report meanwhile; or has done so (`is_over`).
+
+    What was stored says so itself: `CheckpointCommitted`, `CheckpointFailed`.
+    """
+
+    at: float
+    trial: int
+    attempt: int
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageStalled:
+    """The journal lags behind: reports wait unseen, and trials that wait for an answer get none; or did
+    (`is_over`).
+    """
+
+    at: float
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointCommitted:
     """The manifest of checkpoint `number` is in the store; it belongs to the attempt's report `report`."""
 
@@ -280,9 +304,11 @@ Event = (
     | SlotLost
     | NodeDraining
     | DemandStuck
+    | StorageStalled
     | ConfigsSuggested
     | TrialStarted
     | TrialReported
+    | TrialBusy
     | CheckpointCommitted
     | CheckpointFailed
     | TrialReturned

@@ -65,7 +65,7 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     state.slots.clear()
     state.hungry.clear()
     state.asked = state.suggested
-    state.is_interrupted = state.has_left = False
+    state.is_interrupted = state.has_left = state.is_stalled = False
     if state.phase == "running":
         state.why, state.fault, state.fault_field = "", None, ""
     state.capacity, state.slot_failures, state.timer_at = 0, 0, None
@@ -188,8 +188,19 @@ def _on_demand_stuck(state: SweepState, event: ev.DemandStuck, out: Out) -> None
     moves.note(state, event.problem)
     silence_s = state.rules.placement_timeout_s
     heads = [slot for slot in state.slots.values() if slot.queue]
-    if event.can_never and heads and all(event.at - slot.heard_at >= silence_s for slot in heads):
+    are_silent = all(
+        event.at - slot.heard_at >= silence_s and not moves.may_be_silent(state, slot) for slot in heads
+    )
+    if event.can_never and heads and are_silent:
         moves.interrupt(state, event.problem, out, fault="spec", fault_field="resources")
+
+
+def _on_storage_stalled(state: SweepState, event: ev.StorageStalled, out: Out) -> None:
+    state.is_stalled = not event.is_over
+    if event.is_over:
+        # What they would have said meanwhile is on its way.
+        for slot in state.slots.values():
+            slot.heard_at = event.at
 
 
 def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Out) -> None:
@@ -232,6 +243,14 @@ def _on_trial_reported(state: SweepState, event: ev.TrialReported, out: Out) -> 
             stopping.plan_end_of(state, trial, event.at, out)
 
 
+def _on_trial_busy(state: SweepState, event: ev.TrialBusy, out: Out) -> None:
+    trial = _current(state, event.trial, event.attempt)
+    slot = state.slots.get(trial.slot) if trial is not None and trial.slot is not None else None
+    if slot is not None:
+        moves.hear(slot, event.at)
+        slot.is_busy = not event.is_over
+
+
 def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, out: Out) -> None:
     trial = state.trials.get(event.trial)
     if trial is None:
@@ -249,6 +268,8 @@ def _on_checkpoint_failed(state: SweepState, event: ev.CheckpointFailed, out: Ou
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and event.number >= trial.next_checkpoint:
         trial.next_checkpoint = event.number + 1
+        if trial.slot is not None:
+            moves.hear(state.slots[trial.slot], event.at)
         text = f"trial {trial.number}: checkpoint {event.number} could not be stored: {event.problem}"
         moves.note(state, text)
 
@@ -326,11 +347,13 @@ _HANDLERS: Final[dict[type[ev.Event], Callable[[SweepState, Never, Out], None]]]
     ev.SlotDelayed: _on_slot_delayed,
     ev.NodeDraining: _on_node_draining,
     ev.DemandStuck: _on_demand_stuck,
+    ev.StorageStalled: _on_storage_stalled,
     ev.SlotFailed: _on_slot_failed,
     ev.SlotLost: _on_slot_lost,
     ev.ConfigsSuggested: _on_configs_suggested,
     ev.TrialStarted: _on_trial_started,
     ev.TrialReported: _on_trial_reported,
+    ev.TrialBusy: _on_trial_busy,
     ev.CheckpointCommitted: _on_checkpoint_committed,
     ev.CheckpointFailed: _on_checkpoint_failed,
     ev.TrialReturned: _on_trial_returned,

@@ -41,10 +41,20 @@ def begin(state: SweepState, trial: Trial, at: float) -> None:
     trial.attempt_started_at = at
     slot = state.slots.get(trial.slot) if trial.slot is not None else None
     if slot is not None:
-        slot.heard_at = at
+        hear(slot, at)
     trial.reported_at = trial.step_s = trial.saved_at = trial.save_s = None
     if trial.started_at is None:
         trial.started_at = at
+
+
+def hear(slot: Slot, at: float) -> None:
+    """The slot's running trial is at work, and can report."""
+    slot.heard_at, slot.is_busy = at, False
+
+
+def may_be_silent(state: SweepState, slot: Slot) -> bool:
+    """Whether nothing is to be heard of the slot's trial at present, however well it is."""
+    return state.is_stalled or slot.is_busy
 
 
 def enqueue(state: SweepState, number: int) -> None:

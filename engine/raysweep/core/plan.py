@@ -294,7 +294,7 @@ def _take_due_trial(state: SweepState, slot: Slot, trial: Trial, at: float, out:
     timeout = state.rules.report_timeout_s
     if limit is not None and started_at is not None and at - started_at >= limit:
         moves.ask_to_end(state, trial, "limit", out)
-    elif timeout is not None and at - slot.heard_at >= timeout:
+    elif timeout is not None and at - slot.heard_at >= timeout and not moves.may_be_silent(state, slot):
         moves.ask_to_end(state, trial, "hung", out, grace_s=0.0)
 
 
@@ -331,7 +331,9 @@ def _next_silence(state: SweepState, timeout_s: float) -> float | None:
     heard = [
         slot.heard_at
         for slot in state.slots.values()
-        if slot.queue and state.trials[slot.queue[0]].state == "running"
+        if slot.queue
+        and state.trials[slot.queue[0]].state == "running"
+        and not moves.may_be_silent(state, slot)
     ]
     return min(heard) + timeout_s if heard else None
 

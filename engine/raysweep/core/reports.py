@@ -34,7 +34,7 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
     trial.attempt_reports += len(rows)
     trial.reports += len(rows)
     if trial.slot is not None:
-        state.slots[trial.slot].heard_at = event.at
+        moves.hear(state.slots[trial.slot], event.at)
     if trial.state == "stopping" and trial.stop_reason not in _GOING_ON:
         trial.overrun += len(rows)
     elif not (state.rules.is_plain and _take_plainly(state, trial, event.keys, rows)):
@@ -127,7 +127,7 @@ def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted,
     )
     trial.next_checkpoint = event.number + 1
     if trial.slot is not None:
-        state.slots[trial.slot].heard_at = event.at
+        moves.hear(state.slots[trial.slot], event.at)
     kept = _kept(state, (*trial.checkpoints, checkpoint))
     for old in trial.checkpoints:
         if old not in kept:

@@ -29,8 +29,9 @@ class SweepState:
     (`largest_slot_bytes`: what such slots have);
     `node_failures` holds, by node, the trials that failed there; `excluded` and `draining` nodes get no more.
     `slot_s` are the seconds that all slots were open up to `slot_s_at`; since then `open_slots`
-    are. `first_reports_s` and `saves_s` are the newest times from an attempt's start to its first report, and
-    between checkpoints. `behaviour` is the set of rules that the controller at work follows: an older
+    are. `is_stalled`: the journal lags behind, and the trials' silence means nothing. `first_reports_s`
+    and `saves_s` are the newest times from an attempt's start to its first report, and between checkpoints.
+    `behaviour` is the set of rules that the controller at work follows: an older
     journal replays under its own.
     """
 
@@ -81,6 +82,7 @@ class SweepState:
     draining: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     node_failures: dict[str, list[int]] = field(default_factory=dict)
+    is_stalled: bool = False
     behaviour: int = 0
     deadline_at: float | None = None
     deadline_text: str = ""

@@ -96,7 +96,8 @@ class Slot:
 
     `recalling` holds the (trial, attempt) pairs that it was asked to give back; some may have begun since.
     `is_leaving`: its node is no good any more, so it is closed when its trial has ended. `memory_bytes`: it
-    was opened for trials that need so much. `heard_at`: when its running trial was last heard of.
+    was opened for trials that need so much. `heard_at`: when its running trial was last heard of; `is_busy`:
+    that stores or fetches a checkpoint, and cannot report.
     """
 
     number: int
@@ -105,6 +106,7 @@ class Slot:
     is_leaving: bool = False
     memory_bytes: int | None = None
     heard_at: float = 0.0
+    is_busy: bool = False
     node: str = ""
     recalling: tuple[tuple[int, int], ...] = ()
     queue: deque[int] = field(default_factory=deque)

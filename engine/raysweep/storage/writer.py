@@ -92,6 +92,7 @@ class JournalWriter:
         self._pending_bytes = 0
         self._first_at = 0.0
         self._committed_at = 0.0
+        self._committing_since: float | None = None
         self._written = 0
         self._durable = 0
         self._sealed = 0
@@ -127,6 +128,15 @@ class JournalWriter:
     def written(self) -> int:
         """How many records were handed over so far."""
         return self._written
+
+    @property
+    def behind_s(self) -> float:
+        """For how long the oldest record that is not durable yet has waited, in seconds."""
+        with self._lock:
+            since = self._committing_since
+            if since is None:
+                since = self._first_at if self._buffer else None
+            return monotonic() - since if since is not None else 0.0
 
     @property
     def sealed(self) -> int:
@@ -249,11 +259,13 @@ class JournalWriter:
     def _commit(self) -> None:
         with self._lock:
             batch = self._take_batch()
+            self._committing_since = self._first_at
             self._committed_at = monotonic()
         header = SegmentHeader(generation=self._generation, number=self._next_number, writer=self._token)
         self._append(self._next_number, encode_segment(header, batch))
         with self._lock:
             self._next_number += 1
+            self._committing_since = None
             self._sealed = self._durable
             self._durable += len(batch)
             self._pending_bytes -= sum(map(len, batch)) + _LINE_OVERHEAD_BYTES * len(batch)

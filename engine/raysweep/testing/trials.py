@@ -108,6 +108,9 @@ class _Recorder:
             case ["returned" | "stopped" | "failed", *_]:
                 self._end = message
 
+    def post_now(self, message: Message) -> None:
+        self.post(message)
+
     def post_row(self, trial: int, attempt: int, index: int, keys: tuple[str, ...], row: list[Any]) -> None:
         self._take_row(keys, row)
 

@@ -44,7 +44,7 @@ def test_a_checkpoint_that_cannot_be_stored_is_said(
     link[0].shutdown(socket.SHUT_RDWR)
     messages: list[Any] = [message for frame in read_frames(link[1]) for message in frame]
     kinds = [message[0] for message in messages]
-    assert kinds == ["rows", "unsaved", "rows"]
-    _, trial, attempt, number, problem = messages[1]
+    assert kinds == ["rows", "busy", "unsaved", "rows"]
+    _, trial, attempt, number, problem = messages[2]
     assert (trial, attempt, number) == (3, 2, 7)
     assert str(blocked) in problem

@@ -378,6 +378,49 @@ def test_a_checkpoint_breaks_the_silence() -> None:
     assert stop_commands(sweep.timer(sweep.at + 58))
 
 
+def test_a_trial_that_moves_a_checkpoint_is_not_silent() -> None:
+    """It could not report if it wanted to: an upload may take longer than any report."""
+    sweep = running(1, failure=SILENT)
+    sweep.report(0, 0.5)
+    sweep.send(ev.TrialBusy, trial=0, attempt=1)
+    assert stop_commands(sweep.timer(sweep.at + 600)) == []
+    assert sweep.state.timer_at is None
+    sweep.saved(0, 0, report=0)
+    assert sweep.state.timer_at == sweep.at + 60
+    sweep.send(ev.TrialBusy, trial=0, attempt=1)
+    sweep.at += 100
+    sweep.send(ev.CheckpointFailed, trial=0, attempt=1, number=1, problem="no space")
+    assert stop_commands(sweep.timer(sweep.at + 59)) == []
+    assert stop_commands(sweep.timer(sweep.at + 1))
+
+
+def test_a_trial_that_fetches_its_checkpoint_is_not_silent() -> None:
+    sweep = running(1, failure=SILENT)
+    sweep.send(ev.TrialBusy, trial=0, attempt=1)
+    sweep.send(ev.TrialBusy, trial=0, attempt=7)  # of another attempt
+    assert stop_commands(sweep.timer(sweep.at + 600)) == []
+    sweep.send(ev.TrialBusy, trial=0, attempt=1, is_over=True)
+    assert stop_commands(sweep.timer(sweep.at + 60))
+
+
+def test_nobody_is_silent_while_the_storage_is() -> None:
+    """Reports are held back then, and trials that wait for an answer get none."""
+    sweep = running(2, failure=SILENT)
+    sweep.at += 59
+    sweep.send(ev.StorageStalled)
+    assert stop_commands(sweep.timer(sweep.at + 300)) == []
+    assert sweep.state.timer_at is None
+    sweep.send(ev.StorageStalled, is_over=True)
+    assert sweep.state.timer_at == sweep.at + 60
+    sweep.at += 1
+    sweep.report(0, 0.5)
+    (stop,) = stop_commands(sweep.timer(sweep.at + 59))
+    assert (stop.trial, stop.reason) == (1, "hung")
+    sweep.send(ev.StorageStalled)
+    sweep.start(generation=2)
+    assert not sweep.state.is_stalled
+
+
 # -- no place ---------------------------------------------------------------------------------------
 
 
@@ -438,6 +481,14 @@ def test_a_trial_that_reports_is_no_deadlock() -> None:
     stuck(sweep)
     assert not sweep.state.is_interrupted
     assert len(sweep.state.notes) == 1
+
+
+def test_a_trial_that_stores_a_checkpoint_is_no_deadlock() -> None:
+    sweep = running(1)
+    sweep.send(ev.TrialBusy, trial=0, attempt=1)
+    sweep.at += 400
+    stuck(sweep)
+    assert not sweep.state.is_interrupted
 
 
 def test_demand_that_may_yet_be_met_is_only_said() -> None:

@@ -247,6 +247,17 @@ class Interleavings(RuleBasedStateMachine):
         self.world.drain_node(node, None if left_s is None else self.world.now + left_s)
 
     @precondition(lambda self: self._is_on)
+    @rule(index=PICK, is_storage=st.booleans(), is_over=st.booleans())
+    def keep_silent(self, index: int, is_storage: bool, is_over: bool) -> None:
+        world = self.world
+        if is_storage:
+            world.send(ev.StorageStalled(at=world.now, is_over=is_over))
+        elif worker := self._pick(index, self._running()):
+            assert worker.job is not None
+            trial, attempt = worker.job.who
+            world.send(ev.TrialBusy(at=world.now, trial=trial, attempt=attempt, is_over=is_over))
+
+    @precondition(lambda self: self._is_on)
     @rule(index=PICK, can_never=st.booleans())
     def say_what_waits(self, index: int, can_never: bool) -> None:
         world = self.world

@@ -329,3 +329,20 @@ def test_records_are_sealed_by_the_next_segment() -> None:
         assert writer.sealed == 0
         writer.flush()
         assert (writer.written, writer.sealed) == (4, 3)
+
+
+def test_how_far_the_journal_lags_behind() -> None:
+    flaky = FlakyBackend(MemoryBackend())
+    setup = Setup(flaky)
+    with setup.writer as writer:
+        assert writer.behind_s == 0.0
+        flaky.gate.clear()
+        writer.write(b"1")
+        time.sleep(0.1)
+        assert 0.1 <= writer.behind_s < 10  # in the put
+        writer.write(b"2")
+        time.sleep(0.1)
+        assert 0.2 <= writer.behind_s < 10
+        flaky.gate.set()
+        writer.flush()
+        assert writer.behind_s == 0.0
