@@ -1,0 +1,51 @@
+"""One Airflow and one Ray head for all tests of the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.airflow.servers import Airflow
+from tests.jobs.head import Head
+
+DAGS = Path(__file__).parent / "dags"
+
+
+@pytest.fixture(scope="session")
+def running_head() -> Iterator[Head]:
+    # As in deploy/: with it, Ray's own logs hold no `env_vars` either.
+    head = Head(environment={"RAY_LOGGER_LEVEL": "warning"})
+    try:
+        head.start()
+        yield head
+    finally:
+        head.close()
+
+
+@pytest.fixture
+def head(running_head: Head) -> Head:
+    """The shared head of 2 CPUs; started again if the test before left it dead."""
+    if not running_head.answers():
+        running_head.restart()
+    return running_head
+
+
+@pytest.fixture(scope="session")
+def airflow(running_head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    """Airflow with one worker slot, the DAGs of `tests/airflow/dags`, and the head as `raysweep_default`."""
+    with Airflow(tmp_path_factory.mktemp("airflow"), dags=DAGS, parallelism=1) as servers:
+        connect(servers, running_head)
+        yield servers
+
+
+def connect(servers: Airflow, head: Head, conn_id: str = "raysweep_default") -> None:
+    """Make the connection to a head."""
+    servers.add_connection(
+        conn_id,
+        conn_type="raysweep",
+        host="http://127.0.0.1",
+        port=head.dashboard_port,
+        password=head.token,
+    )

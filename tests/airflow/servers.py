@@ -1,0 +1,461 @@
+"""A real Airflow on this machine: api-server, scheduler, triggerer and dag-processor, each a process.
+
+SQLite, LocalExecutor, short intervals, a home of its own, a login (admin/admin). Every component is a session
+of its own, its tasks included: by that its processes are found and ended, and nobody else's are. (A mark in
+the environment would not do: Airflow writes the titles of its processes over it.)
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Literal, Self, cast
+from urllib.parse import quote
+
+import httpx
+
+from raysweep.testing.head import free_ports
+
+Component = Literal["api-server", "scheduler", "triggerer", "dag-processor"]
+COMPONENTS: Final[tuple[Component, ...]] = ("api-server", "dag-processor", "scheduler", "triggerer")
+USER: Final = {"username": "admin", "password": "admin"}
+START_S: Final = 120.0
+ROOT: Final = Path(__file__).parents[2]
+
+State = str | None
+ENDED: Final = ("success", "failed", "skipped", "upstream_failed", "removed")
+
+
+class AirflowServersError(RuntimeError):
+    """A server did not start, or an answer was not what it should be; says why."""
+
+
+class Airflow:
+    """All servers of one Airflow.
+
+    Args:
+        home: An empty folder: its `AIRFLOW_HOME`, and the home folder of all its processes.
+        dags: The folder of DAG files.
+        parallelism: How many tasks run at once; deferred ones do not count.
+        environment: For all processes, beside what this sets.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        dags: Path,
+        parallelism: int = 2,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.home = home
+        self.dags = dags
+        [self.port] = free_ports(1)
+        self._parallelism = parallelism
+        self._extra = dict(environment or {})
+        self._processes: dict[Component, subprocess.Popen[bytes]] = {}
+        # By the process id of its first process, which is no other's while one of the session lives.
+        self._sessions: dict[int, Component] = {}
+        self._client: httpx.Client | None = None
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "passwords.json").write_text(json.dumps({USER["username"]: USER["password"]}))
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- processes
+
+    @property
+    def address(self) -> str:
+        """Where its pages and its API are."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For a process of this Airflow, such as its command line."""
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AIRFLOW", "RAY_")) and not name.lower().endswith("_proxy")
+        }
+        return clean | _settings(self.home, self.dags, self.port, self._parallelism) | self._extra
+
+    def start(self) -> None:
+        """Make the database, start all components, wait until DAGs are read and tasks can be run."""
+        self.command("db", "migrate")
+        for name in COMPONENTS:
+            self.start_part(name)
+        self.wait_until_up()
+
+    def wait_until_up(self) -> None:
+        """Wait until all components say that they are healthy."""
+        deadline = time.monotonic() + START_S
+        while True:
+            with suppress(httpx.HTTPError, AirflowServersError):
+                health = self._plain("GET", "/api/v2/monitor/health")
+                parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+                if all(health[part]["status"] == "healthy" for part in parts):
+                    return
+            for name, process in self._processes.items():
+                if process.poll() is not None:
+                    raise AirflowServersError(f"{name} ended with {process.returncode}: {self.log_of(name)}")
+            if time.monotonic() > deadline:
+                logs = "\n".join(f"--- {name}\n{self.log_of(name)[-3000:]}" for name in COMPONENTS)
+                raise AirflowServersError(f"Airflow does not come up:\n{logs}")
+            time.sleep(0.2)
+
+    def start_part(self, name: Component) -> None:
+        """Start one component; returns at once."""
+        with open(self.home / f"{name}.log", "ab") as log:
+            process = subprocess.Popen(
+                [str(Path(sys.executable).with_name("airflow")), name],
+                cwd=self.home,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._processes[name] = process
+        self._sessions[process.pid] = name
+
+    def stop_part(self, name: Component, timeout_s: float = 30.0) -> None:
+        """End one component as a deployment does: SIGTERM, and wait; what is left then is killed."""
+        process = self._processes.pop(name)
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout_s)
+        self._kill(name)
+        process.wait()
+
+    def kill_part(self, name: Component) -> None:
+        """SIGKILL one component with all its processes, tasks included."""
+        process = self._processes.pop(name)
+        self._kill(name)
+        process.wait()
+
+    @contextmanager
+    def paused(self, name: Component) -> Iterator[None]:
+        """One component stands still, as a machine does that is short of everything."""
+        pids = self.processes(name)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """End everything."""
+        if self._client is not None:
+            self._client.close()
+        self._kill(None)
+        for process in self._processes.values():
+            process.wait()
+        self._processes.clear()
+
+    def processes(self, name: Component | None = None) -> list[int]:
+        """The live processes, of one component or of all; the first one first."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with suppress(OSError):
+                state, _, _, session, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+                part = self._sessions.get(int(session))
+                if part is not None and name in (None, part) and state not in "ZX":
+                    found.append(int(entry.name))
+        return sorted(found)
+
+    def task_processes(self, task_instance_id: str) -> list[int]:
+        """The processes in which a try of a task runs: its runner, by the title that Airflow gives it."""
+        needle = f"airflow worker -- {task_instance_id}"
+        found = []
+        for pid in self.processes("scheduler"):
+            with suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").startswith(needle):
+                    found.append(pid)
+        return found
+
+    def _kill(self, name: Component | None) -> None:
+        deadline = time.monotonic() + 30
+        while pids := self.processes(name):
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for process in self._processes.values():
+                process.poll()
+            if time.monotonic() > deadline:
+                raise AirflowServersError(f"still there after SIGKILL: {pids}")
+            time.sleep(0.02)
+
+    def command(self, *arguments: str, timeout_s: float = 120.0) -> str:
+        """Airflow's command line; what it prints."""
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("airflow")), *arguments],
+            cwd=self.home,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise AirflowServersError(f"airflow {' '.join(arguments)}: {done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def log_of(self, name: Component) -> str:
+        """What a component has written."""
+        path = self.home / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    # --- its API
+
+    def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """A call of the public API, without `/api/v2`. Raises: AirflowServersError for other than 2xx."""
+        if self._client is None:
+            token = self._plain("POST", "/auth/token", USER)["access_token"]
+            self._client = httpx.Client(
+                base_url=f"{self.address}/api/v2",
+                headers={"Authorization": f"Bearer {token}"},
+                trust_env=False,
+                timeout=30,
+            )
+        return _answer(self._client.request(method, path, json=body, params=query))
+
+    def _plain(self, method: str, path: str, body: Any = None) -> Any:
+        return _answer(httpx.request(method, f"{self.address}{path}", json=body, trust_env=False, timeout=10))
+
+    def wait_for_dag(self, dag_id: str, timeout_s: float = 60.0) -> None:
+        """Wait until a DAG is known, and make it run."""
+
+        def is_known() -> bool:
+            with suppress(AirflowServersError):
+                self.call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+                return True
+            return False
+
+        wait_until(is_known, f"no DAG {dag_id}: {self._import_errors()}", timeout_s)
+
+    def _import_errors(self) -> str:
+        with suppress(AirflowServersError, httpx.HTTPError):
+            return str(self.call("GET", "/importErrors")["import_errors"])
+        return "?"
+
+    def trigger_run(
+        self,
+        dag_id: str,
+        run_id: str,
+        conf: Mapping[str, Any] | None = None,
+        logical_date: str | None = None,
+    ) -> str:
+        """Begin a run; its id."""
+        body = {"dag_run_id": run_id, "logical_date": logical_date, "conf": dict(conf or {})}
+        return str(self.call("POST", f"/dags/{dag_id}/dagRuns", body)["dag_run_id"])
+
+    def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        """A run."""
+        return cast(dict[str, Any], self.call("GET", f"/dags/{dag_id}/dagRuns/{_quoted(run_id)}"))
+
+    def task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
+        """A task instance."""
+        return cast(dict[str, Any], self.call("GET", _path(dag_id, run_id, task_id, map_index)))
+
+    def state(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> State:
+        """A task instance's state."""
+        return cast(State, self.task(dag_id, run_id, task_id, map_index)["state"])
+
+    def wait_state(
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str,
+        *expected: str,
+        map_index: int = -1,
+        timeout_s: float = 120.0,
+    ) -> str:
+        """Wait until a task is in one of these states; ended in another one, it fails with the task's log."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            state = self.state(dag_id, run_id, task_id, map_index)
+            if state in expected:
+                return str(state)
+            is_late = time.monotonic() > deadline
+            if is_late or state in ENDED:
+                what = "after all the time" if is_late else "instead"
+                log = self.logs(dag_id, run_id, task_id, map_index=map_index)[-6000:]
+                raise AssertionError(f"{task_id} is {state} {what}, not {expected}:\n{log}")
+            time.sleep(0.2)
+
+    def patch_state(self, dag_id: str, run_id: str, task_id: str, state: str, map_index: int = -1) -> None:
+        """Mark a task as a person does."""
+        path = f"/dags/{dag_id}/dagRuns/{_quoted(run_id)}/taskInstances/{task_id}"
+        query = {"map_index": map_index} if map_index >= 0 else {}
+        self.call("PATCH", path + (f"/{map_index}" if map_index >= 0 else ""), {"new_state": state}, **query)
+
+    def patch_run(self, dag_id: str, run_id: str, state: str) -> None:
+        """Mark a run as a person does."""
+        self.call("PATCH", f"/dags/{dag_id}/dagRuns/{_quoted(run_id)}", {"state": state})
+
+    def clear(self, dag_id: str, run_id: str, *task_ids: str, downstream: bool = False) -> None:
+        """Clear tasks of a run as a person does."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": list(task_ids),
+            "only_failed": False,
+            "include_downstream": downstream,
+            "reset_dag_runs": True,
+        }
+        self.call("POST", f"/dags/{dag_id}/clearTaskInstances", body)
+
+    def xcom(
+        self, dag_id: str, run_id: str, task_id: str, key: str = "return_value", map_index: int = -1
+    ) -> Any:
+        """An XCom's value; None for none."""
+        path = f"/dags/{dag_id}/dagRuns/{_quoted(run_id)}/taskInstances/{task_id}/xcomEntries/{quote(key)}"
+        with suppress(AirflowServersError):
+            return self.call("GET", path, map_index=map_index, deserialize=True)["value"]
+        return None
+
+    def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str]:
+        """A task's links, by name."""
+        path = f"/dags/{dag_id}/dagRuns/{_quoted(run_id)}/taskInstances/{task_id}/links"
+        return cast(dict[str, str], self.call("GET", path)["extra_links"])
+
+    def logs(self, dag_id: str, run_id: str, task_id: str, *, map_index: int = -1) -> str:
+        """The logs of all tries of a task, as a person sees them."""
+        tries = self.task(dag_id, run_id, task_id, map_index)["try_number"]
+        path = f"/dags/{dag_id}/dagRuns/{_quoted(run_id)}/taskInstances/{task_id}/logs"
+        texts = []
+        for number in range(1, tries + 1):
+            with suppress(AirflowServersError):
+                answer = self.call("GET", f"{path}/{number}", map_index=map_index, full_content=True)
+                texts += [_line(each) for each in answer["content"]]
+        return "\n".join(texts)
+
+    def stored(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
+        """What the task state store holds for a task."""
+        path = f"/dags/{dag_id}/dagRuns/{_quoted(run_id)}/taskInstances/{task_id}/state-store"
+        answer = self.call("GET", path, map_index=map_index)
+        rows = next(value for value in answer.values() if isinstance(value, list))
+        return {row["key"]: row["value"] for row in rows}
+
+    def add_connection(self, conn_id: str, **fields: Any) -> None:
+        """Make a connection."""
+        self.call("POST", "/connections", {"connection_id": conn_id, **fields})
+
+
+def wait_until(check: Callable[[], Any], problem: str = "waited in vain", timeout_s: float = 60.0) -> Any:
+    """Wait for it to be true; what it was then."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := check()):
+        assert time.monotonic() < deadline, problem
+        time.sleep(0.2)
+    return value
+
+
+def _settings(home: Path, dags: Path, port: int, parallelism: int) -> dict[str, str]:
+    key = base64.urlsafe_b64encode(home.name.encode().ljust(32, b"k")[:32]).decode()
+    sections: dict[str, dict[str, Any]] = {
+        "core": {
+            "load_examples": False,
+            "dags_folder": dags,
+            "executor": "LocalExecutor",
+            "parallelism": parallelism,
+            "fernet_key": key,
+            "simple_auth_manager_users": "admin:admin",
+            "simple_auth_manager_passwords_file": home / "passwords.json",
+            "execution_api_server_url": f"http://127.0.0.1:{port}/execution/",
+            "test_connection": "Enabled",
+        },
+        "database": {"sql_alchemy_conn": f"sqlite:///{home}/airflow.db"},
+        "logging": {"base_log_folder": home / "logs"},
+        "api": {
+            "host": "127.0.0.1",
+            "port": port,
+            "base_url": f"http://127.0.0.1:{port}",
+            "workers": 1,
+            "secret_key": "a secret of the tests",
+        },
+        "api_auth": {"jwt_secret": "another secret of the tests, long enough for its kind of signature"},
+        "dag_processor": {
+            "refresh_interval": 2,
+            "min_file_process_interval": 2,
+            "bundle_refresh_check_interval": 1,
+            "parsing_processes": 1,
+            "stale_dag_threshold": 600,
+        },
+        "scheduler": {
+            "scheduler_heartbeat_sec": 1,
+            "scheduler_idle_sleep_time": 0.2,
+            "job_heartbeat_sec": 1,
+            "task_instance_heartbeat_timeout": 15,
+            "task_instance_heartbeat_timeout_detection_interval": 2,
+            "trigger_timeout_check_interval": 1,
+            "enable_health_check": False,
+        },
+        "triggerer": {"job_heartbeat_sec": 1, "triggerer_health_check_threshold": 8},
+        "workers": {"min_heartbeat_interval": 1},
+        "usage_data_collection": {"enabled": False},
+    }
+    settings = {
+        f"AIRFLOW__{section.upper()}__{name.upper()}": str(value)
+        for section, values in sections.items()
+        for name, value in values.items()
+    }
+    paths = os.pathsep.join([str(ROOT)])
+    return settings | {
+        "AIRFLOW_HOME": str(home),
+        "HOME": str(home),
+        "PYTHONPATH": paths,
+        "NO_PROXY": "*",
+        "PYTHONWARNINGS": "ignore",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+
+
+def _answer(response: httpx.Response) -> Any:
+    if not response.is_success:
+        request = response.request
+        raise AirflowServersError(
+            f"{request.method} {request.url.path}: {response.status_code} {response.text[:2000]}"
+        )
+    return response.json() if response.content else None
+
+
+def _path(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
+    mapped = f"/{map_index}" if map_index >= 0 else ""
+    return f"/dags/{dag_id}/dagRuns/{_quoted(run_id)}/taskInstances/{task_id}{mapped}"
+
+
+def _quoted(run_id: str) -> str:
+    return quote(run_id, safe="")
+
+
+def _line(entry: Any) -> str:
+    """One line of a task's log, its error's text and frames included."""
+    if not isinstance(entry, Mapping):
+        return str(entry)
+    parts = [str(entry.get("event", ""))]
+    errors = entry.get("error_detail") or ()
+    parts += [f"{error.get('exc_type')}: {error.get('exc_value')}" for error in errors]
+    return " ".join(parts)

@@ -1,0 +1,90 @@
+"""Airflow as the scenarios see it: a night is a run of one of the DAGs in `tests/airflow/dags/nights.py`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any, Final
+
+from tests.airflow.servers import COMPONENTS, Airflow
+from tests.orchestrators.suite import Night, State, Step
+
+_STATES: Final[dict[str | None, State]] = {
+    "success": "success",
+    "failed": "failed",
+    "skipped": "skipped",
+    "upstream_failed": "skipped",
+    "running": "running",
+    "deferred": "running",
+}
+_numbers = itertools.count(1)
+
+
+class AirflowOrchestrator:
+    """Runs nights on real servers. A run is named `<dag>:<run id>`."""
+
+    def __init__(self, servers: Airflow) -> None:
+        self.servers = servers
+
+    def begin(self, night: Night) -> str:
+        dag_id = _dag_of(night)
+        self.servers.wait_for_dag(dag_id)
+        conf = {"sweep": dict(night.sweep), "train": dict(night.train or {}), "gate": dict(night.gate or {})}
+        run_id = self.servers.trigger_run(dag_id, f"night-{os.getpid()}-{next(_numbers)}", conf)
+        return f"{dag_id}:{run_id}"
+
+    def state(self, run: str, step: Step) -> State:
+        return _STATES.get(self.servers.state(*_split(run), step), "waiting")
+
+    def tries(self, run: str, step: Step) -> int:
+        return int(self.servers.task(*_split(run), step)["try_number"])
+
+    def handed_on(self, run: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.servers.xcom(*_split(run), "sweep")
+        return found
+
+    def message(self, run: str, step: Step) -> str:
+        return self.servers.logs(*_split(run), step)
+
+    def shown(self, run: str) -> str:
+        """Every log of every component and task, and every row of the database."""
+        paths = [*self.servers.home.glob("*.log"), *(self.servers.home / "logs").rglob("*.log")]
+        texts = [path.read_text(errors="replace") for path in paths]
+        with closing(sqlite3.connect(self.servers.home / "airflow.db")) as database:
+            texts += list(database.iterdump())
+        return "\n".join(texts)
+
+    def kill_step(self, run: str) -> None:
+        dag_id, run_id = _split(run)
+        self.servers.wait_state(dag_id, run_id, "sweep", "deferred")
+        self.servers.kill_part("triggerer")
+        self.servers.start_part("triggerer")
+
+    def restart_servers(self) -> None:
+        for name in reversed(COMPONENTS):
+            self.servers.stop_part(name)
+        for name in COMPONENTS:
+            self.servers.start_part(name)
+        self.servers.wait_until_up()
+
+    def cancel(self, run: str) -> None:
+        self.servers.patch_run(*_split(run), "failed")
+
+    def again(self, run: str) -> None:
+        self.servers.clear(*_split(run), "sweep")
+
+
+def _dag_of(night: Night) -> str:
+    if night.gate is not None:
+        return "night_gated"
+    if night.train is None:
+        return "night_alone"
+    return "night" if night.accept_partial else "night_strict"
+
+
+def _split(run: str) -> tuple[str, str]:
+    dag_id, _, run_id = run.partition(":")
+    return dag_id, run_id

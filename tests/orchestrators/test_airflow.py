@@ -1,0 +1,29 @@
+"""The promises of a night, kept by Airflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.airflow.conftest import airflow, head, running_head
+from tests.airflow.servers import Airflow
+from tests.orchestrators.airflow import AirflowOrchestrator
+from tests.orchestrators.suite import OrchestratorContract
+
+__all__ = ["airflow", "head", "running_head"]
+
+
+@pytest.mark.servers
+@pytest.mark.ray
+@pytest.mark.timeout(400)
+class TestAirflow(OrchestratorContract):
+    @pytest.fixture
+    def orchestrator(self, airflow: Airflow) -> AirflowOrchestrator:
+        return AirflowOrchestrator(airflow)
+
+    @pytest.fixture
+    def log(self, tmp_path: Path) -> Path:
+        path = tmp_path / "log"
+        path.touch()
+        return path
