@@ -2,13 +2,15 @@
 #
 #   nightly   .[ray,prefect,examples]     neither torch nor Airflow
 #   dev       .[dev]                      test, check, bench, docs
+#
+# .venv-prefect-latest holds the newest Prefect, which cannot live beside Airflow.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly test test-servers test-all faults check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly prefect test test-servers test-prefect-latest test-all faults check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -32,7 +34,7 @@ INSTALL := $(UV_ENV) $(BIN)/uv pip install --python $(BIN)/python --constraints 
 
 ## help: this list
 help:
-	@sed -n 's/^## //p' $(MAKEFILE_LIST) | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
+	@sed -n 's/^## //p' $(MAKEFILE_LIST) | awk -F': ' '{ printf "  make %-19s %s\n", $$1, $$2 }'
 
 # --- environment ---------------------------------------------------------------------------------------------------
 
@@ -50,6 +52,15 @@ $(STAMPS)/nightly: $(STAMPS)/venv pyproject.toml
 $(STAMPS)/dev: $(STAMPS)/venv pyproject.toml
 	$(INSTALL) --editable '.[dev]'
 	@touch $@
+
+LATEST := .venv-prefect-latest
+LATEST_PINS := --constraints constraints-prefect-latest.txt --overrides constraints-prefect-latest.overrides
+
+$(LATEST)/.stamps/dev: $(STAMPS)/venv pyproject.toml constraints-prefect-latest.txt constraints-prefect-latest.overrides
+	[ -x $(LATEST)/bin/python ] || $(PYTHON) -m venv $(LATEST)
+	$(UV_ENV) $(BIN)/uv pip install --python $(LATEST)/bin/python $(LATEST_PINS) --editable '.[ray,prefect]' \
+		playwright pytest pytest-timeout
+	@mkdir -p $(@D) && touch $@
 
 # LightGBM's wheel needs the OpenMP runtime of GCC, which a bare Debian or Ubuntu does not have.
 system-libraries:
@@ -83,6 +94,10 @@ nightly: $(STAMPS)/nightly system-libraries
 	@$(BIN)/python -m raysweep_prefect.nightly --pipeline examples/flights_night.yaml \
 		--key '$(KEY)' --storage '$(STORAGE)'
 
+## prefect: a Prefect server, a worker and a Ray head on this machine, with the deployments of prefect.yaml; Ctrl-C ends all
+prefect: $(STAMPS)/nightly system-libraries
+	@$(BIN)/python -m raysweep_prefect.serving
+
 TESTS ?= tests
 MARK ?= not slow and not servers
 ## test: the test suite (TESTS=tests/unit MARK="not ray")
@@ -92,6 +107,10 @@ test: setup browser
 ## test-servers: what `make test` has a sample of: real Airflow and Prefect servers, Ray heads, and faults in them
 test-servers: setup browser
 	$(BIN)/python -m pytest $(TESTS) -m 'servers and not slow'
+
+## test-prefect-latest: the flows on the newest Prefect, in an environment of its own
+test-prefect-latest: $(LATEST)/.stamps/dev browser
+	$(LATEST)/bin/python -m pytest tests/prefect tests/orchestrators/test_prefect.py -m 'not slow'
 
 ## test-all: the test suite with every variant
 test-all: setup browser
@@ -118,13 +137,17 @@ bench: setup
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-## constraints: compile constraints.txt anew from pyproject.toml and constraints.in (UPGRADE=1 for newer versions)
+## constraints: compile the constraints files anew from pyproject.toml and their .in (UPGRADE=1 for newer versions)
 constraints: $(STAMPS)/venv
 	@# A wheel folder's local versions (2.13.0+cpu) would not exist elsewhere: compile without it.
 	$(UV_ENV) env -u UV_FIND_LINKS $(BIN)/uv pip compile --quiet --universal --all-extras --no-header --no-annotate \
 		$(if $(UPGRADE),--upgrade) --output-file constraints.txt pyproject.toml constraints.in
+	$(UV_ENV) env -u UV_FIND_LINKS $(BIN)/uv pip compile --quiet --universal --no-header --no-annotate \
+		--python-version 3.11 --extra ray --extra prefect --overrides constraints-prefect-latest.overrides \
+		$(if $(UPGRADE),--upgrade) --output-file constraints-prefect-latest.txt \
+		pyproject.toml constraints-prefect-latest.in
 
-## clean: remove what make made: .venv, caches, site, .nightly with its results
+## clean: remove what make made: environments, caches, site, .nightly and .prefect with their results
 clean:
-	rm -rf $(VENV) .nightly site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) .nightly .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

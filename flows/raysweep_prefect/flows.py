@@ -1,7 +1,8 @@
-"""The nightly flow: sweep, let the best config pass the gate, train it at full scale."""
+"""Flows of a night: sweep, let the best config pass the gate, train it at full scale."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from prefect import flow
@@ -9,7 +10,12 @@ from prefect.runtime import flow_run
 from pydantic import BaseModel
 
 import raysweep as rs
-from raysweep_prefect.tasks import Document, gate, sweep, train
+from raysweep.spec.pipeline import GateSpec
+from raysweep_prefect.blocks import RayCluster
+from raysweep_prefect.clusters import Target, find_target
+from raysweep_prefect.hooks import stop_sweeps, stop_sweeps_if_aborted
+from raysweep_prefect.parameters import JobSettings
+from raysweep_prefect.tasks import gate, sweep, train
 
 
 class NightOutcome(BaseModel, frozen=True):
@@ -21,47 +27,188 @@ class NightOutcome(BaseModel, frozen=True):
     """Why the training was skipped; empty where it was not."""
 
 
-@flow(name="nightly-sweep", flow_run_name="nightly-sweep {key}", validate_parameters=True)
+def _name_of_run() -> str:
+    given = flow_run.parameters
+    key = given.get("key") or "at " + flow_run.scheduled_start_time.strftime("%Y-%m-%d %H:%M")
+    return f"{flow_run.flow_name} {key}"
+
+
+@flow(
+    name="nightly-sweep",
+    flow_run_name=_name_of_run,
+    validate_parameters=True,
+    on_cancellation=[stop_sweeps],
+    on_crashed=[stop_sweeps_if_aborted],
+)
 def nightly_sweep(
-    spec: Document,
-    train_spec: Document | None = None,
-    gate_spec: dict[str, Any] | None = None,
+    spec: rs.SweepSpec | str,
+    train_spec: rs.TrainSpec | str | None = None,
+    gate_spec: GateSpec | None = None,
     key: str | None = None,
-    address: str | None = None,
+    cluster: RayCluster | str | None = None,
     storage_path: str | None = None,
+    job: JobSettings | None = None,
+    accept_partial: bool = True,
+    resume_cancelled: bool = False,
+    retries: int = 2,
+    retry_delay_s: float = 10.0,
 ) -> NightOutcome:
-    """Run a sweep and hand its best config to the full-scale training, in one Ray.
+    """Run a sweep, let its best config pass the gate, and train it at full scale.
 
     Interrupted and run again with the same key it goes on where it was: trials that ended are not run
     again, a finished sweep and a finished training are returned at once.
 
     Args:
-        spec: The sweep's spec: a mapping, or the path of a YAML or JSON file.
-        train_spec: The training's spec; without one the night ends with the sweep.
-        gate_spec: What the best config has to show before the training (`GateSpec`); without it, nothing.
+        spec: The sweep's spec, or the path of its YAML or JSON file on the worker.
+        train_spec: The training's spec, or the path of its file; without one the night ends with the sweep.
+        gate_spec: What the best config has to show before the training; without it, nothing.
         key: Names the night; default: the id of this flow run, which a retry of it keeps.
-        address: A Ray cluster; default: one embedded Ray for both steps.
-        storage_path: In place of that of the specs.
+        cluster: A Ray cluster: a RayCluster block or its name, or an address such as http://head:8265.
+            Default: one embedded Ray for all steps.
+        storage_path: Where sweep and training are stored, in place of what their specs say.
+        job: What jobs on the cluster bring along, and where their drivers run.
+        accept_partial: Whether a search that a deadline or a budget cut short counts, with the best so far.
+        resume_cancelled: Go on with a sweep of this key that was cancelled.
+        retries: How often a step is tried again after an error that may pass, such as a lost cluster.
+        retry_delay_s: How long before that, in seconds; six times as long from the second on.
     """
-    from raysweep.cluster.connection import sharing
-
-    name = key if key is not None else str(flow_run.id)
-    with sharing():
-        outcome = sweep(spec, name, address=address, storage_path=storage_path)
+    target = find_target(cluster)
+    name = key if key is not None else str(flow_run.root_flow_run_id)
+    again: dict[str, Any] = {"retries": retries, "retry_delay_seconds": [retry_delay_s, 6 * retry_delay_s]}
+    where: dict[str, Any] = {"cluster": cluster, "storage_path": storage_path, "job": job}
+    with _one_ray(target):
+        outcome = sweep.with_options(**again)(
+            spec, name, **where, accept_partial=accept_partial, resume_cancelled=resume_cancelled
+        )
         if gate_spec is not None:
-            outcome = gate(spec, name, outcome, gate_spec, address=address, storage_path=storage_path)
-        trained, skipped = None, ""
-        if train_spec is not None and outcome.promoted is False:
-            skipped = f"training skipped: {outcome.gate.why}" if outcome.gate else "training skipped"
+            outcome = gate.with_options(**again)(spec, name, outcome, gate_spec, **where)
+        if train_spec is None:
+            return NightOutcome(sweep=outcome)
+        if outcome.promoted is False:
             # Prefect shows the task as completed, named Skipped.
-            train(
-                train_spec,
-                name,
-                outcome=outcome,
-                address=address,
+            state = train.with_options(**again)(train_spec, name, outcome, **where, return_state=True)
+            return NightOutcome(sweep=outcome, skipped=state.message or "training skipped")
+        trained = train.with_options(**again)(train_spec, name, outcome, **where)
+    return NightOutcome(sweep=outcome, train=trained)
+
+
+@flow(
+    name="sweep-many",
+    flow_run_name=_name_of_run,
+    validate_parameters=True,
+    on_cancellation=[stop_sweeps],
+    on_crashed=[stop_sweeps_if_aborted],
+)
+def sweep_many(
+    data_sets: dict[str, dict[str, Any]],
+    spec: rs.SweepSpec | str,
+    train_spec: rs.TrainSpec | str | None = None,
+    gate_spec: GateSpec | None = None,
+    key: str | None = None,
+    cluster: RayCluster | str | None = None,
+    storage_path: str | None = None,
+    job: JobSettings | None = None,
+    accept_partial: bool = True,
+) -> dict[str, NightOutcome]:
+    """A night for each data set, one after the other, as subflows; one that fails does not keep the others.
+
+    Args:
+        data_sets: By the name of each data set, what it adds to `param_space` and to the training's config:
+            {"east": {"data": "s3://bucket/east"}, "west": {"data": "s3://bucket/west"}}.
+        spec: The sweep's spec, or the path of its file; its name gets the data set's name after a dash.
+        train_spec: As in nightly-sweep.
+        gate_spec: As in nightly-sweep; each data set has a champion of its own.
+        key: As in nightly-sweep, the same for all data sets.
+        cluster: As in nightly-sweep.
+        storage_path: As in nightly-sweep.
+        job: As in nightly-sweep.
+        accept_partial: As in nightly-sweep.
+    """
+    sweep_spec = rs.SweepSpec.from_any(spec)
+    training = rs.TrainSpec.from_any(train_spec) if train_spec is not None else None
+    name = key if key is not None else str(flow_run.root_flow_run_id)
+    states = {}
+    with _one_ray(find_target(cluster)):
+        for label, given in data_sets.items():
+            states[label] = nightly_sweep(
+                spec=sweep_spec.replace(
+                    name=f"{sweep_spec.name}-{label}", param_space={**sweep_spec.param_space, **given}
+                ),
+                train_spec=training.replace(
+                    name=f"{training.name}-{label}", config={**given, **training.config}
+                )
+                if training is not None
+                else None,
+                gate_spec=gate_spec,
+                key=name,
+                cluster=cluster,
                 storage_path=storage_path,
+                job=job,
+                accept_partial=accept_partial,
                 return_state=True,
             )
-        elif train_spec is not None:
-            trained = train(train_spec, name, outcome=outcome, address=address, storage_path=storage_path)
-    return NightOutcome(sweep=outcome, train=trained, skipped=skipped)
+    return {label: state.result() for label, state in states.items()}
+
+
+class Sweep(BaseModel, extra="allow"):
+    """What an event `raysweep.sweep.completed` carries: the brief of the sweep's outcome."""
+
+    sweep_id: str
+    name: str
+    key: str
+    status: str
+    metric: str
+    mode: str
+    best: dict[str, Any]
+    """The best trial: trial_id, score, config, metrics, checkpoint_uri."""
+    promoted: bool | None = None
+    uri: str = ""
+
+
+@flow(
+    name="train-best",
+    flow_run_name=lambda: f"train-best {_parameter('finished', 'sweep_id')}",
+    validate_parameters=True,
+    on_cancellation=[stop_sweeps],
+    on_crashed=[stop_sweeps_if_aborted],
+)
+def train_best(
+    finished: Sweep,
+    train_spec: rs.TrainSpec | str,
+    cluster: RayCluster | str | None = None,
+    storage_path: str | None = None,
+    job: JobSettings | None = None,
+) -> rs.TrainOutcome | None:
+    """Train the best config of a sweep that has ended elsewhere: what an automation starts from its event.
+
+    The sweep's id is the training's key: an event that comes twice trains once.
+
+    Args:
+        finished: The sweep: the payload of its event raysweep.sweep.completed.
+        train_spec: The training's spec, or the path of its file.
+        cluster: As in nightly-sweep.
+        storage_path: As in nightly-sweep.
+        job: As in nightly-sweep.
+    """
+    where: dict[str, Any] = {"cluster": cluster, "storage_path": storage_path, "job": job}
+    with _one_ray(find_target(cluster)):
+        state = train(train_spec, finished.sweep_id, finished.model_dump(), **where, return_state=True)
+    if state.is_completed() and state.name == "Skipped":
+        return None
+    outcome = state.result()
+    assert isinstance(outcome, rs.TrainOutcome)
+    return outcome
+
+
+def _parameter(name: str, field: str) -> str:
+    value = flow_run.parameters.get(name)
+    return str(value.get(field) if isinstance(value, dict) else getattr(value, field, ""))
+
+
+def _one_ray(target: Target) -> AbstractContextManager[Any]:
+    """One embedded Ray for all steps; a cluster has its own."""
+    if target.is_job:
+        return nullcontext()
+    from raysweep.cluster.connection import sharing
+
+    return sharing()

@@ -86,11 +86,11 @@ def _run(console: Console, spec: PipelineSpec, key: str, storage: str, address: 
 
     with prefect_server(), LiveTable(console) as table, listening(table):
         return nightly_sweep(
-            spec=spec.sweep.to_dict(),
-            train_spec=spec.train.to_dict() if spec.train is not None else None,
-            gate_spec=spec.gate.model_dump(mode="json") if spec.gate is not None else None,
+            spec=spec.sweep,
+            train_spec=spec.train,
+            gate_spec=spec.gate,
             key=key,
-            address=address,
+            cluster=address,
             storage_path=storage,
         )
 

@@ -1,22 +1,30 @@
-"""A sweep and a training run as Prefect tasks: retried where a retry can help, resumed where they stopped."""
+"""A sweep, its gate and a training as tasks: retried where that can help, resumed where they stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 from prefect import Task, task
-from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 
 import raysweep as rs
-from raysweep_prefect.listening import tell_listeners
+from raysweep.jobs.connection import ClusterConnection
+from raysweep.jobs.view import RunView
+from raysweep.outcome import GateOutcome
+from raysweep_prefect.blocks import RayCluster
+from raysweep_prefect.clusters import find_target
+from raysweep_prefect.identity import cache_key, default_key
+from raysweep_prefect.parameters import GateDocument, JobSettings, SweepDocument, TrainDocument
+from raysweep_prefect.steps import Step
 
 SpecT = TypeVar("SpecT", rs.SweepSpec, rs.TrainSpec)
-Document = dict[str, Any] | str
-"""A spec as a mapping, or the path of a YAML or JSON file."""
+ClusterLike = RayCluster | ClusterConnection | str | None
+"""A block, a block's name, a connection or an address; None: an embedded Ray."""
+
+KEPT_TRIALS: Final = 20
+"""How many of the best trials a task's result keeps; all are in the storage."""
 
 
 def is_retryable(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
@@ -36,27 +44,48 @@ def is_retryable(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> 
     retries=2,
     retry_delay_seconds=[10, 60],
     retry_condition_fn=is_retryable,
-    cache_policy=NO_CACHE,
+    persist_result=True,
+    result_serializer="json",
+    cache_key_fn=cache_key,
 )
 def sweep(
-    spec: Document, key: str, address: str | None = None, storage_path: str | None = None
+    spec: SweepDocument,
+    key: str | None = None,
+    cluster: ClusterLike = None,
+    storage_path: str | None = None,
+    job: JobSettings | None = None,
+    accept_partial: bool = True,
+    resume_cancelled: bool = False,
 ) -> rs.SweepOutcome:
     """Run a sweep, or go on with it where an earlier run with this key stopped.
 
     Args:
-        spec: The sweep's spec.
-        key: Names the run: the same key is the same sweep.
-        address: A Ray cluster; default: the Ray of this process, else an embedded one.
+        spec: The sweep's spec: the model, a mapping, or the path of a YAML or JSON file.
+        key: Names the run: the same key is the same sweep. Default: the flow run, retries of it included.
+        cluster: A RayCluster block or its name, a connection or an address; default: an embedded Ray.
         storage_path: In place of the spec's own.
+        job: What the job brings along, where it is one.
+        accept_partial: Whether a search that a deadline or a budget cut short counts, with the best so far.
+        resume_cancelled: Go on with a sweep that was cancelled.
+
+    Returns:
+        The outcome; of the trials the best 20. All are at `outcome.uri`.
 
     Raises:
         SweepFailedError: The sweep ended without a result that may be used.
         RaysweepError: As `raysweep.run_sweep`.
     """
     asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
-    with _interruptible():
-        outcome = rs.run_sweep(asked, key=key, address=address, on_progress=tell_listeners)
-    return outcome.raise_for_status()
+    step = Step(
+        target=find_target(cluster),
+        settings=job or JobSettings(),
+        key=key if key is not None else default_key("sweep"),
+        accept_partial=accept_partial,
+        resume_cancelled=resume_cancelled,
+    )
+    outcome = step.run(asked)
+    assert isinstance(outcome, rs.SweepOutcome)
+    return small(outcome)
 
 
 @task(
@@ -65,41 +94,44 @@ def sweep(
     retries=2,
     retry_delay_seconds=[10, 60],
     retry_condition_fn=is_retryable,
-    cache_policy=NO_CACHE,
+    persist_result=True,
+    result_serializer="json",
+    cache_key_fn=cache_key,
 )
 def gate(
-    spec: Document,
-    key: str,
+    spec: SweepDocument,
+    key: str | None,
     outcome: rs.SweepOutcome,
-    gate_spec: dict[str, Any],
-    address: str | None = None,
+    gate_spec: GateDocument,
+    cluster: ClusterLike = None,
     storage_path: str | None = None,
+    job: JobSettings | None = None,
 ) -> rs.SweepOutcome:
     """Run the best configs again beside the champion; returns the sweep's outcome with the verdict in it.
 
     Args:
         spec: The sweep's spec.
-        key: Names the night.
+        key: Names the night; the sweep's own key is in its outcome.
         outcome: What the sweep gave.
         gate_spec: What its best has to show: the fields of a `GateSpec`.
-        address: As in `sweep`.
+        cluster: As in `sweep`.
         storage_path: As in `sweep`.
+        job: As in `sweep`.
 
     Raises:
         RaysweepError: As `raysweep.pipeline.run_gate`.
     """
-    from raysweep.pipeline import run_gate, with_gate
+    from raysweep.pipeline import with_gate
+    from raysweep.pipeline.gate import prepare_gate
     from raysweep.spec.pipeline import GateSpec
 
     asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
-    with _interruptible():
-        verdict = run_gate(
-            asked,
-            outcome,
-            GateSpec.model_validate(gate_spec),
-            address=address,
-            on_progress=tell_listeners,
-        )
+    verdict = prepare_gate(asked, whole(outcome), GateSpec.model_validate(gate_spec))
+    if not isinstance(verdict, GateOutcome):
+        step = Step(target=find_target(cluster), settings=job or JobSettings(), key=verdict.key)
+        again = step.run(verdict.again)
+        assert isinstance(again, rs.SweepOutcome)
+        verdict = verdict.settle(again)
     return with_gate(outcome, verdict)
 
 
@@ -109,44 +141,95 @@ def gate(
     retries=2,
     retry_delay_seconds=[10, 60],
     retry_condition_fn=is_retryable,
-    cache_policy=NO_CACHE,
+    persist_result=True,
+    result_serializer="json",
+    cache_key_fn=cache_key,
 )
 def train(
-    spec: Document,
-    key: str,
-    outcome: rs.SweepOutcome | None = None,
-    address: str | None = None,
+    spec: TrainDocument,
+    key: str | None = None,
+    outcome: rs.SweepOutcome | Mapping[str, Any] | None = None,
+    cluster: ClusterLike = None,
     storage_path: str | None = None,
+    job: JobSettings | None = None,
 ) -> Any:
     """Train at full scale, with the best config of `outcome` under the spec's own `config`.
 
     With a key that was trained before it returns that run's outcome, or goes on from its newest checkpoint.
     What the gate did not promote is not trained: the task is completed, named Skipped, and says why.
 
+    Args:
+        spec: The training's spec: the model, a mapping, or the path of a YAML or JSON file.
+        key: Names the run. Default: the flow run, retries of it included.
+        outcome: What the sweep gave, or its brief, as events carry it.
+        cluster: As in `sweep`.
+        storage_path: As in `sweep`.
+        job: As in `sweep`.
+
     Raises:
         TrainingFailedError: The training failed.
+        SweepFailedError: `outcome` has no best trial.
         RaysweepError: As `raysweep.run_training`.
     """
-    from raysweep.pipeline import train_best
+    asked = _placed(rs.TrainSpec.from_any(spec), storage_path)
+    skipped = _why_skipped(asked, outcome)
+    if skipped:
+        return Completed(name="Skipped", message=skipped)  # Prefect takes a state that a task returns
+    step = Step(
+        target=find_target(cluster),
+        settings=job or JobSettings(),
+        key=key if key is not None else default_key("train"),
+    )
+    return step.run(_configured(asked, outcome), made_from=_name_of(outcome))
+
+
+def small(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
+    """The outcome with the best trials only, without their attempts: what a task's result keeps."""
+    trials = tuple(trial.model_copy(update={"attempts": ()}) for trial in outcome.top(KEPT_TRIALS))
+    best = outcome.best.model_copy(update={"attempts": ()}) if outcome.best is not None else None
+    return outcome.model_copy(update={"trials": trials, "best": best})
+
+
+def whole(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
+    """The outcome with all its trials, from the storage; as it is where the storage has none (any more)."""
+    storage, _, name = outcome.uri.rpartition("/")
+    found = RunView("sweep", storage, name).outcome() if storage else None
+    return found if isinstance(found, rs.SweepOutcome) else outcome
+
+
+def _configured(asked: rs.TrainSpec, outcome: rs.SweepOutcome | Mapping[str, Any] | None) -> rs.TrainSpec:
+    from raysweep.pipeline.night import handed_on
+    from raysweep.training.handover import train_spec_for
+
+    if outcome is None:
+        return asked
+    if isinstance(outcome, rs.SweepOutcome):
+        full = whole(outcome) if outcome.gate is not None else outcome
+        return train_spec_for(asked, handed_on(full.model_copy(update={"gate": outcome.gate})))
+    best = outcome.get("best") or {}
+    config = best.get("config")
+    if not isinstance(config, Mapping):
+        fix = "give the brief of a sweep that ended with a best trial"
+        raise rs.SpecError("outcome.best.config", "is not there", fix)
+    return asked.replace(config={**config, **asked.config})
+
+
+def _why_skipped(asked: rs.TrainSpec, outcome: rs.SweepOutcome | Mapping[str, Any] | None) -> str:
     from raysweep.pipeline.night import why_skipped
 
-    asked = _placed(rs.TrainSpec.from_any(spec), storage_path)
-    with _interruptible():
-        if outcome is None:
-            return rs.run_training(asked, key=key, address=address).raise_for_status()
-        skipped = why_skipped(asked, outcome)
-        if skipped:
-            return Completed(name="Skipped", message=skipped)  # Prefect takes a state that a task returns
-        return train_best(asked, outcome, key=key, address=address)
+    if outcome is None:
+        return ""
+    if isinstance(outcome, rs.SweepOutcome):
+        return why_skipped(asked, outcome)
+    if outcome.get("promoted") is not False:
+        return ""
+    return f"training skipped: {(outcome.get('gate') or {}).get('why', 'not promoted')}"
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """An interruption is no failure of the task: Prefect sees it as what it is, and nothing retries it."""
-    try:
-        yield
-    except rs.SweepInterrupted as error:
-        raise KeyboardInterrupt(str(error)) from None
+def _name_of(outcome: rs.SweepOutcome | Mapping[str, Any] | None) -> str:
+    if outcome is None:
+        return ""
+    return outcome.name if isinstance(outcome, rs.SweepOutcome) else str(outcome.get("name", ""))
 
 
 def _placed(spec: SpecT, storage_path: str | None) -> SpecT:

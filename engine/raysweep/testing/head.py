@@ -190,16 +190,21 @@ class LocalHead:
 
     def processes(self) -> list[int]:
         """The live processes of this head, those of its jobs included."""
-        needle = f"{MARK}={self._mark}\0".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            with suppress(OSError):
-                if needle in (entry / "environ").read_bytes():
-                    state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-                    found += [int(entry.name)] if state not in "ZX" else []
-        return found
+        return processes_with(MARK, self._mark)
+
+
+def processes_with(name: str, value: str) -> list[int]:
+    """The live processes that have this environment variable."""
+    needle = f"{name}={value}\0".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with suppress(OSError):
+            if needle in (entry / "environ").read_bytes():
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                found += [int(entry.name)] if state not in "ZX" else []
+    return found
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,0 +1,87 @@
+"""`python -m raysweep_prefect.serving`: a server, a worker, a Ray head and the deployments, until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from raysweep.testing.head import LocalHead, free_ports
+from raysweep_prefect.local import LocalPrefect, LocalPrefectError
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+BLOCK = "ray"
+
+
+@app.command()
+def serve(
+    home: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path(".prefect"),
+    port: Annotated[int, typer.Option(help="Of the server; 0: a free one.")] = 4200,
+    cpus: Annotated[int, typer.Option(help="How many CPUs the Ray head offers.")] = 2,
+    prefect_file: Annotated[Path, typer.Option(help="The deployments.")] = Path("prefect.yaml"),
+) -> None:
+    """Start all of it on loopback, print where it is, and end it with Ctrl-C."""
+    console = Console(highlight=False)
+    home = home.absolute()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with ExitStack() as stack:
+            _start(stack, console, home, port or free_ports(1)[0], cpus, prefect_file)
+            console.print("\nCtrl-C ends all of it; what was found stays. Again: the same command.")
+            try:
+                threading.Event().wait()
+            except KeyboardInterrupt:
+                console.print("ending …")
+                _ignore_more()
+                raise
+    except LocalPrefectError as error:
+        Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        console.print("ended")
+
+
+def _ignore_more() -> None:
+    """Ending takes seconds: a second Ctrl-C must not leave half of it behind."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+
+
+def _start(stack: ExitStack, console: Console, home: Path, port: int, cpus: int, prefect_file: Path) -> None:
+    console.print("starting a Ray head, a Prefect server and a worker …")
+    storage = home / "sweeps"
+    storage.mkdir(parents=True, exist_ok=True)
+    # A terminal sends Ctrl-C to all its processes: these are in groups of their own, and end in order.
+    head = stack.enter_context(LocalHead(num_cpus=cpus))
+    environment = {"RAYSWEEP_STORAGE": str(storage)}
+    servers = stack.enter_context(LocalPrefect(home, port=port, environment=environment))
+    _save_cluster(servers, head)
+    servers.run("deploy", "--all", "--prefect-file", str(prefect_file), timeout_s=300)
+    console.print(f"\n  Prefect      {servers.address}", soft_wrap=True)
+    console.print(
+        f"  Ray          {head.address}   (the block RayCluster/{BLOCK} has its token)", soft_wrap=True
+    )
+    console.print(f"  deployments  {servers.address}/deployments", soft_wrap=True)
+    console.print(f"  storage      {storage}", soft_wrap=True)
+    console.print("\nTonight, now:", soft_wrap=True)
+    command = f"PREFECT_API_URL={servers.api} prefect deployment run nightly-sweep/flights"
+    console.print(f"  {command}", soft_wrap=True)
+
+
+def _save_cluster(servers: LocalPrefect, head: LocalHead) -> None:
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+
+    from raysweep_prefect.blocks import RayCluster
+
+    with temporary_settings({PREFECT_API_URL: servers.api, PREFECT_HOME: servers.home}):
+        RayCluster(address=head.address, token=head.token, trust_env=False).save(BLOCK, overwrite=True)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,37 @@
+"""What several folders of tests share, once per session; nothing starts that no test asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.jobs.head import Head, free_ports
+
+if TYPE_CHECKING:
+    from raysweep_prefect.local import LocalPrefect
+
+
+@pytest.fixture(scope="session")
+def shared_head() -> Iterator[Head]:
+    """A Ray head of 2 CPUs. Use it through a fixture that starts it again where a test left it dead."""
+    # As in deploy/: with it, Ray's own logs hold no `env_vars` either.
+    with Head(environment={"RAY_LOGGER_LEVEL": "warning"}) as head:
+        yield head
+
+
+@pytest.fixture(scope="session")
+def prefect_servers(shared_head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPrefect]:
+    """A Prefect server and a process worker.
+
+    The worker knows neither the head's address nor its token: flow runs, and their hooks, get both from the
+    block `ray`.
+    """
+    from raysweep_prefect.local import LocalPrefect
+    from tests.orchestrators.prefect import QUICK, save_cluster
+
+    (port,) = free_ports(1)
+    with LocalPrefect(tmp_path_factory.mktemp("prefect"), port=port, environment=QUICK) as servers:
+        save_cluster(servers, shared_head)
+        yield servers

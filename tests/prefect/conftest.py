@@ -1,0 +1,32 @@
+"""What the scenarios need: a head that lives, a log, and Prefect's part in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from raysweep_prefect.local import LocalPrefect
+from tests.jobs.head import Head
+from tests.orchestrators.prefect import PrefectOrchestrator
+
+
+@pytest.fixture
+def head(shared_head: Head) -> Head:
+    """The shared head; started again if the test before left it dead."""
+    if not shared_head.answers():
+        shared_head.restart()
+    return shared_head
+
+
+@pytest.fixture(scope="session")
+def orchestrator(prefect_servers: LocalPrefect) -> PrefectOrchestrator:
+    return PrefectOrchestrator(prefect_servers)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The file to which the scenarios' trainables write a line at each start and end."""
+    path = tmp_path / "log"
+    path.touch()
+    return path

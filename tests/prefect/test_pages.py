@@ -1,0 +1,203 @@
+"""What is shown in Prefect: the form of the flows' parameters, and artifacts made of reports."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import raysweep as rs
+from raysweep.jobs.attach import RunningJob
+from raysweep.jobs.report import report_of_outcome
+from raysweep.outcome import BestTrial, Holder, SweepProgress, TrialOutcome
+from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, percent, report_text
+from raysweep_prefect.flows import Sweep, nightly_sweep, sweep_many, train_best
+from raysweep_prefect.parameters import JobSettings
+
+ROOT = Path(__file__).parents[2]
+FLOWS = [nightly_sweep, sweep_many, train_best]
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_the_form_tells_of_each_parameter_what_it_is(flow: Any) -> None:
+    schema = flow.parameters.model_dump()
+    assert schema["properties"]
+    for name, field in schema["properties"].items():
+        assert len(field["description"]) > 15, name
+        assert {"type", "anyOf", "$ref"} & field.keys(), name
+    assert set(schema["required"]) == {name for name, f in schema["properties"].items() if "default" not in f}
+
+
+def test_the_form_has_the_fields_of_the_specs_with_their_help() -> None:
+    schema = nightly_sweep.parameters.model_dump()
+    assert {"$ref": "#/definitions/SweepSpec"} in schema["properties"]["spec"]["anyOf"]
+    fields = schema["definitions"]["SweepSpec"]["properties"]
+    assert fields["num_samples"]["default"] == 1
+    assert fields["num_samples"]["minimum"] == 1
+    assert fields["mode"]["enum"] == ["min", "max"]
+    # Where a part's help is what its own model says, the form takes it from there.
+    helped = {name for name, field in fields.items() if field.get("description") or "$ref" in field}
+    assert helped == set(fields)
+    for name in ("GateSpec", "JobSettings", "StopPolicy", "TrainSpec"):
+        for field, shown in schema["definitions"][name]["properties"].items():
+            assert shown.get("description"), (name, field)
+    assert schema["properties"]["job"]["default"] is None
+    assert schema["definitions"]["JobSettings"]["properties"]["lease_ttl_s"]["default"] == 3600.0
+
+
+def test_parameters_of_the_form_become_specs() -> None:
+    spec = yaml.safe_load((ROOT / "examples/quick.yaml").read_text())
+    given = nightly_sweep.validate_parameters(
+        {"spec": spec, "train_spec": "train.yaml", "gate_spec": {"seeds": 2}, "job": {"working_dir": "."}}
+    )
+    assert isinstance(given["spec"], rs.SweepSpec)
+    assert given["train_spec"] == "train.yaml"
+    assert given["gate_spec"].seeds == 2
+    assert given["job"].options().working_dir == "."
+    # What the server stores is what comes back.
+    stored = nightly_sweep.serialize_parameters(given)
+    assert nightly_sweep.validate_parameters(stored)["spec"] == given["spec"]
+
+
+def test_a_wrong_field_is_named() -> None:
+    spec = yaml.safe_load((ROOT / "examples/quick.yaml").read_text()) | {"mode": "smallest"}
+    with pytest.raises(Exception, match="mode") as raised:
+        nightly_sweep.validate_parameters({"spec": spec})
+    assert "ParameterTypeError" in type(raised.value).__name__
+
+
+def test_environment_variables_are_passed_on_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAREHOUSE", "geheim")
+    options = JobSettings(pass_env=["WAREHOUSE"]).options()
+    assert options.env_vars["WAREHOUSE"].get_secret_value() == "geheim"  # type: ignore[union-attr]
+    assert "geheim" not in repr(options)
+    monkeypatch.delenv("WAREHOUSE")
+    with pytest.raises(rs.SpecError, match="WAREHOUSE: not set on the worker"):
+        JobSettings(pass_env=["WAREHOUSE"]).options()
+
+
+def test_the_brief_of_a_sweep_is_what_the_event_flow_takes() -> None:
+    from raysweep.brief import brief
+
+    finished = Sweep.model_validate(brief(outcome()))
+    assert finished.best["config"] == {"x": 0.5, "net": {"depth": 2}}
+    assert finished.sweep_id == "flights-0123456789"
+
+
+# --- artifacts
+
+
+def trial(number: int, score: float | None, state: str = "completed") -> TrialOutcome:
+    return TrialOutcome.model_validate(
+        {
+            "trial_id": f"{number:05d}",
+            "number": number,
+            "state": state,
+            "config": {"x": 0.5, "net": {"depth": 2}},
+            "score": score,
+            "metrics": {"loss": score} if score is not None else {},
+            "started_at": float(number),
+            "ended_at": number + 1.0,
+            "error": {"kind": "user_error", "type": "ValueError", "message": "a | b <i>"}
+            if state == "failed"
+            else None,
+        }
+    )
+
+
+def outcome() -> rs.SweepOutcome:
+    trials = (trial(0, 3.0), trial(1, 2.0), trial(2, None, "failed"), trial(3, 1.5))
+    return rs.SweepOutcome(
+        sweep_id="flights-0123456789",
+        name="Flights: East",
+        key="k",
+        status="completed",
+        why="every trial has ended",
+        metric="loss",
+        mode="min",
+        best=trials[-1],
+        trials=trials,
+        counts={"completed": 3, "failed": 1},
+        started_at=0.0,
+        ended_at=10.0,
+        uri="s3://bucket/sweeps/flights-0123456789",
+    )
+
+
+def progress(**fields: Any) -> SweepProgress:
+    plain: dict[str, Any] = {
+        "sweep_id": "s",
+        "name": "s",
+        "status": "running",
+        "holder": Holder(host="h", pid=1),
+        "generation": 1,
+        "at": 50.0,
+        "started_at": 0.0,
+        "metric": "loss",
+        "mode": "min",
+        "best": BestTrial(trial_id="00000", score=1.0),
+    }
+    return SweepProgress.model_validate(plain | fields)
+
+
+def test_keys_are_what_prefect_takes() -> None:
+    for name in ("Flights: East", "a_b", "ümlaut 7"):
+        assert re.fullmatch(r"[a-z0-9-]+", artifact_key(name, "leaderboard"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"num_trials": 8, "counts": {"completed": 1, "failed": 1, "running": 2}}, 25.0),
+        ({"num_trials": None, "deadline": 200.0}, 25.0),
+        ({"num_trials": None}, 0.0),
+        ({"num_trials": 8, "counts": {"completed": 3}, "status": "deadline"}, 100.0),
+    ],
+)
+def test_progress_goes_by_trials_or_by_the_deadline(fields: dict[str, Any], expected: float) -> None:
+    assert percent(progress(**fields)) == expected
+
+
+def test_the_leaderboard_has_the_best_first_and_its_config() -> None:
+    rows = leaderboard(report_of_outcome(outcome(), now=20.0))
+    assert [row["trial"] for row in rows] == ["00003", "00001", "00000"]
+    assert rows[0] == {
+        "#": 1,
+        "trial": "00003",
+        "loss": 1.5,
+        "state": "completed",
+        "reports": 0,
+        "x": 0.5,
+        "net": "depth=2",
+    }
+
+
+def test_the_report_tells_what_matters_and_breaks_no_table() -> None:
+    text = report_text(report_of_outcome(outcome(), now=20.0))
+    assert text.startswith("# Flights: East: completed")
+    assert "every trial has ended" in text
+    assert "## Best loss: 1.5" in text
+    assert "ValueError: a \\| b &lt;i>" in text
+    assert "raysweep status flights-0123456789 --storage s3://bucket/sweeps" in text
+    assert re.search(r"`█+▃+▁+`|`[▁▂▃▄▅▆▇█]+`", text), "the best so far, as a line of bars"
+    rows = [line for line in text.splitlines() if line.startswith("| 1 |")]
+    assert len(rows) == 1
+
+
+def test_links_lead_to_the_job_and_hold_no_secret() -> None:
+    job = RunningJob(
+        address="http://head:8265",
+        kind="sweep",
+        run_id="s-1",
+        key="k",
+        storage_path="s3://b",
+        job_id="s-1.2",
+        number=2,
+        how="attached",
+    )
+    text = links_text(job, "s3://b/s-1")
+    assert "[Ray job `s-1.2`](http://head:8265/#/jobs/s-1.2)" in text
+    assert "`s3://b/s-1`" in text

@@ -1,0 +1,220 @@
+"""Blocks, hooks and identity, as far as no server is needed for them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from prefect.exceptions import TerminationSignal
+from prefect.plugins import load_prefect_collections
+from prefect.states import Crashed, exception_to_crashed_state
+from pydantic import SecretStr, ValidationError
+
+import raysweep as rs
+import raysweep_prefect
+from raysweep.jobs.attach import RunningJob
+from raysweep.jobs.connection import ClusterConnection
+from raysweep_prefect import RayCluster, SweepJob
+from raysweep_prefect.clusters import find_target
+from raysweep_prefect.following import is_ended_by_somebody
+from raysweep_prefect.hooks import is_aborted, stop_sweeps, stop_sweeps_if_aborted
+from raysweep_prefect.identity import default_key
+from raysweep_prefect.records import _newest
+from raysweep_prefect.tasks import KEPT_TRIALS, is_retryable, small
+
+SPEC: dict[str, Any] = {
+    "name": "s",
+    "trainable": "m:f",
+    "param_space": {"x": {"uniform": [0, 1]}},
+    "metric": "loss",
+    "mode": "min",
+}
+SECRET = "not-for-every-eye"
+
+
+def cluster(**fields: Any) -> RayCluster:
+    return RayCluster(address="http://head:8265", **{"token": SecretStr(SECRET), **fields})
+
+
+# --- blocks
+
+
+def test_prefect_finds_the_blocks_by_the_entry_point() -> None:
+    found = load_prefect_collections()["raysweep"]
+    assert not isinstance(found, Exception), found
+    assert found.RayCluster is RayCluster
+    assert {"RayCluster", "SweepJob"} <= set(dir(raysweep_prefect))
+
+
+def test_a_cluster_shows_no_secret_and_makes_a_connection(tmp_path: Any) -> None:
+    bundle = tmp_path / "ca.pem"
+    bundle.touch()
+    block = cluster(
+        ca_bundle=str(bundle), headers={"x-gate": SECRET}, proxy=SecretStr(f"http://u:{SECRET}@p")
+    )
+    for shown in (repr(block), str(block), block.model_dump_json(), str(block.model_dump())):
+        assert SECRET not in shown
+    connection = block.get_connection()
+    assert connection.token is not None
+    assert connection.token.get_secret_value() == SECRET
+    assert connection.headers["x-gate"].get_secret_value() == SECRET
+    assert connection.ca_bundle == str(bundle)
+    assert connection.verify
+    assert SECRET not in repr(connection)
+
+
+def test_a_job_with_a_bad_spec_is_refused_when_it_is_made() -> None:
+    SweepJob(spec=SPEC, cluster=cluster())
+    SweepJob(spec="flights.yaml", cluster=cluster())
+    with pytest.raises(ValidationError, match="mode"):
+        SweepJob(spec=SPEC | {"mode": "smallest"}, cluster=cluster())
+
+
+# --- where a step runs
+
+
+@pytest.mark.parametrize("given", [None, ""])
+def test_nothing_is_an_embedded_ray(given: Any) -> None:
+    target = find_target(given)
+    assert (target.is_job, target.address) == (False, None)
+
+
+@pytest.mark.parametrize("given", ["auto", "local", "10.0.0.1:6379", "head:6379"])
+def test_addresses_of_ray_are_for_this_process(given: str) -> None:
+    target = find_target(given)
+    assert (target.is_job, target.address) == (False, given)
+
+
+@pytest.mark.parametrize(
+    "given", ["http://head:8265", ClusterConnection(address="http://head:8265", token=SecretStr("t"))]
+)
+def test_addresses_of_the_jobs_api_are_jobs(given: Any) -> None:
+    target = find_target(given)
+    assert target.connection is not None
+    assert (target.is_job, target.connection.address, target.block) == (True, "http://head:8265", "")
+
+
+def test_a_block_is_a_job() -> None:
+    assert find_target(cluster()).is_job
+
+
+# --- hooks
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (KeyboardInterrupt(), True),
+        (SystemExit(1), True),
+        (TerminationSignal(signal=15), False),
+        (asyncio.CancelledError(), False),
+        (httpx.ConnectError("gone"), False),
+        (RuntimeError("lease of the concurrency limit"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_only_a_person_or_the_flow_itself_aborts(error: BaseException, expected: bool) -> None:
+    async def state() -> Any:
+        return await exception_to_crashed_state(error)
+
+    assert is_aborted(asyncio.run(state())) is expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["Flow run process exited with non-zero status code -9.", "Process exited with status code: 137", ""],
+)
+def test_a_lost_process_is_no_abortion(message: str) -> None:
+    assert not is_aborted(Crashed(message=message))
+
+
+def test_every_flow_has_the_hooks() -> None:
+    for flow in (raysweep_prefect.nightly_sweep, raysweep_prefect.sweep_many, raysweep_prefect.train_best):
+        assert flow.on_cancellation_hooks == [stop_sweeps]
+        assert flow.on_crashed_hooks == [stop_sweeps_if_aborted]
+
+
+def test_of_each_run_the_newest_job_is_meant() -> None:
+    def record(run_id: str, number: int) -> dict[str, Any]:
+        job = RunningJob(
+            address="http://head:8265",
+            kind="sweep",
+            run_id=run_id,
+            key="k",
+            storage_path="/s",
+            job_id=f"{run_id}.{number}",
+            number=number,
+            how="submitted",
+        )
+        return {"job": job.to_dict(), "block": "ray"}
+
+    found = _newest([record("a", 1), record("b", 1), record("a", 3), record("a", 2)])
+    assert {noted.job.job_id for noted in found} == {"a.3", "b.1"}
+
+
+@pytest.mark.parametrize(
+    ("state", "attempt", "expected"),
+    [
+        ("CANCELLING", 2, True),
+        ("CANCELLED", 2, True),
+        ("FAILED", 2, True),
+        ("COMPLETED", 2, True),
+        ("CRASHED", 2, False),
+        ("RUNNING", 2, False),
+        ("CANCELLED", 1, False),
+    ],
+)
+def test_who_waits_minds_only_an_end_of_its_own_attempt(state: str, attempt: int, expected: bool) -> None:
+    from prefect.client.schemas.objects import FlowRun
+
+    now = FlowRun.model_validate({"flow_id": "0" * 32, "run_count": 2, "state": {"type": state}})
+    assert is_ended_by_somebody(now, attempt) is expected
+
+
+# --- tasks
+
+
+def test_outside_of_a_flow_there_is_no_key() -> None:
+    assert default_key("sweep") is None
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (rs.errors.ClusterLostError("http://head:8265", "is gone"), True),
+        (rs.errors.StorageUnavailableError("s3://b", "does not answer"), True),
+        (rs.SpecError("mode", "is wrong"), False),
+        (rs.errors.JobStoppedError("s.1"), False),
+        (RuntimeError("not ours"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_retried_is_what_may_pass(error: Exception, expected: bool) -> None:
+    from prefect.states import Failed
+
+    assert is_retryable(None, None, Failed(data=error)) is expected  # type: ignore[arg-type]
+
+
+def test_a_result_keeps_the_best_trials_only() -> None:
+    trials = tuple(
+        rs.TrialOutcome(trial_id=f"{n:05d}", number=n, state="completed", score=float(n), config={"x": n})
+        for n in range(1000)
+    )
+    whole = rs.SweepOutcome(
+        sweep_id="s",
+        name="s",
+        status="completed",
+        metric="loss",
+        mode="min",
+        best=trials[0],
+        trials=trials,
+        counts={"completed": 1000},
+        started_at=0,
+        ended_at=1,
+    )
+    kept = small(whole)
+    assert [trial.number for trial in kept.trials] == list(range(KEPT_TRIALS))
+    assert kept.counts == {"completed": 1000}
+    assert len(kept.to_json()) < 16_384
