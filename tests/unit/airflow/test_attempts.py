@@ -1,0 +1,211 @@
+"""A try's key, spec and outcome, against a real storage; Airflow's side is a dict and a few attributes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+import raysweep as rs
+from raysweep.errors import SpecError
+from raysweep.outcome import SweepOutcome, TrialOutcome
+from raysweep.storage.folder import SweepFolder, SweepRecord
+from raysweep.storage.store import open_store
+from raysweep_airflow import SweepOperator
+from raysweep_airflow.base import Attempt
+
+BASE = "night/sweep/manual__1"
+
+
+class Store(dict[str, Any]):
+    """In place of the task state store, which is a table behind Airflow's API server."""
+
+    def set(self, key: str, value: Any, retention: Any = None) -> None:
+        self[key] = value
+
+
+class Ti:
+    """What operators need of a task instance."""
+
+    dag_id, task_id, run_id, map_index = "night", "sweep", "manual__1", -1
+
+    def __init__(self, try_number: int, max_tries: int) -> None:
+        self.try_number, self.max_tries = try_number, max_tries
+
+
+class Tries:
+    """The tries of one task, as Airflow numbers them with `retries=2`."""
+
+    def __init__(self, storage: Path) -> None:
+        self.storage = storage
+        self.store = Store()
+        self.number, self.max_tries = 0, 2
+        self.context: dict[str, Any] = {}
+
+    def spec(self, **stop: Any) -> rs.SweepSpec:
+        return rs.SweepSpec(
+            name="flights",
+            trainable="examples.quick:quadratic",
+            param_space={"x": {"uniform": [0, 1]}},
+            metric="loss",
+            mode="min",
+            stop=stop,
+            storage_path=str(self.storage),
+        )
+
+    def run(self, spec: rs.SweepSpec | None = None, **options: Any) -> Attempt:
+        """The next try."""
+        self.number += 1
+        with DAG("night", schedule=None):
+            operator = SweepOperator(task_id="sweep", spec={}, **options)
+        context = {"ti": Ti(self.number, self.max_tries), "task_state_store": self.store} | self.context
+        return operator._attempt(context, spec or self.spec())
+
+    def clear(self) -> None:
+        """As Airflow's clear: the retries are counted anew."""
+        self.max_tries = self.number + 2
+
+    def end(
+        self, key: str, status: Any, *, finished: int = 2, spec: rs.SweepSpec | None = None
+    ) -> SweepOutcome:
+        """Store how the sweep of this key ended."""
+        spec = spec or self.spec()
+        sweep_id = rs.sweep_id("flights", key)
+        outcome = SweepOutcome(
+            sweep_id=sweep_id,
+            name="flights",
+            key=key,
+            status=status,
+            metric="loss",
+            mode="min",
+            counts={"completed": finished},
+            best=TrialOutcome(trial_id="t", number=0, state="completed", score=1.0) if finished else None,
+            started_at=0,
+            ended_at=1,
+            spec_digest=spec.placed().digest(),
+        )
+        folder = SweepFolder(open_store(str(self.storage)), sweep_id)
+        placed = spec.placed()
+        folder.write_spec_if_absent(
+            SweepRecord(digest=placed.digest(), key=key, seed=7, spec=placed.to_dict())
+        )
+        folder.write_outcome_if_absent(outcome)
+        return outcome
+
+
+@pytest.fixture
+def tries(tmp_path: Path) -> Tries:
+    return Tries(tmp_path / "sweeps")
+
+
+def test_all_tries_of_a_task_are_one_sweep(tries: Tries) -> None:
+    assert [tries.run().key for _ in range(3)] == [BASE] * 3
+    tries.clear()
+    assert tries.run().key == BASE
+
+
+def test_a_retry_hands_on_what_there_is(tries: Tries) -> None:
+    tries.run()
+    outcome = tries.end(BASE, "completed")
+    assert tries.run(on_clear="restart").ended == outcome
+
+
+def test_a_cleared_result_is_reused(tries: Tries) -> None:
+    tries.run()
+    outcome = tries.end(BASE, "completed")
+    tries.clear()
+    assert tries.run().ended == outcome
+
+
+def test_a_restart_is_one_new_sweep_for_all_its_tries(tries: Tries) -> None:
+    tries.run()
+    tries.end(BASE, "completed")
+    tries.clear()
+    first = tries.run(on_clear="restart")
+    assert (first.key, first.ended) == (f"{BASE}#2", None)
+    assert tries.run(on_clear="restart").key == f"{BASE}#2"
+    outcome = tries.end(f"{BASE}#2", "completed")
+    assert tries.run(on_clear="restart").ended == outcome
+    tries.clear()
+    assert tries.run(on_clear="restart").key == f"{BASE}#5"
+
+
+def test_a_restart_leaves_alone_what_still_runs(tries: Tries) -> None:
+    tries.run()
+    tries.clear()
+    assert tries.run(on_clear="restart").key == BASE
+
+
+def test_a_failed_sweep_begins_anew_when_cleared_and_only_then(tries: Tries) -> None:
+    tries.run()
+    outcome = tries.end(BASE, "failed", finished=0)
+    assert tries.run().ended == outcome
+    tries.clear()
+    again = tries.run()
+    assert (again.key, again.ended) == (f"{BASE}#3", None)
+
+
+def test_a_cancelled_sweep_goes_on_when_cleared_and_only_then(tries: Tries) -> None:
+    tries.run()
+    outcome = tries.end(BASE, "cancelled")
+    assert tries.run().ended == outcome
+    tries.clear()
+    again = tries.run()
+    assert (again.key, again.ended, again.resumes) == (BASE, None, True)
+
+
+def test_a_result_of_another_spec_is_not_handed_on(tries: Tries) -> None:
+    tries.run()
+    tries.end(BASE, "completed")
+    tries.clear()
+    other = tries.spec().replace(metric="other")
+    with pytest.raises(SpecError, match='clear the task with on_clear="restart"'):
+        tries.run(other)
+    tries.clear()
+    assert tries.run(other, on_clear="restart").key == f"{BASE}#3"
+
+
+def deadline_of(attempt: Attempt) -> datetime:
+    assert isinstance(attempt.spec, rs.SweepSpec)
+    deadline = attempt.spec.stop.deadline
+    assert isinstance(deadline, datetime)
+    return deadline
+
+
+def test_a_deadline_by_the_clock_is_the_same_for_every_retry(tries: Tries) -> None:
+    spec = tries.spec(deadline="06:00 Europe/Berlin")
+    first = deadline_of(tries.run(spec))
+    assert first > datetime.now(UTC)
+    assert deadline_of(tries.run(spec)) == first
+    # As if that had been two days ago: a retry still means the same moment, a clear the next one.
+    tries.store["raysweep"]["scheduled_at"] = (datetime.now(UTC) - timedelta(days=2)).isoformat()
+    assert deadline_of(tries.run(spec)) < datetime.now(UTC)
+    tries.clear()
+    assert deadline_of(tries.run(spec)) > datetime.now(UTC)
+
+
+def test_a_deadline_counts_from_the_logical_date_if_asked_to(tries: Tries) -> None:
+    tries.context["logical_date"] = datetime(2026, 3, 28, 22, tzinfo=UTC)
+    spec = tries.spec(deadline="06:00 Europe/Berlin")
+    attempt = tries.run(spec, deadline_from="logical_date")
+    # The clocks go forward in that night.
+    assert deadline_of(attempt) == datetime(2026, 3, 29, 4, tzinfo=UTC)
+
+
+def test_a_run_without_a_logical_date_says_so(tries: Tries) -> None:
+    with pytest.raises(SpecError, match="this run has no logical date"):
+        tries.run(deadline_from="logical_date")
+
+
+def test_a_timeout_of_the_task_is_a_deadline_of_the_sweep(tries: Tries) -> None:
+    hour = timedelta(hours=1)
+    now = datetime.now(UTC)
+    first = deadline_of(tries.run(execution_timeout=hour))
+    assert timedelta(minutes=57) < first - now < timedelta(minutes=59)
+    assert deadline_of(tries.run(execution_timeout=hour)) == first
+    early = (now + timedelta(minutes=5)).isoformat()
+    tries.store.clear()
+    assert deadline_of(tries.run(tries.spec(deadline=early), execution_timeout=hour)).isoformat() == early

@@ -1,0 +1,89 @@
+"""An Airflow connection as the address, token and TLS of a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import Connection
+
+from raysweep.errors import SpecError
+from raysweep_airflow.hooks import Access
+
+
+def connection(extra: Any = None, **fields: Any) -> Connection:
+    text = extra if isinstance(extra, str) or extra is None else json.dumps(extra)
+    return Connection(conn_id="c", conn_type="raysweep", extra=text, **{"host": "http://head"} | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "address"),
+    [
+        ({"host": "head", "port": 8265}, "http://head:8265"),
+        ({"host": "http://head", "port": 8265}, "http://head:8265"),
+        ({"host": "http://head:8000", "port": 8265}, "http://head:8000"),
+        ({"host": "https://ray.example.com"}, "https://ray.example.com"),
+        ({"host": "https://ray.example.com/east/", "port": 444}, "https://ray.example.com:444/east"),
+        ({"host": "ray.example.com", "schema": "https"}, "https://ray.example.com"),
+        ({"host": "[::1]", "port": 8265}, "http://[::1]:8265"),
+    ],
+)
+def test_the_address(fields: dict[str, Any], address: str) -> None:
+    assert Access.of(connection(**fields)).cluster.address == address
+
+
+def test_all_fields(tmp_path: Path) -> None:
+    bundle = tmp_path / "ca.pem"
+    bundle.touch()
+    extra = {
+        "verify": "false",
+        "ca_bundle": str(bundle),
+        "headers": '{"X-Team": "a-secret-header"}',
+        "proxy": "http://me:a-secret-proxy@proxy",
+        "storage_path": "s3://bucket/sweeps",
+        "dashboard_url": "https://ray.example.com/",
+        "request_timeout_s": 30,
+    }
+    access = Access.of(connection(extra, password="a-secret-token"))
+    assert access.storage_path == "s3://bucket/sweeps"
+    assert access.dashboard_url == "https://ray.example.com"
+    assert (access.cluster.verify, access.cluster.ca_bundle) == (False, str(bundle))
+    assert access.cluster.request_timeout_s == 30
+    assert access.cluster.token is not None
+    assert access.cluster.token.get_secret_value() == "a-secret-token"
+    assert access.cluster.headers["X-Team"].get_secret_value() == "a-secret-header"
+    assert "a-secret" not in repr(access)
+
+
+def test_fields_of_the_old_form() -> None:
+    access = Access.of(connection({"extra__raysweep__storage_path": "s3://b/x"}))
+    assert access.storage_path == "s3://b/x"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(None, True), (True, True), (False, False), ("no", False), ("true", True), ("0", False)],
+)
+def test_tls_is_verified_unless_it_says_no(given: Any, expected: bool) -> None:
+    extra = {} if given is None else {"verify": given}
+    assert Access.of(connection(extra)).cluster.verify is expected
+
+
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [
+        ({"host": ""}, "host"),
+        ({"extra": {"headers": "no json"}}, "headers"),
+        ({"extra": {"headers": {"X": 1}}}, "headers"),
+        ({"extra": {"ca_bundle": "/nowhere.pem"}}, "ca_bundle"),
+        ({"host": "ftp://head"}, "address"),
+        ({"password": "two words"}, "token"),
+    ],
+)
+def test_what_cannot_be_names_the_field(bad: dict[str, Any], field: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        Access.of(connection(**bad))
+    assert raised.value.field == field
+    assert "two words" not in str(raised.value)

@@ -1,0 +1,74 @@
+"""What a try does about what earlier ones left, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
+from raysweep_airflow.tries import Record, decide
+
+
+def sweep(status: Any, *, finished: int = 4) -> SweepOutcome:
+    return SweepOutcome(
+        sweep_id="s",
+        name="s",
+        status=status,
+        metric="m",
+        mode="max",
+        started_at=0,
+        ended_at=1,
+        counts={"completed": finished},
+        best=TrialOutcome(trial_id="t", number=0, state="completed", score=1.0) if finished else None,
+    )
+
+
+TRAINED = TrainOutcome(run_id="r", name="r", status="completed", started_at=0, ended_at=1)
+
+
+@pytest.mark.parametrize(
+    ("ended", "on_clear", "expected"),
+    [
+        (None, "reuse", "go"),
+        (None, "restart", "go"),
+        (sweep("completed"), "reuse", "reuse"),
+        (sweep("completed"), "resume", "resume"),
+        (sweep("completed"), "restart", "restart"),
+        (sweep("deadline"), "reuse", "reuse"),
+        (sweep("deadline"), "resume", "resume"),
+        (sweep("deadline", finished=0), "reuse", "resume"),
+        (sweep("deadline", finished=0), "restart", "restart"),
+        (sweep("cancelled"), "reuse", "resume"),
+        (sweep("cancelled"), "resume", "resume"),
+        (sweep("cancelled"), "restart", "restart"),
+        (sweep("failed"), "reuse", "restart"),
+        (sweep("failed"), "resume", "restart"),
+        (TRAINED, "reuse", "reuse"),
+        (TRAINED, "restart", "restart"),
+    ],
+)
+def test_after_a_clear(ended: Any, on_clear: Any, expected: str) -> None:
+    assert decide(ended, is_cleared=True, on_clear=on_clear, accept_partial=True) == expected
+
+
+@pytest.mark.parametrize("on_clear", ["reuse", "resume", "restart"])
+@pytest.mark.parametrize("status", ["completed", "deadline", "cancelled", "failed"])
+def test_a_retry_does_nothing_again(status: str, on_clear: Any) -> None:
+    assert decide(sweep(status), is_cleared=False, on_clear=on_clear, accept_partial=True) == "reuse"
+    assert decide(None, is_cleared=False, on_clear=on_clear, accept_partial=True) == "go"
+
+
+def test_a_partial_result_that_does_not_count_goes_on() -> None:
+    done = decide(sweep("deadline"), is_cleared=True, on_clear="reuse", accept_partial=False)
+    assert done == "resume"
+
+
+def test_a_record_survives_the_store_and_later_versions() -> None:
+    record = Record(max_tries=3, suffix="#2", scheduled_at="2026-11-21T22:00:00+00:00", ends_at=None)
+    assert Record.from_dict(record.to_dict() | {"later": 1}) == record
+
+
+@pytest.mark.parametrize("other", [None, "text", {}, {"max_tries": "3"}, 7])
+def test_what_is_no_record_counts_as_none(other: Any) -> None:
+    assert Record.from_dict(other) is None
