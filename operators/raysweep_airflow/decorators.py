@@ -17,15 +17,16 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from raysweep.errors import SpecError
-from raysweep.jobs import JobOptions
-from raysweep.spec import SweepSpec
-from raysweep_airflow.base import Attempt, Spec
 from raysweep_airflow.operators import SweepOperator
+
+if TYPE_CHECKING:
+    from raysweep.jobs import JobOptions
+    from raysweep.spec import SweepSpec
 
 
 class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
@@ -48,7 +49,9 @@ class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
     def execute(self, context: Any) -> Any:
         return SweepOperator.execute(self, context)
 
-    def _asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> Spec:
+    def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> SweepSpec:
+        from raysweep.spec import SweepSpec
+
         if "trainable" in fields:
             raise SpecError("trainable", "is the decorated function", "leave it out of the spec")
         trainable: Any = self.reference or f"{self._module}:{self.python_callable.__name__}"
@@ -56,8 +59,7 @@ class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
             trainable = self.python_callable
         return SweepSpec.from_any({"name": self.task_id, **fields, "trainable": trainable})
 
-    def _options(self, context: Mapping[str, Any], attempt: Attempt) -> JobOptions:
-        options = super()._options(context, attempt)
+    def options(self, options: JobOptions) -> JobOptions:
         if self.reference is not None:
             return options
         folder = Path(tempfile.mkdtemp(prefix="raysweep-"))

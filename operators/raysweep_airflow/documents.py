@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,14 +10,6 @@ from raysweep.errors import SpecError
 from raysweep.spec.text import read_json, read_yaml
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
-
-
-def plain(given: Any) -> Any:
-    """A spec object as plain JSON data, in which templates can be; anything else as it is."""
-    dump = getattr(given, "to_dict", None)
-    if callable(dump):
-        return dump()
-    return os.fspath(given) if isinstance(given, os.PathLike) else given
 
 
 def read(given: Any, context: Mapping[str, Any], field: str = "spec") -> dict[str, Any]:

@@ -13,9 +13,8 @@ from pydantic import SecretStr
 
 from raysweep.errors import RaysweepError, SpecError
 from raysweep.jobs import Cluster, ClusterConnection
-from raysweep_airflow.provider import CONNECTION_TYPE
+from raysweep_airflow.provider import CONNECTION_TYPE, DEFAULT_CONN_ID
 
-DEFAULT_CONN_ID: Final = "raysweep_default"
 _FALSE: Final = frozenset({"false", "0", "no", "off", ""})
 
 

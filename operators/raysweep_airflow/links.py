@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseOperatorLink, conf
 
-from raysweep.jobs import RunningJob
-
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
+
+    from raysweep.jobs import RunningJob
 
 PAGE: Final = "raysweep"
 """The `url_route` of the sweep's page in Airflow's own pages."""

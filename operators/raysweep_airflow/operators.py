@@ -1,27 +1,28 @@
-"""The operators: a sweep, the gate behind it, the full-scale training."""
+"""The operators: a sweep, the gate behind it, the full-scale training.
+
+What needs specs and outcomes is imported when a task runs, so that DAG files are read quickly.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from raysweep.brief import brief
-from raysweep.errors import SpecError, SweepNotFoundError
-from raysweep.jobs import JobOptions
-from raysweep.jobs.view import Outcome, RunView
-from raysweep.outcome import GateOutcome, SweepOutcome
-from raysweep.pipeline import GateRun, handed_on, prepare_gate, with_gate
-from raysweep.spec import SweepSpec, TrainSpec
-from raysweep.spec.pipeline import GateSpec
-from raysweep.training.handover import train_spec_with
-from raysweep_airflow import documents
-from raysweep_airflow.base import JobOperator, Spec
-from raysweep_airflow.hooks import DEFAULT_CONN_ID
-from raysweep_airflow.tries import OnClear
+from raysweep.errors import SpecError
+from raysweep_airflow.base import JobOperator
+from raysweep_airflow.provider import DEFAULT_CONN_ID
 
-JobGiven = JobOptions | Mapping[str, Any] | None
+if TYPE_CHECKING:
+    from raysweep.jobs import JobOptions
+    from raysweep.jobs.view import Outcome
+    from raysweep.outcome import GateOutcome, SweepOutcome
+    from raysweep.pipeline import GateRun
+    from raysweep.spec import SweepSpec, TrainSpec
+    from raysweep_airflow.tries import OnClear
+
+    JobGiven = JobOptions | Mapping[str, Any] | None
 
 
 class SweepOperator(JobOperator):
@@ -79,10 +80,14 @@ class SweepOperator(JobOperator):
         self.deadline_from = deadline_from
         self.top_k = top_k
 
-    def _asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> Spec:
+    def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> SweepSpec:
+        from raysweep.spec import SweepSpec
+
         return SweepSpec.from_any(fields)
 
-    def _handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+    def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        from raysweep.brief import brief
+
         return brief(outcome, top_k=self.top_k)
 
 
@@ -124,44 +129,46 @@ class GateOperator(JobOperator):
             **kwargs,
         )
         self.outcome = outcome
-        self.gate = gate.model_dump(mode="json") if isinstance(gate, GateSpec) else gate
+        dump = getattr(gate, "model_dump", None)
+        self.gate = dump(mode="json") if callable(dump) else gate
 
-    def _execute(self, context: Mapping[str, Any]) -> Any:
+    def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
         outcome = stored_outcome(self.outcome)
-        if outcome.promoted is None:
-            verdict = self._prepared(self._sweep(context, outcome))
-            if isinstance(verdict, GateOutcome):
-                return self._result(outcome, verdict)
-        return super()._execute(context)
+        prepared = self._prepared(context, outcome)
+        return self._result(outcome, cast("GateOutcome", prepared)) if _is_verdict(prepared) else None
 
-    def _key(self, context: Mapping[str, Any]) -> str:
+    def key(self, context: Mapping[str, Any]) -> str:
         return stored_outcome(self.outcome).key
 
-    def _asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> Spec:
-        prepared = self._prepared(self._sweep(context, stored_outcome(self.outcome)))
-        assert not isinstance(prepared, GateOutcome)
-        return prepared.again
+    def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> SweepSpec:
+        prepared = self._prepared(context, stored_outcome(self.outcome))
+        return cast("GateRun", prepared).again
 
-    def _handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+    def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         first = stored_outcome(self.outcome)
-        prepared = self._prepared(self._sweep(context, first))
-        assert isinstance(outcome, SweepOutcome)
-        verdict = prepared if isinstance(prepared, GateOutcome) else prepared.settle(outcome)
-        return self._result(first, verdict)
+        prepared = self._prepared(context, first)
+        if not _is_verdict(prepared):
+            prepared = cast("GateRun", prepared).settle(cast("SweepOutcome", outcome))
+        return self._result(first, cast("GateOutcome", prepared))
 
     def _result(self, outcome: SweepOutcome, verdict: GateOutcome) -> dict[str, Any]:
+        from raysweep.brief import brief
+        from raysweep.pipeline import handed_on, with_gate
+
         self.log.info("gate: %s", verdict.why)
         listed = len(self.outcome.get("top_k", ())) if isinstance(self.outcome, Mapping) else 5
         return brief(handed_on(with_gate(outcome, verdict)), top_k=max(1, listed))
 
-    def _prepared(self, spec: SweepSpec) -> GateOutcome | GateRun:
-        gate = GateSpec.model_validate(dict(self.gate or {}))
-        return prepare_gate(spec, stored_outcome(self.outcome), gate)
+    def _prepared(self, context: Mapping[str, Any], outcome: SweepOutcome) -> GateOutcome | GateRun:
+        """The verdict that there is, or what is to be run for one; stored where the sweep is."""
+        from raysweep.pipeline import prepare_gate
+        from raysweep.spec import SweepSpec
+        from raysweep.spec.pipeline import GateSpec
+        from raysweep_airflow import documents
 
-    def _sweep(self, context: Mapping[str, Any], outcome: SweepOutcome) -> SweepSpec:
-        """The sweep's spec, stored where the sweep is."""
         fields = documents.read(self.spec, context) | {"storage_path": outcome.uri.rpartition("/")[0]}
-        return SweepSpec.from_any(fields)
+        gate = GateSpec.model_validate(dict(self.gate or {}))
+        return prepare_gate(SweepSpec.from_any(fields), outcome, gate)
 
 
 class TrainOperator(JobOperator):
@@ -203,17 +210,22 @@ class TrainOperator(JobOperator):
         )
         self.outcome = outcome
 
-    def _execute(self, context: Mapping[str, Any]) -> Any:
+    def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
         if isinstance(self.outcome, Mapping) and self.outcome.get("promoted") is False:
             why = (self.outcome.get("gate") or {}).get("why", "the gate did not promote the best config")
             raise AirflowSkipException(f"training skipped: {why}")
-        return super()._execute(context)
+        return None
 
-    def _asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> Spec:
+    def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> TrainSpec:
+        from raysweep.spec import TrainSpec
+        from raysweep.training.handover import train_spec_with
+
         spec = TrainSpec.from_any(fields)
         return spec if self.outcome is None else train_spec_with(spec, best_config(self.outcome))
 
-    def _handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+    def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        from raysweep.brief import brief
+
         return brief(outcome)
 
 
@@ -239,8 +251,18 @@ def stored_outcome(outcome: Any) -> SweepOutcome:
     """The whole outcome, from where it is stored. Raises: SpecError, SweepNotFoundError, StorageError."""
     if not isinstance(outcome, Mapping) or not outcome.get("uri"):
         raise SpecError("outcome", "is not what a SweepOperator returned", "give sweep.output")
+    from raysweep.errors import SweepNotFoundError
+    from raysweep.jobs.view import RunView
+    from raysweep.outcome import SweepOutcome
+
     storage, _, sweep_id = str(outcome["uri"]).rpartition("/")
     found = RunView("sweep", storage, sweep_id).outcome()
     if not isinstance(found, SweepOutcome):
         raise SweepNotFoundError(sweep_id, storage, "see whether this worker can read the storage")
     return found
+
+
+def _is_verdict(prepared: object) -> bool:
+    from raysweep.outcome import GateOutcome
+
+    return isinstance(prepared, GateOutcome)

@@ -7,6 +7,7 @@ from typing import Any, Final
 NAME: Final = "raysweep"
 PACKAGE: Final = "raysweep"
 CONNECTION_TYPE: Final = "raysweep"
+DEFAULT_CONN_ID: Final = "raysweep_default"
 
 
 def get_provider_info() -> dict[str, Any]:

@@ -18,17 +18,14 @@ was cancelled, or its limit was moved) and reuses it where not; *restart* begins
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
-from typing import Any, Final, Literal, Self
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
 
 from raysweep.jobs import verdict_of
 from raysweep.outcome import SweepOutcome, TrainOutcome
 
 OnClear = Literal["reuse", "resume", "restart"]
 Do = Literal["go", "reuse", "resume", "restart"]
-ON_CLEAR: Final = ("reuse", "resume", "restart")
-STORE_KEY: Final = "raysweep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +52,6 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data."""
         return asdict(self)
-
-    def renewed(self, *, max_tries: int, suffix: str, now: datetime, ends_at: datetime | None) -> Self:
-        """For a sweep that is begun, or gone on with, because a person cleared the task."""
-        return replace(
-            self,
-            max_tries=max_tries,
-            suffix=suffix,
-            scheduled_at=now.isoformat(),
-            ends_at=ends_at.isoformat() if ends_at is not None else None,
-        )
 
 
 def decide(

@@ -16,7 +16,7 @@ __all__ = ["airflow", "head", "running_head"]
 
 @pytest.mark.servers
 @pytest.mark.ray
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 class TestAirflow(OrchestratorContract):
     @pytest.fixture
     def orchestrator(self, airflow: Airflow) -> AirflowOrchestrator:

@@ -15,7 +15,7 @@ from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.storage.folder import SweepFolder, SweepRecord
 from raysweep.storage.store import open_store
 from raysweep_airflow import SweepOperator
-from raysweep_airflow.base import Attempt
+from raysweep_airflow.work import Attempt, Try
 
 BASE = "night/sweep/manual__1"
 
@@ -62,7 +62,7 @@ class Tries:
         with DAG("night", schedule=None):
             operator = SweepOperator(task_id="sweep", spec={}, **options)
         context = {"ti": Ti(self.number, self.max_tries), "task_state_store": self.store} | self.context
-        return operator._attempt(context, spec or self.spec())
+        return Try(operator, context).attempt(spec or self.spec())
 
     def clear(self) -> None:
         """As Airflow's clear: the retries are counted anew."""

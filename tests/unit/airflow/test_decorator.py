@@ -74,7 +74,7 @@ def test_a_function_of_a_module_goes_by_its_name() -> None:
         made = task.sweep(quadratic, spec=SPEC, task_id="fit")()
     operator = made.operator
     assert isinstance(operator, DecoratedSweepOperator)
-    spec = operator._asked({}, dict(SPEC))
+    spec = operator.asked({}, dict(SPEC))
     assert (spec.name, spec.trainable) == ("fit", "examples.quick:quadratic")
 
 
@@ -87,4 +87,4 @@ def test_its_trainable_is_the_function() -> None:
     with DAG("d", schedule=None):
         made = task.sweep(quadratic, spec=SPEC, task_id="fit")()
     with pytest.raises(SpecError, match="trainable: is the decorated function"):
-        made.operator._asked({}, SPEC | {"trainable": "m:f"})
+        made.operator.asked({}, SPEC | {"trainable": "m:f"})

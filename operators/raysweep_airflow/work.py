@@ -1,0 +1,374 @@
+"""What a task does when it runs: submit or attach, wait (deferred or not), hand on how it ended.
+
+Both ways to wait end in `Try.complete`, with the same event. The sweep's key follows from the task's ids, and
+what else a later try must know is in the task state store (`tries.py`). A task that is killed kills nothing
+by itself: whoever kills it leaves a state, and that is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from airflow.sdk import Asset
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+import raysweep as rs
+from raysweep.brief import brief
+from raysweep.errors import JobStoppedError, RaysweepError, SpecChangedError, SpecError, SweepInterrupted
+from raysweep.jobs import Cluster, JobOptions, RunningJob, complete, details_of
+from raysweep.jobs.attach import storage_not_shared
+from raysweep.jobs.errorline import decode_error
+from raysweep.jobs.view import Asked, Outcome, RunView
+from raysweep.outcome import SweepOutcome, TrainOutcome
+from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec.wallclock import resolve_deadline
+from raysweep_airflow import documents
+from raysweep_airflow.hooks import Access, RaySweepHook
+from raysweep_airflow.identity import TaskId, is_over
+from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
+from raysweep_airflow.tries import Record, decide
+from raysweep_airflow.triggers import SETTLE_S, ProgressLines, SweepTrigger
+
+if TYPE_CHECKING:
+    from raysweep_airflow.base import JobOperator
+
+Spec = SweepSpec | TrainSpec
+RECORD_KEY: Final = "raysweep"
+JOB_KEY: Final = "raysweep_job"
+OUTCOME_KEY: Final = "raysweep_outcome"
+DEADLINE_GRACE_S: Final = 600.0
+"""A sweep ends by itself at its deadline; one that has not so much later is cancelled."""
+SYNC_MARGIN_S: Final = 3.0
+"""Where a task is not deferred, Airflow ends it at its `execution_timeout`: the sweep is cancelled before."""
+KILL_S: Final = 4.0
+"""Airflow kills a task 5 s after SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What this try does: the spec with its deadline, under which key, or the outcome that is there."""
+
+    spec: Spec
+    key: str
+    ended: Outcome | None
+    resumes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A job that this process waits for."""
+
+    job: RunningJob
+    access: Access
+    task: TaskId
+
+    def killed(self, log: Any) -> None:
+        """Cancel the job if its task's state says so; within the seconds that Airflow leaves."""
+        thread = threading.Thread(target=self._stop_if_over, args=(log,), daemon=True)
+        thread.start()
+        # Whoever handles the signal may hold what the thread waits for: not for ever.
+        thread.join(KILL_S)
+
+    def _stop_if_over(self, log: Any) -> None:
+        try:
+            state = self.task.state()
+            if not is_over(state):
+                log.info("task is %s: job %s goes on; the next try attaches", state, self.job.job_id)
+                return
+            log.warning("task is %s: cancelling job %s", state, self.job.job_id)
+            reason = f"its task was marked {state} in Airflow"
+            by = f"Airflow: {self.task.key}"
+            Cluster(self.access.cluster).cancel(self.job, reason=reason, by=by, grace_s=2.0)
+        except Exception:
+            # A job whose task's state is not known goes on.
+            log.exception("job %s was not cancelled: raysweep cancel does it", self.job.job_id)
+
+
+class Try:
+    """One try of a task."""
+
+    def __init__(self, operator: JobOperator, context: Mapping[str, Any]) -> None:
+        self.operator = operator
+        self.context = context
+        self.ti = context["ti"]
+        self.store = context["task_state_store"]
+        self.task = TaskId.of(context)
+        self.log = operator.log
+
+    def run(self) -> Any:
+        """Run it, attach to it, or hand on what there is."""
+        operator = self.operator
+        known = operator.known(self.context)
+        if known is not None:
+            return self._hand_on(known)
+        access = RaySweepHook(operator.conn_id).access() if operator.address is None else None
+        given = documents.read(operator.spec, self.context)
+        if access is not None and access.storage_path and "storage_path" not in given:
+            given["storage_path"] = access.storage_path
+        attempt = self.attempt(operator.asked(self.context, given))
+        if attempt.ended is not None:
+            self._show_earlier()
+            return self.finish(attempt.ended)
+        return self.finish(self._run_here(attempt)) if access is None else self._run_job(attempt, access)
+
+    def complete(self, event: Mapping[str, Any]) -> Any:
+        """Finish by a trigger's event."""
+        job = RunningJob.from_dict(event["job"])
+        if event["end"] == "error":
+            return self.finish(decode_error(event["error"], job.job_id))
+        view = RunView(job.kind, job.storage_path, job.run_id)
+        outcome = view.outcome()
+        if event["end"] == "timeout" and (outcome is None or outcome.status == "cancelled"):
+            note = f"{event['limit']} is over; clear the task to go on with it, or give it more time"
+            return self.finish(JobStoppedError(job.job_id, note))
+        return self.finish(outcome or storage_not_shared(job.job_id, view.uri))
+
+    def finish(self, end: Outcome | RaysweepError) -> Any:
+        """Hand on the outcome, or fail: the end of every try that ran something."""
+        outcome = getattr(end, "outcome", end)
+        if isinstance(outcome, SweepOutcome | TrainOutcome):
+            self.store.set(OUTCOME_KEY, _summary(outcome))
+        outcome = complete(end, accept_partial=self.operator.accept_partial)
+        return self._hand_on(self.operator.handed_on(self.context, outcome))
+
+    def _hand_on(self, result: dict[str, Any]) -> dict[str, Any]:
+        for asset in self.operator.outlets:
+            if isinstance(asset, Asset):
+                self.context["outlet_events"][asset].extra = _extra(result)
+        self.log.info("%s; %s", result["why"] or result["status"], result["outcome_uri"])
+        return result
+
+    # --- the run
+
+    def _run_job(self, attempt: Attempt, access: Access) -> Any:
+        operator, options = self.operator, self._options(attempt)
+        job = Cluster(access.cluster).submit_or_attach(attempt.spec, key=attempt.key, options=options)
+        operator.running = Running(job=job, access=access, task=self.task)
+        self._show(job, access)
+        ends_at, limit = self._limit(attempt.spec)
+        trigger = SweepTrigger(
+            job=job.to_dict(),
+            conn_id=operator.conn_id,
+            task=self.task.to_dict(),
+            fire_after=time.time() + SETTLE_S,
+            ends_at=ends_at,
+            limit=limit,
+            lease_ttl_s=options.lease_ttl_s,
+        )
+        if operator.deferrable and job.how != "finished":
+            operator.defer(trigger=trigger, method_name="execute_complete")
+        event = asyncio.run(trigger.follow(access.cluster))
+        operator.running = None
+        return self.complete(event)
+
+    def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:
+        """On a Ray of this process: an embedded one, or one that it is near."""
+        address = self.operator.address
+        try:
+            if isinstance(attempt.spec, TrainSpec):
+                return rs.run_training(attempt.spec, key=attempt.key, address=address)
+            return rs.run_sweep(
+                attempt.spec,
+                key=attempt.key,
+                address=address,
+                on_progress=ProgressLines(self.log.info),
+                resume_cancelled=attempt.resumes,
+            )
+        except SweepInterrupted as error:
+            # A worker that shuts down, as a rule: the next try goes on.
+            raise AirflowException(str(error)) from None
+        except RaysweepError as error:
+            return error
+
+    def attempt(self, asked: Spec) -> Attempt:
+        """What is there, what is asked for, and what that means; remembered for the next try."""
+        operator, ti, now = self.operator, self.ti, datetime.now(UTC)
+        found = Record.from_dict(self.store.get(RECORD_KEY))
+        is_cleared = found is not None and found.max_tries != ti.max_tries
+        record = found or self._dated(Record(max_tries=ti.max_tries), now)
+        spec, base = _with_deadline(asked, record), operator.key(self.context)
+        ended = _view(spec, base + record.suffix).outcome()
+        do = decide(
+            ended,
+            is_cleared=is_cleared,
+            on_clear=operator.on_clear,
+            accept_partial=operator.accept_partial,
+        )
+        if do == "reuse":
+            self._check_same(spec, base + record.suffix, ended)
+        elif is_cleared:
+            suffix = f"#{ti.try_number}" if do == "restart" else record.suffix
+            renewed = self._dated(replace(record, suffix=suffix), now)
+            later = _with_deadline(asked, renewed)
+            if do != "go" or _may_change(later, base + suffix):
+                record, spec = renewed, later
+        key = base + record.suffix
+        self._say(do, ended, key, is_cleared=is_cleared)
+        self.store.set(RECORD_KEY, replace(record, max_tries=ti.max_tries).to_dict())
+        if do == "reuse":
+            return Attempt(spec=spec, key=key, ended=ended, resumes=False)
+        return Attempt(spec=spec, key=key, ended=None, resumes=is_cleared)
+
+    def _dated(self, record: Record, now: datetime) -> Record:
+        """From when a deadline of the spec counts, and the one that `execution_timeout` gives."""
+        since, timeout = now, self.operator.execution_timeout
+        if self.operator.deadline_from == "logical_date":
+            if self.context.get("logical_date") is None:
+                fix = 'trigger it with a logical date, or use deadline_from="now"'
+                raise SpecError("deadline_from", "this run has no logical date", fix)
+            since = self.context["logical_date"]
+        # Time to end with what there is, rather than to be ended.
+        ends_at = (now + timeout - _margin(timeout)).isoformat() if timeout is not None else None
+        return replace(record, scheduled_at=since.isoformat(), ends_at=ends_at)
+
+    def _check_same(self, spec: Spec, key: str, ended: Outcome | None) -> None:
+        """See that what is reused is what is asked for."""
+        try:
+            if _view(spec, key).check_same(_asked(spec, key), ended):
+                self.log.info('its limit was moved since: on_clear="resume" goes on with it')
+        except SpecChangedError as error:
+            fix = 'change it back, or clear the task with on_clear="restart"'
+            raise SpecError("spec", error.problem, fix) from None
+
+    def _say(self, do: str, ended: Outcome | None, key: str, *, is_cleared: bool) -> None:
+        was = ended.status if ended is not None else ""
+        cleared = f" (on_clear={self.operator.on_clear!r})" if is_cleared else ""
+        texts = {
+            "reuse": f"run {key!r} has ended before ({was}): its outcome is reused{cleared}",
+            "resume": f"run {key!r} had ended ({was}): going on with it where it can be{cleared}",
+            "restart": f"the run had ended ({was}): beginning anew as {key!r}{cleared}",
+            "go": f"run {key!r}",
+        }
+        self.log.info(texts[do])
+
+    def _options(self, attempt: Attempt) -> JobOptions:
+        """The job's options, its templates rendered here and not before: they may hold secrets."""
+        given: Any = self.operator.job if self.operator.job is not None else {}
+        if isinstance(given, Mapping):
+            known = [field.name for field in fields(JobOptions)]
+            if unknown := sorted(set(given) - set(known)):
+                raise SpecError("job", f"has no {unknown[0]!r}", f"it knows {', '.join(known)}")
+            values: Any = self.operator.render_template(dict(given), cast(Any, self.context))
+            given = JobOptions(**values)
+        folder = given.working_dir
+        options = replace(
+            given,
+            working_dir=self._located(folder, "job.working_dir") if folder is not None else None,
+            py_modules=[self._located(each, "job.py_modules") for each in given.py_modules],
+            metadata={**self.task.metadata(), **given.metadata},
+            on_cancelled="resume" if attempt.resumes else given.on_cancelled,
+        )
+        return self.operator.options(options)
+
+    def _located(self, path: str | os.PathLike[str], field: str) -> str:
+        """A folder or file to upload: relative paths are beside the DAG."""
+        text = os.fspath(path)
+        return text if "://" in text else str(documents.find(text, self.context, field))
+
+    def _limit(self, spec: Spec) -> tuple[float | None, str]:
+        """When it is cancelled, in UTC seconds, and by which limit."""
+        limits: list[tuple[float, str]] = []
+        timeout = self.operator.execution_timeout
+        if timeout is not None:
+            margin_s = 0.0 if self.operator.deferrable else SYNC_MARGIN_S
+            at = time.time() + timeout.total_seconds() - margin_s
+            limits.append((at, f"execution_timeout of {timeout}"))
+        if isinstance(spec, SweepSpec) and isinstance(spec.stop.deadline, datetime):
+            at = spec.stop.deadline.timestamp() + DEADLINE_GRACE_S
+            limits.append((at, f"stop.deadline {spec.stop.deadline.isoformat()}, and its grace,"))
+        return min(limits) if limits else (None, "")
+
+    # --- what is shown
+
+    def _show(self, job: RunningJob, access: Access) -> None:
+        uri, url = f"{job.storage_path}/{job.run_id}", job_url(access.dashboard_url, job)
+        self.store.set(JOB_KEY, {**job.to_dict(), "uri": uri, "job_url": url})
+        self._push_links(url)
+        self.log.info("%s %s: %s job %s: %s", job.kind, job.run_id, job.how, job.job_id or "none", url)
+        self.log.info("stored at %s; raysweep attach %s follows it", uri, job.run_id)
+
+    def _show_earlier(self) -> None:
+        """The links of the try that ran it: Airflow has forgotten them."""
+        job = self.store.get(JOB_KEY)
+        self._push_links(job["job_url"] if isinstance(job, Mapping) else "")
+
+    def _push_links(self, url: str) -> None:
+        task = self.task
+        if url:
+            self.ti.xcom_push(key=RayJobLink().xcom_key, value=url)
+        page = page_url(task.dag_id, task.run_id, task.task_id, task.map_index)
+        self.ti.xcom_push(key=SweepLink().xcom_key, value=page)
+
+
+@contextmanager
+def explained(log: Any) -> Iterator[None]:
+    """What a retry cannot help fails at once, and says what is known."""
+    try:
+        yield
+    except RaysweepError as error:
+        if details := details_of(error):
+            log.error("%s", details)
+        if error.retryable:
+            raise
+        text = f"{type(error).__name__}: {error}"
+        if getattr(getattr(error, "outcome", None), "status", "") == "cancelled":
+            text += "; clear the task to go on with it"
+        raise AirflowFailException(text) from None
+
+
+def _asked(spec: Spec, key: str) -> Asked:
+    """As `Asked.of`, for trainables too that never leave this process."""
+    name = key if isinstance(spec, SweepSpec) else f"train {key}"
+    return Asked(spec=spec.placed(), key=key, run_id=rs.sweep_id(spec.name, name))
+
+
+def _view(spec: Spec, key: str) -> RunView:
+    asked = _asked(spec, key)
+    return RunView(asked.kind, asked.spec.storage_path, asked.run_id)
+
+
+def _may_change(spec: Spec, key: str) -> bool:
+    """Whether a run that has not ended may go on with this spec."""
+    try:
+        _view(spec, key).check_same(_asked(spec, key), None)
+    except SpecChangedError:
+        return False
+    return True
+
+
+def _with_deadline(spec: Spec, record: Record) -> Spec:
+    """With its deadline as the moment that it means, or that of the task's timeout if that is earlier."""
+    if not isinstance(spec, SweepSpec):
+        return spec
+    given = resolve_deadline(spec.stop.deadline, datetime.fromisoformat(record.scheduled_at).timestamp())
+    own = datetime.fromisoformat(record.ends_at) if record.ends_at is not None else None
+    moments = [moment for moment in (given, own) if moment is not None]
+    if not moments:
+        return spec
+    return spec.replace(stop=spec.stop.replace(deadline=min(moments)))
+
+
+def _margin(timeout: timedelta) -> timedelta:
+    """How long before the task's timeout its sweep ends: a tenth, 10 s to 2 min, at most half."""
+    seconds = timeout.total_seconds()
+    return timedelta(seconds=min(max(10.0, seconds / 10), 120.0, seconds / 2))
+
+
+def _summary(outcome: Outcome) -> dict[str, Any]:
+    """What the task state store shows of the end."""
+    small = brief(outcome, top_k=1, max_bytes=4_096)
+    kept = ("status", "why", "counts", "metric", "best", "metrics", "uri", "outcome_uri")
+    return {name: small[name] for name in kept if name in small}
+
+
+def _extra(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What an asset's event tells whoever is scheduled on it: no more than it needs."""
+    return {name: value for name, value in result.items() if name not in ("top_k", "cut")}
