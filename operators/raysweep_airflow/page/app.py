@@ -1,0 +1,144 @@
+"""The page's web application. Everything in it asks for Airflow's own login, the page's script included.
+
+The DAG's id is part of the path: Airflow's permission check and the page then read it from the same place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from typing import Annotated, Final
+from urllib.parse import quote
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from raysweep.errors import RaysweepError
+from raysweep_airflow.page import views
+from raysweep_airflow.page.lookup import find_task
+from raysweep_airflow.page.place import Place
+from raysweep_airflow.page.readers import Readers, read_training
+from raysweep_airflow.page.task import TaskView
+
+READS_AT_ONCE: Final = 4
+PATIENCE_S: Final = 20.0
+STATIC: Final = {"page.js": "text/javascript", "page.css": "text/css"}
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+may_read = requires_access_dag(method="GET", access_entity=DagAccessEntity.TASK_INSTANCE)
+may_read_xcom = requires_access_dag(method="GET", access_entity=DagAccessEntity.XCOM)
+# The page shows what the task instance and its XCom say: one needs to be allowed both.
+ALLOWED: Final = [Depends(may_read), Depends(may_read_xcom)]
+
+DagId = Annotated[str, Path(max_length=250)]
+Text = Annotated[str, Query(min_length=1, max_length=250)]
+
+
+def make_app() -> FastAPI:
+    """The application that the plugin mounts; it has no OpenAPI pages, which would ask for no login."""
+    app = FastAPI(title="raysweep", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.readers = Readers()
+    # Threads of its own: one that hangs keeps its place, so that there are never more.
+    app.state.threads = ThreadPoolExecutor(READS_AT_ONCE, "raysweep-page")
+    app.add_exception_handler(StarletteHTTPException, _refused)
+    app.add_api_route("/dags/{dag_id}/sweep", _page, dependencies=ALLOWED, response_class=HTMLResponse)
+    app.add_api_route("/dags/{dag_id}/sweep.json", _data, dependencies=ALLOWED)
+    app.add_api_route("/static/{name}", _static)
+    return app
+
+
+async def _page(dag_id: DagId) -> Response:
+    return HTMLResponse(_asset("page.html"), headers=HEADERS)
+
+
+async def _static(name: str, user: GetUserDep) -> Response:
+    if name not in STATIC:
+        raise HTTPException(404, "no such file")
+    return Response(_asset(name), media_type=STATIC[name], headers=HEADERS)
+
+
+async def _data(
+    request: Request, dag_id: DagId, run_id: Text, task_id: Text, map_index: Annotated[str, Query()] = "-1"
+) -> Response:
+    state = request.app.state
+    index = parse_map_index(map_index)
+
+    def look() -> views.Json:
+        task = find_task(dag_id, run_id, task_id, index)
+        if task is None:
+            return views.no_task_view(dag_id, run_id, task_id, index)
+        return view_of(task, state.readers)
+
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            found = await asyncio.get_running_loop().run_in_executor(state.threads, look)
+    except TimeoutError:
+        found = views.slow_view(PATIENCE_S)
+    return JSONResponse(found, headers=HEADERS)
+
+
+def parse_map_index(text: str) -> int:
+    """Airflow leaves the template `{MAP_INDEX}` as it is for a task that is not mapped."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+
+
+def view_of(task: TaskView, readers: Readers) -> views.Json:
+    """What to show of this task instance. Blocks while it reads the storage."""
+    place = task.place
+    if place is None:
+        return views.no_place_view(task)
+    try:
+        return _read(task, place, readers)
+    except (RaysweepError, OSError) as error:
+        return views.unreadable_view(task, place, str(error))
+
+
+def _read(task: TaskView, place: Place, readers: Readers) -> views.Json:
+    if place.kind == "train":
+        progress, outcome = read_training(place)
+        if progress is None and outcome is None:
+            return views.nothing_stored_view(task, place)
+        return views.train_view(task, place, progress, outcome, now=time.time())
+    report = readers.of(place).read()
+    if report is None:
+        return views.nothing_stored_view(task, place)
+    return views.sweep_view(task, place, report)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Errors as JSON for the script, and as a small page with the way to the login for people."""
+    assert isinstance(error, StarletteHTTPException)
+    wants_page = "text/html" in request.headers.get("accept", "")
+    if not wants_page:
+        return JSONResponse({"detail": error.detail}, status_code=error.status_code, headers=HEADERS)
+    text = {401: "Please log in to Airflow first.", 403: "Your Airflow user may not see this DAG."}.get(
+        error.status_code, "There is no such page."
+    )
+    login = ""
+    if error.status_code == 401:
+        root = request.scope.get("root_path", "").removesuffix("/raysweep")
+        here = quote(str(request.url), safe="")
+        login = f'<p><a href="{root}/api/v2/auth/login?next={here}">Log in</a></p>'
+    page = f"<!doctype html><html lang=en><title>raysweep</title><h1>Sweep</h1><p>{text}</p>{login}"
+    return HTMLResponse(page, status_code=error.status_code, headers=HEADERS)
+
+
+def _asset(name: str) -> bytes:
+    return (files("raysweep_airflow.page") / "static" / name).read_bytes()
+
+
+__all__ = ["make_app", "may_read", "may_read_xcom", "parse_map_index", "view_of"]

@@ -1,0 +1,80 @@
+"""What Airflow knows of a task instance: its state, and where its sweep lies. Blocks: call it in a thread."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from airflow.models.task_state_store import TaskStateStoreModel
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from raysweep_airflow.page.place import Place
+from raysweep_airflow.page.task import TaskView
+
+JOB_KEY: Final = "raysweep_job"
+"""What the operators keep in the task state store as soon as they have submitted."""
+
+
+def find_task(dag_id: str, run_id: str, task_id: str, map_index: int) -> TaskView | None:
+    """The task instance; None where there is none."""
+    with create_session(scoped=False) as session:
+        found = session.scalar(
+            select(TaskInstance).where(
+                TaskInstance.dag_id == dag_id,
+                TaskInstance.run_id == run_id,
+                TaskInstance.task_id == task_id,
+                TaskInstance.map_index == map_index,
+            )
+        )
+        if found is None:
+            return None
+        return TaskView(
+            dag_id=dag_id,
+            run_id=run_id,
+            task_id=task_id,
+            map_index=map_index,
+            state=str(found.state or ""),
+            operator=found.operator_name or "",
+            try_number=found.try_number,
+            started_at=found.start_date.timestamp() if found.start_date else None,
+            place=_place(session, found),
+        )
+
+
+def _place(session: Session, task: TaskInstance) -> Place | None:
+    """From the task state store, which outlives tries; or from the result, which outlives the store."""
+    kept = session.scalar(
+        select(TaskStateStoreModel.value).where(
+            TaskStateStoreModel.dag_id == task.dag_id,
+            TaskStateStoreModel.run_id == task.run_id,
+            TaskStateStoreModel.task_id == task.task_id,
+            TaskStateStoreModel.map_index == task.map_index,
+            TaskStateStoreModel.key == JOB_KEY,
+        )
+    )
+    place = Place.of_job(_decoded(kept)) if kept else None
+    if place is not None:
+        return place
+    entry = session.scalars(
+        XComModel.get_many(
+            run_id=task.run_id,
+            key=XCOM_RETURN_KEY,
+            task_ids=task.task_id,
+            dag_ids=task.dag_id,
+            map_indexes=task.map_index,
+            limit=1,
+        )
+    ).first()
+    return Place.of_result(XComModel.deserialize_value(entry)) if entry is not None else None
+
+
+def _decoded(text: str) -> Any:
+    """A store of another kind than Airflow's own may keep a reference here."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -1,0 +1,324 @@
+"""The progress page: who may see it, and what it says in each case."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow import pages  # first: it sees to AIRFLOW_HOME
+
+# isort: split
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi import HTTPException
+from starlette.testclient import TestClient
+
+from raysweep.errors import StorageUnavailableError
+from raysweep.outcome import TrainOutcome
+from raysweep.storage.store import open_store
+from raysweep.training.folder import RunFolder
+from raysweep_airflow.page import app as room
+from raysweep_airflow.page import views
+from raysweep_airflow.page.place import Place
+from raysweep_airflow.page.plugin import HREF, RaysweepPlugin
+from raysweep_airflow.page.readers import Readers
+from raysweep_airflow.page.task import TaskView
+from tests.airflow.sites import PAGE, SWEEP_ID, URL, Night, place, site, task
+
+
+@pytest.fixture(scope="module")
+def night() -> Night:
+    return pages.night()
+
+
+# --- what it says
+
+
+def test_a_running_sweep(night: Night, tmp_path: Path) -> None:
+    pages.store(tmp_path, *night, part=0.6)
+    data = room.view_of(task(place=place(tmp_path)), Readers())
+    assert (data["view"], data["status"], data["is_running"], data["poll_s"]) == (
+        "sweep",
+        "running",
+        True,
+        3.0,
+    )
+    assert data["best"]["config"][0][0] == "learning_rate"
+    assert ["net.kind", "wide"] in data["best"]["config"]
+    assert json.loads(data["best"]["config_json"])["net"]["kind"] == "wide"
+    assert data["curve"][-1][2] == data["best"]["score"]
+    assert len(data["running"]) == data["slots"] == 4
+    assert data["job"]["id"] == f"{SWEEP_ID}.1"
+    assert data["uri"] == f"{tmp_path}/{SWEEP_ID}"
+    json.dumps(data, allow_nan=False)
+
+
+def test_a_sweep_that_ended_is_asked_for_no_more(night: Night, tmp_path: Path) -> None:
+    pages.store(tmp_path, *night)
+    readers = Readers()
+    data = room.view_of(task("success", place=place(tmp_path)), readers)
+    assert (data["status"], data["has_ended"], data["poll_s"]) == ("completed", True, None)
+    assert data["why"] == night[1].outcome.why
+    # The task has not noticed yet: it may also be tried again.
+    assert room.view_of(task("deferred", place=place(tmp_path)), readers)["poll_s"] == 15.0
+
+
+def test_a_failed_task_shows_its_error(tmp_path: Path) -> None:
+    def bad(config: dict[str, Any], iteration: int) -> dict[str, float]:
+        raise ValueError("no such column")
+
+    pages.store(tmp_path, *pages.night(curve=bad))
+    data = room.view_of(task("failed", place=place(tmp_path)), Readers())
+    assert data["status"] == "failed"
+    assert data["error"]["title"] == "ValueError: no such column"
+    assert data["failures"][0]["error"] == "ValueError: no such column"
+
+
+def test_a_sweep_that_nobody_runs(night: Night, tmp_path: Path) -> None:
+    pages.store(tmp_path, *night, part=0.5, is_held=False)
+    data = room.view_of(task("up_for_retry", place=place(tmp_path)), Readers())
+    assert (data["status"], data["is_running"], data["poll_s"]) == ("interrupted", False, 3.0)
+
+
+def test_a_training(tmp_path: Path) -> None:
+    folder = RunFolder(open_store(tmp_path), "full-1")
+    view = place(tmp_path, kind="train", run_id="full-1")
+    assert room.view_of(task(place=view), Readers())["title"] == "The training is starting"
+    folder.write_outcome(
+        TrainOutcome(
+            run_id="full-1", name="full", status="completed", started_at=1.0, ended_at=61.0,
+            metrics={"auc": 0.74, "bad": float("nan")}, config={"lr": 0.1}, model_uri="s3://b/model",
+        )
+    )  # fmt: skip
+    data = room.view_of(task("success", place=view), Readers())
+    assert (data["view"], data["status"], data["poll_s"]) == ("train", "completed", None)
+    assert data["metrics"] == [["auc", "0.74"], ["bad", "nan"]]
+    assert data["model_uri"] == "s3://b/model"
+
+
+@pytest.mark.parametrize(
+    ("found", "title"),
+    [
+        (task("queued"), "Not started yet"),
+        (task("", operator="BashOperator"), "Not started yet"),
+        (task("running"), "The sweep is about to start"),
+        (task("failed"), "No sweep was started"),
+        (task("upstream_failed"), "No sweep was started"),
+        (task("skipped", operator="TrainOperator"), "No sweep was started"),
+        (task("running", operator="BashOperator"), "Not a sweep task"),
+        (task("success", operator="@task"), "Not a sweep task"),
+    ],
+)
+def test_without_a_sweep(found: TaskView, title: str) -> None:
+    data = room.view_of(found, Readers())
+    assert (data["view"], data["title"]) == ("message", title)
+    assert (data["poll_s"] is None) == found.is_finished or title == "Not a sweep task"
+
+
+def test_a_folder_that_the_api_server_does_not_see(tmp_path: Path) -> None:
+    gone = place(tmp_path / "elsewhere")
+    starting = room.view_of(task(place=gone), Readers())
+    assert (starting["title"], starting["poll_s"]) == ("The sweep is starting", 5.0)
+    ended = room.view_of(task("success", place=gone), Readers())
+    assert ended["title"] == "The sweep cannot be found from here"
+    assert "network file system" in ended["text"]
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_storage_that_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # An object store without credentials answers after minutes of retries; what it raises then is this.
+    def refuse(place: Place, readers: Readers) -> None:
+        raise StorageUnavailableError("s3://b/x", "access denied", "check the credentials")
+
+    monkeypatch.setattr(room, "_read", lambda task, place, readers: refuse(place, readers))
+    data = room.view_of(task(place=place(tmp_path)), Readers())
+    assert data["title"] == "The storage cannot be read from the api-server"
+    assert "access denied" in data["detail"]
+    bad = room.view_of(task(place=place(tmp_path, storage_path="ftp://host/x")), Readers())
+    assert bad["tone"] == "problem"
+
+
+def test_values_are_cut_and_counted() -> None:
+    config = {f"p{number:02d}": number / 3 for number in range(100)} | {"big": "x" * 5000}
+    shown = views.pairs(
+        {"big": "x" * 5000, "list": list(range(1000)), "deep": {"a": {"b": True}}, "none": None}
+    )
+    assert [len(value) <= views.MAX_TEXT for _, value in shown] == [True] * 4
+    assert shown[2:] == [["deep.a.b", "true"], ["none", "null"]]
+    assert len(views.pairs(config)) == views.MAX_PAIRS + 1
+    assert views.config_json({"a": "x" * 20_000}) == ""
+
+
+# --- where a sweep lies
+
+
+def test_the_place_is_what_the_operators_keep() -> None:
+    kept = {
+        "address": "http://ray:8265", "kind": "sweep", "run_id": "s-1", "key": "d/t/r", "storage_path": "s3://b/x",
+        "job_id": "s-1.2", "number": 2, "how": "submitted", "left_out": [], "uri": "s3://b/x/s-1", "job_url": "http://j",
+    }  # fmt: skip
+    found = Place.of_job(kept)
+    assert found is not None
+    assert (found.uri, found.job_url, found.job_id) == ("s3://b/x/s-1", "http://j", "s-1.2")
+    result = {"kind": "train", "run_id": "r-1", "uri": "/data/r-1", "key": "k", "status": "completed"}
+    assert Place.of_result(result) == Place(kind="train", run_id="r-1", storage_path="/data", key="k")
+    for bad in (None, 3, [], {}, kept | {"storage_path": ""}, kept | {"run_id": 7}, kept | {"key": ["x"]}):
+        assert Place.of_job(bad) is None
+    for bad in (None, {"uri": "/data/r-1"}, {"kind": "sweep"}, {"kind": "sweep", "uri": "nothing"}):
+        assert Place.of_result(bad) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [("{MAP_INDEX}", -1), ("-1", -1), ("0", 0), ("12", 12), ("1e3", -1), ("", -1), ("9" * 30, -1), ("²", -1)],
+)
+def test_map_index(text: str, index: int) -> None:
+    assert room.parse_map_index(text) == index
+
+
+def test_few_readers_are_kept(tmp_path: Path) -> None:
+    now = [0.0]
+    readers = Readers(max_readers=2, idle_s=100.0, clock=lambda: now[0])
+    first = readers.of(place(tmp_path, run_id="a-1"))
+    assert readers.of(place(tmp_path, run_id="a-1")) is first
+    for name in ("b-1", "c-1", "d-1"):
+        readers.of(place(tmp_path, run_id=name))
+    assert len(readers) == 2
+    assert readers.of(place(tmp_path, run_id="a-1")) is not first
+    now[0] = 101.0
+    readers.of(place(tmp_path, run_id="d-1"))
+    assert len(readers) == 1
+
+
+# --- the application
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    with TestClient(site(monkeypatch, lambda *ids: task("queued"))) as client:
+        yield client
+
+
+def test_everything_comes_with_a_strict_policy(client: TestClient) -> None:
+    for path in (PAGE, URL, "/raysweep/static/page.js", "/raysweep/static/page.css"):
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["cache-control"] == "no-store"
+    assert client.get(URL).json()["title"] == "Not started yet"
+
+
+@pytest.mark.parametrize(
+    "path", ["docs", "redoc", "openapi.json", "", "static/page.html", "static/..%2fapp.py", "static/app.py"]
+)
+def test_nothing_else_is_there(client: TestClient, path: str) -> None:
+    assert client.get(f"/raysweep/{path}").status_code == 404
+
+
+def test_the_ids_arrive_as_airflow_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[Any, ...]] = []
+    app = site(monkeypatch, lambda *ids: seen.append(ids))
+    run = "manual__2026-11-21T22:00:00+01:00"
+    href = "/" + HREF.replace("{DAG_ID}", "n%20ä").replace(
+        "{RUN_ID}", run.replace("+", "%2B").replace(":", "%3A")
+    )
+    with TestClient(app) as client:
+        for index in ("{MAP_INDEX}", "3"):
+            path = href.replace("{TASK_ID}", "group.sweep").replace("{MAP_INDEX}", index)
+            assert client.get(path).status_code == 200
+            data = client.get(path.replace("/sweep?", "/sweep.json?")).json()
+            assert data["title"] == "There is no such task instance"
+    assert seen == [("n ä", run, "group.sweep", -1), ("n ä", run, "group.sweep", 3)]
+    assert client.get(URL.replace("task_id=sweep", "")).status_code == 422
+
+
+def test_the_permission_is_asked_for_the_dag_that_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second dag_id in the query must not be what the permission is checked for."""
+    asked: list[Any] = []
+
+    class Manager:
+        """Airflow's auth manager: it says who may see which DAG. Here nobody but for `open`."""
+
+        def is_authorized_dag(self, *, details: Any, access_entity: Any, **_: Any) -> bool:
+            asked.append((details.id, access_entity.value))
+            return bool(details.id == "open")
+
+    from airflow.api_fastapi.core_api import security
+    from airflow.models.dag import DagModel
+
+    monkeypatch.setattr(security, "get_auth_manager", Manager)
+    monkeypatch.setattr(DagModel, "get_team_name", lambda dag_id: None)
+    app = site(monkeypatch, lambda *ids: task("queued"))
+    sub: Any = app.routes[-1]
+    del sub.app.dependency_overrides[room.may_read], sub.app.dependency_overrides[room.may_read_xcom]
+    with TestClient(app) as client:
+        shut = client.get(URL.replace("/nightly/", "/shut/") + "&dag_id=open")
+        assert shut.status_code == 403
+        assert client.get(URL.replace("/nightly/", "/open/") + "&dag_id=shut").status_code == 200
+        page = client.get(PAGE.replace("/nightly/", "/shut/"), headers={"accept": "text/html"})
+        assert page.status_code == 403
+        assert "may not see this DAG" in page.text
+    assert {entity for _, entity in asked} == {"TASK_INSTANCE", "XCOM"}
+    assert {dag for dag, _ in asked} == {"shut", "open"}
+
+
+def test_without_a_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise HTTPException(401, "Not authenticated")
+
+    app = site(monkeypatch, lambda *ids: pytest.fail("nobody may ask"))
+    sub: Any = app.routes[-1]
+    sub.app.dependency_overrides = {get_user: refuse}
+    with TestClient(app) as client:
+        for path in (PAGE, URL, "/raysweep/static/page.js"):
+            assert client.get(path).status_code == 401, path
+        page = client.get(PAGE, headers={"accept": "text/html"}).text
+        assert re.search(r'href="/api/v2/auth/login\?next=http[^"<>]*"', page)
+
+
+def test_a_storage_that_hangs_holds_up_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import threading
+
+    is_over = threading.Event()
+    monkeypatch.setattr(room, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(room, "_read", lambda task, place, readers: is_over.wait(20))
+    before = threading.active_count()
+    try:
+        with TestClient(site(monkeypatch, lambda *ids: task(place=place(tmp_path)))) as client:
+            for _ in range(room.READS_AT_ONCE + 3):
+                assert client.get(URL).json()["title"] == "The storage is slow"
+            assert threading.active_count() <= before + room.READS_AT_ONCE + 3
+    finally:
+        is_over.set()
+
+
+def test_the_plugin_is_found_by_its_entry_point() -> None:
+    from importlib.metadata import entry_points
+
+    (found,) = [each for each in entry_points(group="airflow.plugins") if each.name == "raysweep"]
+    assert found.load() is RaysweepPlugin
+    (mounted,) = RaysweepPlugin().fastapi_apps
+    assert mounted["url_prefix"] == "/raysweep"
+    assert RaysweepPlugin.external_views[0]["destination"] == "task_instance"
+
+
+def test_the_page_needs_nothing_from_outside() -> None:
+    folder = files("raysweep_airflow.page") / "static"
+    texts = {name: (folder / name).read_text() for name in ("page.html", "page.js", "page.css")}
+    for name, text in texts.items():
+        urls = [
+            url for url in re.findall(r"https?://[^\s\"'`]+", text) if url != "http://www.w3.org/2000/svg"
+        ]
+        assert not [url for url in urls if len(url) > len("https://")], name
+        assert "url(" not in text
+    assert "innerHTML" not in texts["page.js"]
+    assert "insertAdjacentHTML" not in texts["page.js"]
+    assert "eval" not in texts["page.js"].replace("interval", "")
+    assert "style=" not in texts["page.html"]

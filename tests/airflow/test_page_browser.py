@@ -1,0 +1,98 @@
+"""The progress page in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep_airflow.page import views
+from tests.airflow import pages
+from tests.airflow.browsers import Watched, chromium
+from tests.airflow.sites import PAGE, Night, place, site, task
+
+TRY_IT = "<img src=x onerror=window.broken=1>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def night() -> Night:
+    return pages.night()
+
+
+def test_in_a_browser_what_users_write_stays_text(
+    browser: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Names, configs, keys, errors: none of them becomes markup, and nobody outside is asked anything."""
+
+    def curve(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
+        if config["kind"].startswith("bad"):
+            raise ValueError(f"{TRY_IT} failed")
+        return {"auc": config["x"], "said": TRY_IT} if iteration == 1 else None
+
+    space = {
+        "x": {"uniform": [0, 1]},
+        "kind": {"choice": [TRY_IT, f"bad {TRY_IT}"]},
+        TRY_IT: {"choice": [TRY_IT]},
+    }
+    spec, simulated = pages.night(
+        curve=curve, param_space=space, num_samples=12, scheduler="fifo", failure={"breaker_trials": 100}
+    )
+    pages.store(tmp_path, spec, simulated)
+    shown = task(
+        "success", place=place(tmp_path, key=TRY_IT, job_id=TRY_IT, job_url=f"javascript:alert(1)//{TRY_IT}")
+    )
+    with pages.serving(site(monkeypatch, lambda *ids: shown)) as base:
+        watched = Watched(browser)
+        page = watched.open(base + PAGE)
+        assert page.evaluate("window.broken") is None
+        assert page.locator("img").count() == 0
+        assert page.locator("a[href^='javascript']").count() == 0
+        text = page.inner_text("main")
+        assert text.count(TRY_IT) > 5
+        assert "failed" in text
+        page.close()
+    assert watched.problems == []
+    assert all(url.startswith(base) for url in watched.asked if not url.startswith("data:"))
+
+
+def test_in_a_browser_it_follows_the_sweep(
+    browser: Any, night: Night, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It draws the curve, changes its axis, asks again by itself, and stops asking at the end."""
+    monkeypatch.setattr(views, "RUNNING_POLL_S", 0.3)
+    pages.store(tmp_path / "half", *night, part=0.5)
+    pages.store(tmp_path / "whole", *night)
+    now = [task(place=place(tmp_path / "half"))]
+    with pages.serving(site(monkeypatch, lambda *ids: now[0])) as base:
+        watched = Watched(browser, viewport={"width": 390, "height": 844}, timezone_id="Europe/Berlin")
+        page = watched.open(base + PAGE)
+        assert page.get_attribute("main", "data-status") == "running"
+        label = page.get_attribute(".curve svg", "aria-label")
+        assert label.startswith("Best auc so far: 0.")
+        path = page.get_attribute(".curve path.best", "d")
+        page.get_by_role("button", name="by time").click()
+        assert page.get_attribute(".curve path.best", "d") != path
+        assert page.get_by_role("button", name="by time").get_attribute("aria-pressed") == "true"
+        # A phone: nothing sticks out at the side.
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        page.get_by_role("button", name="Show all").focus()
+        now[0] = task("success", place=place(tmp_path / "whole"))
+        page.wait_for_selector("main[data-status=completed]", timeout=10_000)
+        # The keyboard's place, and what was chosen, outlast the change.
+        assert page.evaluate("document.activeElement.dataset.key") == "long"
+        assert page.get_by_role("button", name="by time").get_attribute("aria-pressed") == "true"
+        assert "no longer asks" in page.inner_text("main")
+        assert page.inner_text("#said") == "The sweep is completed now."
+        count = len(watched.asked)
+        page.wait_for_timeout(1000)
+        assert len(watched.asked) == count
+        page.close()
+    assert watched.problems == []
