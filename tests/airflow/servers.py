@@ -61,7 +61,7 @@ class Airflow:
         [self.port] = free_ports(1)
         self._parallelism = parallelism
         self._extra = dict(environment or {})
-        self._processes: dict[Component, subprocess.Popen[bytes]] = {}
+        self._processes: list[tuple[Component, subprocess.Popen[bytes]]] = []
         # By the process id of its first process, which is no other's while one of the session lives.
         self._sessions: dict[int, Component] = {}
         self._client: httpx.Client | None = None
@@ -112,7 +112,7 @@ class Airflow:
                 parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
                 if all(health[part]["status"] == "healthy" for part in parts):
                     return
-            for name, process in self._processes.items():
+            for name, process in self._processes:
                 if process.poll() is not None:
                     raise AirflowServersError(f"{name} ended with {process.returncode}: {self.log_of(name)}")
             if time.monotonic() > deadline:
@@ -132,23 +132,21 @@ class Airflow:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._processes[name] = process
+        self._processes.append((name, process))
         self._sessions[process.pid] = name
 
     def stop_part(self, name: Component, timeout_s: float = 30.0) -> None:
         """End one component as a deployment does: SIGTERM, and wait; what is left then is killed."""
-        process = self._processes.pop(name)
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout_s)
+        for part, process in self._processes:
+            if part == name:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout_s)
         self._kill(name)
-        process.wait()
 
     def kill_part(self, name: Component) -> None:
         """SIGKILL one component with all its processes, tasks included."""
-        process = self._processes.pop(name)
         self._kill(name)
-        process.wait()
 
     @contextmanager
     def paused(self, name: Component) -> Iterator[None]:
@@ -168,9 +166,6 @@ class Airflow:
         if self._client is not None:
             self._client.close()
         self._kill(None)
-        for process in self._processes.values():
-            process.wait()
-        self._processes.clear()
 
     def processes(self, name: Component | None = None) -> list[int]:
         """The live processes, of one component or of all; the first one first."""
@@ -201,11 +196,15 @@ class Airflow:
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            for process in self._processes.values():
+            for _, process in self._processes:
                 process.poll()
             if time.monotonic() > deadline:
                 raise AirflowServersError(f"still there after SIGKILL: {pids}")
             time.sleep(0.02)
+        for part, process in self._processes:
+            if name in (None, part):
+                process.wait()
+        self._processes = [each for each in self._processes if name not in (None, each[0])]
 
     def command(self, *arguments: str, timeout_s: float = 120.0) -> str:
         """Airflow's command line; what it prints."""
