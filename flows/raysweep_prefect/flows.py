@@ -86,8 +86,9 @@ def nightly_sweep(
             return NightOutcome(sweep=outcome)
         if outcome.promoted is False:
             # Prefect shows the task as completed, named Skipped.
-            state = train.with_options(**again)(train_spec, name, outcome, **where, return_state=True)
-            return NightOutcome(sweep=outcome, skipped=state.message or "training skipped")
+            train.with_options(**again)(train_spec, name, outcome, **where, return_state=True)
+            why = outcome.gate.why if outcome.gate is not None else "not promoted"
+            return NightOutcome(sweep=outcome, skipped=f"training skipped: {why}")
         trained = train.with_options(**again)(train_spec, name, outcome, **where)
     return NightOutcome(sweep=outcome, train=trained)
 

@@ -31,6 +31,7 @@ from raysweep_prefect.signals import emit
 
 UPDATE_S: Final = 5.0
 """Artifacts are written not more often than this."""
+TIMEOUT_S: Final = 20.0
 LAST_WORD_S: Final = 30.0
 """How long a step waits for a server that does not take its last pictures."""
 _ENDED_BY_SOMEBODY: Final = frozenset(
@@ -114,7 +115,8 @@ class Follower:
         while True:
             is_last = self._ended.wait(UPDATE_S if self._shown else 1.0)
             try:
-                with get_client(sync_client=True) as client:
+                # With settings of its own it is another client than the task's, which ends with the task.
+                with get_client(httpx_settings={"timeout": TIMEOUT_S}, sync_client=True) as client:
                     self._show(client, is_last=is_last)
                     if not is_last:
                         self._look(client)
