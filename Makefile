@@ -1,6 +1,7 @@
 # One .venv, grown by profile: each target installs just what it needs, and never takes anything away.
 #
 #   nightly   .[ray,prefect,examples]     neither torch nor Airflow
+#   airflow   .[ray,airflow,examples]     neither torch nor Prefect
 #   dev       .[dev]                      test, check, bench, docs
 #
 # .venv-prefect-latest holds the newest Prefect, which cannot live beside Airflow.
@@ -10,7 +11,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly prefect test test-servers test-prefect-latest test-all faults check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-all faults check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -47,6 +48,10 @@ $(STAMPS)/venv: constraints.txt
 
 $(STAMPS)/nightly: $(STAMPS)/venv pyproject.toml
 	$(INSTALL) --editable '.[ray,prefect,examples]'
+	@touch $@
+
+$(STAMPS)/airflow: $(STAMPS)/venv pyproject.toml
+	$(INSTALL) --editable '.[ray,airflow,examples]'
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/venv pyproject.toml
@@ -98,6 +103,16 @@ nightly: $(STAMPS)/nightly system-libraries
 prefect: $(STAMPS)/nightly system-libraries
 	@$(BIN)/python -m raysweep_prefect.serving
 
+EXAMPLE ?= flights
+## nightly-airflow: the same night as an Airflow DAG, by `airflow dags test` (KEY= STORAGE= EXAMPLE=quick)
+nightly-airflow: $(STAMPS)/airflow system-libraries
+	@$(BIN)/python -m raysweep_airflow.nightly --key '$(KEY)' --storage '$(STORAGE)' --example '$(EXAMPLE)'
+
+PORT ?= 8080
+## airflow: an Airflow and a Ray head on this machine, with the DAGs of dags/; Ctrl-C ends all (PORT=8080)
+airflow: $(STAMPS)/airflow system-libraries
+	@$(BIN)/python -m raysweep_airflow.serving --port '$(PORT)'
+
 TESTS ?= tests
 MARK ?= not slow and not servers
 ## test: the test suite (TESTS=tests/unit MARK="not ray")
@@ -147,7 +162,7 @@ constraints: $(STAMPS)/venv
 		$(if $(UPGRADE),--upgrade) --output-file constraints-prefect-latest.txt \
 		pyproject.toml constraints-prefect-latest.in
 
-## clean: remove what make made: environments, caches, site, .nightly and .prefect with their results
+## clean: remove what make made: environments, caches, site, .nightly, .airflow and .prefect with their results
 clean:
-	rm -rf $(VENV) $(LATEST) .nightly .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -48,19 +48,19 @@ _FIXED = {
 
 def train(config: Mapping[str, Any]) -> None:
     """One trial. `config` holds LightGBM parameters, and if wanted `rows` (default `SAMPLE_ROWS`) and
-    `sample_seed`, which chooses them: the gate's seeds are other samples.
+    `sample_seed`, which chooses them: the gate's seeds are other samples. `origin` is one airport of three.
 
     Reports `{"auc": area under the ROC curve, on the validation days, "step": boosting rounds}`.
     """
     import raysweep as rs
 
     params = dict(config)
+    limit, seed = params.pop("rows", SAMPLE_ROWS), params.pop("sample_seed", SAMPLE_SEED)
+    origin = params.pop("origin", None)
     flights = load()
     train_set, valid_set = _datasets(
-        flights.rows(
-            TRAIN, limit=params.pop("rows", SAMPLE_ROWS), seed=params.pop("sample_seed", SAMPLE_SEED)
-        ),
-        flights.rows(VALID),
+        flights.rows(TRAIN, limit=limit, seed=seed, origin=origin),
+        flights.rows(VALID, origin=origin),
         _FIXED | params,
     )
     done = _model_of(rs.get_checkpoint())
@@ -89,14 +89,17 @@ def train_full(config: Mapping[str, Any]) -> None:
     rounds = params.pop("rounds", ROUNDS)
     params.pop("sample_seed", None)
     params.pop("rows", None)  # the sample size of the sweep does not bind the full run
+    origin = params.pop("origin", None)
     context = ray.train.get_context()
     rank, world_size = context.get_world_rank(), context.get_world_size()
     params = _FIXED | params
     if world_size > 1:
         params |= {"tree_learner": "data_parallel", "pre_partition": True, **get_network_params()}
     flights = load()
-    x, y = flights.rows(TRAIN, VALID)
-    train_set, test_set = _datasets((x[rank::world_size], y[rank::world_size]), flights.rows(TEST), params)
+    x, y = flights.rows(TRAIN, VALID, origin=origin)
+    train_set, test_set = _datasets(
+        (x[rank::world_size], y[rank::world_size]), flights.rows(TEST, origin=origin), params
+    )
     done = _model_of(rs.get_checkpoint())
     for booster in _boost(params, train_set, test_set, done, FULL_ROUNDS_PER_REPORT, rounds):
         metrics = {"auc": _auc(booster), "step": booster.current_iteration(), "flights": len(x)}

@@ -33,6 +33,8 @@ LATE_MIN = 15
 """A flight is late when it arrives more than this many minutes after its schedule."""
 
 CATEGORICAL = ("carrier", "origin", "dest")
+ORIGINS = ("EWR", "JFK", "LGA")
+"""The airports of New York, in the order of their codes in `Flights.x`."""
 WEATHER = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib")
 FEATURES = (
     *CATEGORICAL,
@@ -70,10 +72,16 @@ class Flights:
     """Flights left out because they never arrived (cancelled or diverted): they have no delay to predict."""
 
     def rows(
-        self, *folds: int, limit: int | None = None, seed: int = 2013
+        self, *folds: int, limit: int | None = None, seed: int = 2013, origin: str | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-        """Features and labels of the given folds: all of them, or the first `limit` of one shuffle."""
-        chosen = np.flatnonzero(np.isin(self.fold, folds))
+        """Features and labels of the given folds: all of them, or the first `limit` of one shuffle.
+
+        `origin` (one of `ORIGINS`): only flights from that airport.
+        """
+        is_chosen = np.isin(self.fold, folds)
+        if origin is not None:
+            is_chosen &= self.x[:, FEATURES.index("origin")] == ORIGINS.index(origin)
+        chosen = np.flatnonzero(is_chosen)
         if limit is not None and limit < len(chosen):
             chosen = np.sort(np.random.default_rng(seed).permutation(chosen)[:limit])
         return self.x[chosen], self.y[chosen]

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 import raysweep as rs
+from raysweep.pipeline.summary import print_night
 from raysweep.spec.pipeline import PipelineSpec
 from raysweep.storage.store import open_store
 
@@ -56,7 +57,8 @@ def nightly(
         if error.retryable:
             console.print(f"A retry may help: {_again()}", soft_wrap=True)
         raise typer.Exit(error.exit_code) from None
-    _summarise(console, outcome, time.monotonic() - began)
+    took_s = time.monotonic() - began
+    print_night(console, outcome.sweep, outcome.train, skipped=outcome.skipped, seconds=took_s)
 
 
 def _read(spec: Path | None, train: Path | None, pipeline: Path | None) -> PipelineSpec:
@@ -93,41 +95,6 @@ def _run(console: Console, spec: PipelineSpec, key: str, storage: str, address: 
             cluster=address,
             storage_path=storage,
         )
-
-
-def _summarise(console: Console, night: NightOutcome, seconds: float) -> None:
-    sweep, trained = night.sweep, night.train
-    count = {state: sweep.counts.get(state, 0) for state in ("completed", "stopped", "failed")}
-    console.print()
-    console.rule(f"[bold]{sweep.name}[/] {sweep.key}")
-    rows = [
-        ("trials", f"{count['completed']} done, {count['stopped']} stopped early, {count['failed']} failed"),
-        ("ended", sweep.why),
-    ]
-    if sweep.best is not None:
-        config = ", ".join(f"{name}={_short(value)}" for name, value in sweep.best.config.items())
-        rows += [
-            (f"best {sweep.metric}", f"{sweep.best.score:.6g}  (trial {sweep.best.trial_id})"),
-            ("best config", config),
-        ]
-    if night.skipped:
-        rows.append(("full scale", night.skipped))
-    if trained is not None:
-        metrics = ", ".join(f"{name}={_short(value)}" for name, value in trained.metrics.items())
-        rows += [("full scale", metrics), ("model", trained.model_uri or trained.uri)]
-    rows += [("outcome", f"{sweep.uri}/outcome.json"), ("took", f"{seconds:.0f} s")]
-    for label, text in rows:
-        console.print(f"[dim]{label:>12}[/]  {text}", soft_wrap=True, highlight=False)
-    storage = sweep.uri.rpartition("/")[0]
-    console.print(
-        f"\nNext: [bold]raysweep trials {sweep.sweep_id} --storage {shlex.quote(storage)}[/]",
-        soft_wrap=True,
-        highlight=False,
-    )
-
-
-def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _again() -> str:

@@ -1,0 +1,67 @@
+"""Every night at 22:00 in Berlin: sweep, gate, full-scale training of the best, champion; over by 06:00.
+
+The deadline is part of the spec (`night.yaml`): at 06:00 the sweep ends with the best so far, and one that
+was begun late has less time, not another end. The gate runs the best again beside the champion of earlier
+nights; what is not better is not trained: the training is skipped.
+
+Change `SPECS` to where your specs are, or write them beside this file. With `RAYSWEEP_ADDRESS=local` it runs
+on a Ray inside the tasks; otherwise on the cluster of the connection `raysweep_default`.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pendulum
+from airflow.sdk import DAG, Param
+
+from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
+
+SPECS = Path(__file__).resolve().parents[1] / "examples"
+# The code of the trials, for the cluster; `pip` and the like go in here too.
+JOB = {"py_modules": [str(SPECS)]}
+COMMON = {
+    "retries": 3,
+    "retry_delay": timedelta(minutes=2),
+    "deferrable": True,
+    "address": os.environ.get("RAYSWEEP_ADDRESS") or None,
+}
+
+with DAG(
+    dag_id="nightly_sweep",
+    schedule="0 22 * * *",
+    # The zone of the start date is that of the schedule: 22:00 stays 22:00 when the clocks change.
+    start_date=pendulum.datetime(2026, 1, 1, tz="Europe/Berlin"),
+    catchup=False,
+    max_active_runs=1,
+    default_args=COMMON,
+    params={
+        "example": Param("flights", enum=["flights", "quick"], description="`quick` takes seconds"),
+        "deadline": Param("06:00 Europe/Berlin", type="string", description="the next one after the start"),
+        "storage": Param(
+            os.environ.get("RAYSWEEP_STORAGE", ""),
+            type="string",
+            description="where sweeps are stored; empty: as the connection says",
+        ),
+    },
+    template_searchpath=[str(SPECS)],
+    doc_md=__doc__,
+    tags=["raysweep"],
+) as dag:
+    sweep = SweepOperator(task_id="sweep", spec="night.yaml", job=JOB)
+    gate = GateOperator(
+        task_id="gate",
+        spec="night.yaml",
+        outcome=sweep.output,
+        gate={
+            "confirm_top_k": 2,
+            "seeds": 2,
+            "min_improvement": 0.0005,
+            "test": "mean",
+            "seed_param": "sample_seed",
+        },
+        job=JOB,
+    )
+    train = TrainOperator(task_id="train", spec="night_train.yaml", outcome=gate.output, job=JOB)

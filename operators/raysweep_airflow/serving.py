@@ -1,0 +1,73 @@
+"""`python -m raysweep_airflow.serving`: an Airflow with a folder of DAGs, and a Ray head, until Ctrl-C."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from raysweep.testing.head import LocalHead, LocalHeadError, free_ports
+from raysweep_airflow.local import USER, LocalAirflow, LocalAirflowError, connection_to
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def serve(
+    home: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path(".airflow"),
+    dags: Annotated[Path, typer.Option(help="The folder of DAG files.")] = Path("dags"),
+    port: Annotated[int, typer.Option(help="Of Airflow's pages; 0: a free one.")] = 8080,
+    cpus: Annotated[int, typer.Option(help="How many CPUs the Ray head offers.")] = 2,
+) -> None:
+    """Start all of it on loopback, print where it is, and end it with Ctrl-C."""
+    console = Console(highlight=False)
+    # make, and shells in the background, may have them ignored.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.default_int_handler)
+    try:
+        with ExitStack() as stack:
+            _start(stack, console, home.absolute(), dags.absolute(), port or free_ports(1)[0], cpus)
+            console.print("\nCtrl-C ends all of it; the sweeps stay, Airflow's database is made anew.")
+            try:
+                threading.Event().wait()
+            except KeyboardInterrupt:
+                console.print("ending …")
+                # A second Ctrl-C must not leave half of it behind.
+                for each in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(each, signal.SIG_IGN)
+                raise
+    except (LocalAirflowError, LocalHeadError) as error:
+        Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        console.print("ended")
+
+
+def _start(stack: ExitStack, console: Console, home: Path, dags: Path, port: int, cpus: int) -> None:
+    console.print("starting a Ray head and Airflow: about half a minute …")
+    sweeps, own = home / "sweeps", home / "home"
+    shutil.rmtree(own, ignore_errors=True)
+    sweeps.mkdir(parents=True, exist_ok=True)
+    head = stack.enter_context(LocalHead(num_cpus=cpus))
+    environment = connection_to(head, str(sweeps)) | {"PYTHONPATH": str(Path.cwd())}
+    airflow = stack.enter_context(LocalAirflow(own, dags=dags, port=port, environment=environment))
+    console.print(f"\n  Airflow      {airflow.address}", soft_wrap=True)
+    console.print(f"  login        {USER}  {airflow.password}", soft_wrap=True)
+    console.print(f"  Ray          {head.address}   (the connection raysweep_default)", soft_wrap=True)
+    console.print(f"  sweeps       {sweeps}", soft_wrap=True)
+    console.print(f"  logs         {own}", soft_wrap=True)
+    console.print(
+        f"\nA night, now: {airflow.address}/dags/nightly_sweep, Trigger; with the example `quick` it takes a "
+        "minute. Its page: the task `sweep`, tab Sweep.",
+        soft_wrap=True,
+    )
+
+
+if __name__ == "__main__":
+    app()
