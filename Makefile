@@ -104,9 +104,9 @@ prefect: $(STAMPS)/nightly system-libraries
 	@$(BIN)/python -m raysweep_prefect.serving
 
 EXAMPLE ?= flights
-## nightly-airflow: the same night as an Airflow DAG, by `airflow dags test` (KEY= STORAGE= EXAMPLE=quick)
+## nightly-airflow: the same night as an Airflow DAG, by `airflow dags test` (STORAGE= EXAMPLE=quick)
 nightly-airflow: $(STAMPS)/airflow system-libraries
-	@$(BIN)/python -m raysweep_airflow.nightly --key '$(KEY)' --storage '$(STORAGE)' --example '$(EXAMPLE)'
+	@$(BIN)/python -m raysweep_airflow.nightly --storage '$(STORAGE)' --example '$(EXAMPLE)'
 
 PORT ?= 8080
 ## airflow: an Airflow and a Ray head on this machine, with the DAGs of dags/; Ctrl-C ends all (PORT=8080)

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final
 
-import pendulum
 import typer
 from rich.console import Console
 
@@ -31,9 +27,9 @@ from raysweep.pipeline import with_gate
 from raysweep.pipeline.gate import RESULT
 from raysweep.pipeline.night import why_skipped
 from raysweep.pipeline.summary import print_night
-from raysweep.spec import SweepSpec, TrainSpec, sweep_id
-from raysweep.storage.folder import SweepFolder
-from raysweep.storage.store import Store, open_store
+from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.storage.folder import SweepFolder, list_sweeps
+from raysweep.storage.store import open_store
 from raysweep.testing.head import free_ports
 from raysweep.training.folder import RunFolder
 from raysweep_airflow.local import LocalAirflow, LocalAirflowError
@@ -46,7 +42,6 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def nightly(
-    key: Annotated[str | None, typer.Option(help="The night, a date; default: today.")] = None,
     storage: Annotated[str, typer.Option(help="Where everything is kept.")] = ".nightly",
     example: Annotated[str, typer.Option(help="`flights`, or `quick`, which takes seconds.")] = "flights",
     deadline: Annotated[str, typer.Option(help="When the sweep is over.")] = "06:00 Europe/Berlin",
@@ -54,17 +49,17 @@ def nightly(
     dags: Annotated[Path, typer.Option(help="The folder of DAG files.")] = Path("dags"),
     home: Annotated[Path, typer.Option(help="Airflow's own folder.")] = Path(".nightly/airflow"),
 ) -> None:
-    """Sweep, gate, train, as the DAG does it. The same key again: go on where it stopped."""
+    """Sweep, gate, train, as the DAG does it. Each call is a run, and so a night, of its own."""
     console = Console()
     began = time.monotonic()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        night = Night.of(key, storage, example, specs)
-        console.print(f"Night [bold]{night.name}[/]: starting Airflow and Ray …")
+        night = Night(storage, example, specs)
+        console.print(f"The DAG [bold]{DAG_ID}[/]: starting Airflow and Ray …")
         is_done = _run(console, night, home.absolute(), dags.absolute(), deadline)
         sweep, train = night.found()
     except KeyboardInterrupt:
-        console.print(f"[yellow]interrupted[/]\nGo on with: {_again()}", soft_wrap=True)
+        console.print("[yellow]interrupted[/]", soft_wrap=True)
         raise typer.Exit(rs.SweepInterrupted.exit_code) from None
     except (rs.RaysweepError, LocalAirflowError) as error:
         Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
@@ -83,48 +78,39 @@ def nightly(
 
 
 class Night:
-    """One night of the DAG: when it is, and where its sweep and training lie."""
+    """One run of the DAG, as its storage tells of it. Raises: SpecError for specs or a storage of no use."""
 
-    def __init__(self, at: datetime, storage: str, example: str, sweep: SweepSpec, train: TrainSpec) -> None:
-        self.at = at
-        self.storage = storage
+    def __init__(self, storage: str, example: str, specs: Path) -> None:
+        self.storage = storage if "://" in storage else os.path.abspath(os.path.expanduser(storage))
         self.example = example
-        self.sweep = sweep
-        self.train = train
-        # As `airflow dags test` names the run, and the operators their sweeps.
-        self.run_id = f"manual__{at.isoformat()}"
-        self.store: Store = open_store(storage)
-        self.sweep_id = sweep_id(sweep.name, f"{DAG_ID}/sweep/{self.run_id}")
+        self.sweep = SweepSpec.from_file(specs / f"{example}.yaml")
+        self.train = TrainSpec.from_file(specs / f"{example}_train.yaml")
+        self.store = open_store(self.storage)
+        self.store.check_writable()
+        self._earlier = frozenset(list_sweeps(self.store))
+        self._key = ""
+        self._folder: SweepFolder | None = None
 
-    @classmethod
-    def of(cls, key: str | None, storage: str, example: str, specs: Path) -> Night:
-        """The night of a date, at 22:00 in Berlin. Raises: SpecError."""
-        try:
-            day = pendulum.from_format(key or time.strftime("%Y-%m-%d"), "YYYY-MM-DD", tz="Europe/Berlin")
-        except ValueError:
-            raise rs.SpecError("--key", f"{key!r} is no date", "write it as 2026-11-21") from None
-        path = storage if "://" in storage else os.path.abspath(os.path.expanduser(storage))
-        open_store(path).check_writable()
-        return cls(
-            day.at(22).in_timezone("UTC"),
-            path,
-            example,
-            SweepSpec.from_file(specs / f"{example}.yaml"),
-            TrainSpec.from_file(specs / f"{example}_train.yaml"),
-        )
-
-    @property
-    def name(self) -> str:
-        """The night's date."""
-        return pendulum.instance(self.at).in_timezone("Europe/Berlin").to_date_string()
+    def folder(self) -> SweepFolder | None:
+        """The run's sweep, once it has begun: Airflow names the run, and so the sweep."""
+        if self._folder is None:
+            for name in frozenset(list_sweeps(self.store)) - self._earlier:
+                folder = SweepFolder(self.store, name)
+                record = folder.read_spec()
+                if record is not None and record.key.startswith(f"{DAG_ID}/sweep/"):
+                    self._folder, self._key = folder, record.key
+        return self._folder
 
     def found(self) -> tuple[SweepOutcome | None, TrainOutcome | None]:
         """How sweep and training ended, the gate's verdict with the sweep."""
-        outcome = SweepFolder(self.store, self.sweep_id).read_outcome()
-        verdict = self.store.get(f"{self.sweep_id}/{RESULT}")
+        folder = self.folder()
+        if folder is None:
+            return None, None
+        outcome = folder.read_outcome()
+        verdict = self.store.get(f"{folder.sweep_id}/{RESULT}")
         if outcome is not None and verdict is not None:
             outcome = with_gate(outcome, GateOutcome.from_json(verdict))
-        asked = Asked.of(self.train, f"{DAG_ID}/train/{self.run_id}")
+        asked = Asked.of(self.train, self._key.replace("/sweep/", "/train/", 1))
         return outcome, RunFolder(self.store, asked.run_id).read_outcome()
 
 
@@ -141,8 +127,7 @@ def _run(console: Console, night: Night, home: Path, dags: Path, deadline: str) 
     try:
         airflow.run("db", "migrate")
         conf = json.dumps({"example": night.example, "deadline": deadline, "storage": night.storage})
-        arguments = ("dags", "test", DAG_ID, night.at.isoformat(), "--conf", conf)
-        process = airflow.start_command(*arguments, log=home / "dags-test.log")
+        process = airflow.start_command("dags", "test", DAG_ID, "--conf", conf, log=home / "dags-test.log")
         try:
             _follow(console, night, process)
         except KeyboardInterrupt:
@@ -157,10 +142,12 @@ def _run(console: Console, night: Night, home: Path, dags: Path, deadline: str) 
 
 def _follow(console: Console, night: Night, process: subprocess.Popen[bytes]) -> None:
     """Show the sweep while it runs, and say when the gate and the training are at work."""
-    folder = SweepFolder(night.store, night.sweep_id)
     with LiveTable(console) as table:
-        while process.poll() is None and folder.read_outcome() is None:
-            progress = folder.read_progress()
+        while process.poll() is None:
+            folder = night.folder()
+            if folder is not None and folder.read_outcome() is not None:
+                break
+            progress = folder.read_progress() if folder is not None else None
             if progress is not None:
                 table(progress)
             time.sleep(LOOK_S)
@@ -173,10 +160,6 @@ def _errors(log: Path) -> str:
     """The last lines of Airflow's output that speak of an error."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return "\n".join([line for line in lines if "error" in line.lower()][-8:])
-
-
-def _again() -> str:
-    return " ".join(["python", "-m", "raysweep_airflow.nightly", *map(shlex.quote, sys.argv[1:])])
 
 
 if __name__ == "__main__":

@@ -172,6 +172,7 @@ class Try:
     def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:
         """On a Ray of this process: an embedded one, or one that it is near."""
         address = self.operator.address
+        self._note_place(attempt)
         try:
             if isinstance(attempt.spec, TrainSpec):
                 return rs.run_training(attempt.spec, key=attempt.key, address=address)
@@ -294,6 +295,15 @@ class Try:
         self._push_links(url)
         self.log.info("%s %s: %s job %s: %s", job.kind, job.run_id, job.how, job.job_id or "none", url)
         self.log.info("stored at %s; raysweep attach %s follows it", uri, job.run_id)
+
+    def _note_place(self, attempt: Attempt) -> None:
+        """Where a run without a job is stored: the page and scripts look for it where they look for a job."""
+        asked = _asked(attempt.spec, attempt.key)
+        place = {"kind": asked.kind, "run_id": asked.run_id, "key": attempt.key}
+        where = asked.spec.storage_path
+        self.store.set(
+            JOB_KEY, {**place, "storage_path": where, "uri": f"{where}/{asked.run_id}", "job_url": ""}
+        )
 
     def _show_earlier(self) -> None:
         """The links of the try that ran it: Airflow has forgotten them."""
