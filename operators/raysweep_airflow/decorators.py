@@ -9,11 +9,13 @@ itself, and import what it needs inside; what does not is refused when the DAG i
 from __future__ import annotations
 
 import ast
+import dis
 import importlib.util
 import inspect
 import re
 import tempfile
 import textwrap
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +38,7 @@ class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
     template_fields_renderers = SweepOperator.template_fields_renderers
     custom_operator_name = "@task.sweep"
 
-    def __init__(self, *, python_callable: Callable[..., Any], op_args: Any = None, **kwargs: Any) -> None:
+    def __init__(self, *, python_callable: Any, op_args: Any = None, **kwargs: Any) -> None:
         if op_args or kwargs.get("op_kwargs"):
             fix = "call it with no arguments: its config comes from param_space"
             raise SpecError("@task.sweep", f"{python_callable.__name__} is called with arguments", fix)
@@ -106,16 +108,25 @@ def import_path(function: Callable[..., Any]) -> str | None:
     return f"{module}:{name}" if found is function else None
 
 
-def check_alone(function: Callable[..., Any]) -> None:
+def check_alone(function: types.FunctionType) -> None:
     """See that a function needs nothing around it. Raises: SpecError naming what it takes from there."""
-    names = inspect.getclosurevars(function)
-    outer = sorted({*names.globals, *names.nonlocals})
+    code = function.__code__
+    outer = sorted({*(_global_names(code) & set(function.__globals__)), *code.co_freevars})
     if outer:
         fix = (
             f"import or define it inside, or move {function.__name__} into a module that the job brings along"
         )
         problem = f"{function.__name__} uses {outer[0]!r} of the DAG's file, which is not on the cluster"
         raise SpecError("@task.sweep", problem, fix)
+
+
+def _global_names(code: types.CodeType) -> set[str]:
+    """The global names that a function reads, in functions inside it too; names of attributes are none."""
+    names = {
+        each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
+    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
+    return names.union(*(_global_names(each) for each in inner))
 
 
 def source_of(function: Callable[..., Any]) -> str:

@@ -17,9 +17,10 @@ from raysweep_airflow.decorators import DecoratedSweepOperator, check_alone, imp
 SPEC = {"param_space": {"x": {"uniform": [0, 1]}}, "metric": "loss", "mode": "min", "storage_path": "/sweeps"}
 
 DAG_FILE = '''
+import math
 from airflow.sdk import DAG, task
 
-SCALE = 2
+SCALE, sqrt = 2, None
 
 with DAG("d", schedule=None):
     @task.sweep(
@@ -36,6 +37,9 @@ with DAG("d", schedule=None):
 
 def not_alone(config):
     return {"loss": SCALE * config["x"]}
+
+def not_alone_inside(config):
+    return {"loss": max(SCALE for _ in range(3))}
 '''
 
 
@@ -64,8 +68,9 @@ def test_a_function_of_the_dag_travels_as_its_source(dag_file: Any) -> None:
 
 
 def test_one_that_needs_the_dag_is_refused(dag_file: Any) -> None:
-    with pytest.raises(SpecError, match="not_alone uses 'SCALE' of the DAG's file"):
-        check_alone(dag_file.not_alone)
+    for function in (dag_file.not_alone, dag_file.not_alone_inside):
+        with pytest.raises(SpecError, match=f"{function.__name__} uses 'SCALE' of the DAG's file"):
+            check_alone(function)
 
 
 def test_a_function_of_a_module_goes_by_its_name() -> None:

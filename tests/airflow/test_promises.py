@@ -1,4 +1,4 @@
-"""The promises of a night, kept by Airflow."""
+"""The promises of a night, kept by Airflow. Here, and not beside the suite: the servers are shared."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.conftest import airflow, head, running_head
 from tests.airflow.servers import Airflow
 from tests.orchestrators.airflow import AirflowOrchestrator
 from tests.orchestrators.suite import OrchestratorContract
-
-__all__ = ["airflow", "head", "running_head"]
 
 
 @pytest.mark.servers
