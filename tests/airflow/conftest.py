@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,10 @@ import pytest
 
 from tests.airflow.servers import Airflow
 from tests.jobs.head import Head
+
+# Airflow reads its settings when it is imported, also into the tests' own process.
+os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="raysweep-airflow-"))
+os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 
 DAGS = Path(__file__).parent / "dags"
 

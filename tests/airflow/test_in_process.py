@@ -1,0 +1,117 @@
+"""`address="local"`: sweep, gate and training in the process of the task. Airflow itself is put aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, Asset
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from raysweep.cluster.connection import connect
+from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
+
+pytestmark = pytest.mark.ray
+BEST = Asset("best")
+
+
+class Store(dict[str, Any]):
+    """In place of the task state store, which is a table behind Airflow's API server."""
+
+    def set(self, key: str, value: Any, retention: Any = None) -> None:
+        self[key] = value
+
+
+class Ti:
+    """What operators need of a task instance."""
+
+    dag_id, run_id, map_index, try_number, max_tries = "d", "r", -1, 1, 0
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+class Event:
+    extra: dict[str, Any] | None = None
+
+
+@pytest.fixture(scope="module")
+def embedded_ray() -> Iterator[None]:
+    with connect(num_cpus=2):
+        yield
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> dict[str, Any]:
+    return {
+        "name": "local",
+        "trainable": "examples.quick:quadratic",
+        "param_space": {"x": {"uniform": [0, 5]}},
+        "metric": "loss",
+        "mode": "min",
+        "num_samples": 4,
+        "storage_path": str(tmp_path),
+    }
+
+
+def context_of(operator: Any) -> dict[str, Any]:
+    return {
+        "ti": Ti(operator.task_id),
+        "task_state_store": Store(),
+        "dag": operator.dag,
+        "outlet_events": {BEST: Event()},
+    }
+
+
+def test_sweep_gate_and_training(embedded_ray: None, spec: dict[str, Any], tmp_path: Path) -> None:
+    with DAG("d", schedule=None):
+        sweep = SweepOperator(task_id="sweep", spec=spec, address="local", outlets=[BEST])
+    context = context_of(sweep)
+    outcome = sweep.execute(context)
+    assert outcome["counts"] == {"completed": 4}
+    assert context["outlet_events"][BEST].extra["best"] == outcome["best"]
+    assert context["task_state_store"]["raysweep_outcome"]["status"] == "completed"
+    with DAG("d", schedule=None):
+        gate = GateOperator(
+            task_id="gate",
+            spec=spec,
+            outcome=outcome,
+            address="local",
+            gate={"confirm_top_k": 1, "seeds": 1, "test": "mean"},
+        )
+    promoted = gate.execute(context_of(gate))
+    assert promoted["promoted"] is True
+    assert gate.execute(context_of(gate)) == promoted, "a gate that has decided decides the same again"
+    train = {"trainable": "examples.quick:steps", "config": {"steps": 2}, "storage_path": str(tmp_path)}
+    with DAG("d", schedule=None):
+        trained = TrainOperator(task_id="train", spec=train, outcome=promoted, address="local")
+        skipped = TrainOperator(task_id="skip", spec=train, outcome=promoted | {"promoted": False})
+    result = trained.execute(context_of(trained))
+    assert result["status"] == "completed"
+    assert result["config"] == {**outcome["best"]["config"], "steps": 2}
+    with pytest.raises(AirflowSkipException, match="training skipped: no champion yet"):
+        skipped.execute(context_of(skipped))
+
+
+def test_a_mistake_in_user_code_fails_for_good(
+    embedded_ray: None, spec: dict[str, Any], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    broken = spec | {
+        "trainable": "tests.engine.trainables:always_raises",
+        "param_space": spec["param_space"] | {"log": str(log)},
+        "failure": {"max_failures": 0},
+    }
+    with DAG("d", schedule=None):
+        sweep = SweepOperator(task_id="sweep", spec=broken, address="local", retries=3)
+    with pytest.raises(
+        AirflowFailException, match=r"ValueError: as asked second line \(trainables\.py:\d+ in"
+    ):
+        sweep.execute(context_of(sweep))
