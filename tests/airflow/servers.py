@@ -58,7 +58,7 @@ class Airflow:
     ) -> None:
         self.home = home
         self.dags = dags
-        [self.port] = free_ports(1)
+        self.port, *self._log_ports = free_ports(3)
         self._parallelism = parallelism
         self._extra = dict(environment or {})
         self._processes: list[tuple[Component, subprocess.Popen[bytes]]] = []
@@ -94,7 +94,10 @@ class Airflow:
             for name, value in os.environ.items()
             if not name.startswith(("AIRFLOW", "RAY_")) and not name.lower().endswith("_proxy")
         }
-        return clean | _settings(self.home, self.dags, self.port, self._parallelism) | self._extra
+        # Each Airflow on this machine serves its logs somewhere else.
+        ports = dict(zip(("WORKER", "TRIGGER"), map(str, self._log_ports), strict=True))
+        logs = {f"AIRFLOW__LOGGING__{name}_LOG_SERVER_PORT": port for name, port in ports.items()}
+        return clean | _settings(self.home, self.dags, self.port, self._parallelism) | logs | self._extra
 
     def start(self) -> None:
         """Make the database, start all components, wait until DAGs are read and tasks can be run."""

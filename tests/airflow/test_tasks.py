@@ -160,16 +160,19 @@ def test_killed_between_submission_and_deferral(desk: Desk) -> None:
 
 
 def test_a_triggerer_that_was_superseded_kills_nothing(desk: Desk) -> None:
-    run_id = desk.begin("night_alone", sweep=desk.spec(num_samples=60, pause=1.0))
+    run_id = desk.begin("night_alone", sweep=desk.spec(num_samples=500, pause=1.0))
     desk.airflow.wait_state("night_alone", run_id, "sweep", "deferred")
     desk.until_noted("end", 1)
-    seen = desk.airflow.log_of("triggerer").count("starting")
+
+    def log() -> str:
+        return desk.airflow.logs("night_alone", run_id, "sweep")
+
+    wait_until(lambda: "starting" in log(), "the trigger did not start")
     with desk.airflow.paused("triggerer"):
         desk.airflow.start_part("triggerer")
-        logs = lambda: desk.airflow.logs("night_alone", run_id, "sweep").count("starting")  # noqa: E731
-        wait_until(lambda: logs() >= 2, f"no other triggerer took over ({seen})", 120)
+        wait_until(lambda: log().count("starting") >= 2, "no other triggerer took over", 120)
     # It wakes, and is told to drop what it has: `on_kill` of a task that nobody touched.
-    wait_until(lambda: "goes on" in desk.airflow.logs("night_alone", run_id, "sweep"), timeout_s=60)
+    wait_until(lambda: "task is deferred: job" in log(), "its on_kill was not called", 60)
     number = len(desk.noted("end"))
     desk.until_noted("end", number + 3)
     assert desk.airflow.state("night_alone", run_id, "sweep") == "deferred"

@@ -39,7 +39,7 @@ with dag("restarting"):
     SweepOperator(task_id="sweep", spec=SPEC, deferrable=True, on_clear="restart")
 
 with dag("timed"):
-    SweepOperator(task_id="sweep", spec=SPEC, deferrable=True, execution_timeout=timedelta(seconds=40))
+    SweepOperator(task_id="sweep", spec=SPEC, deferrable=True, execution_timeout=timedelta(seconds=90))
 
 with dag("not_deferred"):
     SweepOperator(task_id="sweep", spec=SPEC, deferrable=False)
