@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from raysweep.cluster.connection import connect
 from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 BEST = Asset("best")
 
 

@@ -131,6 +131,7 @@ def test_a_cleared_sweep_goes_on_with_the_next_try(desk: Desk) -> None:
     assert "attached job" in desk.airflow.logs("night_alone", run_id, "sweep")
 
 
+@pytest.mark.slow
 def test_marked_failed_and_cleared_it_goes_on_where_it_was(desk: Desk) -> None:
     run_id = desk.begin("night_alone", sweep=desk.spec(num_samples=12, pause=1.0))
     desk.airflow.wait_state("night_alone", run_id, "sweep", "deferred")
@@ -189,6 +190,7 @@ def test_a_timeout_of_the_task_ends_the_sweep_with_the_best_so_far(desk: Desk) -
     desk.cluster.wait_until_clean()
 
 
+@pytest.mark.slow
 def test_a_cleared_result_begins_anew_where_that_is_asked_for(desk: Desk) -> None:
     run_id = desk.begin("restarting", sweep=desk.spec(num_samples=2))
     desk.airflow.wait_state("restarting", run_id, "sweep", "success")
@@ -200,6 +202,7 @@ def test_a_cleared_result_begins_anew_where_that_is_asked_for(desk: Desk) -> Non
     assert desk.airflow.xcom("restarting", run_id, "sweep")["sweep_id"] == second.sweep_id
 
 
+@pytest.mark.slow
 def test_a_task_that_is_not_deferred_is_stopped_too(desk: Desk) -> None:
     run_id = desk.begin("not_deferred", sweep=desk.spec(num_samples=500, pause=0.5))
     desk.until_noted("end", 1)
@@ -230,6 +233,7 @@ def test_mapped_sweeps_are_sweeps_of_their_own_and_tell_an_asset(desk: Desk) -> 
     assert extra["best"]["config"]["x"] == best[0]
 
 
+@pytest.mark.slow
 def test_a_decorated_function_is_the_trainable_and_its_best_are_expanded(desk: Desk, tmp_path: Path) -> None:
     train = {
         "name": "full",
