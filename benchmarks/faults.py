@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.measure import Json
+from raysweep.cluster.patience import patient_start
 
 STEPS: Final = 8
 STEP_S: Final = 0.25
@@ -220,19 +221,19 @@ def _config(options: Json) -> Json:
 @contextmanager
 def cluster(workers: int = 0, **system_config: Any) -> Iterator[Any]:
     """A head with two CPUs; or one with none, and `workers` nodes of one CPU. Else Ray's own settings."""
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
     from ray.cluster_utils import Cluster
 
     head: Json = {"num_cpus": 0 if workers else 2, "include_dashboard": False}
     if system_config:
         head["_system_config"] = system_config
-    made = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        for _ in range(workers):
-            made.add_node(num_cpus=1)
-        yield made
-    finally:
-        made.shutdown()
+    with patient_start():
+        made = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            for _ in range(workers):
+                made.add_node(num_cpus=1)
+            yield made
+        finally:
+            made.shutdown()
 
 
 @contextmanager

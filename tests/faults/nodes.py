@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from raysweep.cluster.patience import patient_start
 from tests.engine.conftest import ROOT, Driver, session_of
 
 # A dead node is seen after 1.2 s; with Ray's own settings it takes 14 s.
@@ -26,16 +27,16 @@ FAST_HEALTH_CHECKS = {
 @contextmanager
 def several_nodes(num_cpus: int = 0, **system_config: Any) -> Iterator[Any]:
     """A `ray.cluster_utils.Cluster` whose head runs no trials by default; tests add and remove nodes."""
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
     from ray.cluster_utils import Cluster
 
     config = FAST_HEALTH_CHECKS | system_config
     head = {"num_cpus": num_cpus, "include_dashboard": False, "_system_config": config}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        yield cluster
-    finally:
-        cluster.shutdown()
+    with patient_start():
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            yield cluster
+        finally:
+            cluster.shutdown()
 
 
 def node_id(node: Any) -> str:

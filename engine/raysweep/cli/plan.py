@@ -133,6 +133,8 @@ def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
         from raysweep.jobs.sync import Cluster
 
         nodes = live_nodes_of(Cluster(address))
+        if spec.autoscaled and limit:
+            return limit, f"{address} ({_nodes(len(nodes))}, more on demand)"
         return count_slots(spec.resources, nodes, limit), f"{address} ({_nodes(len(nodes))})"
     if address in (None, "local"):
         return count_slots(spec.resources, [_this_machine(spec.resources)], limit), "this machine"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from raysweep.cluster.patience import patient_start
 from raysweep.cluster.tempfolder import ray_folder
 from raysweep.errors import ClusterUnreachableError
 
@@ -159,8 +160,6 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
         "RAY_preload_python_modules": PRELOAD,
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
-        # On a busy machine the raylet may take longer than the 30 s that Ray grants it.
-        "RAY_raylet_start_wait_time_s": "120",
         # What Ray's C++ core would say on stderr of this process is for its developers.
         "RAY_BACKEND_LOG_LEVEL": "fatal",
     }
@@ -184,7 +183,7 @@ def _start(num_cpus: float | None, folder: Path) -> None:
     import ray
 
     try:
-        with _muted_stderr():
+        with _muted_stderr(), patient_start():
             ray.init(
                 address="local",
                 num_cpus=int(num_cpus) if num_cpus else None,

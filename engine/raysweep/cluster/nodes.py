@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any, Final
 
 import ray
 from ray._private.state import state as ray_state
@@ -15,6 +16,7 @@ from raysweep.spec import Resources, SweepSpec
 
 # Ray puts this label on every node, so that placement can go round one.
 NODE_LABEL = "ray.io/node-id"
+MAX_OF_A_KIND: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +53,15 @@ def draining_nodes() -> dict[str, float | None]:
 
 
 def find_room(spec: SweepSpec, excluded: Collection[str] = ()) -> Room:
-    """The room for trials on the nodes that are neither excluded nor about to go.
+    """The room for trials on the nodes that are neither excluded nor about to go; or that are to come.
 
     Raises:
         InfeasibleResourcesError: Not even one trial fits; says what was asked for and what there is.
     """
     draining = draining_nodes()
     nodes = [node for node in live_nodes() if node.node_id not in excluded and node.node_id not in draining]
+    if spec.autoscaled:
+        return _room_to_come(spec, nodes)
     if not nodes:
         raise InfeasibleResourcesError(
             "resources", "the cluster has no usable node at present", "add a node, or wait for one"
@@ -65,6 +69,29 @@ def find_room(spec: SweepSpec, excluded: Collection[str] = ()) -> Room:
     slots = count_slots(spec.resources, nodes, spec.max_concurrent_trials)
     most = max(int(node.total.get("memory", 0)) for node in nodes)
     return Room(slots=slots, nodes=len(nodes), memory_bytes=most)
+
+
+def _room_to_come(spec: SweepSpec, nodes: list[Node]) -> Room:
+    """Room for all that may run at once: groups that wait for a place are what an autoscaler acts on.
+
+    Few clusters say which kinds of node they could add; those that do are taken at their word.
+    """
+    kinds = addable_nodes()
+    if kinds and not spec.resources.label_selector:  # the labels of what is to come are not known
+        count_slots(spec.resources, [*nodes, *kinds], limit=1)
+    return Room(slots=spec.max_concurrent_trials or 1, nodes=max(1, len(nodes)), memory_bytes=0)
+
+
+def addable_nodes() -> list[Node]:
+    """Nodes that the autoscaler could add, as far as the cluster's configuration says."""
+    config: Any = ray_state.get_cluster_config()
+    groups = config.node_group_configs if config is not None else ()
+    found: list[Node] = []
+    for group in groups:
+        # -1: any number of them. A strategy may need several; more than there are bundles help nobody.
+        count = MAX_OF_A_KIND if group.max_count < 0 else min(group.max_count, MAX_OF_A_KIND)
+        found += [Node(name=group.name, total=dict(group.resources), labels={})] * count
+    return found
 
 
 def find_room_or_why(spec: SweepSpec, excluded: Collection[str]) -> Room:

@@ -15,7 +15,7 @@ from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.wallclock import looks_like_wall_clock, next_time
 
 _ABSENT = object()
-_ALWAYS_SAFE = ("max_concurrent_trials", "tags", "failure")
+_ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "tags", "failure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
     """What differs from `old` to `new`.
 
     Safe are: more samples, a later or no deadline, larger budgets or none, and any change of the
-    concurrency, the tags, the failure policy or `stop.min_trials`.
+    concurrency, `autoscaled`, the tags, the failure policy or `stop.min_trials`.
 
     Args:
         old: The spec of the sweep as it is.

@@ -83,6 +83,11 @@ class SweepSpec(SpecDocument):
     """Which report of a trial ranks it: its last, or its best."""
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None
     """The most trials that run at once; default: as many as the cluster holds."""
+    autoscaled: bool = False
+    """The cluster adds nodes on demand (KubeRay, `ray up`): ask for workers also where no node has room now.
+
+    So many as `max_concurrent_trials` says, which it needs.
+    """
     failure: FailurePolicy = FailurePolicy()
     """What is done when trials fail."""
     checkpoint: CheckpointPolicy = CheckpointPolicy()
@@ -117,6 +122,7 @@ class SweepSpec(SpecDocument):
             scheduler: SchedulerSpec | str | Mapping[str, Any] = ...,
             score: str = "last",
             max_concurrent_trials: int | None = None,
+            autoscaled: bool = False,
             failure: FailurePolicy | Mapping[str, Any] = ...,
             checkpoint: CheckpointPolicy | Mapping[str, Any] = ...,
             stop: StopPolicy | Mapping[str, Any] = ...,
@@ -132,6 +138,12 @@ class SweepSpec(SpecDocument):
                 "'grid' needs a grid_search in param_space",
                 'write {"grid_search": [...]} for a parameter, or search: random',
                 ("search",),
+            )
+        if self.autoscaled and self.max_concurrent_trials is None:
+            raise Problem(
+                "nothing says how far the cluster is to grow",
+                "set max_concurrent_trials to the number of trials to run at once",
+                ("autoscaled",),
             )
         return self
 

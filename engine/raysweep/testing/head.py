@@ -50,6 +50,7 @@ class LocalHead:
         num_cpus: How many logical CPUs it offers.
         num_gpus: How many logical GPUs it offers.
         environment: Further environment variables of its processes.
+        options: Further options of `ray start`.
         pythonpath: Folders whose modules its jobs can import; default: the current folder.
 
     Raises: LocalHeadError where it does not start, or does not end.
@@ -61,6 +62,7 @@ class LocalHead:
         num_cpus: int = 2,
         num_gpus: int = 0,
         environment: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
         pythonpath: Sequence[str | os.PathLike[str]] = (".",),
     ) -> None:
         self.num_cpus = num_cpus
@@ -72,6 +74,7 @@ class LocalHead:
         self.gcs_port, self.dashboard_port, *self._ports = free_ports(2 + len(PORT_OPTIONS))
         self._mark = os.urandom(8).hex()
         self._extra = dict(environment or {})
+        self._options = list(options)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -99,8 +102,6 @@ class LocalHead:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": self.token,
             "RAY_USAGE_STATS_ENABLED": "0",
-            # On a busy machine the raylet may take longer than the 30 s that Ray grants it.
-            "RAY_raylet_start_wait_time_s": "120",
             "PYTHONPATH": os.pathsep.join(self._pythonpath),
             # Jobs run `python`: it is to be this one.
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{clean.get('PATH', '')}",
@@ -125,6 +126,7 @@ class LocalHead:
             *("--num-cpus", str(self.num_cpus), "--num-gpus", str(self.num_gpus)),
             *("--object-store-memory", str(100 * 1024 * 1024)),
             *("--temp-dir", str(self.folder)),
+            *self._options,
         ]
         for option, port in zip(PORT_OPTIONS, self._ports, strict=True):
             command += [option, str(port)]

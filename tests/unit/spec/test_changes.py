@@ -28,6 +28,7 @@ SOON, LATER = "2026-11-21T05:00:00Z", "2026-11-21T06:30:00+01:00"
         ({"stop": {"time_budget_s": 1}}, {"stop": {"time_budget_s": 2}}, ("stop.time_budget_s: 1.0 -> 2.0",), ()),
         ({"stop": {"time_budget_s": 1}}, {}, ("stop.time_budget_s: 1.0 -> null",), ()),
         ({"stop": {"time_budget_s": 2}}, {"stop": {"time_budget_s": 1}}, (), ("stop.time_budget_s: 2.0 -> 1.0",)),
+        ({"max_concurrent_trials": 2}, {"max_concurrent_trials": 2, "autoscaled": True}, ("autoscaled: false -> true",), ()),
         ({}, {"max_concurrent_trials": 2}, ("max_concurrent_trials: null -> 2",), ()),
         ({}, {"failure": {"max_failures": 0}}, ("failure.max_failures: 1 -> 0",), ()),
         ({"tags": {"a": "1", "b": "2"}}, {"tags": {"a": "3"}}, ('tags.a: "1" -> "3"', 'tags.b: "2" -> (absent)'), ()),

@@ -205,6 +205,7 @@ def test_storage_paths_have_one_spelling(fields: dict[str, Any]) -> None:
 
 def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
     assert spec.replace(tags={"who": "me"}).digest() == spec.digest()
+    spec = spec.replace(max_concurrent_trials=7)  # which `autoscaled` needs
     changed = {
         "name": "other",
         "trainable": "m:f",
@@ -219,6 +220,7 @@ def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
         "scheduler": "asha",
         "score": "best",
         "max_concurrent_trials": 3,
+        "autoscaled": True,
         "failure": {"max_failures": 0},
         "checkpoint": {"keep_last": 2},
         "stop": {"target": 1},
