@@ -1,7 +1,7 @@
 """Time for a node of Ray to come up.
 
-Ray 2.60 gives its own new raylet 30 s, asks for it without a pause meanwhile, and has no setting for either. On
-a busy machine it takes longer, and Ray's asking is a part of why.
+Ray 2.60 gives its own new raylet 30 s, asks for it without a pause meanwhile, and has no setting for either.
+On a busy machine it takes longer, and the asking is a part of why.
 """
 
 from __future__ import annotations
