@@ -1,4 +1,4 @@
-"""A cluster that adds a node when one is asked for: the autoscaler is Ray's own, its nodes are processes here."""
+"""A cluster that adds a node when one is asked for: with Ray's own autoscaler, and nodes that are processes."""
 
 from __future__ import annotations
 
