@@ -96,9 +96,8 @@ def test_a_sweep_on_an_existing_cluster_leaves_nothing_on_it(
     outcome = drive(make_spec("surroundings", num_samples=6), address=cluster).outcome()
     assert outcome.counts == {"completed": 6}
     assert len(lines()) == 6
-    check_nothing_is_left(cluster)
 
-    # "auto" finds it by the environment; interrupted, it leaves nothing either.
+    # "auto" finds it by the environment. Ended or interrupted, neither leaves anything.
     monkeypatch.setenv("RAY_ADDRESS", cluster)
     spec = make_spec("forever", num_samples=2, name="auto", isolation="process")
     driver = drive(spec, address="auto")

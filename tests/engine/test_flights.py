@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from raysweep import run_sweep
 from raysweep.cluster.connection import RayConnection
 from raysweep.core import decode, trial_id
 from raysweep.core.events import TrialReturned, TrialStopped
@@ -72,13 +72,8 @@ def shown(outcome: SweepOutcome) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(address: str, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    folder = tmp_path_factory.mktemp("flights")
-    done = subprocess.run(
-        command(write_spec(folder), address), cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return shown(SweepOutcome.from_json(done.stdout))
+def undisturbed(ray_cluster: RayConnection, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    return shown(run_sweep(write_spec(tmp_path_factory.mktemp("flights"))))
 
 
 def test_killed_and_run_again(
@@ -108,7 +103,3 @@ def test_killed_and_run_again(
     assert all(counted[trial] == 1 for trial in ended), "what had ended is not run again"
     assert sum(counted.values()) <= 9 + len(begun - ended), "nothing but what was cut began twice"
     assert len(begun - ended) < 4, "the journal is at most a quarter of a second behind"
-
-    third = subprocess.run(command(path, address), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert json.loads(third.stdout) == json.loads(again.stdout), "a finished sweep is its outcome"
-    assert len(starts(tmp_path)) == sum(counted.values())

@@ -81,7 +81,7 @@ def undisturbed(ray_cluster: RayConnection, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize(
-    "steps", [3, 31, pytest.param(44, marks=pytest.mark.slow), pytest.param(18, marks=pytest.mark.slow)]
+    "steps", [3, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (18, 31, 44))]
 )
 def test_a_killed_driver_changes_nothing_in_the_end(
     steps: int,

@@ -239,6 +239,7 @@ def test_torch_workers_share_a_process_group(make_spec: Callable[..., rs.TrainSp
     assert outcome.metrics == {"total": 3.0, "backend": "gloo", "size": 2}
 
 
+@pytest.mark.slow  # a night's own training step is of this kind: tests/prefect
 @pytest.mark.usefixtures("ray_cluster")
 def test_lightgbm_workers_train_one_model_from_a_warm_start(
     make_spec: Callable[..., rs.TrainSpec], tmp_path: Path

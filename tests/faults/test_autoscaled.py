@@ -1,4 +1,4 @@
-"""A cluster that adds a node when one is asked for: with Ray's own autoscaler, and nodes that are processes."""
+"""A cluster that adds a node when one is asked for: Ray's own autoscaler, with processes for nodes."""
 
 from __future__ import annotations
 

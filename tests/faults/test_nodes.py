@@ -52,13 +52,12 @@ def make(tmp_path: Path, log: Path) -> Spec:
 
 
 @pytest.fixture
-def two_nodes(cluster: Any) -> Iterator[tuple[Any, Any]]:
-    """Two nodes with room for one trial each; those that are left are taken away at the end."""
-    nodes = (cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1))
-    yield nodes
-    for node in nodes:
-        if node in cluster.worker_nodes:
-            cluster.remove_node(node, allow_graceful=False)
+def two_nodes(cluster: Any) -> tuple[Any, Any]:
+    """Two nodes with room for one trial each; what is left of them is there for the next test."""
+    while len(cluster.worker_nodes) < 2:
+        cluster.add_node(num_cpus=1)
+    first, second = cluster.worker_nodes
+    return first, second
 
 
 def starts(log: Path) -> list[list[str]]:
@@ -91,6 +90,7 @@ def test_a_drained_node_loses_no_step(cluster: Any, two_nodes: Any, make: Spec, 
         moved = wait_for_step(log, going, 3)
         drain(cluster.address, going, int((time.time() + 30) * 1000))
         outcome = driver.outcome()
+    cluster.remove_node(two_nodes[0], allow_graceful=False)
     assert outcome.counts == {"completed": 3}
     assert outcome[moved].attempts[0].end == "preempted", "the fault has fired"
     assert steps_of(log, moved) == list(range(1, 16)), "no step is lost, none is done twice"

@@ -83,6 +83,13 @@ def running(slots: int, trials: int | None = None, **fields: Any) -> Sweep:
     return sweep
 
 
+def asha_with_a_loser() -> Sweep:
+    """Two trials; one has reported 0.1 at the first rung, which the other will not reach."""
+    sweep = running(2, scheduler=ASHA)
+    assert sweep.report(0, 0.1) == []
+    return sweep
+
+
 def start_trial(slot: int, trial: int, attempt: int = 1, **fields: Any) -> cmd.StartTrial:
     fields.setdefault("next_checkpoint", (attempt - 1) * 1000)
     config = {"x": trial / 10}
