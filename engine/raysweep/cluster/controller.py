@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from raysweep import faultplan
 from raysweep.cluster.actors import ActorPool, now
 from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.discards import Discards
 from raysweep.cluster.nodes import find_room_or_why
 from raysweep.cluster.progress import make_progress
 from raysweep.cluster.server import LinkServer
@@ -46,6 +47,7 @@ STALL_S: Final = 2.0
 # at its next report is interrupted, then let go.
 HURRY_INTERRUPT_S: Final = 0.3
 HURRY_LET_GO_S: Final = 1.0
+T = TypeVar("T")
 log = logging.getLogger("raysweep")
 
 
@@ -65,9 +67,6 @@ class Controller:
         # Apart from those that wait for a flush: the heartbeat must not stand in line behind them.
         self._pulse = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raysweep-heartbeat")
         self._has_pulse = True
-        self._checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
-        # With how many records of the journal must be sealed before; the next controller has the rest.
-        self._discarded = deque((0, uri) for uri in held.discarded)
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self._interrupts = self._early_interrupts = 0
@@ -84,6 +83,8 @@ class Controller:
             writer=held.claim.writer,
             on_note=log.warning,
         )
+        checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
+        self._discards = Discards(checkpoints, self._writer, held.discarded)
 
     def run_to_end(self) -> None:
         """Run until the sweep has ended and its journal is durable.
@@ -334,26 +335,15 @@ class Controller:
         self._when_durable(lambda: self._slots.answer(command))
 
     def _delete_checkpoint(self, command: cmd.DeleteCheckpoint) -> None:
-        self._discarded.append((self._writer.written, command.uri))
+        self._discards.add(command.uri)
 
     def _delete_discarded(self) -> None:
-        """Delete what the journal's end, torn, could not bring back into need."""
-        doomed: list[str] = []
-        while self._discarded and self._discarded[0][0] <= self._writer.sealed:
-            doomed.append(self._discarded.popleft()[1])
-        if doomed:
-            self._spawn(self._delete_all(doomed))
+        due = self._discards.take_due()
+        if due:
+            self._spawn(self._off_loop(self._discards.delete, due))
 
-    async def _delete_all(self, uris: list[str]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._delete_now, uris)
-
-    def _delete_now(self, uris: list[str]) -> None:
-        for uri in uris:
-            try:
-                self._checkpoints.delete(uri)
-            except StorageError as error:
-                # Nothing refers to it any more: it costs space until somebody removes it, and nothing else.
-                log.warning("checkpoint %s was not deleted: %s", uri, error)
+    async def _off_loop(self, call: Callable[[T], None], argument: T) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, call, argument)
 
     def _when_durable(self, then: Callable[[], None]) -> None:
         async def wait() -> None:
@@ -417,10 +407,10 @@ class Controller:
 
     async def _end_slowly(self) -> None:
         await self._slots.close_all()
-        if self._discarded:
+        if self._discards:
             await self._is_durable()
         self.emit(ev.SweepEnded(at=now()))
-        if self._discarded and await self._is_durable():
+        if self._discards and await self._is_durable():
             self._delete_discarded()
         await self._settle()
         if not self._done.done():

@@ -53,31 +53,50 @@ class DemandWatch:
         return min(stuck, key=lambda item: not item.can_never, default=None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sight:
+    """What this sweep holds, and what the cluster has free and in all, at one moment."""
+
+    held: Held
+    free: Bundle
+    total: Bundle
+
+    @classmethod
+    def of(cls, held: Held) -> _Sight:
+        available = ray_state.available_resources_per_node()  # type: ignore[no-untyped-call]
+        # Groups that have no place yet hold nothing.
+        placed = {_group_of(name) for node in available.values() for name in node if "_group_" in name}
+        groups = {group: bundles for group, bundles in held.groups.items() if group in placed}
+        return cls(
+            held=replace(held, groups=groups),
+            free=_sum(map(_plain, available.values())),
+            total=_sum(map(_plain, ray_state.total_resources_per_node().values())),
+        )
+
+    @property
+    def own(self) -> Bundle:
+        return _sum(bundle for bundles in self.held.groups.values() for bundle in bundles)
+
+
 def look_for_waiting(held: Held) -> list[Waiting]:
     """What this sweep's trials wait for at present."""
-    held = _placed(held)
+    sight = _Sight.of(held)
     accessor = ray_state._connect_and_get_accessor()
     usage = gcs_pb2.ResourceUsageBatchData.FromString(  # type: ignore[attr-defined]
         accessor.get_all_resource_usage()
     )
-    found = [_of_demand(demand, held) for demand in usage.resource_load_by_shape.resource_demands]
-    found += [_of_group(group, held) for group in usage.placement_group_load.placement_group_data]
+    found = [_of_demand(demand, sight) for demand in usage.resource_load_by_shape.resource_demands]
+    found += [_of_group(group, sight) for group in usage.placement_group_load.placement_group_data]
     return [item for item in found if item is not None]
 
 
 def explain_place(asked: Sequence[Bundle], held: Held) -> str:
     """Why a worker of this sweep has no place: what it asks for, what is free, and who has the rest."""
-    return f"a worker waits for a place: it asks for {show_all(asked)}; {_balance(_placed(held))}"
+    return f"a worker waits for a place: it asks for {show_all(asked)}; {_balance(_Sight.of(held))}"
 
 
-def _placed(held: Held) -> Held:
-    """Without the groups that have no place yet: they hold nothing."""
-    available = ray_state.available_resources_per_node()  # type: ignore[no-untyped-call]
-    placed = {_group_of(name) for node in available.values() for name in node if "_group_" in name}
-    return replace(held, groups={group: held.groups[group] for group in held.groups if group in placed})
-
-
-def _of_demand(demand: Any, held: Held) -> Waiting | None:
+def _of_demand(demand: Any, sight: _Sight) -> Waiting | None:
+    held = sight.held
     waiting = demand.num_ready_requests_queued + demand.num_infeasible_requests_queued
     shape = dict(demand.shape)
     if not waiting or not shape:
@@ -90,7 +109,7 @@ def _of_demand(demand: Any, held: Held) -> Waiting | None:
         return _of_own_group(key, asked, held.groups[group])
     if group or not demand.num_infeasible_requests_queued or not held.owns_cluster:
         return None
-    problem = f"a task or actor asks for {show(asked)}, which no node has; {_balance(held)}; ask for less"
+    problem = f"a task or actor asks for {show(asked)}, which no node has; {_balance(sight)}; ask for less"
     return Waiting(key=key, problem=problem, can_never=True)
 
 
@@ -106,37 +125,30 @@ def _of_own_group(key: str, asked: Bundle, bundles: Sequence[Bundle]) -> Waiting
     return Waiting(key=key, problem=problem, can_never=True)
 
 
-def _of_group(group: Any, held: Held) -> Waiting | None:
-    trial = held.workers.get(group.creator_actor_id.hex())
+def _of_group(group: Any, sight: _Sight) -> Waiting | None:
+    trial = sight.held.workers.get(group.creator_actor_id.hex())
     if trial is None:
         return None
     asked = [dict(bundle.unit_resources) for bundle in group.bundles]
-    total, own = _total(), _sum(bundle for bundles in held.groups.values() for bundle in bundles)
+    total, own = sight.total, sight.own
     can_never = any(
         amount > total.get(name, 0.0) - own.get(name, 0.0) + _EPSILON for name, amount in _sum(asked).items()
     )
     problem = (
         f"trial {trial} asked for a placement group of {show_all(asked)}, which has no place;"
-        f" {_balance(held)}; ask for less, or lower max_concurrent_trials"
+        f" {_balance(sight)}; ask for less, or lower max_concurrent_trials"
     )
     return Waiting(key=group.placement_group_id.hex(), problem=problem, can_never=can_never)
 
 
-def _balance(held: Held) -> str:
-    available = ray_state.available_resources_per_node()  # type: ignore[no-untyped-call]
-    free = _sum(_plain(node) for node in available.values())
-    total = _total()
-    own = _sum(bundle for bundles in held.groups.values() for bundle in bundles)
+def _balance(sight: _Sight) -> str:
+    free, total, own = sight.free, sight.total, sight.own
     names = [name for name in total if name in ("CPU", "GPU") or name in own]
     others = {name: total[name] - free.get(name, 0.0) - own.get(name, 0.0) for name in names}
     others = {name: amount for name, amount in others.items() if amount > _EPSILON}
     text = f"free is {show({name: free.get(name, 0.0) for name in names})},"
-    text += f" this sweep holds {show(own)} in {len(held.groups)} placement groups"
+    text += f" this sweep holds {show(own)} in {len(sight.held.groups)} placement groups"
     return text + (f", others hold {show(others)}" if others else "")
-
-
-def _total() -> dict[str, float]:
-    return _sum(_plain(node) for node in ray_state.total_resources_per_node().values())
 
 
 def _plain(resources: Bundle) -> Bundle:

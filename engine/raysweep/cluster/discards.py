@@ -1,0 +1,46 @@
+"""Checkpoints that no trial needs any more, until a torn end of the journal could not bring them back."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+
+from raysweep.errors import StorageError
+from raysweep.storage.checkpoints import CheckpointStore
+from raysweep.storage.writer import JournalWriter
+
+log = logging.getLogger("raysweep")
+
+
+class Discards:
+    """A line of checkpoints. `uris`: those that an earlier controller may not have come to delete."""
+
+    def __init__(self, checkpoints: CheckpointStore, writer: JournalWriter, uris: Iterable[str]) -> None:
+        self._checkpoints = checkpoints
+        self._writer = writer
+        # With how many records of the journal must be sealed before.
+        self._waiting = deque((0, uri) for uri in uris)
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, uri: str) -> None:
+        """What was written last makes this one needless."""
+        self._waiting.append((self._writer.written, uri))
+
+    def take_due(self) -> list[str]:
+        """Take out those whose records are sealed by now."""
+        due: list[str] = []
+        while self._waiting and self._waiting[0][0] <= self._writer.sealed:
+            due.append(self._waiting.popleft()[1])
+        return due
+
+    def delete(self, uris: Iterable[str]) -> None:
+        """Delete them, which may take long; what cannot be deleted is said."""
+        for uri in uris:
+            try:
+                self._checkpoints.delete(uri)
+            except StorageError as error:
+                # Nothing refers to it any more: it costs space until somebody removes it, and nothing else.
+                log.warning("checkpoint %s was not deleted: %s", uri, error)
