@@ -53,7 +53,7 @@ def test_a_sweep_waits_for_the_nodes_that_it_asks_for(
 ) -> None:
     spec = make_spec("steps", {"steps": 3, "pause": 0.5}, num_samples=4)
     _, said = drive(spec, address=head.gcs_address).finish(120)
-    assert said["error"] == "InfeasibleResourcesError", "no node can hold a trial as yet"
+    assert said["error"] == "InfeasibleResourcesError", said
     driver = drive(spec.replace(autoscaled=True, max_concurrent_trials=2), address=head.gcs_address)
     code, said = driver.finish(200)
     assert code == 0, (said, driver.errors)

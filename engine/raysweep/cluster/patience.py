@@ -1,18 +1,26 @@
 """Time for a node of Ray to come up.
 
 Ray 2.60 gives its own new raylet 30 s, asks for it without a pause meanwhile, and has no setting for either.
-On a busy machine it takes longer, and the asking is a part of why.
+And a raylet that is told no ports for its agents waits 15 s for them to say theirs, then aborts: on a busy
+machine they are still being imported.
 """
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 START_S: Final = 120.0
 _PAUSE_S: Final = 0.1
+_AGENT_PORTS: Final = (
+    "metrics_agent_port",
+    "metrics_export_port",
+    "dashboard_agent_listen_port",
+    "runtime_env_agent_port",
+)
 
 
 @contextmanager
@@ -20,7 +28,7 @@ def patient_start(timeout_s: float = START_S) -> Iterator[None]:
     """Nodes that are started in here, in this process, have so many seconds to join their cluster."""
     from ray._private import services
 
-    get_node = services.get_node
+    get_node, start_raylet = services.get_node, services.start_raylet
 
     def wait_for_node(gcs_address: str, node_id: str) -> Any:
         deadline = time.monotonic() + timeout_s
@@ -32,8 +40,21 @@ def patient_start(timeout_s: float = START_S) -> Iterator[None]:
                     raise
             time.sleep(_PAUSE_S)
 
-    services.get_node = wait_for_node
+    def start_with_ports(*args: Any, **options: Any) -> Any:
+        missing = [name for name in _AGENT_PORTS if not options.get(name)]
+        return start_raylet(*args, **options | dict(zip(missing, _free_ports(len(missing)), strict=True)))
+
+    services.get_node, services.start_raylet = wait_for_node, start_with_ports
     try:
         yield
     finally:
-        services.get_node = get_node
+        services.get_node, services.start_raylet = get_node, start_raylet
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at now."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("", 0))
+        return [probe.getsockname()[1] for probe in probes]

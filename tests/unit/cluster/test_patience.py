@@ -37,6 +37,22 @@ def test_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert services.get_node is never
 
 
-def test_ray_looks_for_its_node_by_that_name() -> None:
+def test_a_raylet_is_told_its_agents_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is not waits for their files, and aborts when they are late."""
+    started: list[dict[str, Any]] = []
+    monkeypatch.setattr(services, "start_raylet", lambda *args, **options: started.append(options))
+    with patient_start():
+        services.start_raylet("ip", metrics_agent_port=None, runtime_env_agent_port=4321, other=1)
+    (options,) = started
+    assert (options.pop("runtime_env_agent_port"), options.pop("other")) == (4321, 1)
+    assert options.keys() == {"metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port"}
+    assert len(set(options.values())) == 3
+    assert all(port > 1024 for port in options.values())
+
+
+def test_ray_uses_what_is_replaced() -> None:
     """Else this does nothing."""
     assert "services.get_node(" in inspect.getsource(node.Node.__init__)
+    source = inspect.getsource(node.Node.start_raylet)
+    assert "services.start_raylet(" in source
+    assert "metrics_agent_port=self._ray_params.metrics_agent_port" in source
