@@ -1,20 +1,23 @@
 """Time for a node of Ray to come up.
 
 Ray 2.60 gives its own new raylet 30 s, asks for it without a pause meanwhile, and has no setting for either.
-And a raylet that is told no ports for its agents waits 15 s for them to say theirs, then aborts: on a busy
-machine they are still being imported.
+And a raylet waits 15 s for files in which its agents say their ports, then aborts: on a busy machine they are
+still being imported. So the ports are chosen and written down before it starts.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from typing import Any, Final
 
 START_S: Final = 120.0
 _PAUSE_S: Final = 0.1
+_REGISTER: Final = "RAY_agent_register_timeout_ms"
 _AGENT_PORTS: Final = (
     "metrics_agent_port",
     "metrics_export_port",
@@ -27,6 +30,7 @@ _AGENT_PORTS: Final = (
 def patient_start(timeout_s: float = START_S) -> Iterator[None]:
     """Nodes that are started in here, in this process, have so many seconds to join their cluster."""
     from ray._private import services
+    from ray._raylet import persist_port
 
     get_node, start_raylet = services.get_node, services.start_raylet
 
@@ -42,13 +46,22 @@ def patient_start(timeout_s: float = START_S) -> Iterator[None]:
 
     def start_with_ports(*args: Any, **options: Any) -> Any:
         missing = [name for name in _AGENT_PORTS if not options.get(name)]
-        return start_raylet(*args, **options | dict(zip(missing, _free_ports(len(missing)), strict=True)))
+        options |= zip(missing, _free_ports(len(missing)), strict=True)
+        given = signature(start_raylet).bind(*args, **options).arguments
+        for name in _AGENT_PORTS:  # the files have the same names
+            persist_port(given["session_dir"], given["node_id"], name, options[name])
+        return start_raylet(*args, **options)
 
     services.get_node, services.start_raylet = wait_for_node, start_with_ports
+    # How long the raylet then tries to reach its agents.
+    is_set = _REGISTER in os.environ
+    os.environ.setdefault(_REGISTER, str(int(timeout_s * 1000)))
     try:
         yield
     finally:
         services.get_node, services.start_raylet = get_node, start_raylet
+        if not is_set:
+            del os.environ[_REGISTER]
 
 
 def _free_ports(count: int) -> list[int]:

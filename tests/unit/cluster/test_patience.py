@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ray._private import node, services
+from ray._raylet import wait_for_persisted_port
 
 from raysweep.cluster.patience import patient_start
 
@@ -37,17 +39,22 @@ def test_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert services.get_node is never
 
 
-def test_a_raylet_is_told_its_agents_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raylet_is_told_its_agents_ports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One that is not waits for their files, and aborts when they are late."""
     started: list[dict[str, Any]] = []
-    monkeypatch.setattr(services, "start_raylet", lambda *args, **options: started.append(options))
+
+    def start_raylet(node_id: str, session_dir: str, other: int, **ports: Any) -> None:
+        started.append(ports)
+
+    monkeypatch.setattr(services, "start_raylet", start_raylet)
     with patient_start():
-        services.start_raylet("ip", metrics_agent_port=None, runtime_env_agent_port=4321, other=1)
-    (options,) = started
-    assert (options.pop("runtime_env_agent_port"), options.pop("other")) == (4321, 1)
-    assert options.keys() == {"metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port"}
-    assert len(set(options.values())) == 3
-    assert all(port > 1024 for port in options.values())
+        services.start_raylet("ab12", str(tmp_path), 1, metrics_agent_port=None, runtime_env_agent_port=4321)
+    (ports,) = started
+    assert ports["runtime_env_agent_port"] == 4321
+    assert len(set(ports.values())) == 4
+    assert all(port > 1024 for port in ports.values())
+    for name, port in ports.items():
+        assert wait_for_persisted_port(str(tmp_path), "ab12", name, timeout_ms=10) == port
 
 
 def test_ray_uses_what_is_replaced() -> None:
