@@ -30,7 +30,7 @@ _AGENT_PORTS: Final = (
 def patient_start(timeout_s: float = START_S) -> Iterator[None]:
     """Nodes that are started in here, in this process, have so many seconds to join their cluster."""
     from ray._private import services
-    from ray._raylet import persist_port
+    from ray._raylet import persist_port  # type: ignore[attr-defined]
 
     get_node, start_raylet = services.get_node, services.start_raylet
 
