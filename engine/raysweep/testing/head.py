@@ -50,7 +50,6 @@ class LocalHead:
         num_cpus: How many logical CPUs it offers.
         num_gpus: How many logical GPUs it offers.
         environment: Further environment variables of its processes.
-        options: Further options of `ray start`.
         pythonpath: Folders whose modules its jobs can import; default: the current folder.
 
     Raises: LocalHeadError where it does not start, or does not end.
@@ -62,7 +61,6 @@ class LocalHead:
         num_cpus: int = 2,
         num_gpus: int = 0,
         environment: Mapping[str, str] | None = None,
-        options: Sequence[str] = (),
         pythonpath: Sequence[str | os.PathLike[str]] = (".",),
     ) -> None:
         self.num_cpus = num_cpus
@@ -74,7 +72,6 @@ class LocalHead:
         self.gcs_port, self.dashboard_port, *self._ports = free_ports(2 + len(PORT_OPTIONS))
         self._mark = os.urandom(8).hex()
         self._extra = dict(environment or {})
-        self._options = list(options)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -126,7 +123,6 @@ class LocalHead:
             *("--num-cpus", str(self.num_cpus), "--num-gpus", str(self.num_gpus)),
             *("--object-store-memory", str(100 * 1024 * 1024)),
             *("--temp-dir", str(self.folder)),
-            *self._options,
         ]
         for option, port in zip(PORT_OPTIONS, self._ports, strict=True):
             command += [option, str(port)]
