@@ -38,7 +38,11 @@ with DAG(
     max_active_runs=1,
     default_args=COMMON,
     params={
-        "example": Param("flights", enum=["flights", "quick"], description="`quick` takes seconds"),
+        "example": Param(
+            os.environ.get("RAYSWEEP_EXAMPLE", "flights"),
+            enum=["flights", "quick"],
+            description="`quick` takes seconds",
+        ),
         "deadline": Param("06:00 Europe/Berlin", type="string", description="the next one after the start"),
         "storage": Param(
             os.environ.get("RAYSWEEP_STORAGE", ""),

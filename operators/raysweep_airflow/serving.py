@@ -24,6 +24,7 @@ def serve(
     dags: Annotated[Path, typer.Option(help="The folder of DAG files.")] = Path("dags"),
     port: Annotated[int, typer.Option(help="Of Airflow's pages; 0: a free one.")] = 8080,
     cpus: Annotated[int, typer.Option(help="How many CPUs the Ray head offers.")] = 2,
+    example: Annotated[str, typer.Option(help="What the nightly DAG runs by itself.")] = "quick",
 ) -> None:
     """Start all of it on loopback, print where it is, and end it with Ctrl-C."""
     console = Console(highlight=False)
@@ -32,7 +33,8 @@ def serve(
         signal.signal(each, signal.default_int_handler)
     try:
         with ExitStack() as stack:
-            _start(stack, console, home.absolute(), dags.absolute(), port or free_ports(1)[0], cpus)
+            port = port or free_ports(1)[0]
+            _start(stack, console, home.absolute(), dags.absolute(), port, cpus, example)
             console.print("\nCtrl-C ends all of it; the sweeps stay, Airflow's database is made anew.")
             try:
                 threading.Event().wait()
@@ -49,13 +51,16 @@ def serve(
         console.print("ended")
 
 
-def _start(stack: ExitStack, console: Console, home: Path, dags: Path, port: int, cpus: int) -> None:
+def _start(
+    stack: ExitStack, console: Console, home: Path, dags: Path, port: int, cpus: int, example: str
+) -> None:
     console.print("starting a Ray head and Airflow: about half a minute …")
     sweeps, own = home / "sweeps", home / "home"
     shutil.rmtree(own, ignore_errors=True)
     sweeps.mkdir(parents=True, exist_ok=True)
     head = stack.enter_context(LocalHead(num_cpus=cpus))
-    environment = connection_to(head, str(sweeps)) | {"PYTHONPATH": str(Path.cwd())}
+    ours = {"RAYSWEEP_EXAMPLE": example, "PYTHONPATH": str(Path.cwd())}
+    environment = connection_to(head, str(sweeps)) | ours
     airflow = stack.enter_context(LocalAirflow(own, dags=dags, port=port, environment=environment))
     console.print(f"\n  Airflow      {airflow.address}", soft_wrap=True)
     console.print(f"  login        {USER}  {airflow.password}", soft_wrap=True)
@@ -63,8 +68,8 @@ def _start(stack: ExitStack, console: Console, home: Path, dags: Path, port: int
     console.print(f"  sweeps       {sweeps}", soft_wrap=True)
     console.print(f"  logs         {own}", soft_wrap=True)
     console.print(
-        f"\nA night, now: {airflow.address}/dags/nightly_sweep, Trigger; with the example `quick` it takes a "
-        "minute. Its page: the task `sweep`, tab Sweep.",
+        f"\nLast night runs now, as Airflow does it for a new DAG: {airflow.address}/dags/nightly_sweep\n"
+        "The page of its sweep: the task `sweep`, tab Sweep. Another night: Trigger.",
         soft_wrap=True,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Final
 
 from airflow.plugins_manager import AirflowPlugin
@@ -19,7 +20,7 @@ class RaysweepPlugin(AirflowPlugin):
         {"name": "Sweep", "href": HREF, "destination": "task_instance", "url_route": "raysweep"}
     ]
 
-    @property
+    @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """Made when the api-server asks: every worker loads the plugin, and none of them serves pages."""
         from raysweep_airflow.page.app import make_app
