@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,10 @@ from tests.airflow.servers import Airflow
 from tests.jobs.head import Head
 
 # Airflow reads its settings when it is imported, also into the tests' own process.
-os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="raysweep-airflow-"))
+if "AIRFLOW_HOME" not in os.environ:
+    _home = tempfile.mkdtemp(prefix="raysweep-airflow-")
+    os.environ["AIRFLOW_HOME"] = _home
+    atexit.register(shutil.rmtree, _home, ignore_errors=True)
 os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 
 DAGS = Path(__file__).parent / "dags"
