@@ -125,9 +125,8 @@ test-servers: setup browser
 
 ## test-prefect-latest: the flows on the newest Prefect, in an environment of its own
 test-prefect-latest: $(LATEST)/.stamps/dev browser
-	@# Its pages are others: what the browser looks at, and the minutes of a schedule, are for the tested series.
-	$(LATEST)/bin/python -m pytest tests/prefect tests/orchestrators/test_prefect.py -m 'not slow' \
-		--ignore tests/prefect/test_form.py --deselect tests/prefect/test_deployments.py::test_a_night_by_schedule_by_hand_and_by_event
+	$(LATEST)/bin/python -m pytest tests/prefect/test_parts.py tests/prefect/test_pages.py tests/orchestrators/test_prefect.py \
+		-m 'not slow'
 
 ## test-all: the test suite with every variant
 test-all: setup browser

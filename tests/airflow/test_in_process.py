@@ -13,7 +13,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from raysweep.cluster.connection import connect
 from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.servers,
+    pytest.mark.timeout(300),
+    # Of Ray Train, in this process.
+    pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*"),
+]
 BEST = Asset("best")
 
 

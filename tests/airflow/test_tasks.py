@@ -118,6 +118,7 @@ def test_two_sweeps_at_once_on_one_slot_and_marking_ends_each(desk: Desk) -> Non
     assert "Ray job" in desk.airflow.links("night_alone", first, "sweep")
 
 
+@pytest.mark.slow
 def test_a_cleared_sweep_goes_on_with_the_next_try(desk: Desk) -> None:
     run_id = desk.begin("night_alone", sweep=desk.spec(num_samples=24, pause=1.0))
     desk.airflow.wait_state("night_alone", run_id, "sweep", "deferred")
@@ -146,6 +147,7 @@ def test_marked_failed_and_cleared_it_goes_on_where_it_was(desk: Desk) -> None:
     assert len(desk.jobs()) == 2
 
 
+@pytest.mark.slow
 def test_killed_between_submission_and_deferral(desk: Desk) -> None:
     run_id = desk.begin("held", sweep=desk.spec(num_samples=6, pause=1.0))
     held = desk.log.with_suffix(".held")
@@ -160,6 +162,7 @@ def test_killed_between_submission_and_deferral(desk: Desk) -> None:
     assert not desk.started_twice()
 
 
+@pytest.mark.slow
 def test_a_triggerer_that_was_superseded_kills_nothing(desk: Desk) -> None:
     run_id = desk.begin("night_alone", sweep=desk.spec(num_samples=500, pause=1.0))
     desk.airflow.wait_state("night_alone", run_id, "sweep", "deferred")
@@ -183,6 +186,7 @@ def test_a_triggerer_that_was_superseded_kills_nothing(desk: Desk) -> None:
     assert desk.ended("night_alone", run_id, within_s=90).status == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_timeout_of_the_task_ends_the_sweep_with_the_best_so_far(desk: Desk) -> None:
     run_id = desk.begin("timed", sweep=desk.spec(num_samples=500, pause=0.5))
     desk.airflow.wait_state("timed", run_id, "sweep", "success", timeout_s=240)
@@ -212,6 +216,7 @@ def test_a_task_that_is_not_deferred_is_stopped_too(desk: Desk) -> None:
     desk.cluster.wait_until_clean(STOP_S)
 
 
+@pytest.mark.slow
 def test_mapped_sweeps_are_sweeps_of_their_own_and_tell_an_asset(desk: Desk) -> None:
     desk.airflow.wait_for_dag("consumer")
     specs = [desk.spec(num_samples=2, seed=seed) for seed in (1, 2)]

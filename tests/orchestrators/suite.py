@@ -87,7 +87,10 @@ class Orchestrator(Protocol):
 
 
 class OrchestratorContract:
-    """Inherit it, and give the fixtures `orchestrator`, `head` (a `Head`) and `log` (an empty file)."""
+    """Inherit it, and give the fixtures `orchestrator`, `head` (a `Head`) and `log` (an empty file).
+
+    A minute each, on two cores: `make test-servers` runs a sample, `make test-all` the slow ones too.
+    """
 
     @pytest.fixture
     def nights(self, orchestrator: Orchestrator, head: Head, log: Path, tmp_path: Path) -> Nights:
@@ -107,6 +110,7 @@ class OrchestratorContract:
         assert nights.orchestrator.tries(run, "sweep") == 1
         assert nights.head.token not in nights.orchestrator.shown(run)
 
+    @pytest.mark.slow
     def test_a_sweep_cut_short_hands_on_the_best_so_far(self, nights: Nights) -> None:
         run = nights.begin(num_samples=500, pause=0.5, stop=SHORT, train=True)
         nights.ends(run, "train", "success")
@@ -114,6 +118,7 @@ class OrchestratorContract:
         assert nights.noted("trained")
         assert nights.orchestrator.tries(run, "sweep") == 1
 
+    @pytest.mark.slow
     def test_a_sweep_cut_short_fails_where_the_best_so_far_is_not_taken(self, nights: Nights) -> None:
         run = nights.begin(num_samples=500, pause=0.5, stop=SHORT, train=True, accept_partial=False)
         nights.ends(run, "sweep", "failed")
@@ -128,6 +133,7 @@ class OrchestratorContract:
         assert "mode" in nights.orchestrator.message(run, "sweep")
         assert not nights.jobs()
 
+    @pytest.mark.slow
     def test_a_trainable_that_cannot_be_imported_fails_once(self, nights: Nights) -> None:
         run = nights.begin(num_samples=4, trainable="tests.orchestrators.trainables:tryal")
         nights.ends(run, "sweep", "failed")
@@ -143,6 +149,7 @@ class OrchestratorContract:
         assert "the features are missing" in message
         assert len(nights.jobs()) == 1
 
+    @pytest.mark.slow
     def test_a_lost_head_is_a_retry_that_resumes(self, nights: Nights) -> None:
         run = nights.begin(num_samples=8, pause=1.0, train=True)
         nights.until(lambda: len(nights.noted("end")) >= 3)
@@ -157,6 +164,7 @@ class OrchestratorContract:
         assert nights.orchestrator.tries(run, "sweep") >= 1
         assert nights.jobs() == [f"{outcome.sweep_id}.2"]
 
+    @pytest.mark.slow
     def test_a_job_that_a_person_stopped_in_ray_is_not_submitted_again(self, nights: Nights) -> None:
         run = nights.begin(num_samples=500, pause=0.5, train=True)
         nights.until(lambda: nights.noted("start"))
@@ -182,6 +190,7 @@ class OrchestratorContract:
         assert len(nights.jobs()) == 1
         assert not nights.noted("train")
 
+    @pytest.mark.slow
     def test_a_night_cancelled_in_its_training_ends_the_training(self, nights: Nights) -> None:
         run = nights.begin(num_samples=2, train=True, train_pause=600.0)
         nights.until(lambda: nights.noted("train"))
@@ -200,6 +209,7 @@ class OrchestratorContract:
         assert not nights.started_twice()
         assert len(nights.jobs()) == 1
 
+    @pytest.mark.slow
     def test_restarted_servers_cost_the_sweep_nothing(self, nights: Nights) -> None:
         run = nights.begin(num_samples=24, pause=1.0, train=True)
         nights.until(lambda: len(nights.noted("end")) >= 2)
@@ -209,6 +219,7 @@ class OrchestratorContract:
         assert not nights.started_twice()
         assert len(nights.jobs()) == 1
 
+    @pytest.mark.slow
     def test_a_sweep_that_has_ended_is_not_run_again(self, nights: Nights) -> None:
         run = nights.begin(num_samples=3)
         nights.ends(run, "sweep", "success")
@@ -220,6 +231,7 @@ class OrchestratorContract:
         assert len(nights.jobs()) == 1
         assert not nights.started_twice()
 
+    @pytest.mark.slow
     def test_a_best_that_the_gate_does_not_promote_is_not_trained(self, nights: Nights) -> None:
         gate = {"confirm_top_k": 1, "seeds": 1, "test": "mean", "min_improvement": 5.0}
         first = nights.begin(num_samples=2, train=True, gate=gate)

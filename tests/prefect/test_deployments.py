@@ -83,6 +83,7 @@ def deployed(
 @pytest.mark.servers
 @pytest.mark.ray
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_a_night_by_schedule_by_hand_and_by_event(
     deployed: Callable[[str], dict[str, Any]],
     prefect_servers: LocalPrefect,
