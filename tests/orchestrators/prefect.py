@@ -126,6 +126,9 @@ class PrefectOrchestrator:
         for pid in self.flow_processes(run):
             os.kill(pid, signal.SIGKILL)
         self.wait_for(run, "CRASHED")
+        # As a person would, not within the second: Prefect 3.9's worker tells of the crash once more when it
+        # has cleaned up, and that would end a retry that has begun.
+        time.sleep(5)
         self.servers.run("flow-run", "retry", run)
 
     def restart_servers(self) -> None:
