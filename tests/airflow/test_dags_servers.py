@@ -28,7 +28,8 @@ from tests.jobs.head import Head
 
 __all__ = ["running_head"]
 
-pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(400)]
+# In this order: a night by hand waits for the one that Airflow begins when the DAG is switched on.
+pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
 DAG, RUN = "nightly_sweep", "by_hand"
 
 
@@ -87,7 +88,6 @@ def conf() -> dict[str, str]:
 # --- the night
 
 
-@pytest.mark.slow
 def test_a_night_by_schedule(site: Site) -> None:
     """The last 22:00 in Berlin: Airflow runs it when the DAG is switched on."""
     servers = site.servers
@@ -180,7 +180,6 @@ def test_the_page_asks_for_the_login(site: Site) -> None:
         assert missing["title"] == "There is no such task instance"
 
 
-@pytest.mark.slow
 def test_a_backfill_of_five_days_mixes_up_nothing(site: Site, conf: dict[str, str]) -> None:
     servers = site.servers
     servers.wait_for_dag(DAG)
@@ -208,7 +207,6 @@ def _five(servers: Airflow) -> list[str] | None:
     return found if len(found) == 5 else None
 
 
-@pytest.mark.slow
 def test_a_training_on_the_asset_of_a_sweep(site: Site) -> None:
     servers = site.servers
     for dag_id in ("find_best", "train_on_best"):
@@ -226,7 +224,6 @@ def test_a_training_on_the_asset_of_a_sweep(site: Site) -> None:
     assert servers.xcom("train_on_best", run_id, "train")["config"]["rate"] == best["rate"]
 
 
-@pytest.mark.slow
 def test_a_sweep_for_each_data_set(site: Site) -> None:
     servers = site.servers
     servers.wait_for_dag("sweep_many")
