@@ -14,15 +14,23 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def shared_head() -> Iterator[Head]:
-    """A Ray head of 2 CPUs. Use it through a fixture that starts it again where a test left it dead."""
+def running_head() -> Iterator[Head]:
+    """A Ray head of 2 CPUs: one for all tests that only ask for a head; they may kill it."""
     # As in deploy/: with it, Ray's own logs hold no `env_vars` either.
     with Head(environment={"RAY_LOGGER_LEVEL": "warning"}) as head:
         yield head
 
 
+@pytest.fixture
+def head(running_head: Head) -> Head:
+    """The head, alive: started again if the test before left it dead."""
+    if not running_head.answers():
+        running_head.restart()
+    return running_head
+
+
 @pytest.fixture(scope="session")
-def prefect_servers(shared_head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPrefect]:
+def prefect_servers(running_head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPrefect]:
     """A Prefect server and a process worker.
 
     The worker knows neither the head's address nor its token: flow runs, and their hooks, get both from the
@@ -33,5 +41,5 @@ def prefect_servers(shared_head: Head, tmp_path_factory: pytest.TempPathFactory)
 
     (port,) = free_ports(1)
     with LocalPrefect(tmp_path_factory.mktemp("prefect"), port=port, environment=QUICK) as servers:
-        save_cluster(servers, shared_head)
+        save_cluster(servers, running_head)
         yield servers

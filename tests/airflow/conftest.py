@@ -1,4 +1,4 @@
-"""One Airflow and one Ray head for all tests of the provider."""
+"""One Airflow for all tests of the provider."""
 
 from __future__ import annotations
 
@@ -24,26 +24,7 @@ os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 DAGS = Path(__file__).parent / "dags"
 
 
-@pytest.fixture(scope="session")
-def running_head() -> Iterator[Head]:
-    # As in deploy/: with it, Ray's own logs hold no `env_vars` either.
-    head = Head(environment={"RAY_LOGGER_LEVEL": "warning"})
-    try:
-        head.start()
-        yield head
-    finally:
-        head.close()
-
-
-@pytest.fixture
-def head(running_head: Head) -> Head:
-    """The shared head of 2 CPUs; started again if the test before left it dead."""
-    if not running_head.answers():
-        running_head.restart()
-    return running_head
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow(running_head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     """Airflow with one worker slot, the DAGs of `tests/airflow/dags`, and the head as `raysweep_default`."""
     with Airflow(tmp_path_factory.mktemp("airflow"), dags=DAGS, parallelism=1) as servers:

@@ -22,11 +22,8 @@ import pytest
 from raysweep.storage.folder import SweepFolder, list_sweeps
 from raysweep.storage.store import open_store
 from tests.airflow.browsers import Watched, chromium
-from tests.airflow.conftest import running_head
 from tests.airflow.servers import ROOT, USER, Airflow, wait_until
 from tests.jobs.head import Head
-
-__all__ = ["running_head"]
 
 # In this order: a night by hand waits for the one that Airflow begins when the DAG is switched on.
 pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]

@@ -1,8 +1,8 @@
-"""One real Ray head for all tests of the jobs room, and ways to look at what is left on it."""
+"""Ways to run sweeps on the head, and to look at what is left on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +16,6 @@ from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
 
 HERE = "tests.engine.trainables"
-
-
-@pytest.fixture(scope="session")
-def running_head() -> Iterator[Head]:
-    # As in deploy/: with it, Ray's own logs hold no `env_vars` either.
-    head = Head(environment={"RAY_LOGGER_LEVEL": "warning"})
-    try:
-        head.start()
-        yield head
-    finally:
-        head.close()
-
-
-@pytest.fixture
-def head(running_head: Head) -> Head:
-    """The shared head of 2 CPUs; started again if the test before left it dead."""
-    if not running_head.answers():
-        running_head.restart()
-    return running_head
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.orchestrators.suite import OrchestratorContract
-from tests.prefect.conftest import head, log, orchestrator
+from tests.prefect.conftest import log, orchestrator
 
-__all__ = ["TestPrefect", "head", "log", "orchestrator"]
+__all__ = ["TestPrefect", "log", "orchestrator"]
 
 pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(400)]
 

@@ -1,4 +1,4 @@
-"""What the scenarios need: a head that lives, a log, and Prefect's part in them."""
+"""What the scenarios need: a log, and Prefect's part in them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from pathlib import Path
 import pytest
 
 from raysweep_prefect.local import LocalPrefect
-from tests.jobs.head import Head
 from tests.orchestrators.prefect import PrefectOrchestrator
-
-
-@pytest.fixture
-def head(shared_head: Head) -> Head:
-    """The shared head; started again if the test before left it dead."""
-    if not shared_head.answers():
-        shared_head.restart()
-    return shared_head
 
 
 @pytest.fixture(scope="session")
