@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +10,8 @@ import typer
 from rich.console import Console
 
 from raysweep.testing.head import LocalHead, free_ports
-from raysweep_prefect.local import LocalPrefect, LocalPrefectError
+from raysweep.testing.servers import serve_until_interrupted
+from raysweep_prefect.local import LocalPrefect
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 BLOCK = "ray"
@@ -26,31 +25,12 @@ def serve(
     prefect_file: Annotated[Path, typer.Option(help="The deployments.")] = Path("prefect.yaml"),
 ) -> None:
     """Start all of it on loopback, print where it is, and end it with Ctrl-C."""
-    console = Console(highlight=False)
-    home = home.absolute()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with ExitStack() as stack:
-            _start(stack, console, home, port or free_ports(1)[0], cpus, prefect_file)
-            console.print("\nCtrl-C ends all of it; what was found stays. Again: the same command.")
-            try:
-                threading.Event().wait()
-            except KeyboardInterrupt:
-                console.print("ending …")
-                _ignore_more()
-                raise
-    except LocalPrefectError as error:
-        Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        console.print("ended")
-
-
-def _ignore_more() -> None:
-    """Ending takes seconds: a second Ctrl-C must not leave half of it behind."""
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
+    serve_until_interrupted(
+        lambda stack, console: _start(
+            stack, console, home.absolute(), port or free_ports(1)[0], cpus, prefect_file
+        ),
+        "Ctrl-C ends all of it; what was found stays. Again: the same command.",
+    )
 
 
 def _start(stack: ExitStack, console: Console, home: Path, port: int, cpus: int, prefect_file: Path) -> None:
@@ -62,7 +42,7 @@ def _start(stack: ExitStack, console: Console, home: Path, port: int, cpus: int,
     environment = {"RAYSWEEP_STORAGE": str(storage)}
     servers = stack.enter_context(LocalPrefect(home, port=port, environment=environment))
     _save_cluster(servers, head)
-    servers.run("deploy", "--all", "--prefect-file", str(prefect_file), timeout_s=300)
+    servers.command("deploy", "--all", "--prefect-file", str(prefect_file), timeout_s=300)
     console.print(f"\n  Prefect      {servers.address}", soft_wrap=True)
     console.print(
         f"  Ray          {head.address}   (the block RayCluster/{BLOCK} has its token)", soft_wrap=True

@@ -1,7 +1,6 @@
-"""An Airflow on loopback with everything of it in one folder: for `make airflow`, and to try things out.
+"""An Airflow on loopback with everything of it in one folder, for `make airflow` and for tests.
 
-api-server, scheduler, triggerer and dag-processor are a process each. Every process of them, those of tasks
-too, has a mark in its environment: by that they are found, and nobody else's is touched.
+api-server, dag-processor, scheduler and triggerer are a process each.
 """
 
 from __future__ import annotations
@@ -9,52 +8,44 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import httpx
 
-from raysweep.testing.head import LocalHead, processes_with
+from raysweep.testing.head import LocalHead
+from raysweep.testing.servers import LocalServers
 
-MARK: Final = "RAYSWEEP_LOCAL_AIRFLOW"
-COMPONENTS: Final = ("api-server", "dag-processor", "scheduler", "triggerer")
+Component = Literal["api-server", "dag-processor", "scheduler", "triggerer"]
+COMPONENTS: Final[tuple[Component, ...]] = ("api-server", "dag-processor", "scheduler", "triggerer")
 USER: Final = "admin"
 START_S: Final = 180.0
-END_S: Final = 15.0
 
 
-class LocalAirflowError(RuntimeError):
-    """A command failed, or a server did not start; says why."""
-
-
-class LocalAirflow:
+class LocalAirflow(LocalServers):
     """A context manager that starts all of it, and ends all that it started.
 
     Args:
         home: Its `AIRFLOW_HOME`: database, logs, passwords. Begin with an empty one.
         dags: The folder of DAG files.
         port: Where it listens, on 127.0.0.1.
-        environment: For all its processes, beside what this sets.
+        environment: For all its processes, beside what this sets, or in its place.
 
-    Raises: LocalAirflowError where it does not start.
+    Raises: LocalServersError where it does not start.
     """
 
     def __init__(
         self, home: Path, *, dags: Path, port: int, environment: Mapping[str, str] | None = None
     ) -> None:
-        self.home = home
+        super().__init__(home)
         self.port = port
         self.password = secrets.token_urlsafe(9)
         self._dags = dags
         self._extra = dict(environment or {})
-        self._mark = os.urandom(8).hex()
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -75,86 +66,38 @@ class LocalAirflow:
     @property
     def environment(self) -> dict[str, str]:
         """For its processes, and for its command line."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        # Where Ray is, and the way in, is the connection's to say.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "RAY_"))}
         paths = {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
             "PYTHONWARNINGS": "ignore",
         }
-        return kept | paths | settings(self.home, self._dags, self.port) | {MARK: self._mark} | self._extra
+        return kept | paths | settings(self.home, self._dags, self.port) | self._extra
 
     def start(self) -> None:
         """Make the database, start all components, and wait until they say that they are well."""
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "passwords.json").write_text(json.dumps({USER: self.password}))
-        self.run("db", "migrate")
+        self.command("db", "migrate")
         for name in COMPONENTS:
-            self._start(name)
-        deadline = time.monotonic() + START_S
-        while not self._is_well():
-            for name, process in self._running.items():
-                if process.poll() is not None:
-                    raise LocalAirflowError(
-                        f"the {name} ended with {process.returncode}: {self.log(name)[-2000:]}"
-                    )
-            if time.monotonic() > deadline:
-                raise LocalAirflowError(f"it does not come up; see the logs in {self.home}")
-            time.sleep(0.3)
+            self.start_component(name)
+        self.wait_until_well()
 
-    def run(self, *arguments: str, timeout_s: float = 180.0) -> str:
-        """Airflow's own command line; what it prints. Raises: LocalAirflowError."""
-        done = subprocess.run(
-            [*_airflow(), *arguments],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-        if done.returncode:
-            raise LocalAirflowError(f"airflow {' '.join(arguments)}: {(done.stdout + done.stderr)[-2000:]}")
-        return done.stdout
+    def start_component(self, name: Component) -> None:
+        """Start one; returns at once."""
+        self.launch(name, [*_airflow(), name])
 
-    def start_command(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
-        """Airflow's own command line in the background, in a process group of its own."""
-        with open(log, "ab") as file:
-            return subprocess.Popen(
-                [*_airflow(), *arguments],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                # Ctrl-C goes to who started this, which ends them in order.
-                start_new_session=True,
-            )
+    def wait_until_well(self) -> None:
+        """Wait until all components say that they are."""
+        self.wait_until(self._is_well, START_S)
 
-    def log(self, name: str) -> str:
-        """What a component has written."""
-        path = self.home / f"{name}.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+    def command(self, *arguments: str, timeout_s: float = 180.0) -> str:
+        """Airflow's own command line; what it prints. Raises: LocalServersError."""
+        return self.output_of([*_airflow(), *arguments], timeout_s=timeout_s)
 
-    def processes(self) -> list[int]:
-        """All live processes of it."""
-        return processes_with(MARK, self._mark)
-
-    def close(self) -> None:
-        """End the components as a deployment does, then whatever is left."""
-        for process in self._running.values():
-            process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + END_S
-        for process in self._running.values():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.1, deadline - time.monotonic()))
-        while left := self.processes():
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            for process in self._running.values():
-                process.poll()
-            time.sleep(0.05)
-        self._running.clear()
-
-    def _start(self, name: str) -> None:
-        self._running[name] = self.start_command(name, log=self.home / f"{name}.log")
+    def start_command(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Airflow's own command line in the background; it writes to `<name>.log`."""
+        return self.launch(name, [*_airflow(), *arguments])
 
     def _is_well(self) -> bool:
         with suppress(httpx.HTTPError, ValueError, KeyError):

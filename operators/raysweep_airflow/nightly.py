@@ -31,8 +31,9 @@ from raysweep.spec import SweepSpec, TrainSpec
 from raysweep.storage.folder import SweepFolder, list_sweeps
 from raysweep.storage.store import open_store
 from raysweep.testing.head import free_ports
+from raysweep.testing.servers import LocalServersError
 from raysweep.training.folder import RunFolder
-from raysweep_airflow.local import LocalAirflow, LocalAirflowError
+from raysweep_airflow.local import LocalAirflow
 
 DAG_ID: Final = "nightly_sweep"
 LOOK_S: Final = 0.5
@@ -61,7 +62,7 @@ def nightly(
     except KeyboardInterrupt:
         console.print("[yellow]interrupted[/]", soft_wrap=True)
         raise typer.Exit(rs.SweepInterrupted.exit_code) from None
-    except (rs.RaysweepError, LocalAirflowError) as error:
+    except (rs.RaysweepError, LocalServersError) as error:
         Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     if sweep is not None:
@@ -125,9 +126,9 @@ def _run(console: Console, night: Night, home: Path, dags: Path, deadline: str) 
     airflow = LocalAirflow(home, dags=dags, port=free_ports(1)[0], environment=environment)
     home.mkdir(parents=True)
     try:
-        airflow.run("db", "migrate")
+        airflow.command("db", "migrate")
         conf = json.dumps({"example": night.example, "deadline": deadline, "storage": night.storage})
-        process = airflow.start_command("dags", "test", DAG_ID, "--conf", conf, log=home / "dags-test.log")
+        process = airflow.start_command("dags-test", "dags", "test", DAG_ID, "--conf", conf)
         try:
             _follow(console, night, process)
         except KeyboardInterrupt:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from raysweep.testing.head import LocalHead, LocalHeadError, free_ports
-from raysweep_airflow.local import USER, LocalAirflow, LocalAirflowError, connection_to
+from raysweep.testing.head import LocalHead, free_ports
+from raysweep.testing.servers import serve_until_interrupted
+from raysweep_airflow.local import USER, LocalAirflow, connection_to
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -27,28 +26,12 @@ def serve(
     example: Annotated[str, typer.Option(help="What the nightly DAG runs by itself.")] = "quick",
 ) -> None:
     """Start all of it on loopback, print where it is, and end it with Ctrl-C."""
-    console = Console(highlight=False)
-    # make, and shells in the background, may have them ignored.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.default_int_handler)
-    try:
-        with ExitStack() as stack:
-            port = port or free_ports(1)[0]
-            _start(stack, console, home.absolute(), dags.absolute(), port, cpus, example)
-            console.print("\nCtrl-C ends all of it; the sweeps stay, Airflow's database is made anew.")
-            try:
-                threading.Event().wait()
-            except KeyboardInterrupt:
-                console.print("ending …")
-                # A second Ctrl-C must not leave half of it behind.
-                for each in (signal.SIGINT, signal.SIGTERM):
-                    signal.signal(each, signal.SIG_IGN)
-                raise
-    except (LocalAirflowError, LocalHeadError) as error:
-        Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        console.print("ended")
+    serve_until_interrupted(
+        lambda stack, console: _start(
+            stack, console, home.absolute(), dags.absolute(), port or free_ports(1)[0], cpus, example
+        ),
+        "Ctrl-C ends all of it; the sweeps stay, Airflow's database is made anew.",
+    )
 
 
 def _start(

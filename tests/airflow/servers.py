@@ -1,45 +1,34 @@
-"""A real Airflow on this machine: api-server, scheduler, triggerer and dag-processor, each a process.
-
-SQLite, LocalExecutor, short intervals, a home of its own, a login (admin/admin). Every component is a session
-of its own, its tasks included: by that its processes are found and ended, and nobody else's are. (A mark in
-the environment would not do: Airflow writes the titles of its processes over it.)
-"""
+"""Airflow as the tests have it: short intervals, a client of its API, ways to make parts of it suffer."""
 
 from __future__ import annotations
 
 import base64
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 import httpx
 
 from raysweep.testing.head import free_ports
+from raysweep_airflow.local import USER, Component, LocalAirflow
 
-Component = Literal["api-server", "scheduler", "triggerer", "dag-processor"]
-COMPONENTS: Final[tuple[Component, ...]] = ("api-server", "dag-processor", "scheduler", "triggerer")
-USER: Final = {"username": "admin", "password": "admin"}
-START_S: Final = 120.0
 ROOT: Final = Path(__file__).parents[2]
 
 State = str | None
 ENDED: Final = ("success", "failed", "skipped", "upstream_failed", "removed")
 
 
-class AirflowServersError(RuntimeError):
-    """A server did not start, or an answer was not what it should be; says why."""
+class AirflowAnswerError(RuntimeError):
+    """An answer of the API was none of success."""
 
 
-class Airflow:
-    """All servers of one Airflow.
+class Airflow(LocalAirflow):
+    """All servers of one Airflow, and what its users do with it.
 
     Args:
         home: An empty folder: its `AIRFLOW_HOME`, and the home folder of all its processes.
@@ -56,100 +45,27 @@ class Airflow:
         parallelism: int = 2,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.home = home
-        self.dags = dags
-        self.port, *self._log_ports = free_ports(3)
-        self._parallelism = parallelism
-        self._extra = dict(environment or {})
-        self._processes: list[tuple[Component, subprocess.Popen[bytes]]] = []
-        # By the process id of its first process, which is no other's while one of the session lives.
-        self._sessions: dict[int, Component] = {}
-        self._client: httpx.Client | None = None
-        home.mkdir(parents=True, exist_ok=True)
-        (home / "passwords.json").write_text(json.dumps({USER["username"]: USER["password"]}))
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # --- processes
-
-    @property
-    def address(self) -> str:
-        """Where its pages and its API are."""
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """For a process of this Airflow, such as its command line."""
-        clean = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("AIRFLOW", "RAY_")) and not name.lower().endswith("_proxy")
-        }
+        port, *log_ports = free_ports(3)
         # Each Airflow on this machine serves its logs somewhere else.
-        ports = dict(zip(("WORKER", "TRIGGER"), map(str, self._log_ports), strict=True))
+        ports = dict(zip(("WORKER", "TRIGGER"), map(str, log_ports), strict=True))
         logs = {f"AIRFLOW__LOGGING__{name}_LOG_SERVER_PORT": port for name, port in ports.items()}
-        return clean | _settings(self.home, self.dags, self.port, self._parallelism) | logs | self._extra
+        ours = _short_intervals(home, parallelism) | logs | dict(environment or {})
+        super().__init__(home, dags=dags, port=port, environment=ours)
+        self._client: httpx.Client | None = None
 
-    def start(self) -> None:
-        """Make the database, start all components, wait until DAGs are read and tasks can be run."""
-        self.command("db", "migrate")
-        for name in COMPONENTS:
-            self.start_part(name)
-        self.wait_until_up()
+    @property
+    def login(self) -> dict[str, str]:
+        """What the login page asks for."""
+        return {"username": USER, "password": self.password}
 
-    def wait_until_up(self) -> None:
-        """Wait until all components say that they are healthy."""
-        deadline = time.monotonic() + START_S
-        while True:
-            with suppress(httpx.HTTPError, AirflowServersError):
-                health = self._plain("GET", "/api/v2/monitor/health")
-                parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
-                if all(health[part]["status"] == "healthy" for part in parts):
-                    return
-            for name, process in self._processes:
-                if process.poll() is not None:
-                    raise AirflowServersError(f"{name} ended with {process.returncode}: {self.log_of(name)}")
-            if time.monotonic() > deadline:
-                logs = "\n".join(f"--- {name}\n{self.log_of(name)[-3000:]}" for name in COMPONENTS)
-                raise AirflowServersError(f"Airflow does not come up:\n{logs}")
-            time.sleep(0.2)
+    def stop_component(self, name: Component) -> None:
+        """End one as a deployment does: SIGTERM, and wait; what is left then is killed."""
+        self.end(name)
+        self.kill(name)
 
-    def start_part(self, name: Component) -> None:
-        """Start one component; returns at once."""
-        with open(self.home / f"{name}.log", "ab") as log:
-            process = subprocess.Popen(
-                [str(Path(sys.executable).with_name("airflow")), name],
-                cwd=self.home,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._processes.append((name, process))
-        self._sessions[process.pid] = name
-
-    def stop_part(self, name: Component, timeout_s: float = 30.0) -> None:
-        """End one component as a deployment does: SIGTERM, and wait; what is left then is killed."""
-        for part, process in self._processes:
-            if part == name:
-                process.terminate()
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout_s)
-        self._kill(name)
-
-    def kill_part(self, name: Component) -> None:
-        """SIGKILL one component with all its processes, tasks included."""
-        self._kill(name)
+    def kill_component(self, name: Component) -> None:
+        """SIGKILL one with all its processes, tasks included."""
+        self.kill(name)
 
     @contextmanager
     def paused(self, name: Component) -> Iterator[None]:
@@ -165,23 +81,10 @@ class Airflow:
                     os.kill(pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """End everything."""
+        """End everything, at once: there is nothing to keep."""
         if self._client is not None:
             self._client.close()
-        self._kill(None)
-
-    def processes(self, name: Component | None = None) -> list[int]:
-        """The live processes, of one component or of all; the first one first."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            with suppress(OSError):
-                state, _, _, session, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
-                part = self._sessions.get(int(session))
-                if part is not None and name in (None, part) and state not in "ZX":
-                    found.append(int(entry.name))
-        return sorted(found)
+        self.kill()
 
     def task_processes(self, task_instance_id: str) -> list[int]:
         """The processes in which a try of a task runs: its runner, by the title that Airflow gives it."""
@@ -193,48 +96,12 @@ class Airflow:
                     found.append(pid)
         return found
 
-    def _kill(self, name: Component | None) -> None:
-        deadline = time.monotonic() + 30
-        while pids := self.processes(name):
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            for _, process in self._processes:
-                process.poll()
-            if time.monotonic() > deadline:
-                raise AirflowServersError(f"still there after SIGKILL: {pids}")
-            time.sleep(0.02)
-        for part, process in self._processes:
-            if name in (None, part):
-                process.wait()
-        self._processes = [each for each in self._processes if name not in (None, each[0])]
-
-    def command(self, *arguments: str, timeout_s: float = 120.0) -> str:
-        """Airflow's command line; what it prints."""
-        done = subprocess.run(
-            [str(Path(sys.executable).with_name("airflow")), *arguments],
-            cwd=self.home,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise AirflowServersError(f"airflow {' '.join(arguments)}: {done.stdout}\n{done.stderr}")
-        return done.stdout
-
-    def log_of(self, name: Component) -> str:
-        """What a component has written."""
-        path = self.home / f"{name}.log"
-        return path.read_text(errors="replace") if path.exists() else ""
-
     # --- its API
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """A call of the public API, without `/api/v2`. Raises: AirflowServersError for other than 2xx."""
+        """A call of the public API, without `/api/v2`. Raises: AirflowAnswerError for other than 2xx."""
         if self._client is None:
-            token = self._plain("POST", "/auth/token", USER)["access_token"]
+            token = self._plain("POST", "/auth/token", self.login)["access_token"]
             self._client = httpx.Client(
                 base_url=f"{self.address}/api/v2",
                 headers={"Authorization": f"Bearer {token}"},
@@ -250,7 +117,7 @@ class Airflow:
         """Wait until a DAG is known, and make it run."""
 
         def is_known() -> bool:
-            with suppress(AirflowServersError):
+            with suppress(AirflowAnswerError):
                 self.call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
                 return True
             return False
@@ -258,7 +125,7 @@ class Airflow:
         wait_until(is_known, f"no DAG {dag_id}: {self._import_errors()}", timeout_s)
 
     def _import_errors(self) -> str:
-        with suppress(AirflowServersError, httpx.HTTPError):
+        with suppress(AirflowAnswerError, httpx.HTTPError):
             return str(self.call("GET", "/importErrors")["import_errors"])
         return "?"
 
@@ -334,7 +201,7 @@ class Airflow:
     ) -> Any:
         """An XCom's value; None for none."""
         path = f"/dags/{dag_id}/dagRuns/{_quoted(run_id)}/taskInstances/{task_id}/xcomEntries/{quote(key)}"
-        with suppress(AirflowServersError):
+        with suppress(AirflowAnswerError):
             return self.call("GET", path, map_index=map_index, deserialize=True)["value"]
         return None
 
@@ -349,7 +216,7 @@ class Airflow:
         path = f"/dags/{dag_id}/dagRuns/{_quoted(run_id)}/taskInstances/{task_id}/logs"
         texts = []
         for number in range(1, tries + 1):
-            with suppress(AirflowServersError):
+            with suppress(AirflowAnswerError):
                 answer = self.call("GET", f"{path}/{number}", map_index=map_index, full_content=True)
                 texts += [_line(each) for each in answer["content"]]
         return "\n".join(texts)
@@ -375,30 +242,10 @@ def wait_until(check: Callable[[], Any], problem: str = "waited in vain", timeou
     return value
 
 
-def _settings(home: Path, dags: Path, port: int, parallelism: int) -> dict[str, str]:
+def _short_intervals(home: Path, parallelism: int) -> dict[str, str]:
     key = base64.urlsafe_b64encode(home.name.encode().ljust(32, b"k")[:32]).decode()
     sections: dict[str, dict[str, Any]] = {
-        "core": {
-            "load_examples": False,
-            "dags_folder": dags,
-            "executor": "LocalExecutor",
-            "parallelism": parallelism,
-            "fernet_key": key,
-            "simple_auth_manager_users": "admin:admin",
-            "simple_auth_manager_passwords_file": home / "passwords.json",
-            "execution_api_server_url": f"http://127.0.0.1:{port}/execution/",
-            "test_connection": "Enabled",
-        },
-        "database": {"sql_alchemy_conn": f"sqlite:///{home}/airflow.db"},
-        "logging": {"base_log_folder": home / "logs"},
-        "api": {
-            "host": "127.0.0.1",
-            "port": port,
-            "base_url": f"http://127.0.0.1:{port}",
-            "workers": 1,
-            "secret_key": "a secret of the tests",
-        },
-        "api_auth": {"jwt_secret": "another secret of the tests, long enough for its kind of signature"},
+        "core": {"parallelism": parallelism, "fernet_key": key, "dags_are_paused_at_creation": True},
         "dag_processor": {
             "refresh_interval": 2,
             "min_file_process_interval": 2,
@@ -413,32 +260,22 @@ def _settings(home: Path, dags: Path, port: int, parallelism: int) -> dict[str, 
             "task_instance_heartbeat_timeout": 15,
             "task_instance_heartbeat_timeout_detection_interval": 2,
             "trigger_timeout_check_interval": 1,
-            "enable_health_check": False,
         },
         "triggerer": {"job_heartbeat_sec": 1, "triggerer_health_check_threshold": 8},
         "workers": {"min_heartbeat_interval": 1},
-        "usage_data_collection": {"enabled": False},
     }
     settings = {
         f"AIRFLOW__{section.upper()}__{name.upper()}": str(value)
         for section, values in sections.items()
         for name, value in values.items()
     }
-    paths = os.pathsep.join([str(ROOT)])
-    return settings | {
-        "AIRFLOW_HOME": str(home),
-        "HOME": str(home),
-        "PYTHONPATH": paths,
-        "NO_PROXY": "*",
-        "PYTHONWARNINGS": "ignore",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-    }
+    return settings | {"HOME": str(home), "PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
 
 
 def _answer(response: httpx.Response) -> Any:
     if not response.is_success:
         request = response.request
-        raise AirflowServersError(
+        raise AirflowAnswerError(
             f"{request.method} {request.url.path}: {response.status_code} {response.text[:2000]}"
         )
     return response.json() if response.content else None

@@ -22,7 +22,7 @@ import pytest
 from raysweep.storage.folder import SweepFolder, list_sweeps
 from raysweep.storage.store import open_store
 from tests.airflow.browsers import Watched, chromium
-from tests.airflow.servers import ROOT, USER, Airflow, wait_until
+from tests.airflow.servers import ROOT, Airflow, wait_until
 from tests.jobs.head import Head
 
 # In this order: a night by hand waits for the one that Airflow begins when the DAG is switched on.
@@ -154,8 +154,8 @@ def test_a_night_by_hand_and_its_page(site: Site, conf: dict[str, str], tmp_path
 
 def _log_in(page: Any, servers: Airflow) -> None:
     page.goto(servers.address)
-    page.locator('input[name="username"]').fill(USER["username"], timeout=30_000)
-    page.locator('input[name="password"]').fill(USER["password"])
+    page.locator('input[name="username"]').fill(servers.login["username"], timeout=30_000)
+    page.locator('input[name="password"]').fill(servers.login["password"])
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(rf"^{re.escape(servers.address)}/(?!auth)"), timeout=30_000)
 
@@ -171,7 +171,9 @@ def test_the_page_asks_for_the_login(site: Site) -> None:
             assert bad.status_code == 403, path
         for path in ("/docs", "/openapi.json", "/redoc"):
             assert client.get(base + path).status_code == 404, path
-        token = client.post(f"{site.servers.address}/auth/token", json=USER).json()["access_token"]
+        token = client.post(f"{site.servers.address}/auth/token", json=site.servers.login).json()[
+            "access_token"
+        ]
         headers = {"Authorization": f"Bearer {token}"}
         data = client.get(base + paths[0], headers=headers).json()
         assert data["view"] in ("sweep", "message")
@@ -241,5 +243,5 @@ def test_a_sweep_for_each_data_set(site: Site) -> None:
 
 
 def _token(servers: Airflow) -> str:
-    answer = httpx.post(f"{servers.address}/auth/token", json=USER, trust_env=False, timeout=30)
+    answer = httpx.post(f"{servers.address}/auth/token", json=servers.login, trust_env=False, timeout=30)
     return str(answer.json()["access_token"])

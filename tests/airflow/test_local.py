@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from raysweep.testing.head import processes_with
+from raysweep.testing.servers import processes_with
 from tests.airflow.servers import ROOT, wait_until
 
 MARK = "RAYSWEEP_TEST_LOCAL"

@@ -173,15 +173,15 @@ def test_a_triggerer_that_was_superseded_kills_nothing(desk: Desk) -> None:
 
     wait_until(lambda: "starting" in log(), "the trigger did not start")
     with desk.airflow.paused("triggerer"):
-        desk.airflow.start_part("triggerer")
+        desk.airflow.start_component("triggerer")
         wait_until(lambda: log().count("starting") >= 2, "no other triggerer took over", 120)
     # It wakes, and is told to drop what it has: `on_kill` of a task that nobody touched.
     wait_until(lambda: "task is deferred: job" in log(), "its on_kill was not called", 60)
     number = len(desk.noted("end"))
     desk.until_noted("end", number + 3)
     assert desk.airflow.state("night_alone", run_id, "sweep") == "deferred"
-    desk.airflow.kill_part("triggerer")
-    desk.airflow.start_part("triggerer")
+    desk.airflow.kill_component("triggerer")
+    desk.airflow.start_component("triggerer")
     desk.airflow.patch_run("night_alone", run_id, "failed")
     assert desk.ended("night_alone", run_id, within_s=90).status == "cancelled"
 

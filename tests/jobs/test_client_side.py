@@ -18,6 +18,7 @@ import pytest
 import raysweep as rs
 from raysweep import errors
 from raysweep.jobs import ClusterConnection, JobOptions, JobsClient, RunningJob, submit_or_attach, wait
+from tests.environments import new_environment
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import ROOT, Head, free_ports
 from tests.jobs.wires import relayed
@@ -193,7 +194,7 @@ def test_fifty_megabytes_go_over_the_wire_once(
 def test_everything_from_an_environment_without_ray(
     head: Head, cluster: Cluster, tmp_path: Path, log: Path, storage: Path
 ) -> None:
-    python = environment_without_ray(tmp_path / "venv")
+    python = new_environment(tmp_path / "venv")
     certificate = make_certificate(tmp_path)
     with relayed(head.address, certificate) as tls:
         given = {
@@ -243,13 +244,3 @@ def test_everything_from_an_environment_without_ray(
     # The second driver went on from the checkpoints of the first.
     assert "resumed" in log.read_text()
     cluster.wait_until_clean()
-
-
-def environment_without_ray(folder: Path) -> Path:
-    """A new virtual environment with raysweep and its base dependencies only."""
-    uv = Path(sys.executable).with_name("uv")
-    python = folder / "bin/python"
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, timeout=120)
-    install = [uv, "pip", "install", "--quiet", "--python", python, "--constraint", ROOT / "constraints.txt"]
-    subprocess.run([*install, "--editable", ROOT], check=True, timeout=240)
-    return python

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, Final
 
-from tests.airflow.servers import COMPONENTS, Airflow
+from raysweep_airflow.local import COMPONENTS
+from tests.airflow.servers import Airflow
 from tests.orchestrators.suite import Night, State, Step
 
 _STATES: Final[dict[str | None, State]] = {
@@ -60,15 +61,15 @@ class AirflowOrchestrator:
     def kill_step(self, run: str) -> None:
         dag_id, run_id = _split(run)
         self.servers.wait_state(dag_id, run_id, "sweep", "deferred")
-        self.servers.kill_part("triggerer")
-        self.servers.start_part("triggerer")
+        self.servers.kill_component("triggerer")
+        self.servers.start_component("triggerer")
 
     def restart_servers(self) -> None:
         for name in reversed(COMPONENTS):
-            self.servers.stop_part(name)
+            self.servers.stop_component(name)
         for name in COMPONENTS:
-            self.servers.start_part(name)
-        self.servers.wait_until_up()
+            self.servers.start_component(name)
+        self.servers.wait_until_well()
 
     def cancel(self, run: str) -> None:
         self.servers.patch_run(*_split(run), "failed")

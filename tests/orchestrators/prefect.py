@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import httpx
 
-from raysweep.testing.head import processes_with
+from raysweep.testing.servers import processes_with
 from raysweep_prefect.local import LocalPrefect
 from tests.jobs.head import ROOT, Head
 from tests.orchestrators.suite import Night, State, Step
@@ -129,7 +129,7 @@ class PrefectOrchestrator:
         # As a person would, not within the second: Prefect 3.9's worker tells of the crash once more when it
         # has cleaned up, and that would end a retry that has begun.
         time.sleep(5)
-        self.servers.run("flow-run", "retry", run)
+        self.servers.command("flow-run", "retry", run)
 
     def restart_servers(self) -> None:
         self.servers.end("server")

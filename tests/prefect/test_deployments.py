@@ -69,7 +69,7 @@ def deployed(
         each["parameters"]["storage_path"] = str(tmp_path / "sweeps")
     file = tmp_path / "prefect.yaml"
     file.write_text(yaml.safe_dump(document).replace("{{ $PWD }}", str(ROOT)))
-    prefect_servers.run("deploy", "--all", "--prefect-file", str(file), timeout_s=300)
+    prefect_servers.command("deploy", "--all", "--prefect-file", str(file), timeout_s=300)
 
     def get(name: str) -> dict[str, Any]:
         found: dict[str, Any] = ask_patiently(prefect_servers, "GET", f"/deployments/name/{name}")
@@ -106,6 +106,9 @@ def test_a_night_by_schedule_by_hand_and_by_event(
     assert rows[0]["rate"] == pytest.approx(best["config"]["rate"])
     assert f"trial {best['trial_id']}" in shown["report"]["data"]
     assert "/#/jobs/quick-" in shown["links"]["data"]
+    made = orchestrator.events("prefect.asset.materialization.succeeded")
+    assets = {event["resource"]["prefect.resource.id"] for event in made}
+    assert assets >= {"raysweep://quick/best-config", "raysweep://quick-full/model"}
 
     # By event: the automation trains the same best, with its types intact.
     trained = wait_for_run(prefect_servers, deployed("train-best/on-sweep")["id"], lambda run: True)
@@ -115,7 +118,7 @@ def test_a_night_by_schedule_by_hand_and_by_event(
     assert isinstance(finished["best"]["config"]["rate"], float)
     assert isinstance(finished["counts"]["completed"], int)
 
-    output = prefect_servers.run(
+    output = prefect_servers.command(
         "deployment", "run", NIGHTLY, "--param", "key=by-hand", "--param", "train_spec=null"
     )
     assert "Created flow run" in output

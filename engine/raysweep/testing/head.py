@@ -22,6 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
+from raysweep.testing.servers import LocalServersError, processes_with
+
 MARK: Final = "RAYSWEEP_LOCAL_HEAD"
 START_S: Final = 100.0
 START_TRIES: Final = 2
@@ -36,7 +38,7 @@ PORT_OPTIONS: Final = (
 )
 
 
-class LocalHeadError(RuntimeError):
+class LocalHeadError(LocalServersError):
     """The head did not start, or did not end; says why."""
 
 
@@ -189,20 +191,6 @@ class LocalHead:
     def processes(self) -> list[int]:
         """The live processes of this head, those of its jobs included."""
         return processes_with(MARK, self._mark)
-
-
-def processes_with(name: str, value: str) -> list[int]:
-    """The live processes that have this environment variable."""
-    needle = f"{name}={value}\0".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with suppress(OSError):
-            if needle in (entry / "environ").read_bytes():
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-                found += [int(entry.name)] if state not in "ZX" else []
-    return found
 
 
 def free_ports(count: int) -> list[int]:
