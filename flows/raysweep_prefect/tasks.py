@@ -198,32 +198,23 @@ def whole(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
 
 
 def _configured(asked: rs.TrainSpec, outcome: rs.SweepOutcome | Mapping[str, Any] | None) -> rs.TrainSpec:
-    from raysweep.pipeline.night import handed_on
-    from raysweep.training.handover import train_spec_for
+    from raysweep.pipeline import best_config, handed_on
+    from raysweep.training.handover import train_spec_for, train_spec_with
 
     if outcome is None:
         return asked
     if isinstance(outcome, rs.SweepOutcome):
         full = whole(outcome) if outcome.gate is not None else outcome
         return train_spec_for(asked, handed_on(full.model_copy(update={"gate": outcome.gate})))
-    best = outcome.get("best") or {}
-    config = best.get("config")
-    if not isinstance(config, Mapping):
-        fix = "give the brief of a sweep that ended with a best trial"
-        raise rs.SpecError("outcome.best.config", "is not there", fix)
-    return asked.replace(config={**config, **asked.config})
+    return train_spec_with(asked, best_config(outcome))
 
 
 def _why_skipped(asked: rs.TrainSpec, outcome: rs.SweepOutcome | Mapping[str, Any] | None) -> str:
-    from raysweep.pipeline.night import why_skipped
+    from raysweep.pipeline import why_not_trained, why_skipped
 
-    if outcome is None:
-        return ""
     if isinstance(outcome, rs.SweepOutcome):
         return why_skipped(asked, outcome)
-    if outcome.get("promoted") is not False:
-        return ""
-    return f"training skipped: {(outcome.get('gate') or {}).get('why', 'not promoted')}"
+    return why_not_trained(outcome)
 
 
 def _name_of(outcome: rs.SweepOutcome | Mapping[str, Any] | None) -> str:

@@ -133,23 +133,28 @@ class GateOperator(JobOperator):
         self.gate = dump(mode="json") if callable(dump) else gate
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
-        outcome = stored_outcome(self.outcome)
+        outcome = self._sweep()
         prepared = self._prepared(context, outcome)
         return self._result(outcome, cast("GateOutcome", prepared)) if _is_verdict(prepared) else None
 
     def key(self, context: Mapping[str, Any]) -> str:
-        return stored_outcome(self.outcome).key
+        return self._sweep().key
 
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> SweepSpec:
-        prepared = self._prepared(context, stored_outcome(self.outcome))
+        prepared = self._prepared(context, self._sweep())
         return cast("GateRun", prepared).again
 
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        first = stored_outcome(self.outcome)
+        first = self._sweep()
         prepared = self._prepared(context, first)
         if not _is_verdict(prepared):
             prepared = cast("GateRun", prepared).settle(cast("SweepOutcome", outcome))
         return self._result(first, cast("GateOutcome", prepared))
+
+    def _sweep(self) -> SweepOutcome:
+        from raysweep.pipeline import stored_outcome
+
+        return stored_outcome(self.outcome)
 
     def _result(self, outcome: SweepOutcome, verdict: GateOutcome) -> dict[str, Any]:
         from raysweep.brief import brief
@@ -211,12 +216,14 @@ class TrainOperator(JobOperator):
         self.outcome = outcome
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
-        if isinstance(self.outcome, Mapping) and self.outcome.get("promoted") is False:
-            why = (self.outcome.get("gate") or {}).get("why", "the gate did not promote the best config")
-            raise AirflowSkipException(f"training skipped: {why}")
+        from raysweep.pipeline import why_not_trained
+
+        if why := why_not_trained(self.outcome):
+            raise AirflowSkipException(why)
         return None
 
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> TrainSpec:
+        from raysweep.pipeline import best_config
         from raysweep.spec import TrainSpec
         from raysweep.training.handover import train_spec_with
 
@@ -227,39 +234,6 @@ class TrainOperator(JobOperator):
         from raysweep.brief import brief
 
         return brief(outcome)
-
-
-def best_config(outcome: Any) -> Mapping[str, Any]:
-    """The config that an outcome hands on. Raises: SpecError for what holds none."""
-    if not isinstance(outcome, Mapping):
-        problem = f"is a {type(outcome).__name__}"
-        raise SpecError("outcome", problem, "give sweep.output, or an entry of its top_k")
-    best = outcome.get("best") if "best" in outcome else outcome
-    if not isinstance(best, Mapping) or "config" not in best:
-        raise SpecError("outcome", "has no best trial", "give what a SweepOperator returned")
-    if isinstance(best["config"], Mapping):
-        return best["config"]
-    # Too large for the small JSON.
-    stored = stored_outcome(outcome)
-    trial = next((each for each in stored.trials if each.trial_id == best["trial_id"]), None)
-    if trial is None:
-        raise SpecError("outcome", f"has no trial {best['trial_id']!r}", "check the storage")
-    return trial.config
-
-
-def stored_outcome(outcome: Any) -> SweepOutcome:
-    """The whole outcome, from where it is stored. Raises: SpecError, SweepNotFoundError, StorageError."""
-    if not isinstance(outcome, Mapping) or not outcome.get("uri"):
-        raise SpecError("outcome", "is not what a SweepOperator returned", "give sweep.output")
-    from raysweep.errors import SweepNotFoundError
-    from raysweep.jobs.view import RunView
-    from raysweep.outcome import SweepOutcome
-
-    storage, _, sweep_id = str(outcome["uri"]).rpartition("/")
-    found = RunView("sweep", storage, sweep_id).outcome()
-    if not isinstance(found, SweepOutcome):
-        raise SweepNotFoundError(sweep_id, storage, "see whether this worker can read the storage")
-    return found
 
 
 def _is_verdict(prepared: object) -> bool:
