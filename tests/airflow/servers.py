@@ -162,9 +162,12 @@ class Airflow(LocalAirflow):
         timeout_s: float = 120.0,
     ) -> str:
         """Wait until a task is in one of these states; ended in another one, it fails with the task's log."""
+        not_there_yet = (AirflowAnswerError,) if map_index >= 0 else ()
         deadline = time.monotonic() + timeout_s
         while True:
-            state = self.state(dag_id, run_id, task_id, map_index)
+            state: State = None
+            with suppress(*not_there_yet):
+                state = self.state(dag_id, run_id, task_id, map_index)
             if state in expected:
                 return str(state)
             is_late = time.monotonic() > deadline

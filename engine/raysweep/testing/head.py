@@ -53,6 +53,7 @@ class LocalHead:
         num_gpus: How many logical GPUs it offers.
         environment: Further environment variables of its processes.
         pythonpath: Folders whose modules its jobs can import; default: the current folder.
+        options: Further options of `ray start`.
 
     Raises: LocalHeadError where it does not start, or does not end.
     """
@@ -64,6 +65,7 @@ class LocalHead:
         num_gpus: int = 0,
         environment: Mapping[str, str] | None = None,
         pythonpath: Sequence[str | os.PathLike[str]] = (".",),
+        options: Sequence[str] = (),
     ) -> None:
         self.num_cpus = num_cpus
         self.num_gpus = num_gpus
@@ -74,6 +76,7 @@ class LocalHead:
         self.gcs_port, self.dashboard_port, *self._ports = free_ports(2 + len(PORT_OPTIONS))
         self._mark = os.urandom(8).hex()
         self._extra = dict(environment or {})
+        self._options = list(options)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -90,8 +93,8 @@ class LocalHead:
 
     @property
     def gcs_address(self) -> str:
-        """Where its drivers connect."""
-        return f"127.0.0.1:{self.gcs_port}"
+        """Where its drivers connect, once it has started: Ray does not stay at the loopback."""
+        return self._current.read_text().strip()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -106,6 +109,10 @@ class LocalHead:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{clean.get('PATH', '')}",
         }
 
+    @property
+    def _current(self) -> Path:
+        return self.folder / "ray_current_cluster"
+
     def start(self) -> None:
         """Start it, and wait until its Jobs API answers. A start that hangs is tried again."""
         for number in range(1, START_TRIES + 1):
@@ -118,6 +125,7 @@ class LocalHead:
 
     def _try_to_start(self) -> str:
         """What is wrong; empty once it answers."""
+        self._current.unlink(missing_ok=True)
         command = [
             *(str(Path(sys.executable).with_name("ray")), "start", "--head", "--block"),
             *("--node-ip-address", "127.0.0.1", "--port", str(self.gcs_port)),
@@ -125,6 +133,7 @@ class LocalHead:
             *("--num-cpus", str(self.num_cpus), "--num-gpus", str(self.num_gpus)),
             *("--object-store-memory", str(100 * 1024 * 1024)),
             *("--temp-dir", str(self.folder)),
+            *self._options,
         ]
         for option, port in zip(PORT_OPTIONS, self._ports, strict=True):
             command += [option, str(port)]
@@ -139,7 +148,8 @@ class LocalHead:
                 start_new_session=True,
             )
         deadline = time.monotonic() + START_S
-        while not self.answers():
+        # The file comes last.
+        while not (self._current.exists() and self.answers()):
             text = (self.folder / "start.log").read_text(errors="replace")
             if process.poll() is not None:
                 return f"ray start ended with {process.returncode}: {text}"
