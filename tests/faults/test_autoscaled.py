@@ -23,6 +23,13 @@ EMPTY: dict[str, Any] = {
     **{name: {} for name in ("file_mounts", "auth", "docker")},
     "file_mounts_sync_continuously": False,
 }
+# Its nodes are processes of this machine: there is nobody to log in at, and nothing to be set up.
+NO_CLOUD = {
+    "disable_node_updaters": True,
+    "disable_launch_config_check": True,
+    "worker_liveness_check": False,
+    "use_node_id_as_ip": True,
+}
 pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
@@ -44,7 +51,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHead]
         "upscaling_speed": 100.0,
         "idle_timeout_minutes": 60,
         # By its module: the package lacks the defaults of its name.
-        "provider": {"type": "external", "module": PROVIDER, "gcs_address": gcs_address},
+        "provider": {"type": "external", "module": PROVIDER, "gcs_address": gcs_address, **NO_CLOUD},
         "available_node_types": kinds,
         "head_node_type": "ray.head.default",
     }
@@ -61,14 +68,14 @@ def test_a_sweep_waits_for_the_nodes_that_it_asks_for(
     drive: Callable[..., Driver],
     lines: Callable[[], list[list[str]]],
 ) -> None:
-    spec = make_spec("steps", {"steps": 20, "pause": 1.0}, num_samples=4)
+    spec = make_spec("steps", {"steps": 20, "pause": 1.0}, num_samples=6)
     _, said = drive(spec, address=head.gcs_address).finish(120)
     assert said["error"] == "InfeasibleResourcesError", said
     driver = drive(spec.replace(autoscaled=True, max_concurrent_trials=2), address=head.gcs_address)
     code, said = driver.finish(200)
     assert code == 0, (said, driver.errors)
     outcome = rs.SweepOutcome.from_json(json.dumps(said["outcome"]))
-    assert outcome.counts == {"completed": 4}
+    assert outcome.counts == {"completed": 6}
     nodes = {attempt.node for trial in outcome.trials for attempt in trial.attempts}
     assert len(nodes) == 2
     assert len({line[3] for line in lines() if line[0] == "start"}) == 2

@@ -3,6 +3,8 @@
 Ray 2.60 gives its own new raylet 30 s, asks for it without a pause meanwhile, and has no setting for either.
 And a raylet waits 15 s for files in which its agents say their ports, then aborts: on a busy machine they are
 still being imported. So the ports are chosen and written down before it starts.
+
+`python -m raysweep.cluster.patience start --head …` is `ray start --head …` with such patience.
 """
 
 from __future__ import annotations
@@ -71,3 +73,10 @@ def _free_ports(count: int) -> list[int]:
         for probe in probes:
             probe.bind(("", 0))
         return [probe.getsockname()[1] for probe in probes]
+
+
+if __name__ == "__main__":
+    from ray.scripts.scripts import main
+
+    with patient_start():
+        main()  # type: ignore[no-untyped-call]

@@ -25,7 +25,7 @@ from typing import Final, Self
 from raysweep.testing.servers import LocalServersError, processes_with
 
 MARK: Final = "RAYSWEEP_LOCAL_HEAD"
-START_S: Final = 100.0
+START_S: Final = 150.0
 START_TRIES: Final = 2
 PORT_OPTIONS: Final = (
     "--dashboard-agent-listen-port",
@@ -127,7 +127,7 @@ class LocalHead:
         """What is wrong; empty once it answers."""
         self._current.unlink(missing_ok=True)
         command = [
-            *(str(Path(sys.executable).with_name("ray")), "start", "--head", "--block"),
+            *(sys.executable, "-m", "raysweep.cluster.patience", "start", "--head", "--block"),
             *("--node-ip-address", "127.0.0.1", "--port", str(self.gcs_port)),
             *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(self.dashboard_port)),
             *("--num-cpus", str(self.num_cpus), "--num-gpus", str(self.num_gpus)),
