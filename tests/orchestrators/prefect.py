@@ -19,7 +19,7 @@ from tests.orchestrators.suite import Night, State, Step
 
 BLOCK: Final = "ray"
 QUICK: Final = {
-    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    "PREFECT_WORKER_QUERY_SECONDS": "2",
     "PREFECT_WORKER_HEARTBEAT_SECONDS": "5",
     "PREFECT_LOGGING_TO_API_BATCH_INTERVAL": "0.5",
     "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
@@ -126,9 +126,7 @@ class PrefectOrchestrator:
         for pid in self.flow_processes(run):
             os.kill(pid, signal.SIGKILL)
         self.wait_for(run, "CRASHED")
-        # As a person would, not within the second: Prefect 3.9's worker tells of the crash once more when it
-        # has cleaned up, and that would end a retry that has begun.
-        time.sleep(5)
+        self._let_the_worker_see(run)
         self.servers.command("flow-run", "retry", run)
 
     def restart_servers(self) -> None:
@@ -141,9 +139,22 @@ class PrefectOrchestrator:
 
     def again(self, run: str) -> None:
         self.wait_for(run, *_TERMINAL)
+        self._let_the_worker_see(run)
         # What `prefect flow-run retry`, which `kill_step` uses, asks the server for.
         state = {"type": "SCHEDULED", "message": "Retried"}
         self._patiently("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
+
+    def _let_the_worker_see(self, run: str) -> None:
+        """As a person would, wait some seconds: a worker knows a flow run's process by the flow run.
+
+        One that is begun again before it has seen the end of the last one is lost to Prefect 3.7; and 3.9
+        tells of the crash once more, which would end it.
+        """
+        deadline = time.monotonic() + 60
+        while self.flow_processes(run):
+            assert time.monotonic() < deadline, "its process does not end"
+            time.sleep(0.2)
+        time.sleep(5)
 
     # --- what Prefect's own tests need besides
 
