@@ -82,7 +82,7 @@ def deployed(
 
 @pytest.mark.servers
 @pytest.mark.ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @pytest.mark.slow
 def test_a_night_by_schedule_by_hand_and_by_event(
     deployed: Callable[[str], dict[str, Any]],
@@ -131,7 +131,7 @@ def wait_for_run(
     servers: LocalPrefect, deployment_id: str, is_meant: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
     """The first run that is meant and has ended."""
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 360
     filters = {"deployments": {"id": {"any_": [deployment_id]}}, "sort": "EXPECTED_START_TIME_ASC"}
     while True:
         for run in ask_patiently(servers, "POST", "/flow_runs/filter", filters):
