@@ -22,11 +22,15 @@ def running_head() -> Iterator[Head]:
 
 
 @pytest.fixture
-def head(running_head: Head) -> Head:
-    """The head, alive: started again if the test before left it dead."""
+def head(running_head: Head) -> Iterator[Head]:
+    """The head, alive, also after a test that left it dead. What still runs on it at the end is stopped."""
+    from tests.jobs.cluster import Cluster
+
     if not running_head.answers():
         running_head.restart()
-    return running_head
+    yield running_head
+    if running_head.answers():
+        Cluster(running_head).stop_what_runs()
 
 
 @pytest.fixture(scope="session")
