@@ -121,7 +121,8 @@ def settings(home: Path, dags: Path, port: int) -> dict[str, str]:
             "dags_are_paused_at_creation": False,
             "test_connection": "Enabled",
         },
-        "database": {"sql_alchemy_conn": f"sqlite:///{home}/airflow.db"},
+        # All components write to it: each waits for the others.
+        "database": {"sql_alchemy_conn": f"sqlite:///{home}/airflow.db?timeout=60"},
         "logging": {"base_log_folder": home / "logs"},
         "api": {
             "host": "127.0.0.1",
