@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import httpx
 
@@ -63,7 +64,8 @@ class PrefectOrchestrator:
             parameters["gate_spec"] = dict(night.gate)
         path = f"/deployments/{self._deployment}/create_flow_run"
         try:
-            return str(self._patiently("POST", path, {"parameters": parameters})["id"])
+            asked = {"parameters": parameters, "idempotency_key": uuid4().hex}
+            return str(self._patiently("POST", path, asked)["id"])
         except httpx.HTTPStatusError as error:
             # Prefect checks parameters before there is a run, and tells the person who asked.
             name = f"refused-{len(self._refused)}"
@@ -212,8 +214,8 @@ class PrefectOrchestrator:
 
 
 def ask_patiently(servers: LocalPrefect, method: str, path: str, json: Any = None) -> Any:
-    """As `ask`, through a restart of the server, and through SQLite that is busy."""
-    deadline = time.monotonic() + 60
+    """As `ask`, through a restart of the server, and through SQLite that is busy: for a minute, at times."""
+    deadline = time.monotonic() + 150
     while True:
         try:
             return servers.ask(method, path, json)

@@ -9,11 +9,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 import raysweep as rs
 from raysweep_prefect.local import LocalPrefect
+from tests.engine.conftest import wait_for
 from tests.jobs.head import Head
 from tests.orchestrators.prefect import BLOCK, PrefectOrchestrator, ask_patiently, deploy
 from tests.orchestrators.suite import HERE, STOP_S, Nights
@@ -44,8 +46,17 @@ def test_the_page_of_a_run_shows_how_the_sweep_stands(
 ) -> None:
     run = nights.begin(num_samples=500, pause=0.5)
     nights.until(lambda: len(nights.noted("end")) >= 3)
-    nights.until(lambda: {"progress", "leaderboard", "report"} <= set(orchestrator.artifacts(run)), 60)
-    before = orchestrator.artifacts(run)["progress"]
+
+    def shown() -> dict[str, Any] | None:
+        artifacts = orchestrator.artifacts(run)
+        is_whole = {"progress", "leaderboard", "report"} <= set(artifacts) and artifacts["progress"][
+            "data"
+        ] > 0
+        return artifacts["progress"] if is_whole else None
+
+    nights.until(shown, 60)
+    before = shown()
+    assert before is not None
     page.goto(f"{orchestrator.servers.address}/runs/flow-run/{run}", wait_until="networkidle")
     page.get_by_text("Artifacts", exact=True).first.click()
     try:
@@ -111,7 +122,7 @@ def test_a_sweep_that_nobody_waits_for_ends_by_its_lease(
     nights: Nights, orchestrator: PrefectOrchestrator, log: Path, tmp_path: Path
 ) -> None:
     deployment = deploy(orchestrator.servers, "nightly_sweep", "leased", {"cluster": BLOCK})
-    parameters = {"spec": spec(log, tmp_path, num_samples=30), "job": {"lease_ttl_s": 10}}
+    parameters = {"spec": spec(log, tmp_path, num_samples=120), "job": {"lease_ttl_s": 10}}
     run = create(orchestrator.servers, deployment, parameters)
     nights.until(lambda: nights.noted("end"))
     for pid in orchestrator.flow_processes(run):
@@ -122,7 +133,7 @@ def test_a_sweep_that_nobody_waits_for_ends_by_its_lease(
     assert nights.folder().read_outcome() is None
     orchestrator.again(run)
     nights.ends(run, "sweep", "success")
-    assert nights.outcome().counts == {"completed": 30}
+    assert nights.outcome().counts == {"completed": 120}
     assert not set(nights.started_twice()) & nights.finished() or len(nights.started_twice()) <= 2
 
 
@@ -151,12 +162,14 @@ def test_a_sweep_as_a_block(
 
     assert asyncio.run(attached()) == outcome
 
+    begun = log.stat().st_size
+
     async def cancelled() -> str:
         job = SweepJob(
             spec=spec(log, tmp_path, num_samples=500), cluster=await RayCluster.aload(BLOCK), key="long"
         )
         running = await job.trigger()  # in async code the plain name is the async one
-        await asyncio.sleep(2)
+        await asyncio.to_thread(wait_for, lambda: log.stat().st_size > begun, 60)
         assert await running.acancel("enough")
         ended = await running.await_for_completion()
         with pytest.raises(rs.SweepFailedError, match="cancelled"):
@@ -180,7 +193,7 @@ def test_a_cancelled_run_ends_the_sweeps_of_its_subflows(
     orchestrator.cancel(run)
     nights.cluster.wait_until_clean(STOP_S)
     orchestrator.wait_for(run, "CANCELLED")
-    outcomes = {path.name: path for path in (tmp_path / "sweeps").glob("night-*/outcome.json")}
+    outcomes = {path.parent.name: path for path in (tmp_path / "sweeps").glob("night-*/outcome.json")}
     statuses = {
         name.split("-")[1]: rs.SweepOutcome.from_json(p.read_bytes()).status for name, p in outcomes.items()
     }
@@ -215,7 +228,8 @@ def events_of(orchestrator: PrefectOrchestrator, what: str, sweep_id: str) -> li
 
 def create(servers: LocalPrefect, deployment: str, parameters: dict[str, Any]) -> str:
     path = f"/deployments/{deployment}/create_flow_run"
-    return str(ask_patiently(servers, "POST", path, {"parameters": parameters})["id"])
+    asked = {"parameters": parameters, "idempotency_key": uuid4().hex}
+    return str(ask_patiently(servers, "POST", path, asked)["id"])
 
 
 @pytest.fixture
