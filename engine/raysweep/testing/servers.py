@@ -177,14 +177,14 @@ def serve_until_interrupted(start: Callable[[ExitStack, Console], None], last_wo
     _on_signals(signal.default_int_handler)
     try:
         with ExitStack() as stack:
-            start(stack, console)
-            console.print(f"\n{last_words}", soft_wrap=True)
             try:
+                start(stack, console)
+                console.print(f"\n{last_words}", soft_wrap=True)
                 threading.Event().wait()
             except KeyboardInterrupt:
-                console.print("ending …")
                 # Ending takes seconds: a second Ctrl-C must not leave half of it behind.
                 _on_signals(signal.SIG_IGN)
+                console.print("ending …")
                 raise
     except LocalServersError as error:
         Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
