@@ -11,6 +11,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.events import SlotFailed, TrialReturned, TrialStopped
+from tests.engine.conftest import wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults]
 Run = Callable[..., rs.SweepOutcome]
@@ -98,6 +99,22 @@ def test_a_deadlock_over_resources_is_explained(
     with pytest.raises(rs.InfeasibleResourcesError, match=says):
         run(f"{HERE}:{trainable}", space, failure={"placement_timeout_s": 2.0})
     assert time.monotonic() - started_at < 60
+    assert wait_for(lambda: not groups_alive(), 10)
+
+
+def test_what_a_killed_trial_had_asked_ray_for_goes_with_it(run: Run) -> None:
+    """Ray itself would keep its placement group until the job's end: the next attempt would wait for ever."""
+    outcome = run(f"{HERE}:group_of_its_own", {}, max_concurrent_trials=1, isolation="worker")
+    assert outcome.counts == {"completed": 1}
+    assert [attempt.end for attempt in outcome[0].attempts] == ["failed", "completed"]
+    assert wait_for(lambda: not groups_alive(), 10)
+
+
+def groups_alive() -> list[str]:
+    """The placement groups that hold resources of the cluster, or wait for them."""
+    from ray.util.placement_group import placement_group_table
+
+    return [name for name, group in placement_group_table().items() if group["state"] != "REMOVED"]
 
 
 def test_a_deadlock_takes_nothing_that_had_ended(run: Run, events: Events) -> None:

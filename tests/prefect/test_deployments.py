@@ -13,6 +13,7 @@ import yaml
 
 from raysweep_prefect import flows
 from raysweep_prefect.local import LocalPrefect
+from tests.engine.conftest import wait_for
 from tests.jobs.head import ROOT, Head
 from tests.orchestrators.prefect import PrefectOrchestrator, ask_patiently
 
@@ -106,9 +107,13 @@ def test_a_night_by_schedule_by_hand_and_by_event(
     assert rows[0]["rate"] == pytest.approx(best["config"]["rate"])
     assert f"trial {best['trial_id']}" in shown["report"]["data"]
     assert "/#/jobs/quick-" in shown["links"]["data"]
-    made = orchestrator.events("prefect.asset.materialization.succeeded")
-    assets = {event["resource"]["prefect.resource.id"] for event in made}
-    assert assets >= {"raysweep://quick/best-config", "raysweep://quick-full/model"}
+
+    def assets() -> set[str]:
+        made = orchestrator.events("prefect.asset.materialization.succeeded")
+        return {event["resource"]["prefect.resource.id"] for event in made}
+
+    # The server takes events in its own time.
+    wait_for(lambda: assets() >= {"raysweep://quick/best-config", "raysweep://quick-full/model"}, 60)
 
     # By event: the automation trains the same best, with its types intact.
     trained = wait_for_run(prefect_servers, deployed("train-best/on-sweep")["id"], lambda run: True)

@@ -14,6 +14,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from raysweep.cluster.nodes import avoiding, state_of_node, with_memory
+from raysweep.cluster.orphans import Orphans
 from raysweep.cluster.worker import TrialWorker, WorkerSetup
 from raysweep.core.commands import ExcludeNode
 from raysweep.core.failures import Failure
@@ -37,6 +38,7 @@ class ActorPool:
     """Starts worker actors in placement groups of one shape; groups are kept and used again.
 
     `on_ended(worker, failure)` is called on the event loop when an actor is gone; `failure` says how.
+    `orphans` finds what its trials leave behind.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class ActorPool:
     ) -> None:
         self._resources = resources
         self._on_ended = on_ended
+        self.orphans = Orphans()
         self._free: list[tuple[PlacementGroup, str]] = []
         self._groups: dict[PlacementGroup, Resources] = {}
         self._excluded: set[str] = set()
@@ -135,6 +138,7 @@ class ActorPool:
         worker.is_expected_to_end = True
         if self._alive.pop(worker.name, None) is not None:
             ray.kill(worker.actor)
+            self.orphans.add(worker.name)
 
     async def close(self) -> None:
         """Kill every worker and remove every placement group."""
@@ -159,6 +163,7 @@ class ActorPool:
         if self._alive.pop(worker.name, None) is None or worker.is_expected_to_end:
             return
         ray.kill(worker.actor)
+        self.orphans.add(worker.name)
         self._on_ended(worker, explain_end(error, worker.node))
 
 

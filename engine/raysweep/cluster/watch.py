@@ -12,6 +12,7 @@ from typing import Final
 from raysweep.cluster.actors import now
 from raysweep.cluster.demand import DemandWatch, Held, Waiting, look_for_waiting
 from raysweep.cluster.nodes import Room, draining_nodes, find_room_or_why
+from raysweep.cluster.orphans import Orphans
 from raysweep.core import events as ev
 from raysweep.core.state import SweepState
 
@@ -36,7 +37,8 @@ class Sight:
 class ClusterWatch:
     """Emits events about the cluster; each look is made on a thread, as the control store may be slow.
 
-    `find_held` says what this sweep has; `avoid` is told of nodes that are about to go.
+    `find_held` says what this sweep has; `avoid` is told of nodes that are about to go; `orphans` removes
+    what ended workers left behind.
     """
 
     def __init__(
@@ -44,12 +46,14 @@ class ClusterWatch:
         state: SweepState,
         find_held: Callable[[], Held],
         avoid: Callable[[Collection[str]], None],
+        orphans: Orphans,
         emit: Callable[[ev.Event], None],
         threads: Executor,
     ) -> None:
         self._state = state
         self._find_held = find_held
         self._avoid = avoid
+        self._orphans = orphans
         self._emit = emit
         self._threads = threads
         self._demand = DemandWatch(state.rules.placement_timeout_s)
@@ -88,6 +92,7 @@ class ClusterWatch:
             self._tell(sight, at)
 
     def _look(self, sees_room: bool, held: Held | None) -> Sight:
+        self._orphans.remove()
         draining = draining_nodes()
         is_news = any(node not in self._state.draining for node in draining)
         sees_room = sees_room or is_news

@@ -1,0 +1,62 @@
+"""Placement groups that trials have made, and that outlive the worker they ran in.
+
+Ray binds a placement group to the actor that made it *and* to the actor's job: it holds its resources until
+both are gone. A sweep's workers come and go within one job, so the groups of a killed one would starve the
+sweep, and stay on the cluster after it. They are found by their maker in the control store, and removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, Final
+
+from ray._private.state import state as ray_state
+from ray._raylet import PlacementGroupID
+from ray.core.generated import gcs_pb2
+from ray.util.placement_group import PlacementGroup, remove_placement_group
+
+SETTLED_S: Final = 1.0
+"""By then the control store knows all that an actor had asked for when it ended."""
+log = logging.getLogger("raysweep")
+
+
+class Orphans:
+    """The actors that have ended, until it was looked for what they left behind."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, float] = {}
+
+    def add(self, actor: str) -> None:
+        """This actor, by the hex of its id, has ended or is being killed."""
+        self._ended[actor] = time.monotonic()
+
+    def remove(self, settled_s: float = SETTLED_S) -> int:
+        """Remove the groups of those that ended at least so long ago; how many there were.
+
+        For a thread: the control store may be slow. Whatever it raises, the next call tries again.
+        """
+        latest = time.monotonic() - settled_s
+        actors = {actor for actor, at in list(self._ended.items()) if at <= latest}
+        if not actors:
+            return 0
+        groups = find_groups_of(actors)
+        for group in groups:
+            remove_placement_group(PlacementGroup(PlacementGroupID(group)))
+        if groups:
+            log.info("removed %d placement groups that killed trials had made", len(groups))
+        for actor in actors:
+            self._ended.pop(actor, None)
+        return len(groups)
+
+
+def find_groups_of(actors: set[str]) -> list[bytes]:
+    """The ids of the groups that these actors made and that hold resources, or wait for them."""
+    table: Any = gcs_pb2.PlacementGroupTableData  # type: ignore[attr-defined]
+    found = []
+    for row in ray_state._connect_and_get_accessor().get_placement_group_table():
+        group = table.FromString(row)
+        is_gone = group.state == table.REMOVED
+        if group.creator_actor_id.hex() in actors and not group.is_detached and not is_gone:
+            found.append(group.placement_group_id)
+    return found
