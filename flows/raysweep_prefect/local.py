@@ -86,6 +86,11 @@ class LocalPrefect(LocalServers):
         self.launch("worker", [*_prefect(), "worker", "start", *which])
         self.wait_until(self._has_worker, START_S)
 
+    def close(self) -> None:
+        """End the worker, which has things to tell the server, then the server, then whatever is left."""
+        self.end("worker")
+        super().close()
+
     def ask(self, method: str, path: str, json: Any = None) -> Any:
         """One call of the server's API. Raises httpx.HTTPError."""
         with httpx.Client(base_url=self.api, trust_env=False, timeout=60) as client:
