@@ -21,12 +21,13 @@ import pytest
 
 from raysweep.storage.folder import SweepFolder, list_sweeps
 from raysweep.storage.store import open_store
+from raysweep_airflow.local import Component
 from tests.airflow.browsers import Watched, chromium
 from tests.airflow.servers import ROOT, Airflow, wait_until
 from tests.jobs.head import Head
 
 # In this order: a night by hand waits for the one that Airflow begins when the DAG is switched on.
-pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 DAG, RUN = "nightly_sweep", "by_hand"
 
 
@@ -182,10 +183,17 @@ def test_the_page_asks_for_the_login(site: Site) -> None:
 def test_a_backfill_of_five_days_mixes_up_nothing(site: Site, conf: dict[str, str]) -> None:
     servers = site.servers
     servers.wait_for_dag(DAG)
+    # It reads and writes in one transaction, which SQLite ends as soon as anybody else writes.
+    writers: tuple[Component, ...] = ("scheduler", "triggerer", "dag-processor")
+    for name in writers:
+        servers.stop_component(name)
     servers.command(
         *("backfill", "create", "--dag-id", DAG, "--from-date", "2026-03-01", "--to-date", "2026-03-06"),
         *("--max-active-runs", "3", "--dag-run-conf", json.dumps(conf)),
     )
+    for name in writers:
+        servers.start_component(name)
+    servers.wait_until_well()
     runs: list[str] = wait_until(lambda: _five(servers), "no five runs", 60)
     for run_id in runs:
         site.wait(DAG, run_id, "success", timeout_s=360)
