@@ -26,7 +26,7 @@ TRIALS = 2_000
 CONTROLLER_KILLS = 6
 WORKER_PAUSE_S = 4.0
 """The mean time between two killed workers."""
-MAX_SLOPE_BYTES = 16_384
+MAX_SLOPE_BYTES = 8_192
 """What the controller may keep of each trial: its config, metrics and attempts are a few thousand bytes."""
 
 
