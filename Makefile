@@ -119,7 +119,7 @@ MARK ?= not slow and not servers
 test: setup browser
 	$(BIN)/python -m pytest $(TESTS) $(if $(MARK),-m '$(MARK)')
 
-## test-servers: what `make test` has a sample of: real Airflow and Prefect servers, Ray heads, and faults in them
+## test-servers: Airflow and Prefect servers, Ray heads and nodes, and faults in them: a sample; test-all has the rest
 test-servers: setup browser
 	$(BIN)/python -m pytest $(TESTS) -m 'servers and not slow'
 

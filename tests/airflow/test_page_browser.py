@@ -63,6 +63,7 @@ def test_in_a_browser_what_users_write_stays_text(
     assert all(url.startswith(base) for url in watched.asked if not url.startswith("data:"))
 
 
+@pytest.mark.servers
 def test_in_a_browser_it_follows_the_sweep(
     browser: Any, night: Night, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def check_nothing_is_left(address: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.servers
 def test_a_sweep_on_an_existing_cluster_leaves_nothing_on_it(
     cluster: str,
     make_spec: Callable[..., rs.SweepSpec],
@@ -110,6 +111,7 @@ def test_a_sweep_on_an_existing_cluster_leaves_nothing_on_it(
     check_nothing_is_left(cluster)
 
 
+@pytest.mark.slow
 def test_nothing_answers(make_spec: Callable[..., rs.SweepSpec], drive: Callable[..., Any]) -> None:
     code, said = drive(make_spec("noop"), address="127.0.0.1:1").finish()
     assert (code, said["error"]) == (1, "ClusterUnreachableError")

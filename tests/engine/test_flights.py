@@ -76,6 +76,7 @@ def undisturbed(ray_cluster: RayConnection, tmp_path_factory: pytest.TempPathFac
     return shown(run_sweep(write_spec(tmp_path_factory.mktemp("flights"))))
 
 
+@pytest.mark.slow
 def test_killed_and_run_again(
     tmp_path: Path, address: str, undisturbed: list[Any], ray_cluster: RayConnection
 ) -> None:

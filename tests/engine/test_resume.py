@@ -111,6 +111,7 @@ def test_a_killed_driver_changes_nothing_in_the_end(
     assert checkpointed <= resumed
 
 
+@pytest.mark.slow
 def test_two_at_a_time_are_not_run_again_either(
     make_spec: MakeSpec, drive: Drive, address: str, events: Events, lines: Lines
 ) -> None:
@@ -162,6 +163,7 @@ def start_embedded(spec: rs.SweepSpec, drive: Drive, lines: Lines) -> tuple[Driv
 
 
 @pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_one_ctrl_c_leaves_a_sweep_that_goes_on(
     name: str, make_spec: MakeSpec, drive: Drive, lines: Lines, ray_cluster: RayConnection
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_finished_run_is_returned_at_once_and_another_spec_is_refused(
     assert rs.run_training(make_spec(once, config={"lr": 0.5}, tags={"a": "b"}), key="k") == first
 
 
+@pytest.mark.servers
 def test_a_killed_run_goes_on_from_its_newest_checkpoint(
     address: str, make_spec: Callable[..., rs.TrainSpec], tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ def groups_alive() -> list[str]:
     return [name for name, group in placement_group_table().items() if group["state"] != "REMOVED"]
 
 
+@pytest.mark.slow
 def test_a_deadlock_takes_nothing_that_had_ended(run: Run, events: Events) -> None:
     fields = {"num_samples": 2, "max_concurrent_trials": 1, "failure": {"placement_timeout_s": 2.0}}
     with pytest.raises(rs.InfeasibleResourcesError):

@@ -81,6 +81,7 @@ def wait_for_step(log: Path, node: str, step: int) -> int:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.servers
 def test_a_drained_node_loses_no_step(cluster: Any, two_nodes: Any, make: Spec, log: Path) -> None:
     """The trial there is asked for a checkpoint, which it would not have made by itself, and moves."""
     going = node_id(two_nodes[0])
@@ -101,6 +102,7 @@ def test_a_drained_node_loses_no_step(cluster: Any, two_nodes: Any, make: Spec, 
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.servers
 def test_a_node_that_dies_costs_no_budget(cluster: Any, two_nodes: Any, make: Spec, log: Path) -> None:
     """SIGKILL of the raylet and all its processes."""
     dying = node_id(two_nodes[1])

@@ -71,6 +71,7 @@ def test_killed_while_it_stops(isolation: str, make_spec: MakeSpec, lines: Lines
     assert Counter(line[1] for line in lines() if line[0] == "start") == {"0": 1, "1": 1, "2": 1}
 
 
+@pytest.mark.servers
 def test_killed_with_trials_queued_behind(make_spec: MakeSpec, lines: Lines, plan: FaultPlan) -> None:
     """Short trials wait in the worker's own queue; those that had not begun run elsewhere.
 

@@ -95,6 +95,7 @@ print(outcome.to_json())
 """
 
 
+@pytest.mark.servers
 def test_run_sweep_at_an_address_brings_its_code_and_shows_no_secret(
     head: Head, cluster: Cluster, make_spec: MakeSpec, tmp_path: Path, storage: Path
 ) -> None:
