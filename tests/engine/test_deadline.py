@@ -32,6 +32,7 @@ MakeSpec = Callable[..., rs.SweepSpec]
     ("step_s", "budget_s"),
     [pytest.param(0.7, 9.0), pytest.param(8.0, 40.0, marks=pytest.mark.slow)],
 )
+@pytest.mark.servers
 def test_it_ends_in_time_and_goes_on_where_it_was(
     step_s: float,
     budget_s: float,

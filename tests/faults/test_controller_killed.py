@@ -54,7 +54,7 @@ def check_sweep(
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 30)
 
 
-@pytest.mark.servers
+@pytest.mark.slow
 def test_killed_around_appends(
     make_spec: Callable[..., rs.SweepSpec],
     drive: Callable[..., Driver],

@@ -29,6 +29,7 @@ MakeSpec = Callable[..., rs.SweepSpec]
 SECRET = "a-password-of-the-trials-1f2e3d"
 
 
+@pytest.mark.servers
 def test_each_way_not_to_get_in_is_its_own_error(head: Head, tmp_path: Path) -> None:
     async def version(connection: ClusterConnection) -> str:
         async with JobsClient(connection) as client:
