@@ -63,10 +63,6 @@ class Airflow(LocalAirflow):
         self.end(name)
         self.kill(name)
 
-    def kill_component(self, name: Component) -> None:
-        """SIGKILL one with all its processes, tasks included."""
-        self.kill(name)
-
     @contextmanager
     def paused(self, name: Component) -> Iterator[None]:
         """One component stands still, as a machine does that is short of everything."""

@@ -180,7 +180,7 @@ def test_a_triggerer_that_was_superseded_kills_nothing(desk: Desk) -> None:
     number = len(desk.noted("end"))
     desk.until_noted("end", number + 3)
     assert desk.airflow.state("night_alone", run_id, "sweep") == "deferred"
-    desk.airflow.kill_component("triggerer")
+    desk.airflow.kill("triggerer")
     desk.airflow.start_component("triggerer")
     desk.airflow.patch_run("night_alone", run_id, "failed")
     assert desk.ended("night_alone", run_id, within_s=90).status == "cancelled"

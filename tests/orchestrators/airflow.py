@@ -61,7 +61,7 @@ class AirflowOrchestrator:
     def kill_step(self, run: str) -> None:
         dag_id, run_id = _split(run)
         self.servers.wait_state(dag_id, run_id, "sweep", "deferred")
-        self.servers.kill_component("triggerer")
+        self.servers.kill("triggerer")
         self.servers.start_component("triggerer")
 
     def restart_servers(self) -> None:

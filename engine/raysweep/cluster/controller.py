@@ -170,18 +170,10 @@ class Controller:
             watch.cancel()
             self._restore_signals(handlers)
             await self._slots.close_all()
-            await self._remove_orphans()
+            await self._loop.run_in_executor(self._threads, self._pool.orphans.remove_last)
             await self._server.close()
             if self._timer is not None:
                 self._timer.cancel()
-
-    async def _remove_orphans(self) -> None:
-        """What the trials of the last workers have left on the cluster."""
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.run_in_executor(self._threads, self._pool.orphans.remove, 0.0)
-        except Exception as error:  # noqa: BLE001  whatever Ray raises: the sweep has ended as it has
-            log.warning("placement groups of trials may be left on the cluster: %s", error)
 
     def _begin(self) -> None:
         held = self._held

@@ -31,15 +31,22 @@ class Orphans:
         """This actor, by the hex of its id, has ended or is being killed."""
         self._ended[actor] = time.monotonic()
 
-    def remove(self, settled_s: float = SETTLED_S) -> int:
-        """Remove the groups of those that ended at least so long ago; how many there were.
+    def remove_last(self) -> None:
+        """As `remove`, of all that have ended, at the sweep's end: raises nothing, that end stands."""
+        try:
+            self.remove(settled_s=0.0)
+        except Exception as error:  # noqa: BLE001  whatever Ray raises while its control store is away
+            log.warning("placement groups of trials may be left on the cluster: %s", error)
+
+    def remove(self, settled_s: float = SETTLED_S) -> None:
+        """Remove the groups of those that ended at least so long ago.
 
         For a thread: the control store may be slow. Whatever it raises, the next call tries again.
         """
         latest = time.monotonic() - settled_s
         actors = {actor for actor, at in list(self._ended.items()) if at <= latest}
         if not actors:
-            return 0
+            return
         groups = find_groups_of(actors)
         for group in groups:
             remove_placement_group(PlacementGroup(PlacementGroupID(group)))
@@ -47,7 +54,6 @@ class Orphans:
             log.info("removed %d placement groups that killed trials had made", len(groups))
         for actor in actors:
             self._ended.pop(actor, None)
-        return len(groups)
 
 
 def find_groups_of(actors: set[str]) -> list[bytes]:
