@@ -4,14 +4,15 @@
 #   airflow   .[ray,airflow,examples]     neither torch nor Prefect
 #   dev       .[dev]                      test, check, bench, docs
 #
-# .venv-prefect-latest holds the newest Prefect, which cannot live beside Airflow.
+# .venv-prefect-latest holds the newest Prefect, which cannot live beside Airflow; .venv-3.12 and .venv-3.13 hold those
+# Pythons with Ray, for a sample of the tests.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-all faults check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-pythons test-all faults mutants check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -128,6 +129,35 @@ test-prefect-latest: $(LATEST)/.stamps/dev browser
 	$(LATEST)/bin/python -m pytest tests/prefect/test_parts.py tests/prefect/test_pages.py tests/orchestrators/test_prefect.py \
 		-m 'not slow'
 
+VERSIONS ?= 3.12 3.13
+# The interpreter of a version: the one on PATH, or else pyenv's newest.
+python_of = $(shell for python in python$(1) $$(ls -d "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$(1).*/bin/python 2>/dev/null | sort -rV); do \
+	"$$python" -c '$(SUPPORTED); assert "%d.%d" % sys.version_info[:2] == "$(1)"' >/dev/null 2>&1 && echo "$$python" && break; done)
+# What leans on asyncio, threads, forks and signals: the link, the core, and on Ray a sweep that starts, reports, stores
+# checkpoints, stops, loses its workers, and is resumed.
+SAMPLE := tests/unit/cluster tests/unit/core $(addprefix tests/engine/, \
+	test_backpressure.py test_on_progress.py test_reports.py::test_ten_thousand_reports_arrive_in_order \
+	test_reports.py::test_a_waiting_report_returns_when_it_is_durable test_checkpoints.py::test_the_last_and_the_best_are_kept \
+	test_stopping.py::test_asha_stops_a_trial_at_its_next_report test_stopping.py::test_a_trial_that_sleeps_past_the_grace_is_woken \
+	test_failures.py::test_a_trial_in_its_own_process_goes_on_from_its_checkpoint \
+	test_failures.py::test_a_trial_in_a_worker_goes_on_from_its_checkpoint test_resume.py::test_a_killed_driver_changes_nothing_in_the_end)
+
+## test-pythons: a sample on each of Python 3.12 and 3.13 that this machine has, in environments of their own (VERSIONS=3.13)
+test-pythons: $(STAMPS)/venv
+	@$(foreach version,$(VERSIONS),$(call test_on,$(version),$(call python_of,$(version))))
+
+define test_on
+$(if $(2),,echo 'python$(1) is not on this machine: nothing is tested on it';)
+$(if $(2),if ! [ .venv-$(1)/.installed -nt pyproject.toml -a .venv-$(1)/.installed -nt constraints.txt ]; then \
+	$(2) -m venv .venv-$(1); \
+	$(UV_ENV) $(BIN)/uv pip install --quiet --python .venv-$(1)/bin/python --constraints constraints.txt \
+		--editable '.[ray]' hypothesis pytest pytest-timeout; \
+	touch .venv-$(1)/.installed; \
+fi; \
+.venv-$(1)/bin/python --version; \
+.venv-$(1)/bin/python -m pytest $(SAMPLE) -m 'not slow';)
+endef
+
 ## test-all: the test suite with every variant
 test-all: setup browser
 	$(BIN)/python -m pytest $(TESTS)
@@ -135,6 +165,14 @@ test-all: setup browser
 ## faults: every fault that the tests can inject, exhaustive ones included (about an hour on two cores)
 faults: setup
 	$(BIN)/python -m pytest $(TESTS) -m faults -s
+
+SEED ?= 1
+MUTANTS ?= 200
+ONLY ?=
+## mutants: the tests are tested: mutants of the engine, drawn by a seed, of which 95 % have to die (SEED=1 MUTANTS=200 ONLY=core/)
+mutants: setup
+	nice -n 15 $(BIN)/python -m tests.mutation --seed $(SEED) --mutants $(MUTANTS) --only '$(ONLY)' \
+		--json '.mutants/seed-$(SEED).json'
 
 ## check: ruff, mypy --strict, import contracts, strict build of the documentation
 check: setup
@@ -163,7 +201,7 @@ constraints: $(STAMPS)/venv
 		$(if $(UPGRADE),--upgrade) --output-file constraints-prefect-latest.txt \
 		pyproject.toml constraints-prefect-latest.in
 
-## clean: remove what make made: environments, caches, site, .nightly, .airflow and .prefect with their results
+## clean: remove what make made: environments, caches, site, .mutants, .nightly, .airflow and .prefect with their results
 clean:
-	rm -rf $(VENV) $(LATEST) .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) .venv-3.12 .venv-3.13 .mutants .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,16 +1,40 @@
-"""core-scale: what the pure core costs as sweeps grow, (`core_scale`); beside itself at a smaller size."""
+"""core-scale: what the pure core costs as sweeps and clusters grow; asks beside the loop; the first resume.
+
+`core_scale`: more trials. `core_slots`: more slots, every timeout on. `asking`: TPE on its thread.
+`first_resume`: a sweep of a million events taken up.
+"""
 
 from __future__ import annotations
 
-from benchmarks import core_scale
+from typing import Any
+
+from benchmarks import asking, core_scale, core_slots, first_resume
 from benchmarks.measure import Json, target
 
 
 def run(rounds: int, *, sizes: tuple[int, ...] = core_scale.SIZES) -> Json:
     """Once, whatever `rounds` is: processor time, and the best of three replays within."""
-    figures = core_scale.run(sizes)
-    largest = str(sizes[-1])
+    figures, slots = core_scale.run(sizes), core_slots.run()
+    asks, resumed = asking.run(), first_resume.run()
+    what = f"the core alone, {' and '.join(map(str, sizes))} trials, {core_slots.SLOTS[-1]} slots"
+    return {
+        "what": what,
+        "schedulers": figures,
+        "slots": slots,
+        "asks": asks,
+        "first_resume": resumed,
+        "targets": [
+            *_by_trials(figures, sizes),
+            *_by_slots(slots),
+            *_of_asks(asks),
+            *_of_resume(resumed),
+        ],
+    }
+
+
+def _by_trials(figures: dict[str, Any], sizes: tuple[int, ...]) -> list[Json]:
     targets = []
+    largest = str(sizes[-1])
     for name, figure in figures.items():
         at = figure["trials"][largest]
         targets += [
@@ -20,5 +44,26 @@ def run(rounds: int, *, sizes: tuple[int, ...] = core_scale.SIZES) -> Json:
             target(f"{name}: events/s at {largest} trials", at["events_per_s"], at_least=50_000),
             target(f"{name}: bytes a finished trial", at["bytes_per_trial"], at_most=1024),
         ]
-    what = f"the core alone, {' and '.join(map(str, sizes))} trials"
-    return {"what": what, "schedulers": figures, "targets": targets}
+    return targets
+
+
+def _by_slots(slots: dict[str, Any]) -> list[Json]:
+    few, many = core_slots.SLOTS[0], core_slots.SLOTS[-1]
+    return [
+        target(f"{phase}: cost of an event, {many} / {few} slots", figure["cost_growth"], at_most=1.3)
+        for phase, figure in slots.items()
+    ]
+
+
+def _of_asks(asks: dict[str, Any]) -> list[Json]:
+    trials, figure = list(asks.items())[-1]
+    return [target(f"ms that the loop waits for an ask at {trials} trials", figure["lag_ms"], at_most=20)]
+
+
+def _of_resume(resumed: dict[str, Any]) -> list[Json]:
+    figure = resumed["with_snapshots"]
+    return [
+        target("s of the first resume of 1M events", figure["s"], at_most=5),
+        target("MiB of the first resume at its most", figure["peak_mib"], at_most=300),
+        target("ms that the loop waits for a snapshot", resumed["freeze_ms"], at_most=20),
+    ]

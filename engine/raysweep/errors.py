@@ -7,6 +7,7 @@
     │   ├── StorageNotWritableError       no        2
     │   ├── StorageNotSharedError         no        2       results of a job are not where they are sought
     │   ├── MetricNeverReportedError      no        2
+    │   ├── SampleFromError               no        2       a `sample_from` failed for one config
     │   └── SpecChangedError              no        2       the same sweep, asked for differently
     ├── SweepNotFoundError                no        2
     ├── SweepHeldError                    yes       1       another live controller has the sweep
@@ -42,6 +43,7 @@ Every class pickles: its constructor arguments are its `args`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -64,7 +66,8 @@ class RaysweepError(Exception):
 class SpecError(RaysweepError, ValueError):
     """A spec, or another thing that the user gave, cannot be used: names the field, the problem and the fix.
 
-    `others` holds the text of further problems found in the same input.
+    `others` holds the text of further problems found in the same input. `kept_uri`: where that is which ran
+    before the problem was met.
     """
 
     exit_code: ClassVar[int] = 2
@@ -75,11 +78,13 @@ class SpecError(RaysweepError, ValueError):
         self.problem = problem
         self.fix = fix
         self.others: tuple[str, ...] = ()
+        self.kept_uri = ""
 
     def __str__(self) -> str:
         head = f"{self.field}: {self.problem}" if self.field else self.problem
         more = f" (and {len(self.others)} more)" if self.others else ""
-        return one_line((f"{head}; {self.fix}" if self.fix else head) + more)
+        kept = f"; what has run is kept in {self.kept_uri}" if self.kept_uri else ""
+        return one_line((f"{head}; {self.fix}" if self.fix else head) + more + kept)
 
 
 class TrainableImportError(SpecError):
@@ -100,6 +105,19 @@ class StorageNotSharedError(SpecError):
 
 class MetricNeverReportedError(SpecError):
     """A trial ended without ever reporting the metric of the sweep."""
+
+
+class SampleFromError(SpecError):
+    """A `sample_from` function failed for one config, or gave what JSON cannot hold.
+
+    `config` is what had been drawn of it by then; the cause, if there is one, is what the function raised.
+    """
+
+    def __init__(
+        self, field: str, problem: str, fix: str = "", config: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(field, problem, fix)
+        self.config = dict(config or {})
 
 
 class SpecChangedError(SpecError):

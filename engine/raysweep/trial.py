@@ -65,19 +65,21 @@ def report(
     Args:
         metrics: Name to number, string, bool, None, or JSON made of these; numpy scalars are converted.
             NaN and infinity are allowed, see `failure.non_finite` of the spec.
-        checkpoint: A directory; `get_checkpoint` gives it back after a retry or a resume.
+        checkpoint: A directory; `get_checkpoint` gives it back, also after a retry or a resume.
         wait: Wait for the controller.
 
     Raises:
         TrialStopped: The trial should end now (let it pass through; clean up in `finally`).
-        RaysweepError: Called outside a trial, or a metric is not JSON.
+        RaysweepError: Called outside a trial, a metric is not JSON, or all of them take more than 16 MiB.
     """
     (_session or _need_session("report")).report(metrics, checkpoint, wait)
 
 
 def get_checkpoint() -> AbstractContextManager[Path] | None:
-    """The checkpoint to go on from: None at a fresh start, else a context manager that yields a local
-    directory.
+    """The trial's newest checkpoint: what this attempt saved last, else the one that it goes on from.
+
+    None while there is none; else a context manager that yields a local directory with the checkpoint that is
+    the newest when it is entered. It can be called at any time, as often as needed.
 
     Raises:
         CheckpointDamagedError: What is stored does not match its manifest; nothing else is restored in its

@@ -50,7 +50,7 @@ def refusal(
 ) -> Callable[..., str]:
     """The line with which a command on the shared Ray is refused."""
 
-    def refuse(command: str, fields: dict[str, Any], *options: str) -> str:
+    def refuse(command: str, fields: dict[str, Any], *options: str, has_run: bool = False) -> str:
         before = listing(store)
         (tmp_path / "spec.json").write_text(json.dumps(fields))
         capsys.readouterr()
@@ -59,7 +59,9 @@ def refusal(
         errors = [line for line in captured.err.splitlines() if line.startswith("error: ")]
         assert code == 2, captured
         assert captured.err == f"{errors[0]}\n"
-        assert listing(store) == before
+        kept = [name for name in listing(store) if name.startswith(f"{store}/aside")]
+        assert [name for name in listing(store) if name not in kept] == before
+        assert any(name.endswith("sweep.json") for name in kept) == has_run, "what has run is kept, aside"
         return errors[0].removeprefix("error: ")
 
     return refuse
@@ -68,7 +70,6 @@ def refusal(
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
-        ({"metric": "los"}, "metric", "set metric to a name that the trainable reports"),
         ({"trainable": "examples.quick:quadratc"}, "trainable", "did you mean 'quadratic'?"),
         ({"trainable": "math:pi"}, "trainable", "'math:pi' is a float, which cannot be called; name a function or a class"),
         ({"trainable": "tests.engine.cannot_be_imported:train"}, "trainable", "RuntimeError: not today"),
@@ -111,14 +112,18 @@ def test_the_key_of_an_unfinished_sweep_with_another_spec(refusal: Callable[...,
 
 
 def test_a_time_that_is_never_reported(refusal: Callable[..., str]) -> None:
-    line = refusal("sweep", {**SWEEP, "scheduler": {"asha": {"time_attr": "epoch"}}}, "--key", "k")
+    spec = {**SWEEP, "scheduler": {"asha": {"time_attr": "epoch"}}}
+    line = refusal("sweep", spec, "--key", "k", has_run=True)
     assert line.startswith("scheduler.asha.time_attr: 'epoch' was never reported by trial 0; ")
 
 
 def test_the_mended_spec_may_have_the_same_key(
     refusal: Callable[..., str], tmp_path: Path, store: Path
 ) -> None:
-    refusal("sweep", {**SWEEP, "metric": "los"}, "--key", "k")
+    line = refusal("sweep", {**SWEEP, "metric": "los"}, "--key", "k", has_run=True)
+    assert line.startswith("metric: ")
+    assert "set metric to a name that the trainable reports" in line
+    assert f"what has run is kept in {store}/aside/" in line
     (tmp_path / "mended.json").write_text(json.dumps(SWEEP))
     assert main(["sweep", str(tmp_path / "mended.json"), "--storage", str(store), "--key", "k"]) == 0
 

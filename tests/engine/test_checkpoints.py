@@ -74,6 +74,33 @@ def test_a_trial_that_dies_twice_goes_on_from_where_it_was(run: Run, storage: Pa
         assert steps_kept(storage, tmp_path, trial.trial_id) == [5]
 
 
+def go_back(config: dict[str, Any]) -> None:
+    """Fails once; saves until what its second attempt began from is deleted, then asks for a checkpoint."""
+    context = rs.get_context()
+    early = rs.get_checkpoint()
+    for step in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "at.json").write_text(json.dumps({"attempt": context.attempt, "step": step}))
+            rs.report({"loss": 1.0}, checkpoint=folder, wait=True)
+        if context.attempt == 1:
+            raise ValueError("as asked")
+    deadline = time.monotonic() + 30
+    while list(Path(config["storage"]).glob("*/checkpoints/*/0.json")):
+        assert time.monotonic() < deadline, "it is kept for ever"
+        time.sleep(0.05)
+    for checkpoint in (rs.get_checkpoint(), early):
+        assert checkpoint is not None
+        with checkpoint as found:
+            assert json.loads((found / "at.json").read_text()) == {"attempt": 2, "step": 2}
+
+
+def test_a_resumed_trial_can_ask_for_a_checkpoint_at_any_time(run: Run, storage: Path) -> None:
+    """The one that it began from is deleted as soon as it has saved a newer one."""
+    (trial,) = run(go_back, {"storage": str(storage)}, checkpoint={"keep_best": False}).trials
+    assert trial.error is None
+    assert [attempt.end for attempt in trial.attempts] == ["failed", "completed"]
+
+
 def test_a_directory_that_is_none_is_the_trials_error(run: Run, tmp_path: Path) -> None:
     def train(config: dict[str, Any]) -> None:
         rs.report({"loss": 1.0}, checkpoint="/nowhere/at/all")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import SlotOpened, TrialStarted
+from raysweep.core.events import SlotLost, TrialStarted
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
@@ -85,7 +85,9 @@ def test_a_death_takes_nobody_else_with_it(
     assert error is not None
     assert error.kind == "worker_died"
     if isolation == "process":
-        assert len(events(SlotOpened)) == 2
+        assert not events(SlotLost)  # The child died, and its worker lives.
+    else:
+        assert len(events(SlotLost)) == 1
 
 
 def test_results_sent_right_before_a_death_count(run: Run, lines: Lines) -> None:
@@ -135,6 +137,37 @@ def test_the_breaker_ends_a_sweep_that_only_fails(run: Run, lines: Lines) -> Non
     assert len(lines()) < 50
 
 
+@pytest.mark.parametrize("search", ["random", {"tpe": {"n_startup_trials": 30}}])
+def test_a_draw_that_raises_costs_its_own_trial(search: Any, run: Run) -> None:
+    """Not the sweep, and not what the others have done."""
+    drawn: set[float] = set()
+
+    def rare(config: dict[str, Any]) -> float:
+        drawn.add(config["x"])
+        if len(drawn) == 37:
+            raise ZeroDivisionError("a rare draw")
+        return float(config["x"])
+
+    outcome = run("noop", {"y": {"sample_from": rare}}, num_samples=40, search=search)
+    assert outcome.status == "completed"
+    assert outcome.counts == {"completed": 39, "failed": 1}
+    trial = outcome[36]
+    assert trial.state == "failed"
+    assert trial.config.keys() == {"log", "x"}
+    assert trial.error is not None
+    assert (trial.error.kind, trial.error.type) == ("user_error", "ZeroDivisionError")
+    assert "a rare draw" in trial.error.message
+    assert trial.error.traceback is not None
+    assert "in rare" in trial.error.traceback
+    assert outcome == run("noop", {"y": {"sample_from": rare}}, num_samples=40, search=search)
+
+
+def test_a_function_that_fails_for_the_first_draw_is_a_mistake_in_the_spec(run: Run, storage: Path) -> None:
+    with pytest.raises(rs.SpecError, match=r"param_space\.y: sample_from raised ZeroDivisionError"):
+        run("noop", {"y": {"sample_from": lambda config: 1 / 0}}, num_samples=40)
+    assert nothing_is_left(storage)
+
+
 def test_lambdas_and_closures_go_by_value(run: Run) -> None:
     offset = 3.0
     outcome = run(lambda config: {"loss": config["x"] + offset}, num_samples=2)
@@ -167,7 +200,8 @@ def test_a_metric_that_is_never_reported_is_a_mistake_in_the_spec(
         run("other_name", num_samples=20, max_concurrent_trials=1)
     assert caught.value.field == "metric"
     assert len(lines()) < 20
-    assert nothing_is_left(storage)
+    assert not (storage / rs.sweep_id("t", "k")).exists()
+    assert (Path(caught.value.kept_uri) / "sweep.json").is_file(), "what has run is kept, aside"
 
 
 @pytest.mark.parametrize("isolation", ["worker", "process"])

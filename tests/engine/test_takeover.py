@@ -30,7 +30,7 @@ Drive = Callable[..., Driver]
 MakeSpec = Callable[..., rs.SweepSpec]
 
 
-class EnoughError(Exception):
+class EnoughError(BaseException):
     pass
 
 

@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 
 import raysweep as rs
+from raysweep.core import decode
+from raysweep.core.events import Event, TimerFired, TrialsRecalled
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.store import open_store
 from tests.engine.conftest import wait_for
 from tests.faults.nodes import drain, driving, node_id, read_log, several_nodes
 
@@ -18,7 +22,16 @@ Spec = Callable[..., rs.SweepSpec]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def loads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where `loads_once` looks, in every worker of the cluster."""
+    folder = tmp_path_factory.mktemp("loads")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAYSWEEP_TEST_LOADS", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def cluster(loads: Path) -> Iterator[Any]:
     with several_nodes() as cluster:
         yield cluster
 
@@ -160,3 +173,86 @@ def test_no_node_left_is_an_error_that_can_be_retried(
         cluster.remove_node(more, allow_graceful=False)
     assert outcome.counts == {"completed": 3}
     assert outcome.generation == 2
+
+
+@pytest.fixture
+def two_nodes_for_two(cluster: Any) -> Iterator[tuple[Any, Any]]:
+    """Two nodes with room for two trials each, and no other."""
+    for node in list(cluster.worker_nodes):
+        cluster.remove_node(node, allow_graceful=False)
+    nodes = cluster.add_node(num_cpus=2), cluster.add_node(num_cpus=2)
+    yield nodes
+    for node in nodes:
+        if node in cluster.worker_nodes:
+            cluster.remove_node(node, allow_graceful=False)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.servers
+def test_a_node_that_dies_in_the_tail_leaves_room_on_the_other(
+    cluster: Any, two_nodes_for_two: Any, make: Spec, log: Path
+) -> None:
+    """One trial has ended and its place is free: what the dead node ran goes there, one after the other."""
+    spec = make(1, {"steps": {"grid_search": [25, 25, 25, 2]}}, max_worker_deaths=0)
+    with driving(spec, cluster.address) as driver:
+        wait_for(lambda: len(steps_of(log, 3)) == 2 and all(len(steps_of(log, n)) > 4 for n in range(3)))
+        home = {int(line[0]): line[2] for line in starts(log)}
+        dying = next(node for node in two_nodes_for_two if node_id(node) != home[3])
+        lost = [trial for trial in range(3) if home[trial] == node_id(dying)]
+        cluster.remove_node(dying, allow_graceful=False)
+        outcome = driver.outcome()
+    assert outcome.counts == {"completed": 4}
+    assert len(lost) == 2
+    assert all(outcome[trial].attempts[0].end == "lost" for trial in lost), "the fault has fired"
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.servers
+def test_a_node_where_replacements_cannot_load_is_left_to_the_others(
+    cluster: Any, two_nodes: Any, make: Spec, loads: Path
+) -> None:
+    """Each trial has an actor of its own; on one node only the first of them can import the trainable."""
+    (loads / "bad").write_text(node_id(two_nodes[0]))
+    spec = make(8).replace(trainable="tests.engine.loads_once:train", isolation="actor")
+    with driving(spec, cluster.address) as driver:
+        outcome = driver.outcome()
+    assert (loads / "loaded").exists(), "the fault has fired"
+    assert outcome.counts == {"completed": 8}, outcome.notes
+    assert any("could not be started" in note for note in outcome.notes), outcome.notes
+
+
+def events_of(spec: rs.SweepSpec, kind: type[Event]) -> list[Event]:
+    """What the journal of the sweep holds of this kind."""
+    journal = SweepFolder(open_store(spec.storage_path), rs.sweep_id(spec.name, "k")).journal()
+    return [event for event in map(decode, journal.contents().records) if isinstance(event, kind)]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.servers
+def test_a_retry_is_not_handed_out_in_circles(cluster: Any, two_nodes: Any, make: Spec, log: Path) -> None:
+    """The trial failed on one node, would rather try the other, and that one is busy for long."""
+    spec = make(12, {"long_s": 5.0}, max_failures=1).replace(trainable="tests.engine.seam:short_but_two")
+    with driving(spec, cluster.address) as driver:
+        outcome = driver.outcome()
+    assert outcome.counts == {"completed": 12}
+    assert [attempt.end for attempt in outcome[11].attempts] == ["failed", "completed"], "the fault has fired"
+    assert len(events_of(spec, TrialsRecalled)) < 20
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.servers
+def test_a_wait_for_room_while_a_trial_runs_costs_no_events(
+    cluster: Any, two_nodes: Any, make: Spec, log: Path
+) -> None:
+    """All nodes are about to go, and the trial there does not hear of it: its end is waited for, quietly."""
+    spec = make(1, {"long_s": 12.0}, placement_timeout_s=1.0).replace(trainable="tests.engine.seam:sleeps")
+    with driving(spec, cluster.address) as driver:
+        wait_for(lambda: starts(log) or None)
+        for node in two_nodes:
+            drain(cluster.address, node_id(node), int((time.time() + 90) * 1000))
+        outcome = driver.outcome()
+    for node in two_nodes:
+        cluster.remove_node(node, allow_graceful=False)
+    assert any("is about to go" in note for note in outcome.notes), "the fault has fired"
+    assert outcome.counts == {"completed": 1}
+    assert len(events_of(spec, TimerFired)) < 50

@@ -19,6 +19,7 @@ EXAMPLES: list[BaseException] = [
     errors.StorageNotSharedError("storage_path", "problem", "fix"),
     errors.StorageNotWritableError("storage_path", "problem", "fix"),
     errors.MetricNeverReportedError("metric", "problem", "fix"),
+    errors.SampleFromError("param_space.a", LONG, "fix", {"b": 1}),
     errors.SpecChangedError("flights-0123456789", tuple(f"a: {n} -> {LONG}" for n in range(9))),
     errors.SweepNotFoundError("flights-0123456789", "/data", "look elsewhere"),
     errors.SweepHeldError("flights-0123456789", "process 3 on host"),

@@ -11,9 +11,9 @@ from raysweep.cli.process import DONE, Detached
 from raysweep.cli.sweep import command, show_outcome
 from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
 from raysweep.live import LiveTable
-from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.outcome import Cancellation, SweepOutcome, TrainOutcome
 from raysweep.storage.folder import SweepFolder
-from raysweep.storage.holder import holder_state
+from raysweep.storage.holder import HolderWatch, find_living
 
 POLL_S: Final = 0.5
 # A controller looks at its heartbeat, and then its trials have their grace.
@@ -45,7 +45,7 @@ def cancel(name: str, storage: str | None, address: str | None, reason: str, is_
 
         return remote.cancel(name, address, storage, reason, is_json=is_json)
     folder = open_sweep(name, storage)
-    was_running = _is_held(folder.read_progress()) and folder.read_outcome() is None
+    was_running = folder.read_outcome() is None and find_living(folder.read_progress) is not None
     if was_running:
         folder.write_cancellation(Cancellation(at=time.time(), by="raysweep cancel", reason=reason))
         _wait_for_end(folder)
@@ -86,9 +86,10 @@ def _follow(folder: SweepFolder, table: LiveTable) -> SweepOutcome:
     Raises:
         SweepNotFoundError: Nobody runs it, and it has not ended.
     """
+    watch = HolderWatch()
     while (outcome := folder.read_outcome()) is None:
         progress = folder.read_progress()
-        if progress is None or not _is_held(progress):
+        if progress is None or watch.see(progress) in ("gone", "stale"):
             # It may have ended in between.
             outcome = folder.read_outcome()
             if outcome is not None:
@@ -102,13 +103,12 @@ def _follow(folder: SweepFolder, table: LiveTable) -> SweepOutcome:
 
 
 def _wait_for_end(folder: SweepFolder) -> None:
-    deadline = time.monotonic() + CANCEL_S
-    while folder.read_outcome() is None and _is_held(folder.read_progress()):
+    deadline, watch = time.monotonic() + CANCEL_S, HolderWatch()
+    while folder.read_outcome() is None:
+        progress = folder.read_progress()
+        if progress is None or watch.see(progress) in ("gone", "stale"):
+            return
         if time.monotonic() > deadline:
             fix = f"look at it with: {command('status', folder.sweep_id, folder.store.url)}"
             raise SpecError("cancel", f"{folder.sweep_id!r} has not ended after {CANCEL_S:g} s", fix)
         time.sleep(POLL_S)
-
-
-def _is_held(progress: SweepProgress | None) -> bool:
-    return progress is not None and holder_state(progress, time.time()) == "alive"

@@ -16,7 +16,7 @@ from raysweep.core.state import SweepState
 from raysweep.errors import SweepNotFoundError
 from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.storage.folder import SweepFolder, SweepRecord, list_sweeps
-from raysweep.storage.holder import holder_state
+from raysweep.storage.holder import find_living, holder_state
 from raysweep.storage.store import open_store
 
 DEFAULT_STORAGE: Final = "~/raysweep"
@@ -121,7 +121,7 @@ def read_sweep(folder: SweepFolder, record: SweepRecord | None = None) -> SweepV
             started_at=outcome.started_at,
             **common,
         )
-    is_running = progress is not None and holder_state(progress, time.time()) == "alive"
+    is_running = progress is not None and _is_alive(folder, progress)
     state, repairs = _replayed(folder, record)
     trials = tuple(trial_outcome(state, trial) for trial in state.trials.values())
     best = next(iter(ranked(state)), None)
@@ -136,6 +136,15 @@ def read_sweep(folder: SweepFolder, record: SweepRecord | None = None) -> SweepV
         notes=(*state.notes, *repairs),
         **common,
     )
+
+
+def _is_alive(folder: SweepFolder, progress: SweepProgress) -> bool:
+    """By one look, unless its clock is so far ahead that it takes two."""
+    now = time.time()
+    state = holder_state(progress, now)
+    if state == "stale" and progress.at > now:
+        return find_living(folder.read_progress) is not None
+    return state == "alive"
 
 
 def _replayed(folder: SweepFolder, record: SweepRecord) -> tuple[SweepState, list[str]]:

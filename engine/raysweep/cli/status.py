@@ -93,7 +93,11 @@ def _why_not_running(view: SweepView) -> str:
         return f"ended without an outcome: {view.why}"
     if view.progress is None:
         return "not running: its controller is gone"
-    ago = show_age(time.time() - view.progress.at)
+    ahead_s = view.progress.at - time.time()
+    if ahead_s > 0 and holder_state(view.progress, time.time()) == "stale":
+        clock = f"whose clock is {show_age(ahead_s)} ahead"
+        return f"not running: its controller gives no sign of life any more ({view.holder}, {clock})"
+    ago = show_age(max(0.0, -ahead_s))
     if holder_state(view.progress, time.time()) == "stale":
         return f"not running: its controller was last seen {ago} ago ({view.holder})"
     return f"not running: its controller is gone ({view.holder}, last seen {ago} ago)"

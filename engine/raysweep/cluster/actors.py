@@ -1,11 +1,11 @@
-"""Worker actors and their placement groups: started, watched, killed; and what Ray says of how one died."""
+"""Worker actors and their placement groups in Ray: started, watched, killed; and what Ray says of a death."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -16,42 +16,39 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from raysweep.cluster.nodes import avoiding, state_of_node, with_memory
 from raysweep.cluster.orphans import Orphans
 from raysweep.cluster.worker import TrialWorker, WorkerSetup
-from raysweep.core.commands import ExcludeNode
 from raysweep.core.failures import Failure
+from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.spec import Resources
 
 
 @dataclass(slots=True, eq=False)
-class Worker:
-    """One actor; `name` is what it calls itself on the link."""
+class Actor:
+    """One worker's actor; `name` is what it calls itself on the link, `worker` the fleet's number for it."""
 
+    worker: int
     name: str
-    group: PlacementGroup
-    actor: Any = None
-    is_ready: bool = False
-    is_expected_to_end: bool = False
-    node: str = ""
-    jobs: set[int] = field(default_factory=set)
+    handle: Any
 
 
 class ActorPool:
-    """Starts worker actors in placement groups of one shape; groups are kept and used again.
+    """Carries out what the fleet wants of Ray: placement groups of the sweep's shape, and actors in them.
 
-    `on_ended(worker, failure)` is called on the event loop when an actor is gone; `failure` says how.
-    `orphans` finds what its trials leave behind.
+    `on_ended(worker, error)` is called on the event loop when an actor is gone that was not killed here;
+    `error` is what Ray raised. `orphans` finds what the trials leave behind.
     """
 
     def __init__(
-        self, resources: Resources, setup: WorkerSetup, on_ended: Callable[[Worker, Failure], None]
+        self,
+        resources: Resources,
+        setup: WorkerSetup,
+        on_ended: Callable[[int, BaseException | None], None],
     ) -> None:
         self._resources = resources
         self._on_ended = on_ended
         self.orphans = Orphans()
-        self._free: list[tuple[PlacementGroup, str]] = []
-        self._groups: dict[PlacementGroup, Resources] = {}
-        self._excluded: set[str] = set()
-        self._avoided: set[str] = set()
-        self._alive: dict[str, Worker] = {}
+        self._groups: dict[int, tuple[PlacementGroup, Resources]] = {}
+        self._alive: dict[int, Actor] = {}
+        self._numbers: dict[str, int] = {}
         # A call without arguments spares the worker Ray's deserialization, for which it would import pyarrow,
         # numpy, starlette and pydantic.v1: a third of its start. So its class brings the setup along.
         is_small = setup.pickled is None
@@ -59,68 +56,48 @@ class ActorPool:
         self._actor_class: Any = ray.remote(carrier)
         self._arguments = () if is_small else (ray.put(setup),)
 
-    def take_group(self, memory_bytes: int | None = None) -> PlacementGroup:
-        """A placement group that nobody uses: one given back, or a new one, with so much memory if given."""
-        if memory_bytes is not None:
-            self.drop_free()  # they hold what it may need
-        elif self._free:
-            return self._free.pop()[0]
-        resources = with_memory(self._resources, memory_bytes)
+    def number_of(self, name: str) -> int | None:
+        """The fleet's number for the actor of this name, until it was killed or has ended."""
+        return self._numbers.get(name)
+
+    def name_of(self, worker: int) -> str:
+        """What the worker calls itself on the link."""
+        return self._alive[worker].name if worker in self._alive else ""
+
+    def create_group(self, action: CreateGroup) -> None:
+        """Ask for a placement group; Ray places it when there is room."""
+        resources = with_memory(self._resources, action.memory_bytes)
         group: PlacementGroup = placement_group(
             resources.to_bundles(),
             strategy=resources.strategy,
-            bundle_label_selector=avoiding(resources, self._excluded),
+            bundle_label_selector=avoiding(resources, action.excluded),
         )
-        self._groups[group] = resources
-        return group
+        self._groups[action.group] = group, resources
 
-    def give_group_back(self, group: PlacementGroup, node: str) -> None:
-        """Keep the group, which is on `node`, for the next worker; not where it is of no use to it."""
-        is_usual = self._groups.get(group) == self._resources
-        if is_usual and node not in self._excluded and node not in self._avoided:
-            self._free.append((group, node))
-        elif self._groups.pop(group, None) is not None:
-            remove_placement_group(group)
+    def remove_group(self, action: RemoveGroup) -> None:
+        """Give the group's resources back."""
+        group, _ = self._groups.pop(action.group)
+        remove_placement_group(group)
 
-    def exclude(self, command: ExcludeNode) -> None:
-        """Place nothing on the node from now on."""
-        self._excluded.add(command.node)
-        self.drop_free(self._excluded)
-
-    def avoid(self, nodes: Collection[str]) -> None:
-        """These nodes are about to go: keep no groups there. Ray places no new ones there itself."""
-        self._avoided = set(nodes)
-        if nodes:
-            self.drop_free(nodes)
-
-    def bundles_of(self, group: PlacementGroup) -> list[dict[str, float]]:
+    def bundles_of(self, group: int) -> list[dict[str, float]]:
         """What the group holds."""
-        return self._groups[group].to_bundles()
+        return self._groups[group][1].to_bundles() if group in self._groups else []
 
     def find_groups(self) -> dict[str, list[dict[str, float]]]:
-        """All groups of this sweep, by their ids."""
-        return {group.id.hex(): resources.to_bundles() for group, resources in self._groups.items()}
+        """All groups of this sweep, by Ray's ids."""
+        return {group.id.hex(): resources.to_bundles() for group, resources in self._groups.values()}
 
-    def drop_free(self, nodes: Collection[str] | None = None) -> None:
-        """Remove the groups that nobody uses: all, or those on some nodes."""
-        free, self._free = self._free, []
-        for group, node in free:
-            if nodes is None or node in nodes:
-                self._groups.pop(group)
-                remove_placement_group(group)
-            else:
-                self._free.append((group, node))
-
-    def start(self, group: PlacementGroup, *, is_spare: bool = False) -> Worker:
-        """Start a worker in the group. A spare takes no resources: it shares those of the one it replaces."""
-        head = {} if is_spare or self._resources.is_head_empty else dict(self.bundles_of(group)[0])
+    def start(self, action: StartWorker) -> None:
+        """Start an actor in its group."""
+        group, resources = self._groups[action.group]
+        head = {} if action.is_spare or self._resources.is_head_empty else dict(resources.to_bundles()[0])
         options = {
             "num_cpus": head.pop("CPU", 0.0),
             "num_gpus": head.pop("GPU", 0.0),
             "memory": head.pop("memory", None),
             "resources": head or None,
         }
-        actor = self._actor_class.options(
+        handle = self._actor_class.options(
             scheduling_strategy=PlacementGroupSchedulingStrategy(
                 group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True
             ),
@@ -128,43 +105,36 @@ class ActorPool:
             max_concurrency=1,
             **options,
         ).remote()
-        worker = Worker(name=actor._actor_id.hex(), group=group, actor=actor)
-        self._alive[worker.name] = worker
-        self._watch(worker, actor.run.remote(*self._arguments))
-        return worker
+        actor = Actor(worker=action.worker, name=handle._actor_id.hex(), handle=handle)
+        self._alive[actor.worker] = actor
+        self._numbers[actor.name] = actor.worker
+        self._watch(actor, handle.run.remote(*self._arguments))
 
-    def kill(self, worker: Worker) -> None:
-        """End the actor now; `on_ended` is not called."""
-        worker.is_expected_to_end = True
-        if self._alive.pop(worker.name, None) is not None:
-            ray.kill(worker.actor)
-            self.orphans.add(worker.name)
+    def kill(self, worker: int) -> None:
+        """End the actor now, if it lives; `on_ended` is not called."""
+        actor = self._alive.pop(worker, None)
+        if actor is not None:
+            ray.kill(actor.handle)
+            self.orphans.add(actor.name)
 
-    async def close(self) -> None:
-        """Kill every worker and remove every placement group."""
-        for worker in list(self._alive.values()):
-            self.kill(worker)
-        for group in self._groups:
-            remove_placement_group(group)
-        self._groups.clear()
-        self._free.clear()
+    def forget(self, worker: int, name: str) -> None:
+        """Nothing that comes from this actor is for anybody any more."""
+        self._numbers.pop(name, None)
 
-    def _watch(self, worker: Worker, ref: Any) -> None:
+    def _watch(self, actor: Actor, ref: Any) -> None:
         loop = asyncio.get_running_loop()
 
         def ended(future: Any) -> None:
             error = future.exception()
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._take_end, worker, error)
+                loop.call_soon_threadsafe(self._take_end, actor, error)
 
         ref.future().add_done_callback(ended)
 
-    def _take_end(self, worker: Worker, error: BaseException | None) -> None:
-        if self._alive.pop(worker.name, None) is None or worker.is_expected_to_end:
-            return
-        ray.kill(worker.actor)
-        self.orphans.add(worker.name)
-        self._on_ended(worker, explain_end(error, worker.node))
+    def _take_end(self, actor: Actor, error: BaseException | None) -> None:
+        if actor.worker in self._alive:
+            self.kill(actor.worker)
+            self._on_ended(actor.worker, error)
 
 
 def explain_end(error: BaseException | None, node: str = "") -> Failure:

@@ -1,7 +1,6 @@
 """The controller: events in, `step`, journal, commands out. It decides nothing itself.
 
-Everything runs on one event loop. Slow things have threads: the journal's writer, what waits for a flush,
-the heartbeat.
+Everything runs on one event loop. Slow things have threads: the journal's writer, and those of `Threads`.
 """
 
 from __future__ import annotations
@@ -10,27 +9,30 @@ import asyncio
 import logging
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final
 
 from raysweep import faultplan
-from raysweep.cluster.actors import ActorPool, now
+from raysweep.cluster.actors import now
+from raysweep.cluster.asking import Asking
 from raysweep.cluster.connection import RayConnection
 from raysweep.cluster.discards import Discards
+from raysweep.cluster.durability import Durability
 from raysweep.cluster.nodes import find_room_or_why
 from raysweep.cluster.progress import make_progress
 from raysweep.cluster.server import LinkServer
 from raysweep.cluster.setup import make_setup, spec_fault
-from raysweep.cluster.slots import Policy, SlotKeeper
+from raysweep.cluster.slots import SlotKeeper
+from raysweep.cluster.snapshots import Snapshots
 from raysweep.cluster.takeover import Held, OnProgress
+from raysweep.cluster.threads import Threads
 from raysweep.cluster.watch import ClusterWatch
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
-from raysweep.core.codec import encode
-from raysweep.core.machine import step
+from raysweep.core.loop import Loop
 from raysweep.core.trial import trial_id
 from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepInterrupted
 from raysweep.outcome import Cancellation, SweepProgress
@@ -41,13 +43,6 @@ HEARTBEAT_S: Final = 2.0
 SHOW_S: Final = 0.5
 LAST_WRITE_S: Final = 1.0
 ROOM_S: Final = 0.05
-# A put takes a part of this where the storage is well.
-STALL_S: Final = 2.0
-# Ray kills the driver of a stopped job 3 s after SIGTERM: by then the outcome is written. What has not ended
-# at its next report is interrupted, then let go.
-HURRY_INTERRUPT_S: Final = 0.3
-HURRY_LET_GO_S: Final = 1.0
-T = TypeVar("T")
 log = logging.getLogger("raysweep")
 
 
@@ -59,13 +54,10 @@ class Controller:
         self._held = held
         self._connection = connection
         self._on_progress = on_progress
-        self._events: deque[ev.Event] = deque()
-        self._is_draining = False
+        self._carry: dict[type, Callable[[Any], None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="raysweep-io")
-        # Apart from those that wait for a flush: the heartbeat must not stand in line behind them.
-        self._pulse = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raysweep-heartbeat")
+        self._threads = Threads()
         self._has_pulse = True
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
@@ -83,8 +75,12 @@ class Controller:
             writer=held.claim.writer,
             on_note=log.warning,
         )
+        self._core = Loop(self.state, self._writer.write, lambda command: self._carry[type(command)](command))
+        self._durability = Durability(self._writer, self._threads.flushing)
         checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
         self._discards = Discards(checkpoints, self._writer, held.discarded)
+        self._asking = Asking(held.searcher, self.emit, self._fail)
+        self._snapshots = Snapshots(held.folder, self._writer, held.state, self._discards.undeleted)
 
     def run_to_end(self) -> None:
         """Run until the sweep has ended and its journal is durable.
@@ -103,8 +99,8 @@ class Controller:
             try:
                 self._close_writer()
             finally:
-                self._threads.shutdown(wait=True, cancel_futures=True)
-                self._pulse.shutdown(wait=True, cancel_futures=True)
+                self._threads.shut_down()
+                self._snapshots.close()
 
     def _close_writer(self) -> None:
         if self._interrupts < 2:
@@ -120,33 +116,25 @@ class Controller:
         self._server = LinkServer(self._take_messages, self._take_gone, self._take_connected)
         await self._server.start(self._connection.host)
         spec = self._held.asked.spec
-        self._pool = ActorPool(
-            spec.resources, make_setup(spec, self._held.folder, self._server), self._take_worker_ended
-        )
         self._slots = SlotKeeper(
-            self._pool,
+            spec,
+            make_setup(spec, self._held.folder, self._server),
             self._server,
-            Policy.of(spec, owns_cluster=self._connection.is_embedded),
             self.emit,
             self._keep_traceback,
+            owns_cluster=self._connection.is_embedded,
         )
         self._watch = ClusterWatch(
             self.state,
             self._slots.find_held,
-            self._pool.avoid,
-            self._pool.orphans,
+            self._slots.avoid,
+            self._slots.pool.orphans,
             self.emit,
-            self._threads,
+            self._threads.watching,
         )
-        self._carry: dict[type, Callable[[Any], None]] = {
-            cmd.OpenSlot: self._slots.open,
-            cmd.CloseSlot: self._slots.close,
-            cmd.ExcludeNode: self._pool.exclude,
-            cmd.StartTrial: self._slots.start_trial,
-            cmd.StopTrial: self._slots.stop_trial,
-            cmd.RecallTrials: self._slots.recall,
-            cmd.SuggestConfigs: self._suggest,
-            cmd.TellSearch: self._tell,
+        self._carry |= self._slots.carry | {
+            cmd.SuggestConfigs: self._asking.ask,
+            cmd.TellSearch: self._asking.tell,
             cmd.AnswerReport: self._answer,
             cmd.DeleteCheckpoint: self._delete_checkpoint,
             cmd.SetTimer: self._set_timer,
@@ -169,28 +157,34 @@ class Controller:
             beat.cancel()
             watch.cancel()
             self._restore_signals(handlers)
-            await self._slots.close_all()
-            await self._loop.run_in_executor(self._threads, self._pool.orphans.remove_last)
+            self._asking.close()
+            self._slots.close_all()
+            watching = self._threads.watching
+            await self._loop.run_in_executor(watching, self._slots.pool.orphans.remove_last)
             await self._server.close()
             if self._timer is not None:
                 self._timer.cancel()
 
     def _begin(self) -> None:
         held = self._held
-        # The claim's own segment holds this event already: it is applied, not written.
-        for command in step(self.state, held.started):
-            self._carry[type(command)](command)
-        if held.changed is not None:
-            self._events.append(held.changed)
-        self._watch.see_room(find_room_or_why(self.state.spec, self.state.excluded))
-        self._drain()
+        with self._core.gathering():
+            self._core.begin(held.started)
+            if held.changed is not None:
+                self._core.emit(held.changed)
+            self._watch.see_room(find_room_or_why(self.state.spec, self.state.excluded))
+        self._slots.flush()
         self._has_begun = True
 
     def emit(self, event: ev.Event) -> None:
         """Take an event; it is applied at once, or when the one being applied is done."""
-        self._events.append(event)
-        if not self._is_draining:
-            self._drain()
+        if self._core.is_draining:
+            self._core.emit(event)
+            return
+        try:
+            self._core.emit(event)
+        except Exception as error:  # noqa: BLE001  it ends the sweep, and `run_to_end` raises it
+            self._fail(error)
+        self._slots.flush()
 
     def interrupt(self) -> None:
         """From any thread, at any time: what Ctrl-C does."""
@@ -208,9 +202,7 @@ class Controller:
         if self._early_cancel is None or not self._has_begun:
             return
         reason, self._early_cancel = self._early_cancel, None
-        loop = asyncio.get_running_loop()
-        loop.call_later(HURRY_INTERRUPT_S, self._slots.interrupt_all)
-        loop.call_later(HURRY_LET_GO_S, self._slots.let_go)
+        self._slots.hurry()
         self.emit(ev.CancelRequested(at=now(), reason=reason))
 
     def _take_interrupts(self) -> None:
@@ -224,23 +216,8 @@ class Controller:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._fail, error)
 
-    def _drain(self) -> None:
-        self._is_draining = True
-        events, state, write, carry = self._events, self.state, self._writer.write, self._carry
-        try:
-            while events:
-                event = events.popleft()
-                write(encode(event))
-                for command in step(state, event):
-                    carry[type(command)](command)
-        except Exception as error:  # noqa: BLE001  it ends the sweep, and `run_to_end` raises it
-            self._fail(error)
-        finally:
-            self._is_draining = False
-        self._slots.flush()
-
     def _fail(self, error: BaseException) -> None:
-        self._events.clear()
+        self._core.end()
         if not self._done.done():
             self._done.set_exception(error)
 
@@ -249,13 +226,12 @@ class Controller:
     def _take_messages(self, worker: str, messages: list[list[Any]]) -> None:
         if self._done.done():
             return
-        # One pass over the whole frame before anything goes out again.
-        self._is_draining = True
         try:
-            self._slots.take(worker, messages)
+            with self._core.gathering():
+                self._slots.take(worker, messages)
         except Exception as error:  # noqa: BLE001  a bug must end the sweep, not one connection
             self._fail(error)
-        self._drain()
+        self._slots.flush()
         if self._writer.is_crowded and not self._server.is_held:
             self._server.hold_back(True)
             self._spawn(self._let_go_when_there_is_room())
@@ -268,10 +244,6 @@ class Controller:
 
     def _take_gone(self, worker: str) -> None:
         self._slots.take_worker_gone(worker)
-
-    def _take_worker_ended(self, worker: Any, failure: Any) -> None:
-        log.warning("worker on node %s ended: %s: %s", worker.node[:8] or "?", failure.type, failure.message)
-        self._slots.take_worker_ended(worker, failure)
 
     def _take_connected(self, worker: str) -> None:
         self._slots.take_worker_connected(worker)
@@ -286,7 +258,7 @@ class Controller:
             except StorageError as error:
                 log.warning("the traceback of trial %s was not stored: %s", trial_id(trial), error)
 
-        self._threads.submit(put)
+        self._spawn(self._off_loop(self._threads.keeping, put))
         return self._held.folder.uri_of(path)
 
     def _handle_signals(self) -> list[tuple[signal.Signals, Any]]:
@@ -312,31 +284,6 @@ class Controller:
 
     # -- commands ----------------------------------------------------------------------------------
 
-    def _suggest(self, command: cmd.SuggestConfigs) -> None:
-        searcher = self._held.searcher
-        configs = []
-        for number in range(command.first, command.first + command.count):
-            config = searcher.ask(number)
-            if config is None:
-                break
-            configs.append(config)
-        asked = command.first + len(configs)
-        is_exhausted = len(configs) < command.count or (
-            searcher.total is not None and asked >= searcher.total
-        )
-        self._events.append(
-            ev.ConfigsSuggested(
-                at=now(),
-                first=command.first,
-                configs=tuple(configs),
-                is_exhausted=is_exhausted,
-                note=(searcher.note or "") if is_exhausted else "",
-            )
-        )
-
-    def _tell(self, command: cmd.TellSearch) -> None:
-        self._held.searcher.tell(command.trial, command.value, command.end)
-
     def _answer(self, command: cmd.AnswerReport) -> None:
         self._when_durable(lambda: self._slots.answer(command))
 
@@ -346,10 +293,10 @@ class Controller:
     def _delete_discarded(self) -> None:
         due = self._discards.take_due()
         if due:
-            self._spawn(self._off_loop(self._discards.delete, due))
+            self._spawn(self._off_loop(self._threads.deleting, partial(self._discards.delete, due)))
 
-    async def _off_loop(self, call: Callable[[T], None], argument: T) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, call, argument)
+    async def _off_loop(self, thread: Executor, call: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(thread, call)
 
     def _when_durable(self, then: Callable[[], None]) -> None:
         async def wait() -> None:
@@ -362,7 +309,7 @@ class Controller:
     async def _is_durable(self) -> bool:
         """Wait until all that happened so far is in the journal; False: that failed, and the sweep ends."""
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._writer.flush)
+            await self._durability.reach()
         except RaysweepError as error:
             self._fail(error)
             return False
@@ -379,7 +326,7 @@ class Controller:
         task.add_done_callback(self._tasks.discard)
 
     def _watched(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """A task whose error ends the sweep: `on_progress` of the caller may raise, and Ray may be gone."""
+        """A task whose error ends the sweep: Ray may be gone."""
 
         def check(task: asyncio.Task[None]) -> None:
             error = None if task.cancelled() else task.exception()
@@ -399,7 +346,7 @@ class Controller:
 
     def _see_storage(self) -> None:
         """Say when the journal begins to lag behind, and when it has caught up: silence is no sign then."""
-        is_stalled = self._server.is_held or self._writer.behind_s > STALL_S
+        is_stalled = self._server.is_held or self._writer.is_stalled
         if is_stalled != self.state.is_stalled and self.state.phase != "ended" and not self._done.done():
             self.emit(ev.StorageStalled(at=now(), is_over=not is_stalled))
 
@@ -412,7 +359,7 @@ class Controller:
         self._ending = self._watched(self._end_slowly())
 
     async def _end_slowly(self) -> None:
-        await self._slots.close_all()
+        self._slots.close_all()
         if self._discards:
             await self._is_durable()
         self.emit(ev.SweepEnded(at=now()))
@@ -447,6 +394,7 @@ class Controller:
             at = now()
             self._see_storage()
             self._delete_discarded()
+            self._snapshots.look()
             progress = self.progress(at)
             if self._on_progress is not None:
                 self._on_progress(progress)
@@ -457,7 +405,7 @@ class Controller:
 
     async def _beat_once(self, progress: SweepProgress) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._pulse, self._write_progress, progress)
+        await loop.run_in_executor(self._threads.beating, self._write_progress, progress)
         await self._look_for_cancellation()
 
     def progress(self, at: float) -> SweepProgress:
@@ -478,7 +426,7 @@ class Controller:
 
     async def _look_for_cancellation(self) -> None:
         loop = asyncio.get_running_loop()
-        asked = await loop.run_in_executor(self._pulse, self._read_cancellation)
+        asked = await loop.run_in_executor(self._threads.beating, self._read_cancellation)
         if asked is not None and asked != self._cancellation and not self._done.done():
             self._cancellation = asked
             by = f" (by {asked.by})" if asked.by else ""

@@ -21,6 +21,7 @@ class Discards:
         self._writer = writer
         # With how many records of the journal must be sealed before.
         self._waiting = deque((0, uri) for uri in uris)
+        self._under_way: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -34,7 +35,12 @@ class Discards:
         due: list[str] = []
         while self._waiting and self._waiting[0][0] <= self._writer.sealed:
             due.append(self._waiting.popleft()[1])
+        self._under_way.update(due)
         return due
+
+    def undeleted(self) -> list[str]:
+        """Those in the line, and those that are being deleted."""
+        return [*self._under_way.copy(), *(uri for _, uri in self._waiting)]
 
     def delete(self, uris: Iterable[str]) -> None:
         """Delete them, which may take long; what cannot be deleted is said."""
@@ -44,3 +50,4 @@ class Discards:
             except StorageError as error:
                 # Nothing refers to it any more: it costs space until somebody removes it, and nothing else.
                 log.warning("checkpoint %s was not deleted: %s", uri, error)
+            self._under_way.discard(uri)

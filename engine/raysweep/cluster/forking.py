@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from raysweep.cluster.memory import count_kernel_ooms
+from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.wire import Failed, Job, Message, pack, read_frames
 
 if TYPE_CHECKING:
@@ -54,20 +55,29 @@ def _run_child(zygote: Zygote, job: Job, inbox: Inbox) -> None:
     theirs.close()
     ours.sendall(pack([["run", asdict(job)]]))
     state = Child(job, pid, ours)
-    inbox.child = state
+    inbox.set_child(state)
     if inbox.is_closed:
         state.kill()
+    end = pass_on(ours, inbox.outbox)
+    status = zygote.wait(pid)
+    inbox.set_child(None)
+    ours.close()
+    inbox.outbox.post(end or _describe_death(job, status, state, count_kernel_ooms() > ooms))
+
+
+def pass_on(child: socket.socket, outbox: Outbox) -> Message | None:
+    """Queue what the child says until it has ended; its last message, if that says how it ended.
+
+    The child is not read while too much is unsent: so its `report` blocks as it would on the link itself.
+    """
     end: Message | None = None
-    for messages in read_frames(ours):
+    for messages in read_frames(child):
         if messages[-1][0] in ENDS:
             end = messages.pop()
         for message in messages:
-            post = inbox.outbox.post_now if message[0] == "began" else inbox.outbox.post
-            post(message)
-    status = zygote.wait(pid)
-    inbox.child = None
-    ours.close()
-    inbox.outbox.post(end or _describe_death(job, status, state, count_kernel_ooms() > ooms))
+            queue = outbox.post_now if message[0] == "began" else outbox.pass_on
+            queue(message)
+    return end
 
 
 def _describe_death(job: Job, status: int, child: Child, is_kernel_oom: bool) -> Message:
@@ -98,12 +108,10 @@ class Child:
         self.pid = pid
         self.was_killed = False
         self.over_limit: dict[str, object] | None = None
-        self._who = [job.trial, job.attempt]
         self._sock = sock
 
     def take(self, message: Message) -> None:
-        if message[1:3] != self._who:
-            return  # meant for one that has ended meanwhile
+        """Act on a message about its attempt."""
         if message[0] == "kill":
             self.kill()
             return

@@ -1,20 +1,70 @@
-"""The worker's end of the link: messages leave on a thread of their own, so user code never waits for it."""
+"""The worker's end of the link: messages leave on a thread of their own, so user code never waits for it.
+
+What lies here is bounded, in reports and in bytes: at the bound `report` blocks until some of it has left.
+"""
 
 from __future__ import annotations
 
 import socket
 import threading
 import time
-from typing import Any, Final
+from collections import deque
+from typing import Any, Final, Protocol
 
-from raysweep.cluster.wire import Message, pack
+import orjson
 
-# Reports that may lie here before `report` blocks: what bounds the memory when the controller cannot keep up.
-MAX_QUEUED_ROWS: Final = 32_768
+from raysweep.cluster.rows import PLAIN_BYTES
+from raysweep.cluster.wire import Message, pack, to_bytes
+
+# What may lie here before `report` blocks: the memory is bounded when the controller cannot keep up.
+MAX_QUEUED_BYTES: Final = 16 * 2**20
+# As objects of Python, small reports take more than their JSON: each counts for at least so much.
+MIN_ROW_BYTES: Final = 512
+MAX_QUEUED_ROWS: Final = MAX_QUEUED_BYTES // MIN_ROW_BYTES
+# A frame that holds so much is full. Its last report may go beyond, by as much as a report may take.
+FRAME_BYTES: Final = 4 * 2**20
+# Messages of a few numbers, and what each of them counts for.
+SMALL: Final = frozenset({"began", "busy", "returned", "memory"})
+SMALL_BYTES: Final = 128
 # After each frame the sender pauses, so that a tight loop of reports travels in large frames.
 COALESCE_S: Final = 0.002
 # How long `post_now` waits for the other thread's send. Longer takes only a link that is backed up.
 PATIENCE_S: Final = 0.05
+
+
+class _Entry:
+    """A message in line; with `keys`, one of reports, to which more with these keys may come."""
+
+    __slots__ = ("keys", "message", "size_bytes")
+
+    def __init__(self, message: Any, size_bytes: int, keys: tuple[str, ...] | None = None) -> None:
+        self.message = message
+        self.size_bytes = size_bytes
+        self.keys = keys
+
+
+class Postbox(Protocol):
+    """What an attempt says goes here: an `Outbox`, or what stands in its place."""
+
+    def post(self, message: Message) -> None:
+        """Queue one message."""
+        ...
+
+    def post_now(self, message: Message) -> None:
+        """Queue one message that must not be lost with this process."""
+        ...
+
+    def post_row(
+        self,
+        trial: int,
+        attempt: int,
+        index: int,
+        keys: tuple[str, ...],
+        row: list[Any],
+        packed: bytes | None = None,
+    ) -> None:
+        """Queue one report."""
+        ...
 
 
 class Outbox:
@@ -22,11 +72,12 @@ class Outbox:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._messages: list[Message] = []
-        self._rows = 0
+        self._queue: deque[_Entry] = deque()
+        self._bytes = 0
         self._changed = threading.Condition()
         self._is_idle = False
         self._is_closed = False
+        self._is_gone = False
         self._is_tcp = sock.family != socket.AF_UNIX
         # Held by whoever takes messages out of the queue and sends them: they leave in order.
         self._sending = threading.Lock()
@@ -38,9 +89,7 @@ class Outbox:
     def post(self, message: Message) -> None:
         """Queue one message."""
         with self._changed:
-            self._messages.append(message)
-            if self._is_idle:
-                self._changed.notify_all()
+            self._add(message)
 
     def post_now(self, message: Message) -> None:
         """Queue one message, and have the kernel take over all that is queued before this returns.
@@ -49,7 +98,7 @@ class Outbox:
         for it here.
         """
         with self._changed:
-            self._messages.append(message)
+            self._add(message, wakes=False)
         if self._sending.acquire(timeout=PATIENCE_S):
             try:
                 self._hand_over()
@@ -61,52 +110,103 @@ class Outbox:
             if self._is_idle:
                 self._changed.notify_all()
 
-    def post_row(self, trial: int, attempt: int, index: int, keys: tuple[str, ...], row: list[Any]) -> None:
-        """Queue one report; those with the same keys share a message. Blocks while too many are unsent."""
-        with self._changed:
-            messages = self._messages
-            last = messages[-1] if messages else None
-            if (
-                last is not None
-                and last[0] == "rows"
-                and last[4] is keys
-                and last[1] == trial
-                and not last[6]
-            ):
-                last[5].append(row)
-            else:
-                messages.append(["rows", trial, attempt, index, keys, [row], False])
-                if self._is_idle:
-                    self._changed.notify_all()
-            self._rows += 1
-            while self._rows >= MAX_QUEUED_ROWS and not self._is_closed:
-                self._changed.wait()
+    def post_row(
+        self,
+        trial: int,
+        attempt: int,
+        index: int,
+        keys: tuple[str, ...],
+        row: list[Any],
+        packed: bytes | None = None,
+    ) -> None:
+        """Queue one report; those with the same keys share a message. Blocks while too much is unsent.
 
-    def close(self, timeout_s: float = 10.0) -> None:
-        """Send what is queued, then end the thread."""
+        `keys`: the same tuple as before where they are the same; those of other attempts are other tuples.
+        `packed`: the row as JSON; None: all its values are plain, see `RowMaker`.
+        """
+        size_bytes = MIN_ROW_BYTES
+        item: Any = row
+        if packed is not None:
+            size_bytes, item = max(MIN_ROW_BYTES, len(packed)), orjson.Fragment(packed)
+        elif len(row) > MIN_ROW_BYTES // PLAIN_BYTES:
+            size_bytes = PLAIN_BYTES * len(row)
+        with self._changed:
+            last = self._queue[-1] if self._queue else None
+            if last is not None and last.keys is keys and last.size_bytes < FRAME_BYTES:
+                last.message[5].append(item)
+                last.size_bytes += size_bytes
+                self._bytes += size_bytes
+            else:
+                message = ["rows", trial, attempt, index, keys, [item], False]
+                self._append(message, size_bytes + sum(map(len, keys)), keys)
+            # Looked at here too, as a call would be a tenth of what a report costs.
+            if self._bytes >= MAX_QUEUED_BYTES:
+                self._await_room()
+
+    def pass_on(self, message: Message) -> None:
+        """Queue a message of another process. Blocks while too much is unsent: that one is not read then."""
+        with self._changed:
+            self._add(message)
+            self._await_room()
+
+    def close(self, timeout_s: float | None = 10.0) -> None:
+        """Send what is queued, then end the thread; None: however long that takes."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
+    def _add(self, message: Message, *, wakes: bool = True) -> None:
+        if message[0] in SMALL:
+            self._append(message, SMALL_BYTES, wakes=wakes)
+            return
+        body = to_bytes(message)
+        size_bytes = len(body)
+        if message[0] == "rows":
+            size_bytes = max(size_bytes, MIN_ROW_BYTES * len(message[5]))
+        self._append(orjson.Fragment(body), size_bytes, wakes=wakes)
+
+    def _append(
+        self, message: Any, size_bytes: int, keys: tuple[str, ...] | None = None, *, wakes: bool = True
+    ) -> None:
+        if self._is_gone:
+            return
+        self._queue.append(_Entry(message, size_bytes, keys))
+        self._bytes += size_bytes
+        if wakes and self._is_idle:
+            self._changed.notify_all()
+
+    def _await_room(self) -> None:
+        while self._bytes >= MAX_QUEUED_BYTES and not self._is_closed:
+            self._changed.wait()
+
     def _hand_over(self) -> None:
         """Give the kernel what it takes at once; it need not send it before the other thread says so."""
-        data = self._rest + self._take_batch()
         flags = socket.MSG_DONTWAIT | (socket.MSG_MORE if self._is_tcp else 0)
-        try:
-            sent = self._sock.send(data, flags)
-        except BlockingIOError:
-            sent = 0
-        self._rest, self._is_corked = data[sent:], self._is_tcp
+        while self._rest or self._queue:
+            data = self._rest or self._take_frame()
+            try:
+                sent = self._sock.send(data, flags)
+            except BlockingIOError:
+                sent = 0
+            self._rest, self._is_corked = data[sent:], self._is_tcp
+            if self._rest:
+                return
 
-    def _take_batch(self) -> bytes:
+    def _take_frame(self) -> bytes:
+        messages: list[Any] = []
+        size_bytes = 0
         with self._changed:
-            batch, self._messages = self._messages, []
-            is_full, self._rows = self._rows >= MAX_QUEUED_ROWS, 0
-            if is_full:
+            was_full = self._bytes >= MAX_QUEUED_BYTES
+            while self._queue and size_bytes < FRAME_BYTES:
+                entry = self._queue.popleft()
+                messages.append(entry.message)
+                size_bytes += entry.size_bytes
+            self._bytes -= size_bytes
+            if was_full:
                 self._changed.notify_all()
-        return pack(batch) if batch else b""
+        return pack(messages) if messages else b""
 
     def _send_all(self) -> None:
         while True:
@@ -127,10 +227,10 @@ class Outbox:
                 time.sleep(COALESCE_S)
 
     def _has_work(self) -> bool:
-        return bool(self._messages or self._rest or self._is_corked)
+        return bool(self._queue or self._rest or self._is_corked)
 
     def _send_rest(self) -> None:
-        data, self._rest = self._rest + self._take_batch(), b""
+        data, self._rest = self._rest + self._take_frame(), b""
         if data:
             self._sock.sendall(data)
         else:
@@ -138,8 +238,10 @@ class Outbox:
         self._is_corked = False
 
     def _hang_up(self) -> None:
-        """The controller is gone; the reader's end of the link sees it too and ends this process."""
+        """The controller is gone: nothing is kept any more. The link's reader sees it too and ends all."""
         with self._changed:
-            self._is_closed, self._is_corked, self._rest = True, False, b""
-            self._messages.clear()
+            self._is_gone = self._is_closed = True
+            self._is_corked, self._rest = False, b""
+            self._queue.clear()
+            self._bytes = 0
             self._changed.notify_all()

@@ -9,6 +9,7 @@ from typing import Final
 
 from raysweep.core import SweepState, decode, step
 from raysweep.core.commands import DeleteCheckpoint
+from raysweep.core.frozen import freeze
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
 from raysweep.spec import SweepSpec
 from raysweep.storage.folder import SweepFolder, SweepRecord
@@ -59,9 +60,9 @@ def rebuild(folder: SweepFolder, record: SweepRecord) -> Rebuilt:
     progress = folder.read_progress()
     discarded: Discarded = deque(maxlen=MAX_DISCARDED)
     journal, state, applied = read_state(folder, record, discarded)
-    _snapshot_if_long(folder, journal, state, applied)
-    folder.check_journal_end(journal, progress)
     recent = tuple(uri for number, uri in discarded if number > journal.last_number - DISCARD_SEGMENTS)
+    _snapshot_if_long(folder, journal, state, applied, recent)
+    folder.check_journal_end(journal, progress)
     return Rebuilt(journal=journal, state=state, discarded=recent)
 
 
@@ -86,6 +87,8 @@ def read_state(
         else:
             journal = folder.journal()
             journal.skip_to(snapshot.number, state.generation)
+            if discarded is not None:
+                discarded.extend((snapshot.number, uri) for uri in snapshot.discarded)
             return journal, state, catch_up(journal, state, discarded)
     journal = folder.journal()
     state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
@@ -118,10 +121,12 @@ def catch_up(journal: Journal, state: SweepState, discarded: Discarded | None = 
     return applied
 
 
-def _snapshot_if_long(folder: SweepFolder, journal: Journal, state: SweepState, applied: int) -> None:
+def _snapshot_if_long(
+    folder: SweepFolder, journal: Journal, state: SweepState, applied: int, discarded: tuple[str, ...]
+) -> None:
     if applied < SNAPSHOT_AFTER_RECORDS or journal.repairs:
         return
     try:
-        folder.write_snapshot(journal.last_number, state.to_json())
+        folder.write_snapshot_parts(journal.last_number, freeze(state).parts(), discarded)
     except StorageError as error:
         log.warning("no snapshot was written: %s", error)

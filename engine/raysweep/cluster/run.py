@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import raysweep
 from raysweep.cluster.connection import RayConnection, connect
+from raysweep.cluster.listener import Listener
 from raysweep.cluster.setup import check_new, check_trainable, spec_fault
 from raysweep.cluster.takeover import (
     Asked,
@@ -25,7 +26,7 @@ from raysweep.cluster.takeover import (
     follow,
     hold,
 )
-from raysweep.core import make_outcome
+from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
 from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
@@ -57,7 +58,8 @@ def run_sweep(
             unfinished, it goes on; running elsewhere, it is followed. Default: the spec itself is the key.
         address: None: the Ray this process is connected to, else an embedded one. `"auto"` or `"host:port"`:
             that cluster.
-        on_progress: Called about twice a second, in the thread that runs the sweep.
+        on_progress: Called about twice a second, in the thread that runs the sweep. What it raises is said
+            once, as a warning with its traceback; the sweep runs on.
         takeover: Take the sweep from a controller that seems to live; that one ends with `FencedError`.
         num_cpus: How many CPUs an embedded Ray offers; default: the machine's cores.
         scheduled_at: When this run was scheduled, with its offset from UTC (an orchestrator's logical date):
@@ -130,6 +132,7 @@ def _run(
     num_cpus: float | None,
     interrupts: Interrupts,
 ) -> SweepOutcome:
+    on_progress = Listener(on_progress) if on_progress is not None else None
     while True:
         outcome = find_outcome(folder, asked)
         if outcome is not None:
@@ -165,12 +168,8 @@ def _carry_through(
         controller.run_to_end()
         if state.fault == "spec":
             raise spec_fault(state)
-    except SpecError:
-        if state.reopened or (state.has_scored and state.fault_field in ("trainable", "resources")):
-            _leave(folder, controller.progress(time.time()))
-        else:
-            # Nothing ended well under this spec: the mended one may have the same key.
-            folder.withdraw()
+    except SpecError as error:
+        error.kept_uri = _make_way(folder, state, controller.progress(time.time()))
         raise
     except FencedError:
         raise
@@ -187,6 +186,20 @@ def _carry_through(
     if on_progress is not None:
         on_progress(progress)
     return outcome
+
+
+def _make_way(folder: SweepFolder, state: SweepState, progress: SweepProgress) -> str:
+    """Let the mended spec have the same key, where this one cannot be resumed; where is it that anything ran?
+
+    Nothing that has run is ever deleted.
+    """
+    if not any(trial.started_at is not None for trial in state.trials.values()):
+        folder.withdraw()
+        return ""
+    if state.phase == "ended" and not state.reopened:
+        return folder.put_aside()
+    _leave(folder, progress)
+    return folder.uri
 
 
 def _leave(folder: SweepFolder, progress: SweepProgress) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
+import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from types import FrameType
 from typing import Any, Final, cast
 
+import raysweep
 from raysweep import faultplan
 from raysweep import trial as trial_api
-from raysweep.cluster.outbox import Outbox
+from raysweep.cluster.outbox import Postbox
 from raysweep.cluster.seeding import seed_generators
 from raysweep.cluster.session import Session, SweepPlace
-from raysweep.cluster.wire import Failed, Job
+from raysweep.cluster.wire import Failed, Job, Message
 from raysweep.errors import RaysweepError, TrialStopped
 
 Trainable = Callable[[dict[str, Any]], Any]
@@ -23,6 +26,7 @@ Trainable = Callable[[dict[str, Any]], Any]
 TRACEBACK_CHARS: Final = 4096
 FULL_TRACEBACK_CHARS: Final = 256 * 1024
 INTERRUPT: Final = signal.SIGUSR1
+_OWN: Final = os.path.join(os.path.dirname(raysweep.__file__), "")
 
 _interruptible: Session | None = None
 
@@ -37,6 +41,18 @@ def _on_interrupt(signum: int, frame: FrameType | None) -> None:
     if session is not None and session.stop_reason is not None and not session.is_busy:
         session.was_raised = True
         raise TrialStopped(session.stop_reason)
+
+
+def tell(session: Session, message: Message) -> None:
+    """Act on a message about the attempt of a session; on the thread that reads the link."""
+    match message:
+        case ["stop", _, _, *rest]:
+            session.stop(*rest)
+        case ["answer", _, _, report]:
+            session.answer(report)
+        case ["interrupt", *_]:
+            session.interrupt()
+            signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
 
 
 def load_by_reference(reference: str) -> Trainable:
@@ -64,7 +80,7 @@ def run_attempt(
     trainable: Trainable,
     job: Job,
     place: SweepPlace,
-    outbox: Outbox,
+    outbox: Postbox,
     on_session: Callable[[Session | None], None],
 ) -> None:
     """Run the trainable and post how it went: `began`, reports, and exactly one of `returned`, `stopped`,
@@ -83,6 +99,7 @@ def run_attempt(
         try:
             seed_generators(job.seed)
             _interruptible = session
+            session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
             result = trainable(job.config)
             if isinstance(result, dict):
@@ -147,6 +164,6 @@ def _encodable(text: str) -> str:
 
 def _user_frames(error: BaseException) -> Any:
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OWN):
         frames = frames.tb_next
     return frames if frames is not None else error.__traceback__

@@ -1,4 +1,8 @@
-"""The controller's end of the link: an asyncio server for those workers that know the sweep's token."""
+"""The controller's end of the link: an asyncio server for those workers that know the sweep's token.
+
+Whoever else finds the port is a stranger: it may send one small frame, gets a few seconds for it, and costs
+no more than that.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,20 @@ import asyncio
 import hmac
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
 
-from raysweep.cluster.wire import FrameReader, Message, pack
+from raysweep.cluster.wire import MAX_FRAME_BYTES, FrameReader, Message, pack
+
+# A worker says hello as soon as it is connected.
+HELLO_TIMEOUT_S: Final = 10.0
+MAX_HELLO_BYTES: Final = 4096
+BACKLOG: Final = 1024
+# Workers that connect all at once are strangers for a moment: two rounds of accepting may lie between a
+# connection and its first bytes. Beyond, the oldest has to go: it has had more time than a worker needs.
+MAX_STRANGERS: Final = 2 * BACKLOG
+# What is left to be sent to workers at the end. One whose node is gone never takes it.
+LAST_WORDS_S: Final = 1.0
 
 OnMessages = Callable[[str, list[Message]], None]
 OnGone = Callable[[str], None]
@@ -18,13 +34,16 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: LinkServer) -> None:
         self._server = server
-        self._reader = FrameReader()
+        self._reader = FrameReader(MAX_HELLO_BYTES)
         self._transport: asyncio.Transport | None = None
+        self._timeout: asyncio.TimerHandle | None = None
         self.worker: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._timeout = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self.abort)
+        self._server.take_in(self)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -36,11 +55,12 @@ class Connection(asyncio.Protocol):
         except (ValueError, TypeError, IndexError, KeyError):
             if self.worker is not None:
                 raise
-            self.close()  # a stranger: it sent something that is no frame of ours
+            self.abort()  # a stranger: it sent something that is no frame of ours
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.worker is not None:
-            self._server.forget(self.worker, self)
+        if self._timeout is not None:
+            self._timeout.cancel()
+        self._server.forget(self)
 
     def send(self, messages: list[Message]) -> None:
         """Send one frame."""
@@ -55,16 +75,23 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Hang up."""
+        """Hang up once everything is sent."""
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up now."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def _greet(self, messages: list[Message]) -> list[Message]:
         kind, token, worker = messages[0]
         if kind != "hello" or not hmac.compare_digest(str(token), self._server.token):
-            self.close()
-            return []
+            raise ValueError("a stranger")
+        assert self._timeout is not None
+        self._timeout.cancel()
         self.worker = str(worker)
+        self._reader.max_bytes = MAX_FRAME_BYTES
         self._server.remember(self.worker, self)
         return messages[1:]
 
@@ -83,12 +110,16 @@ class LinkServer:
         self._on_connected = on_connected
         self.is_held = False
         self._connections: dict[str, Connection] = {}
+        # All that are open, in the order in which they came: also those of nobody, and those being closed.
+        self._open: dict[Connection, None] = {}
+        self._strangers: dict[Connection, None] = {}
         self._server: asyncio.Server | None = None
+        self._alone: asyncio.Event | None = None
 
     async def start(self, host: str) -> None:
         """Listen on `host`, at a free port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), host, 0, backlog=1024)
+        self._server = await loop.create_server(lambda: Connection(self), host, 0, backlog=BACKLOG)
         self.host, self.port = self._server.sockets[0].getsockname()[:2]
 
     def is_connected(self, worker: str) -> bool:
@@ -114,20 +145,50 @@ class LinkServer:
             connection.close()
 
     async def close(self) -> None:
-        """Hang up on everybody and stop listening."""
-        for worker in list(self._connections):
-            self.hang_up(worker)
+        """Hang up on everybody and stop listening; what is unsent has a moment to leave."""
         if self._server is not None:
             self._server.close()
+        for worker in list(self._connections):
+            self.hang_up(worker)
+        for stranger in list(self._strangers):
+            stranger.abort()
+        await self._wait_until_alone()
+        for connection in list(self._open):
+            connection.abort()
+        if self._server is not None:
             await self._server.wait_closed()
 
+    def take_in(self, connection: Connection) -> None:
+        """Somebody has connected, and has yet to say who it is."""
+        self._open[connection] = self._strangers[connection] = None
+        if self._alone is not None:
+            connection.abort()  # it came while everybody is sent away
+        elif len(self._strangers) > MAX_STRANGERS:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.abort()
+
     def remember(self, worker: str, connection: Connection) -> None:
+        """A stranger has turned out to be a worker."""
+        self._strangers.pop(connection, None)
         self._connections[worker] = connection
         self._on_connected(worker)
         if self.is_held:
             connection.hold_back(True)
 
-    def forget(self, worker: str, connection: Connection) -> None:
-        if self._connections.get(worker) is connection:
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._open.pop(connection, None)
+        self._strangers.pop(connection, None)
+        worker = connection.worker
+        if worker is not None and self._connections.get(worker) is connection:
             del self._connections[worker]
             self._on_gone(worker)
+        if not self._open and self._alone is not None:
+            self._alone.set()
+
+    async def _wait_until_alone(self) -> None:
+        self._alone = asyncio.Event()
+        if self._open:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._alone.wait(), LAST_WORDS_S)

@@ -8,31 +8,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from math import isfinite, isinf
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from raysweep import faultplan
-from raysweep.cluster.outbox import Outbox
+from raysweep.cluster.outbox import Postbox
+from raysweep.cluster.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker
 from raysweep.cluster.wire import Job
 from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, TrialStopped
 from raysweep.trial import TrialContext
 
-# A trial that ends for these reasons goes on some day: the checkpoint that it has in hand is worth storing.
-_RESUMABLE: Final = frozenset({"interrupt", "sweep", "preempt", "ending"})
-# The sweep is about to end: there is time for the report in hand, and it counts.
-_LAST_REPORT: Final = "ending"
 _DAMAGED_FIX: Final = (
     "nothing else is restored in its stead; restore the file from a backup,"
     " or catch CheckpointDamagedError in the trainable to start the trial over"
 )
-_PLAIN: Final = frozenset({bool, type(None)})
-# The integers that orjson writes.
-_MIN_INT: Final = -(2**63)
-_MAX_INT: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +38,7 @@ class SweepPlace:
 class Session:
     """Buffers reports, stores checkpoints, raises `TrialStopped` when it is time."""
 
-    def __init__(self, job: Job, place: SweepPlace, outbox: Outbox) -> None:
+    def __init__(self, job: Job, place: SweepPlace, outbox: Postbox) -> None:
         self.job = job
         self._context = TrialContext(
             sweep_id=place.sweep_id,
@@ -60,21 +51,26 @@ class Session:
         )
         self.stop_reason: str | None = None
         self.wants_checkpoint = False
+        self.allows = "nothing"
         self.was_raised = False
+        self.is_interrupted = False
+        """It is to end now, not only at its next report; `interrupt` of the runner sees to it."""
         self.is_busy = False
         """Inside `report`, which raises `TrialStopped` itself: an interruption could leave a lock locked."""
         self._place = place
         self._outbox = outbox
         self._reports = 0
-        self._keys: tuple[str, ...] = ()
+        self._rows = RowMaker()
         self._next_checkpoint = job.next_checkpoint
+        # What was saved last, else what the attempt began from: the one that no keep policy ever deletes.
+        self._newest = job.checkpoint
         self._answered = -1
         self._changed = threading.Condition()
 
     @property
     def should_checkpoint(self) -> bool:
         """See `raysweep.should_checkpoint`."""
-        return self.stop_reason in _RESUMABLE
+        return self.stop_reason is not None and self.allows != "nothing"
 
     @property
     def context(self) -> TrialContext:
@@ -86,17 +82,19 @@ class Session:
         if self.stop_reason is not None and not self._may_report(checkpoint is not None):
             self._raise_stopped()
         job, index = self.job, self._reports
-        keys = tuple(metrics)
-        if keys != self._keys:
-            self._keys = keys = _check_keys(metrics)
+        rows = self._rows
+        if tuple(metrics) != rows.keys:
+            rows.set_keys(tuple(metrics))
+        keys = rows.keys
         row = [
             value
-            if (kind := type(value)) in _PLAIN
+            if (kind := type(value)) in PLAIN_TYPES
             or (kind is float and isfinite(value))
-            or (kind is int and _MIN_INT <= value <= _MAX_INT)
-            else _to_json(name, value)
+            or (kind is int and MIN_INT <= value <= MAX_INT)
+            else rows.convert(name, value)
             for name, value in metrics.items()
         ]
+        packed = rows.pack(row) if rows.is_odd else None
         self.is_busy = True
         is_saved = False
         try:
@@ -104,7 +102,7 @@ class Session:
             if wait:
                 self._outbox.post(["rows", job.trial, job.attempt, index, keys, [row], checkpoint is None])
             else:
-                self._outbox.post_row(job.trial, job.attempt, index, self._keys, row)
+                self._outbox.post_row(job.trial, job.attempt, index, keys, row, packed)
             if checkpoint is not None:
                 is_saved = self._save(Path(checkpoint), index, metrics=dict(zip(keys, row, strict=True)))
                 if wait:
@@ -115,37 +113,52 @@ class Session:
                 self._await_answer(index)
         finally:
             self.is_busy = False
-        if self.stop_reason is not None and (is_saved or not self.wants_checkpoint):
+        if self._is_to_end() or (is_saved and self.stop_reason is not None):
             self._raise_stopped()
 
     def _may_report(self, has_checkpoint: bool) -> bool:
         """Whether a trial that was told to end may report once more."""
-        if has_checkpoint:
-            return self.stop_reason in _RESUMABLE
-        return self.wants_checkpoint or self.stop_reason == _LAST_REPORT
+        is_taken = self.wants_checkpoint or self.allows == "report"
+        return is_taken or (has_checkpoint and self.should_checkpoint)
 
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:
         """See `raysweep.get_checkpoint`."""
-        return self._restored(self.job.checkpoint) if self.job.checkpoint else None
+        return self._restored() if self._newest else None
 
     @contextmanager
-    def _restored(self, uri: str) -> Iterator[Path]:
+    def _restored(self) -> Iterator[Path]:
         target = Path(tempfile.mkdtemp(prefix="raysweep-checkpoint-"))
         try:
             self._outbox.post(["busy", self.job.trial, self.job.attempt, False])
             try:
-                _restore(uri, target / "checkpoint")
+                self._restore_newest(target / "checkpoint")
             finally:
                 self._outbox.post(["busy", self.job.trial, self.job.attempt, True])
             yield target / "checkpoint"
         finally:
             shutil.rmtree(target, ignore_errors=True)
 
-    def stop(self, reason: str, wants_checkpoint: bool = False) -> None:
-        """From another thread: the trial should end at its next report, or the next one with a checkpoint."""
+    def _restore_newest(self, target: Path) -> None:
+        """Fetch the checkpoint that is the newest now.
+
+        One that a save on another thread made needless meanwhile may be deleted under our hands.
+        """
+        while (uri := self._newest) is not None:
+            try:
+                _restore(uri, target)
+                return
+            except CheckpointDamagedError:
+                if uri == self._newest:
+                    raise
+
+    def stop(self, reason: str, wants_checkpoint: bool = False, allows: str = "nothing") -> None:
+        """From another thread: the trial should end at its next report, or the next one with a checkpoint.
+
+        `allows` says what it may still make: `nothing`, a `checkpoint` that it has in hand, or a `report`.
+        """
         faultplan.reach_in_trial("stop", self.job.trial, self.job.attempt)
         with self._changed:
-            self.stop_reason, self.wants_checkpoint = reason, wants_checkpoint
+            self.stop_reason, self.wants_checkpoint, self.allows = reason, wants_checkpoint, allows
             self._changed.notify_all()
 
     def answer(self, report: int) -> None:
@@ -154,10 +167,29 @@ class Session:
             self._answered = max(self._answered, report)
             self._changed.notify_all()
 
+    def interrupt(self) -> None:
+        """From another thread: the trial should end now; what waits for an answer waits no longer."""
+        with self._changed:
+            self.is_interrupted = True
+            self._changed.notify_all()
+
+    def raise_if_interrupted(self) -> None:
+        """On the main thread, where an interruption may have come too early to be raised.
+
+        Raises:
+            TrialStopped: It has come.
+        """
+        if self.is_interrupted and self.stop_reason is not None:
+            self._raise_stopped()
+
     def _await_answer(self, index: int) -> None:
         with self._changed:
-            while self._answered < index and (self.stop_reason is None or self.wants_checkpoint):
+            while self._answered < index and not self._is_to_end():
                 self._changed.wait()
+
+    def _is_to_end(self) -> bool:
+        """Whether it was told to end without a checkpoint, or no longer has the time for one."""
+        return self.stop_reason is not None and (self.is_interrupted or not self.wants_checkpoint)
 
     def _raise_stopped(self) -> None:
         self.was_raised = True
@@ -183,6 +215,7 @@ class Session:
             self._outbox.post(["unsaved", job.trial, job.attempt, number, str(error)])
             return False
         self.is_busy = True
+        self._newest = saved.uri  # before anybody hears of it, and lets go of the one before
         self._outbox.post(["saved", job.trial, job.attempt, number, report, saved.uri, saved.size_bytes])
         return True
 
@@ -194,33 +227,3 @@ def _restore(uri: str, target: Path) -> None:
         restore_uri(uri, target)
     except CheckpointDamagedError as error:
         raise CheckpointDamagedError(error.path, error.problem, _DAMAGED_FIX) from error
-
-
-def _check_keys(metrics: dict[str, Any]) -> tuple[str, ...]:
-    for name in metrics:
-        if not isinstance(name, str):
-            raise RaysweepError(
-                f"report() takes metrics named by strings; {name!r} is a {type(name).__name__}"
-            )
-        _to_json(name, name)
-    return tuple(metrics)
-
-
-def _to_json(name: str, value: Any) -> Any:
-    """The value as JSON; non-finite numbers as the strings `NaN`, `Infinity`, `-Infinity`."""
-    item = getattr(value, "item", None)
-    if callable(item) and getattr(value, "ndim", 0) == 0:
-        value = item()
-    if isinstance(value, float):
-        if isfinite(value):
-            return float(value)
-        return ("Infinity" if value > 0 else "-Infinity") if isinf(value) else "NaN"
-    try:
-        if isinstance(value, int) and not _MIN_INT <= value <= _MAX_INT:
-            return float(value)
-        return orjson.loads(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
-    except (TypeError, OverflowError) as error:
-        raise RaysweepError(
-            f"metric {name!r} is a {type(value).__name__}, which is not JSON ({error});"
-            " report numbers, strings, or lists of them"
-        ) from error

@@ -91,10 +91,11 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
     """Refuse what could never give a trial, before anything is written. Times are UTC seconds.
 
     Raises:
-        SpecError: The deadline has passed, or the search cannot walk this space.
+        SpecError: The deadline has passed, the search cannot walk this space, or a function in it fails
+            for the first config already.
     """
     check_deadline(spec, now if scheduled_at is None else scheduled_at, now)
-    make_searcher(spec, seed)
+    make_searcher(spec, seed).ask(0)
 
 
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:

@@ -25,7 +25,7 @@ from raysweep.search import Searcher, WarmStart, make_searcher
 from raysweep.spec import Changes, SweepSpec, changes
 from raysweep.spec.wallclock import resolve_deadline
 from raysweep.storage.folder import SweepFolder, SweepRecord
-from raysweep.storage.holder import AT_WORK, current_holder, holder_state, is_held
+from raysweep.storage.holder import AT_WORK, HolderWatch, current_holder, find_living
 from raysweep.storage.journal import Claim, Journal
 from raysweep.storage.reopening import outcome_reopens, reopens
 from raysweep.storage.retries import retrying
@@ -35,9 +35,7 @@ OnProgress = Callable[[SweepProgress], None]
 POLL_S: Final = 0.5
 # A fresh controller writes its heartbeat right after its claim; one that does not is gone.
 FIRST_BEAT_S: Final = 10.0
-# After an outage of the storage every heartbeat looks old, and so it does where clocks differ: one that is
-# still written, every 2 s, is seen to move within this time.
-STALE_WATCH_S: Final = 6.0
+FIRST_BEAT_POLL_S: Final = 0.2
 FOLLOW_GIVE_UP_S: Final = 600.0
 
 
@@ -111,29 +109,21 @@ def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
     if not generation:
         return None, 0
     deadline = time.monotonic() + FIRST_BEAT_S
-    seen: SweepProgress | None = None
-    while True:
-        progress = folder.read_progress()
-        if progress is not None and progress.generation >= generation:
-            is_moving = seen is not None and progress.at != seen.at and not progress.has_left
-            if is_held(progress, time.time()) or (is_moving and progress.status in AT_WORK):
-                return progress, generation
-            if is_moving or progress.status not in AT_WORK or holder_state(progress, time.time()) != "stale":
-                return None, generation
-            if seen is None:
-                seen, deadline = progress, time.monotonic() + STALE_WATCH_S
+    while (progress := folder.read_progress()) is None or progress.generation < generation:
         if time.monotonic() > deadline:
             return None, generation
-        time.sleep(0.2)
+        time.sleep(FIRST_BEAT_POLL_S)
+    return find_living(folder.read_progress), generation
 
 
 def follow(folder: SweepFolder, on_progress: OnProgress | None) -> None:
     """Watch another controller's sweep until it has an outcome, or that controller goes away before."""
+    watch = HolderWatch()
     while True:
         for attempt in retrying(FOLLOW_GIVE_UP_S):
             with attempt:
                 progress = None if folder.read_outcome() is not None else folder.read_progress()
-        if progress is None or not is_held(progress, time.time()):
+        if progress is None or progress.status not in AT_WORK or watch.see(progress) in ("gone", "stale"):
             return
         if on_progress is not None:
             on_progress(progress)
@@ -223,7 +213,8 @@ def rebuild_searcher(spec: SweepSpec, state: SweepState, warm: WarmStart | None 
     """A searcher that knows every config it ever suggested and every result it was ever told."""
     searcher = make_searcher(spec, state.seed, warm)
     for number, trial in state.trials.items():
-        searcher.restore(number, trial.config)
+        if trial.config:  # else it could not be made at all
+            searcher.restore(number, trial.config)
         if trial.state in FINAL and trial.state != "cancelled":
             searcher.tell(number, score_of(state, trial), _TOLD[trial.state])
     return searcher

@@ -58,11 +58,12 @@ class ClusterWatch:
         self._threads = threads
         self._demand = DemandWatch(state.rules.placement_timeout_s)
         self._said_at: dict[str, float] = {}
+        self._told: Room | None = None
 
     def see_room(self, room: Room) -> None:
-        """Tell the core of the room, if it is another than before."""
-        state = self._state
-        if (room.slots, room.nodes, room.memory_bytes) != (state.capacity, state.nodes, state.largest_memory):
+        """Tell the core of the room, at first and whenever it is another than before."""
+        if room != self._told:
+            self._told = room
             self._emit(
                 ev.CapacityChanged(
                     at=now(),

@@ -20,7 +20,7 @@ names it.
 | to the worker | |
 |---|---|
 | `["run", job]` | append to the queue |
-| `["stop", trial, attempt, reason, to_checkpoint]` | raise `TrialStopped` at the next report or checkpoint |
+| `["stop", trial, attempt, reason, to_checkpoint, allows]` | raise `TrialStopped`, as `core.stops` has it |
 | `["interrupt", trial, attempt]` | raise it now, in the main thread |
 | `["kill", trial, attempt]` | kill the trial's process (only where it has one of its own) |
 | `["answer", trial, attempt, report]` | what the trial waits for is done |
@@ -71,6 +71,11 @@ class Failed:
     memory_bytes: int | None = None
 
 
+def to_bytes(value: Any) -> bytes:
+    """JSON that may be kept: what orjson returns may hold eight times its length in memory."""
+    return bytes(memoryview(orjson.dumps(value)))
+
+
 def pack(messages: list[Message]) -> bytes:
     """One frame."""
     body = orjson.dumps(messages)
@@ -78,11 +83,12 @@ def pack(messages: list[Message]) -> bytes:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames."""
+    """Cuts a stream of bytes into frames of up to `max_bytes`."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_buffer", "max_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.max_bytes = max_bytes
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[list[Message]]:
@@ -96,8 +102,8 @@ class FrameReader:
         start = 0
         while len(buffer) - start >= HEADER.size:
             (size,) = HEADER.unpack_from(buffer, start)
-            if size > MAX_FRAME_BYTES:
-                raise ValueError(f"frame of {size} bytes")
+            if size > self.max_bytes:
+                raise ValueError(f"frame of {size} bytes; at most {self.max_bytes} are taken here")
             end = start + HEADER.size + size
             if len(buffer) < end:
                 break

@@ -8,24 +8,25 @@ and can still be stopped, answered and given more work meanwhile.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 import threading
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 from raysweep import faultplan
+from raysweep.cluster.mailbox import Mailbox
 from raysweep.cluster.memory import MemoryWatch, over_limit
 from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.runner import (
-    INTERRUPT,
     Trainable,
     describe,
     install_interrupt,
     load_by_reference,
     run_attempt,
+    tell,
 )
 from raysweep.cluster.session import Session, SweepPlace
 from raysweep.cluster.wire import Job, Message, pack, read_frames
@@ -57,6 +58,7 @@ class Inbox:
         self.outbox = outbox
         self.session: Session | None = None
         self.child: Child | None = None
+        self.mailbox = Mailbox()
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self.is_closed = False
@@ -66,7 +68,11 @@ class Inbox:
         with self._changed:
             while not self._jobs and not self.is_closed:
                 self._changed.wait()
-            return None if self.is_closed else self._jobs.popleft()
+            if self.is_closed:
+                return None
+            job = self._jobs.popleft()
+            self.mailbox.expect(job)
+            return job
 
     def take(self, message: Message) -> None:
         """Act on one message from the controller (on the reader's thread)."""
@@ -79,8 +85,8 @@ class Inbox:
                 self._recall(set(trials))
             case ["exit"]:
                 self.close()
-            case [_, trial, attempt, *rest]:
-                self._pass_on(message, trial, attempt, rest)
+            case _:
+                self.mailbox.take(message)
 
     def close(self) -> None:
         """End the worker once the present trial has ended."""
@@ -94,17 +100,21 @@ class Inbox:
             self._jobs = deque(job for job in self._jobs if job.trial not in trials)
         self.outbox.post(["recalled", taken])
 
-    def _pass_on(self, message: Message, trial: int, attempt: int, rest: list[Any]) -> None:
-        child, session = self.child, self.session
+    def set_session(self, session: Session | None) -> None:
+        """The session of the attempt that runs in this process; None: it has ended."""
+        self.session = session
+        if session is not None:
+            self.mailbox.open(partial(tell, session))
+        else:
+            self.mailbox.close()
+
+    def set_child(self, child: Child | None) -> None:
+        """The process of the attempt, where it has one of its own; None: it has ended."""
+        self.child = child
         if child is not None:
-            child.take(message)
-        elif session is not None and (session.job.trial, session.job.attempt) == (trial, attempt):
-            if message[0] == "stop":
-                session.stop(*rest)
-            elif message[0] == "answer":
-                session.answer(rest[0])
-            elif message[0] == "interrupt":
-                signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
+            self.mailbox.open(child.take)
+        else:
+            self.mailbox.close()
 
 
 class TrialWorker:
@@ -150,7 +160,7 @@ class TrialWorker:
         inbox.outbox.post(["ready", node_id(), os.getpid()])
 
         def on_session(session: Session | None) -> None:
-            inbox.session = session
+            inbox.set_session(session)
             if inbox.is_closed:
                 os._exit(0)
 

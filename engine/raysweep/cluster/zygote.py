@@ -19,18 +19,20 @@ import socket
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
+from raysweep.cluster.mailbox import Mailbox
 from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.runner import (
-    INTERRUPT,
     Trainable,
     describe,
     install_interrupt,
     load_by_reference,
     run_attempt,
+    tell,
 )
 from raysweep.cluster.session import Session, SweepPlace
 from raysweep.cluster.wire import Job, read_frames
@@ -111,30 +113,28 @@ def _run_child(descriptor: int, trainable: Trainable, place: SweepPlace) -> None
     sock = socket.socket(fileno=descriptor)
     frames = read_frames(sock)
     ((_, fields),) = next(frames)
-    outbox = Outbox(sock)
-    current: list[Session | None] = [None]
+    job = Job(**fields)
+    outbox, mailbox = Outbox(sock), Mailbox()
+    mailbox.expect(job)
 
     def on_session(session: Session | None) -> None:
-        current[0] = session
+        if session is not None:
+            mailbox.open(partial(tell, session))
+        else:
+            mailbox.close()
 
     def read() -> None:
         for messages in frames:
-            for kind, trial, attempt, *rest in messages:
-                session = current[0]
-                if session is None or (session.job.trial, session.job.attempt) != (trial, attempt):
-                    continue
-                if kind == "stop":
-                    session.stop(*rest)
-                elif kind == "answer":
-                    session.answer(rest[0])
-                elif kind == "interrupt":
-                    signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
+            for message in messages:
+                mailbox.take(message)
         os._exit(1)
 
     install_interrupt()
     threading.Thread(target=read, name="raysweep-link", daemon=True).start()
-    run_attempt(trainable, Job(**fields), place, outbox, on_session)
-    outbox.close()
+    run_attempt(trainable, job, place, outbox, on_session)
+    # However long the controller does not read: what was reported is not lost. If the worker goes, `read`
+    # ends this process.
+    outbox.close(timeout_s=None)
 
 
 def _reap(control: socket.socket) -> None:

@@ -21,6 +21,8 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from raysweep.core.stops import StopReason
+
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
 TrialEnd = Literal["completed", "stopped", "failed"]
 
@@ -97,7 +99,7 @@ class StopTrial:
     slot: int
     trial: int
     attempt: int
-    reason: str
+    reason: StopReason
     grace_s: float
     wants_checkpoint: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raysweep.core import moves, stopping
+from raysweep.core import moves, order, stopping
 from raysweep.core.commands import Command, ExcludeNode, TellSearch, TrialEnd
 from raysweep.core.failures import (
     Failure,
@@ -73,6 +73,23 @@ def fail_attempt(state: SweepState, trial: Trial, failure: Failure, at: float, o
         _fail(state, trial, failure, at, out)
 
 
+def lose_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
+    """The trial's worker is gone by no fault of the trial's: it runs again, and is not charged."""
+    if trial.state == "stopping":
+        # It was to end anyway; how it went is not held against it.
+        stop_attempt(state, trial, at, out)
+    elif trial.state == "running":
+        _close(state, trial, at, "lost", out)
+    else:
+        moves.requeue(state, trial, "lost")
+
+
+def fail_config(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
+    """The trial's config could not be made: it has failed before any slot had it."""
+    trial.attempt += 1
+    _give_up(state, trial, failure, at, out)
+
+
 def _fail(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
     kind = classify(failure)
     if state.phase != "running":
@@ -92,6 +109,14 @@ def _fail(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out
         retries = sum(attempt.end == "retried" for attempt in trial.attempts)
         trial.due_at = at + backoff_s(policy, state.seed, trial.number, retries + 1)
         _close(state, trial, at, "retried", out, failure, kind)
+
+
+def give_up_pending(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
+    """A trial that no slot can be had for fails: in an attempt of its own, that never began."""
+    state.pending.remove(trial.number)
+    trial.attempt += 1
+    trial.node = ""
+    _give_up(state, trial, failure, at, out)
 
 
 def blame_node(state: SweepState, trial: int, node: str, out: Out) -> None:
@@ -114,11 +139,12 @@ def blame_node(state: SweepState, trial: int, node: str, out: Out) -> None:
 
 def _may_be_the_node(state: SweepState) -> bool:
     """Whether all failures were on one node, and other nodes are there to show that it is not the code."""
-    others = (
-        slot.node not in state.node_failures if slot.is_open else state.nodes > 1
-        for slot in state.slots.values()
-    )
-    return len(state.node_failures) == 1 and any(others)
+    if len(state.node_failures) != 1:
+        return False
+    tally = state.tally
+    if state.nodes > 1 and tally.open_slots < len(state.slots):
+        return True
+    return any(tally.nodes[node] for node in tally.nodes if node not in state.node_failures)
 
 
 def _gets_memory(state: SweepState, trial: Trial, failure: Failure) -> bool:
@@ -131,6 +157,7 @@ def _gets_memory(state: SweepState, trial: Trial, failure: Failure) -> bool:
     if wanted > (asked or 0):
         state.hungry_for_memory += trial.memory_bytes is None
         trial.memory_bytes = wanted
+        state.tally.large.add(trial.number)
     return True
 
 
@@ -151,12 +178,8 @@ def end_orphan(state: SweepState, trial: Trial, at: float, out: Out) -> None:
     if trial.state == "stopping" and trial.stop_reason == "ending":
         # It was to end in time with its controller, and there may be time again.
         _close(state, trial, at, "kept", out)
-    elif trial.state == "stopping":
-        stop_attempt(state, trial, at, out)
-    elif trial.state == "running":
-        _close(state, trial, at, "lost", out)
     else:
-        moves.requeue(state, trial, "lost")
+        lose_attempt(state, trial, at, out)
 
 
 def fault_of(state: SweepState) -> Fault:
@@ -168,13 +191,24 @@ def fault_of(state: SweepState) -> Fault:
 def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out) -> None:
     """The trial has done all its work; that counts as completed if there is a score to show for it."""
     if trial.last_score is None:
-        _give_up(state, trial, _missing_score(state, trial, is_cut_short=cause == "reached"), at, out)
+        # It may have returned by itself, once the report that came too late was made.
+        is_cut_short = cause == "reached" or (state.behaviour >= 2 and trial.stop_reason == "limit")
+        _give_up(state, trial, _missing_score(state, trial, is_cut_short=is_cut_short), at, out)
         return
     _close(state, trial, at, cause, out)
     problem = _missing_time(state, trial)
-    if problem:
+    if not problem:
+        return
+    is_first = state.counts.get("completed", 0) == 1 and not state.has_timed
+    if is_first or state.behaviour < 2:
         field = "scheduler.asha.time_attr"
         moves.stop_sweep(state, "failed", problem, at, out, fault="spec", fault_field=field)
+    else:
+        # Others have reported it: the spec is right, and this trial's score is as good as theirs.
+        attr = state.rules.time_attr
+        moves.note(
+            state, f"the last report of trial {trial.number} has no {attr!r} (scheduler.asha.time_attr)"
+        )
 
 
 def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
@@ -223,6 +257,7 @@ def _close(
         _finish(state, trial, at, started_at, out)
     elif trial.state == "waiting":
         state.waiting[number] = trial.due_at if trial.due_at is not None else at
+        state.tally.wait(number, state.waiting[number])
     else:
         moves.enqueue(state, number)
 
@@ -252,8 +287,10 @@ def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
     failed = counts.get("failed", 0)
     ended = failed + counts.get("completed", 0) + counts.get("stopped", 0)
     are_all_users = state.failed_kinds.get("user_error", 0) == failed == ended
-    if policy.bad_node_failures and _may_be_the_node(state):
-        are_all_users = False  # the node may be to blame: others are about to show
+    # The node may be to blame, and others about to show. One trial at a time, no other is; and where a worker
+    # has just been opened anew, after a restart, says nothing.
+    if policy.bad_node_failures and not order.is_kept(state) and _may_be_the_node(state):
+        are_all_users = False
     if policy.breaker_trials and are_all_users and ended >= policy.breaker_trials:
         limit = f"failure.breaker_trials={policy.breaker_trials}"
         return f"the first {ended} trials all failed in user code ({limit}); {last}"
@@ -280,7 +317,7 @@ def _missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Fa
         return Failure(origin="metric", type="NonFiniteMetric", message=message)
     if metric in trial.last:
         problem = f"{metric!r} was reported as {value!r:.80} by trial {trial.number}: it must be a number"
-    elif trial.reports:
+    elif trial.reports > (trial.overrun if is_cut_short and state.behaviour >= 2 else 0):
         seen = ", ".join(map(repr, state.reported_keys))
         problem = f"{metric!r} was never reported by trial {trial.number}; the trainable reports {seen}"
     elif is_cut_short:

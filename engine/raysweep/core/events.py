@@ -97,7 +97,7 @@ class SlotDelayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotFailed:
-    """A worker could not be started."""
+    """A worker could not be started: the slot's first, or another in the place of one that had worked."""
 
     at: float
     slot: int
@@ -107,11 +107,15 @@ class SlotFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLost:
-    """A worker is gone, with whatever it was running (`failure` says how it went)."""
+    """A worker is gone, with whatever it was running (`failure` says how it went).
+
+    `was_handed`: whether it had been handed a trial. One that died before that is charged to nobody.
+    """
 
     at: float
     slot: int
     failure: Failure
+    was_handed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +142,26 @@ class DemandStuck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailedConfig:
+    """A config that could not be made: its trial's number, and why."""
+
+    number: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigsSuggested:
-    """The searcher's next configs, numbered `first`, `first + 1`, …; `is_exhausted`: there are no more."""
+    """The searcher's next configs, numbered `first`, `first + 1`, …; `is_exhausted`: there are no more.
+
+    Those named in `failed` are only what had been drawn when a function of the search space raised.
+    """
 
     at: float
     first: int
     configs: tuple[dict[str, JsonValue], ...]
     is_exhausted: bool = False
     note: str = ""
+    failed: tuple[FailedConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ def check(state: SweepState) -> None:
     _check_trials(state)
     _check_slots(state)
     _check_ends(state)
+    _check_tally(state)
 
 
 def _check_trials(state: SweepState) -> None:
@@ -64,6 +65,11 @@ def _check_slots(state: SweepState) -> None:
             )
         assert not slot.queue or slot.is_open, f"slot {slot.number} has trials but is not open"
         assert slot.is_hungry == (slot.number in state.hungry), f"slot {slot.number}: hungry mark"
+    are_loaded = [bool(state.slots[number].queue) for number in state.hungry if number in state.slots]
+    if state.behaviour >= 2:
+        assert are_loaded == sorted(are_loaded), "a hungry slot that is idle stands behind one that is not"
+        large = [number for number in state.active if state.trials[number].memory_bytes is not None]
+        assert state.hungry_for_memory == len(large), f"{state.hungry_for_memory} hungry for memory: {large}"
     assert len(set(state.hungry)) == len(state.hungry), "a slot is hungry twice"
     assert all(number in state.slots for number in state.hungry), "a hungry slot is gone"
     queued = sorted(number for slot in state.slots.values() for number in slot.queue)
@@ -77,3 +83,39 @@ def _check_ends(state: SweepState) -> None:
         assert state.status is not None
     assert (state.status is None) == (state.phase == "running"), f"phase {state.phase}, status {state.status}"
     assert (state.ended_at is not None) == (state.phase == "ended")
+
+
+def _check_tally(state: SweepState) -> None:
+    """What is kept up to date is what a search finds."""
+    tally, slots = state.tally, state.slots.values()
+    assert tally.open_slots == sum(slot.is_open for slot in slots), f"{tally.open_slots} slots are open"
+    assert tally.busy_slots == sum(bool(slot.queue) for slot in slots), f"{tally.busy_slots} slots are busy"
+    idle = [number for number in state.hungry if not state.slots[number].queue]
+    assert state.hungry.sorted(tally.idle) == idle, f"idle slots {tally.idle} are not {idle}"
+    vacated = [slot.number for slot in slots if slot.is_leaving and not slot.queue]
+    assert tally.vacated == vacated, f"vacated slots {tally.vacated} are not {vacated}"
+    large = [slot for slot in slots if slot.memory_bytes is not None]
+    assert tally.large_slots == large, f"large slots {tally.large_slots} are not {large}"
+    nodes = Counter(slot.node for slot in slots if slot.is_open)
+    assert +tally.nodes == nodes, f"open slots by node {tally.nodes} are not {nodes}"
+    loaded = max(slots, key=lambda slot: len(slot.queue), default=None)
+    expected = loaded if loaded is not None and len(loaded.queue) > 1 else None
+    assert tally.most_loaded is expected, f"most loaded {tally.most_loaded} is not {expected}"
+    hungry = {n for n, trial in state.trials.items() if trial.memory_bytes is not None}
+    assert hungry == tally.large, f"trials with more memory {tally.large} are not {hungry}"
+    _check_due(state)
+
+
+def _check_due(state: SweepState) -> None:
+    tally = state.tally
+    waiting = min(((at, number) for number, at in state.waiting.items()), default=None)
+    assert tally.next_due() == waiting, f"next due {tally.next_due()} is not {waiting}"
+    heads = [(slot, state.trials[slot.queue[0]]) for slot in state.slots.values() if slot.queue]
+    running = [(slot, trial) for slot, trial in heads if trial.state == "running"]
+    heard = min(((slot.heard_at, slot.number) for slot, _ in running if not slot.is_busy), default=None)
+    bound = tally.silent_since_or_later()
+    assert heard is None or (bound is not None and bound <= heard[0]), f"bound {bound} is behind {heard}"
+    assert tally.silent_since() == heard, f"silent {tally.silent_since()} is not {heard}"
+    began = [(trial.attempt_started_at, slot.number) for slot, trial in running]
+    started = min((each for each in began if each[0] is not None), default=None)
+    assert tally.running_since() == started, f"running {tally.running_since()} is not {started}"

@@ -2,14 +2,16 @@
 
 A trial is *pending* until a slot takes it, *queued* at that slot until its user code begins, *running* until
 it ends, *stopping* from the moment the core wants it to end, and *waiting* while a failed attempt backs off.
-The other four states are final. What may happen in which state, and where it leads, stands in `TABLE`;
-anything else is ignored by the core as late or doubled (a stop that crosses a return on the wire, a second
-delivery).
+The other four states are final; of them only *cancelled* is ever left again, where a sweep that had a limit
+goes on without it. What may happen in which state, and where it leads, stands in `TABLE`; anything else is
+ignored by the core as late or doubled (a stop that crosses a return on the wire, a second delivery).
+`moves.move` is the only place that moves a trial; a test forbids any other.
 
 | from | to | when |
 |---|---|---|
 | pending | queued | assigned |
 | pending | cancelled | cut |
+| pending | failed | gave_up |
 | queued | running | began |
 | queued | pending | recalled, lost |
 | running | stopping | asked |
@@ -26,6 +28,7 @@ delivery).
 | stopping | pending | kept, moved |
 | waiting | pending | due |
 | waiting | cancelled | cut |
+| cancelled | pending | brought |
 """
 
 from __future__ import annotations
@@ -50,11 +53,13 @@ Cause = Literal[
     "retried",  # failed, within its budget
     "gave_up",  # failed for good
     "due",  # the backoff is over
+    "brought",  # the limit that had cut it was moved
 ]
 
 TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
     ("pending", "assigned"): "queued",
     ("pending", "cut"): "cancelled",
+    ("pending", "gave_up"): "failed",
     ("queued", "began"): "running",
     ("queued", "recalled"): "pending",
     ("queued", "lost"): "pending",
@@ -74,6 +79,7 @@ TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
     ("stopping", "moved"): "pending",
     ("waiting", "due"): "pending",
     ("waiting", "cut"): "cancelled",
+    ("cancelled", "brought"): "pending",
 }
 
 FINAL: Final[frozenset[TrialState]] = frozenset({"completed", "stopped", "failed", "cancelled"})

@@ -21,7 +21,7 @@ from raysweep.core.failures import classify
 from raysweep.core.lifecycle import ON_SLOT
 from raysweep.core.rules import Rules
 from raysweep.core.state import SweepState
-from raysweep.core.trial import Trial
+from raysweep.core.trial import Slot, Trial
 from raysweep.spec import SweepSpec
 
 Out = list[Command]
@@ -62,6 +62,7 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     state.generation, state.generation_started_at = event.generation, event.at
     if state.started_at is None:
         state.started_at = event.at
+    state.tally.touch(*state.slots)
     state.slots.clear()
     state.hungry.clear()
     state.asked = state.suggested
@@ -69,8 +70,12 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     if state.phase == "running":
         state.why, state.fault, state.fault_field = "", None, ""
     state.capacity, state.slot_failures, state.timer_at = 0, 0, None
-    state.no_room_since = None
+    state.no_room_since = state.no_memory_since = None
     state.draining.clear()
+    if state.behaviour >= 2:
+        # Counted anew: what an end had cut was not counted when it came back under older rules.
+        active = (state.trials[number] for number in state.active)
+        state.hungry_for_memory = sum(trial.memory_bytes is not None for trial in active)
     out.extend(ExcludeNode(node=node) for node in state.excluded)
     orphans = [state.trials[number] for number in state.active if state.trials[number].state in ON_SLOT]
     for trial in orphans:
@@ -107,7 +112,8 @@ def _on_slot_opened(state: SweepState, event: ev.SlotOpened, out: Out) -> None:
     if slot is None or slot.is_open:
         return
     slot.is_open, slot.node = True, event.node
-    state.slot_failures = 0
+    if state.behaviour < 2:
+        state.slot_failures = 0
     if event.node in state.draining or event.node in state.excluded:
         moves.leave(state, slot, out)
     moves.mark_hungry(state, slot)
@@ -119,23 +125,46 @@ def _on_slot_delayed(state: SweepState, event: ev.SlotDelayed, out: Out) -> None
 
 
 def _on_slot_failed(state: SweepState, event: ev.SlotFailed, out: Out) -> None:
-    if state.slots.pop(event.slot, None) is None:
+    slot = _take_slot_away(state, event.slot)
+    if slot is None:
         return
+    if state.behaviour >= 2:
+        # The worker in whose place this one was to come has left a queue behind.
+        _give_queue_back(state, slot, event.at, out)
+    _count_failed_start(state, event, event.node, out)
+
+
+def _take_slot_away(state: SweepState, number: int) -> Slot | None:
+    state.tally.touch(number)
+    slot = state.slots.pop(number, None)
+    if slot is not None and slot.is_hungry:
+        state.hungry.remove(number)
+    return slot
+
+
+def _give_queue_back(state: SweepState, slot: Slot, at: float, out: Out) -> None:
+    """The slot is gone by no fault of its trials: they run again, and none of them is charged."""
+    for number in slot.queue:
+        ends.lose_attempt(state, state.trials[number], at, out)
+
+
+def _count_failed_start(state: SweepState, event: ev.SlotFailed | ev.SlotLost, node: str, out: Out) -> None:
+    """A worker came to nothing before it had anything to do: after several in a row, no more are started."""
     failure = event.failure
     text = f"{failure.type}: {failure.message}".strip(": ")
     if classify(failure) == "preempted":
         return
     state.slot_failures += 1
     # What loads on other nodes is not at fault itself.
-    elsewhere = any(slot.is_open and slot.node != event.node for slot in state.slots.values())
-    if event.node and elsewhere:
-        moves.note(state, f"a worker on node {event.node} could not be started: {text}")
-        ends.blame_node(state, -event.slot - 1, event.node, out)
-        state.slot_failures -= event.node in state.excluded
+    elsewhere = any(count for other, count in state.tally.nodes.items() if other != node)
+    if node and elsewhere:
+        moves.note(state, f"a worker on node {node} could not be started: {text}")
+        ends.blame_node(state, -event.slot - 1, node, out)
+        state.slot_failures -= node in state.excluded
     # A cluster or an environment that cannot run workers says nothing about the sweep: leave it resumable.
-    if failure.is_fatal and not (event.node and elsewhere):
+    if failure.is_fatal and not (node and elsewhere):
         moves.interrupt(state, text, out, fault="spec", fault_field="trainable")
-    elif state.slot_failures >= plan.MAX_SLOT_FAILURES:
+    elif state.slot_failures >= moves.MAX_SLOT_FAILURES:
         why = f"{state.slot_failures} workers in a row could not be started: {text}"
         if state.slots:
             # Others work, or may yet: go on with these, and open no more until something changes.
@@ -145,11 +174,15 @@ def _on_slot_failed(state: SweepState, event: ev.SlotFailed, out: Out) -> None:
 
 
 def _on_slot_lost(state: SweepState, event: ev.SlotLost, out: Out) -> None:
-    slot = state.slots.pop(event.slot, None)
+    slot = _take_slot_away(state, event.slot)
     if slot is None:
         return
-    if slot.is_hungry:
-        state.hungry.remove(slot.number)
+    if not event.was_handed:
+        _give_queue_back(state, slot, event.at, out)
+        if not slot.heard_at:
+            # No trial has ever begun in it: like one that does not start, it must not be replaced for ever.
+            _count_failed_start(state, event, slot.node, out)
+        return
     state.slot_failures = 0
     for position, number in enumerate(slot.queue):
         trial = state.trials[number]
@@ -199,6 +232,7 @@ def _on_storage_stalled(state: SweepState, event: ev.StorageStalled, out: Out) -
     state.is_stalled = not event.is_over
     if event.is_over:
         # What they would have said meanwhile is on its way.
+        state.tally.touch(*state.slots)
         for slot in state.slots.values():
             slot.heard_at = event.at
 
@@ -206,12 +240,13 @@ def _on_storage_stalled(state: SweepState, event: ev.StorageStalled, out: Out) -
 def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Out) -> None:
     if event.first != state.suggested or state.phase != "running":
         return
-    for offset, config in enumerate(event.configs):
-        number = event.first + offset
+    failed = {config.number: config.failure for config in event.failed}
+    for number, config in enumerate(event.configs, start=event.first):
         state.trials[number] = Trial(number=number, config=config)
         state.active[number] = None
-        state.pending.append(number)
         state.scheduler.add(number)
+        if number not in failed:
+            state.pending.append(number)
     state.counts["pending"] = state.counts.get("pending", 0) + len(event.configs)
     state.suggested += len(event.configs)
     state.asked = state.suggested
@@ -219,6 +254,8 @@ def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Ou
     state.is_exhausted = event.is_exhausted or not event.configs
     if event.note:
         moves.note(state, event.note)
+    for number, failure in failed.items():
+        ends.fail_config(state, state.trials[number], failure, event.at, out)
 
 
 def _on_trial_started(state: SweepState, event: ev.TrialStarted, out: Out) -> None:
@@ -246,9 +283,10 @@ def _on_trial_reported(state: SweepState, event: ev.TrialReported, out: Out) -> 
 def _on_trial_busy(state: SweepState, event: ev.TrialBusy, out: Out) -> None:
     trial = _current(state, event.trial, event.attempt)
     slot = state.slots.get(trial.slot) if trial is not None and trial.slot is not None else None
-    if slot is not None:
-        moves.hear(slot, event.at)
+    if trial is not None and slot is not None:
+        moves.hear(state, trial, event.at)
         slot.is_busy = not event.is_over
+        state.tally.touch(slot.number)
 
 
 def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, out: Out) -> None:
@@ -258,6 +296,7 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
     if trial.attempt != event.attempt:
         reports.let_go(trial, event, out)
     elif event.number >= trial.next_checkpoint:
+        trial = moves.thaw(state, trial)
         reports.take_checkpoint(state, trial, event, out)
         if stopping.plans(state):
             stopping.note_checkpoint(state, trial, event.at)
@@ -267,9 +306,9 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
 def _on_checkpoint_failed(state: SweepState, event: ev.CheckpointFailed, out: Out) -> None:
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and event.number >= trial.next_checkpoint:
+        trial = moves.thaw(state, trial)
         trial.next_checkpoint = event.number + 1
-        if trial.slot is not None:
-            moves.hear(state.slots[trial.slot], event.at)
+        moves.hear(state, trial, event.at)
         text = f"trial {trial.number}: checkpoint {event.number} could not be stored: {event.problem}"
         moves.note(state, text)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from copy import copy
 from math import ceil
 from typing import Final
 
-from raysweep.core.commands import CloseSlot, Command, RecallTrials, StopTrial, SweepStatus
-from raysweep.core.lifecycle import Cause, TrialState, advance
+from raysweep.core import order
+from raysweep.core.commands import CloseSlot, Command, OpenSlot, RecallTrials, StopTrial, SweepStatus
+from raysweep.core.lifecycle import FINAL, Cause, advance
 from raysweep.core.scores import consider_best
 from raysweep.core.state import Fault, SweepState
-from raysweep.core.trial import Slot, StopReason, Trial
+from raysweep.core.stops import StopReason
+from raysweep.core.trial import Slot, Trial
 
 Out = list[Command]
 
@@ -19,20 +22,27 @@ SHORT_TRIAL_S: Final = 1.0
 AHEAD_S: Final = 0.05
 MAX_DEPTH: Final = 64
 MAX_NOTES: Final = 100
+# Workers that came to nothing, one after the other: then no more are started until something changes.
+MAX_SLOT_FAILURES: Final = 3
 
 
-def count(state: SweepState, before: TrialState, after: TrialState) -> None:
-    """Keep the number of trials in each state."""
-    counts = state.counts
-    counts[before] -= 1
-    counts[after] = counts.get(after, 0) + 1
+def thaw(state: SweepState, trial: Trial) -> Trial:
+    """The trial to change: a copy of one that has ended, as a snapshot may be made of that one right now."""
+    if trial.state in FINAL:
+        trial = state.trials[trial.number] = copy(trial)
+    return trial
 
 
 def move(state: SweepState, trial: Trial, cause: Cause) -> None:
-    """Move a trial along a row of the lifecycle table."""
+    """Move a trial along a row of the lifecycle table, and keep the number of trials in each state.
+
+    Nothing else moves a trial.
+    """
     before = trial.state
-    trial.state = advance(before, cause)
-    count(state, before, trial.state)
+    trial.state = after = advance(before, cause)
+    counts = state.counts
+    counts[before] -= 1
+    counts[after] = counts.get(after, 0) + 1
 
 
 def begin(state: SweepState, trial: Trial, at: float) -> None:
@@ -40,16 +50,24 @@ def begin(state: SweepState, trial: Trial, at: float) -> None:
     move(state, trial, "began")
     trial.attempt_started_at = at
     slot = state.slots.get(trial.slot) if trial.slot is not None else None
-    if slot is not None:
-        hear(slot, at)
+    if slot is not None and not slot.heard_at and state.behaviour >= 2:
+        # Only a worker that has begun a trial is known to work; those that worked before prove nothing new.
+        state.slot_failures = 0
+    hear(state, trial, at)
+    if trial.slot is not None:
+        state.tally.touch(trial.slot)
     trial.reported_at = trial.step_s = trial.saved_at = trial.save_s = None
     if trial.started_at is None:
         trial.started_at = at
 
 
-def hear(slot: Slot, at: float) -> None:
-    """The slot's running trial is at work, and can report."""
-    slot.heard_at, slot.is_busy = at, False
+def hear(state: SweepState, trial: Trial, at: float) -> None:
+    """The trial is at work in its slot, and can report."""
+    slot = state.slots.get(trial.slot) if trial.slot is not None else None
+    if slot is not None:
+        if slot.is_busy or at < slot.heard_at:
+            state.tally.touch(slot.number)
+        slot.heard_at, slot.is_busy = at, False
 
 
 def may_be_silent(state: SweepState, slot: Slot) -> bool:
@@ -104,14 +122,19 @@ def cut_unbegun(state: SweepState, at: float) -> None:
 def depth(state: SweepState) -> int:
     """How many trials a slot may hold, the running one included."""
     mean = state.mean_duration_s
-    if mean is None or mean >= SHORT_TRIAL_S or not state.rules.is_blind:
+    if mean is None or mean >= SHORT_TRIAL_S or not state.rules.is_blind or order.is_kept(state):
         return 1
     return MAX_DEPTH if mean <= 0.0 else min(MAX_DEPTH, 1 + ceil(AHEAD_S / mean))
 
 
 def mark_hungry(state: SweepState, slot: Slot) -> None:
     """Note that a slot can take another trial; an idle one goes to the front."""
-    if slot.is_open and not slot.is_hungry and not slot.is_leaving and len(slot.queue) < depth(state):
+    state.tally.touch(slot.number)
+    if slot.is_hungry:
+        if not slot.queue and state.hungry[0] != slot.number and state.behaviour >= 2:
+            state.hungry.remove(slot.number)
+            state.hungry.appendleft(slot.number)
+    elif slot.is_open and not slot.is_leaving and len(slot.queue) < depth(state):
         slot.is_hungry = True
         if slot.queue:
             state.hungry.append(slot.number)
@@ -119,8 +142,29 @@ def mark_hungry(state: SweepState, slot: Slot) -> None:
             state.hungry.appendleft(slot.number)
 
 
+def slot_limit(state: SweepState) -> int:
+    """How many slots there may be."""
+    limit = state.rules.max_concurrent
+    return state.capacity if limit is None else min(limit, state.capacity)
+
+
+def open_slot(state: SweepState, out: Out, memory_bytes: int | None = None) -> None:
+    """Open another slot, with so much memory."""
+    slot = Slot(number=state.next_slot, memory_bytes=memory_bytes)
+    state.next_slot += 1
+    state.slots[slot.number] = slot
+    state.tally.touch(slot.number)
+    out.append(OpenSlot(slot=slot.number, memory_bytes=memory_bytes))
+
+
+def idle(state: SweepState) -> list[Slot]:
+    """The slots in the line that have no trial, in its order."""
+    return [state.slots[number] for number in state.hungry.sorted(state.tally.idle)]
+
+
 def close(state: SweepState, slot: Slot, out: Out) -> None:
     """Close a slot that has no trial."""
+    state.tally.touch(slot.number)
     if slot.is_hungry:
         state.hungry.remove(slot.number)
     del state.slots[slot.number]
@@ -132,6 +176,7 @@ def leave(state: SweepState, slot: Slot, out: Out) -> None:
     if slot.is_leaving:
         return
     slot.is_leaving = True
+    state.tally.touch(slot.number)
     if slot.is_hungry:
         slot.is_hungry = False
         state.hungry.remove(slot.number)
@@ -178,9 +223,9 @@ def ask_to_end(
     """Ask one running trial to end (within `grace_s`, by default the policy's), or for another reason now."""
     if trial.slot is None:
         return
-    if trial.state == "running":
-        count(state, "running", "stopping")
-    trial.state, trial.stop_reason = "stopping", reason
+    if trial.state != "stopping":
+        move(state, trial, "asked")
+    trial.stop_reason = reason
     out.append(
         StopTrial(
             slot=trial.slot,

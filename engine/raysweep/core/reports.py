@@ -12,11 +12,11 @@ from raysweep.core.events import CheckpointCommitted, Row, TrialReported
 from raysweep.core.rules import TRAINING_ITERATION, Limit
 from raysweep.core.scores import as_number, is_better
 from raysweep.core.state import SweepState
-from raysweep.core.trial import Checkpoint, Metrics, StopReason, Trial
+from raysweep.core.stops import STOPS, StopReason
+from raysweep.core.trial import Checkpoint, Metrics, Trial
 
 Out = list[Command]
 # JSON has no such numbers: reports carry them as these strings.
-_GOING_ON: Final = frozenset({"interrupt", "preempt", "hung", "ending"})
 NON_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
@@ -33,9 +33,8 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
         state.reported_keys = event.keys
     trial.attempt_reports += len(rows)
     trial.reports += len(rows)
-    if trial.slot is not None:
-        moves.hear(state.slots[trial.slot], event.at)
-    if trial.state == "stopping" and trial.stop_reason not in _GOING_ON:
+    moves.hear(state, trial, event.at)
+    if trial.stop_reason is not None and not STOPS[trial.stop_reason].counts:
         trial.overrun += len(rows)
     elif not (state.rules.is_plain and _take_plainly(state, trial, event.keys, rows)):
         _take_each(state, trial, event.keys, rows, out)
@@ -102,16 +101,28 @@ def _verdict(state: SweepState, trial: Trial, metrics: Metrics, value: float | N
     rules = state.rules
     time = as_number(metrics.get(rules.time_attr))
     decision = "continue"
-    if value is not None and time is not None:
-        decision = state.scheduler.report(trial.number, time, value)
+    if time is not None:
+        state.has_timed = True
+        if value is not None:
+            decision = state.scheduler.report(trial.number, time, value)
+    # What ends the whole sweep counts before what would only end the trial.
+    if state.behaviour >= 2 and _reaches_target(state, trial, value):
+        return "limit"
     if rules.max_t is not None and time is not None and time >= rules.max_t:
         return "limit"
     if any(_is_beyond(metrics.get(limit[0]), limit) for limit in rules.limits):
         return "limit"
-    if value is not None and rules.target is not None and _hits(value, rules.target, rules.is_max):
-        state.target_trial = trial.number
+    if _reaches_target(state, trial, value):
         return "limit"
     return "scheduler" if decision == "stop" else None
+
+
+def _reaches_target(state: SweepState, trial: Trial, value: float | None) -> bool:
+    rules = state.rules
+    if value is None or rules.target is None or not _hits(value, rules.target, rules.is_max):
+        return False
+    state.target_trial = trial.number
+    return True
 
 
 def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted, out: Out) -> None:
@@ -126,8 +137,7 @@ def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted,
         size_bytes=event.size_bytes,
     )
     trial.next_checkpoint = event.number + 1
-    if trial.slot is not None:
-        moves.hear(state.slots[trial.slot], event.at)
+    moves.hear(state, trial, event.at)
     kept = _kept(state, (*trial.checkpoints, checkpoint))
     for old in trial.checkpoints:
         if old not in kept:

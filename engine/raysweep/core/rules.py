@@ -27,6 +27,7 @@ class Rules:
     `use_per_slot_hour`: what one slot uses of what is counted (`cpu_hours`, `gpu_hours`, `cost`).
     `configs_a_seed`: so many trials in a row have one seed, so that configs can be compared in pairs.
     `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
+    `looks_at_order`: something follows from the order in which trials end: what is asked, stopped, or ended.
     `is_plain`: no report can end a trial (FIFO, no limits, no target): only the last and the best one matter.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
     """
@@ -34,6 +35,7 @@ class Rules:
     metric: str
     is_max: bool
     is_blind: bool
+    looks_at_order: bool
     is_plain: bool
     is_timed: bool
     has_end: bool
@@ -72,6 +74,11 @@ class Rules:
             metric=spec.metric,
             is_max=spec.mode == "max",
             is_blind=is_blind,
+            looks_at_order=(
+                not is_blind
+                or asha is not None
+                or (stop.target, stop.plateau, spec.failure.max_failed_fraction) != (None, None, None)
+            ),
             is_plain=asha is None and not limits and stop.target is None,
             is_timed=has_end or any((stop.trial_time_s, spec.failure.report_timeout_s)),
             has_end=has_end,

@@ -11,6 +11,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from raysweep.core.commands import SweepStatus
 from raysweep.core.rules import Rules
+from raysweep.core.tally import Line, Tally
 from raysweep.core.trial import Attempt, Slot, Trial, trial_id
 from raysweep.errors import RaysweepError
 from raysweep.schedulers import Scheduler, make_scheduler
@@ -26,13 +27,15 @@ class SweepState:
 
     `pending` holds the trials to hand out, in the order of their numbers; `hungry` the open slots that can
     take another. `hungry_for_memory` counts the active trials that need a slot with more memory
-    (`largest_slot_bytes`: what such slots have);
+    (`largest_slot_bytes`: what such slots have; `no_memory_since`: since when nothing is left to do but what
+    no node has memory for). `has_scored`, `has_timed`: some trial has reported the metric, and the
+    scheduler's time;
     `node_failures` holds, by node, the trials that failed there; `excluded` and `draining` nodes get no more.
     `slot_s` are the seconds that all slots were open up to `slot_s_at`; since then `open_slots`
     are. `is_stalled`: the journal lags behind, and the trials' silence means nothing. `first_reports_s`
     and `saves_s` are the newest times from an attempt's start to its first report, and between checkpoints.
     `behaviour` is the set of rules that the controller at work follows: an older
-    journal replays under its own.
+    journal replays under its own. `tally` follows from slots and trials, and is not stored.
     """
 
     spec: SweepSpec
@@ -59,7 +62,7 @@ class SweepState:
     waiting: dict[int, float] = field(default_factory=dict)
     active: dict[int, None] = field(default_factory=dict)
     slots: dict[int, Slot] = field(default_factory=dict)
-    hungry: deque[int] = field(default_factory=deque)
+    hungry: Line = field(default_factory=Line)
     next_slot: int = 0
     slot_failures: int = 0
     suggested: int = 0
@@ -71,6 +74,7 @@ class SweepState:
     mean_duration_s: float | None = None
     reported_keys: tuple[str, ...] = ()
     has_scored: bool = False
+    has_timed: bool = False
     timer_at: float | None = None
     notes: tuple[str, ...] = ()
     nodes: int = 1
@@ -78,6 +82,7 @@ class SweepState:
     no_room_since: float | None = None
     no_room_problem: str = ""
     hungry_for_memory: int = 0
+    no_memory_since: float | None = None
     largest_slot_bytes: int = 0
     draining: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
@@ -96,6 +101,10 @@ class SweepState:
     plateau_since: int = 0
     ended_by: dict[str, JsonValue] | None = None
     reopened: int = 0
+    tally: Tally = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.tally = Tally(self.slots, self.trials, self.waiting)
 
     @classmethod
     def create(cls, spec: SweepSpec, seed: int) -> SweepState:
@@ -115,10 +124,16 @@ class SweepState:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Plain JSON that shares nothing with the state, and from which `from_json` makes an equal state."""
-        plain = {name: getattr(self, name) for name in _PLAIN} | {
+        plain = self.rest() | {"trials": tuple(self.trials.values())}
+        # orjson writes dataclasses far faster than dataclasses.asdict does; `list` is for the slots' deques.
+        copied: dict[str, JsonValue] = orjson.loads(orjson.dumps(plain, default=list))
+        return copied
+
+    def rest(self) -> dict[str, object]:
+        """All but the trials, for `to_json`; shares its containers' members with the state."""
+        return {name: getattr(self, name) for name in _PLAIN} | {
             "spec": self.spec.model_dump(mode="json"),
             "scheduler": self.scheduler.to_json(),
-            "trials": tuple(self.trials.values()),
             "pending": tuple(self.pending),
             "waiting": tuple(self.waiting.items()),
             "active": tuple(self.active),
@@ -129,9 +144,6 @@ class SweepState:
             "first_reports_s": self.first_reports_s,
             "saves_s": self.saves_s,
         }
-        # orjson writes dataclasses far faster than dataclasses.asdict does; `list` is for the slots' deques.
-        copied: dict[str, JsonValue] = orjson.loads(orjson.dumps(plain, default=list))
-        return copied
 
     @classmethod
     def from_json(cls, plain: dict[str, JsonValue]) -> SweepState:
@@ -160,6 +172,7 @@ _STRUCTURED = {
     "notes",
     "first_reports_s",
     "saves_s",
+    "tally",
 }
 _PLAIN = tuple(name for name in SweepState.__slots__ if name not in _STRUCTURED)
 _TRIALS = TypeAdapter(list[Trial])
@@ -175,13 +188,16 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     state.trials = {trial.number: trial for trial in _TRIALS.validate_python(plain["trials"])}
     state.slots = {slot.number: slot for slot in _SLOTS.validate_python(plain["slots"])}
     state.pending = deque(cast(list[int], plain["pending"]))
-    state.hungry = deque(cast(list[int], plain["hungry"]))
+    state.hungry = Line(cast(list[int], plain["hungry"]))
     state.waiting = dict(cast(list[tuple[int, float]], plain["waiting"]))
     state.active = dict.fromkeys(cast(list[int], plain["active"]))
     state.reported_keys = tuple(cast(list[str], plain["reported_keys"]))
     state.notes = tuple(cast(list[str], plain["notes"]))
     state.first_reports_s = tuple(cast(list[float], plain["first_reports_s"]))
     state.saves_s = tuple(cast(list[float], plain["saves_s"]))
+    state.tally = Tally(state.slots, state.trials, state.waiting)
+    for seconds in state.saves_s:
+        state.tally.note_pace(seconds, state.last_at)
     return state
 
 

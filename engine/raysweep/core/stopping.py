@@ -31,7 +31,7 @@ from raysweep.core.trial import Trial
 
 Out = list[Command]
 
-BEHAVIOUR: Final = 1
+BEHAVIOUR: Final = 2
 """Raised when the same events lead to other decisions than before; a journal says which it was written by."""
 _WINDOW: Final = 20
 _CAUTIOUS: Final = 0.9
@@ -77,7 +77,7 @@ def end_in_sight(state: SweepState) -> End | None:
 
 def meter(state: SweepState, at: float) -> None:
     """Count the time of the open slots up to now; called whenever their number may have changed."""
-    count = sum(1 for slot in state.slots.values() if slot.is_open)
+    count = state.tally.open_slots
     if count != state.open_slots:
         count_until(state, at)
         state.open_slots = count
@@ -107,6 +107,7 @@ def note_report(state: SweepState, trial: Trial, rows: int, at: float) -> None:
         seconds = (at - trial.reported_at) / rows
         trial.step_s = seconds if trial.step_s is None else max(seconds, 0.5 * (trial.step_s + seconds))
     trial.reported_at = at
+    state.tally.note_pace(seconds, at)
 
 
 def note_checkpoint(state: SweepState, trial: Trial, at: float) -> None:
@@ -115,6 +116,7 @@ def note_checkpoint(state: SweepState, trial: Trial, at: float) -> None:
     if since is not None:
         trial.save_s = at - since
         state.saves_s = (*state.saves_s, trial.save_s)[-_WINDOW:]
+        state.tally.note_pace(trial.save_s, at)
     trial.saved_at = at
 
 
@@ -168,9 +170,18 @@ def take_end(state: SweepState, at: float, out: Out) -> None:
         return
     if at >= end.at:
         end_sweep(state, end, at, out)
-    elif not state.is_interrupted and state.phase == "running":
+    elif not state.is_interrupted and state.phase == "running" and _comes_soon(state, end, at):
         for trial in [state.trials[number] for slot in state.slots.values() for number in slot.queue]:
             plan_end_of(state, trial, at, out)
+
+
+def _comes_soon(state: SweepState, end: End, at: float) -> bool:
+    """Whether the end may be so near that some trial's next report or checkpoint is its last.
+
+    False for certain: no trial plans further ahead than twice the longest time between two of these.
+    """
+    longest_s, latest_at = state.tally.longest_s, max(state.tally.latest_at, at)
+    return end.at <= latest_at + 2 * (longest_s + _margin(longest_s)) + 1.0
 
 
 def end_if_idle(state: SweepState, at: float, out: Out) -> None:
@@ -178,7 +189,7 @@ def end_if_idle(state: SweepState, at: float, out: Out) -> None:
 
     Not while the cluster is not known yet: a controller that has just begun may bring a later deadline.
     """
-    if state.phase != "running" or not state.capacity or any(slot.queue for slot in state.slots.values()):
+    if state.phase != "running" or not state.capacity or state.tally.busy_slots:
         return
     end = end_in_sight(state)
     if end is not None:
@@ -292,9 +303,12 @@ def bring_back(state: SweepState) -> None:
     for number, trial in sorted(state.trials.items()):
         if trial.state != "cancelled":
             continue
-        moves.count(state, "cancelled", "pending")
-        trial.state, trial.ended_at = "pending", None
+        trial = moves.thaw(state, trial)
+        moves.move(state, trial, "brought")
+        trial.ended_at = None
         state.active[number] = None
+        if trial.memory_bytes is not None and state.behaviour >= 2:
+            state.hungry_for_memory += 1
         moves.enqueue(state, number)
         state.scheduler.add(number)
     state.best_ended = None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import JsonValue
 
 from raysweep.core.failures import Failure, FailureKind
 from raysweep.core.lifecycle import Cause, TrialState
+from raysweep.core.stops import StopReason
 
-StopReason = Literal["scheduler", "limit", "sweep", "interrupt", "non_finite", "preempt", "hung", "ending"]
 Metrics = dict[str, JsonValue]
 NO_METRICS: Final[Metrics] = {}
 

@@ -20,6 +20,7 @@ from raysweep.core.state import SweepState
 from raysweep.errors import RaysweepError
 from raysweep.jobs.report import INTERRUPTED, TOP, SweepReport, report_of_outcome, report_of_running
 from raysweep.storage.folder import SweepFolder, SweepRecord
+from raysweep.storage.holder import HolderWatch
 from raysweep.storage.journal import Journal
 from raysweep.storage.store import ObjectInfo, open_store
 
@@ -49,6 +50,7 @@ class SweepReader:
         self._report: SweepReport | None = None
         self._read_at = -math.inf
         self._state: tuple[Journal, SweepState] | None = None
+        self._watch = HolderWatch()
         self._outcome_seen: ObjectInfo | None = None
 
     @property
@@ -105,7 +107,14 @@ class SweepReader:
                 read_at=now,
             )
         return report_of_running(
-            state, progress, uri=self.uri, key=record.key, top=self._top, now=now, problem=problem
+            state,
+            progress,
+            uri=self.uri,
+            key=record.key,
+            top=self._top,
+            now=now,
+            is_running=self._watch.is_held(progress),
+            problem=problem,
         )
 
     def _read_state(self, record: SweepRecord) -> tuple[SweepState | None, str]:

@@ -196,13 +196,18 @@ def report_of_running(
     key: str = "",
     top: int = TOP,
     now: float,
+    is_running: bool | None = None,
     problem: str = "",
 ) -> SweepReport:
-    """The report of a sweep without an outcome, of its state, its heartbeat, or both; reads nothing."""
+    """The report of a sweep without an outcome, of its state, its heartbeat, or both; reads nothing.
+
+    `is_running`: whether its controller lives, where that is known better than by this heartbeat's time.
+    """
+    if is_running is None:
+        is_running = is_held(progress, now)
     if state is None:
         assert progress is not None, "a state, a heartbeat or both"
-        return _of_heartbeat(progress, uri=uri, key=key, now=now, problem=problem)
-    is_running = is_held(progress, now)
+        return _of_heartbeat(progress, uri=uri, key=key, now=now, is_running=is_running, problem=problem)
     trials = list(state.trials.values())
     counts = {name: number for name, number in state.counts.items() if number}
     ended = _count_ended(counts)
@@ -305,8 +310,9 @@ def _thinned(points: Sequence[_Place]) -> Sequence[_Place]:
     return [points[round(index * (count - 1) / (MAX_POINTS - 1))] for index in range(MAX_POINTS)]
 
 
-def _of_heartbeat(progress: SweepProgress, *, uri: str, key: str, now: float, problem: str) -> SweepReport:
-    is_running = is_held(progress, now)
+def _of_heartbeat(
+    progress: SweepProgress, *, uri: str, key: str, now: float, is_running: bool, problem: str
+) -> SweepReport:
     best = progress.best
     return SweepReport(
         sweep_id=progress.sweep_id,

@@ -14,7 +14,8 @@ class Searcher(Protocol):
     """Suggests configs. Asked for 0, 1, 2, … in this order.
 
     `ask(n)` is a function of the spec, the seed, n and what was asked, restored and told before: a
-    searcher that is rebuilt by `restore` and `tell` goes on as the one that was never interrupted.
+    searcher that is rebuilt by `restore` and `tell` goes on as the one that was never interrupted. An ask
+    that raises has changed nothing.
     """
 
     @property
@@ -37,7 +38,10 @@ class Searcher(Protocol):
         ...
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
-        """Take note of a config that an earlier run asked for. Samples nothing."""
+        """Take note of a config that an earlier run asked for. Samples nothing.
+
+        Of a config that could not be made (a function of the user raised), this is what had been drawn.
+        """
         ...
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:

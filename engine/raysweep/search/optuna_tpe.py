@@ -18,7 +18,7 @@ from optuna.trial import TrialState, create_trial
 
 from raysweep.errors import SpecError
 from raysweep.search.base import TrialEnd, derived_rng, derived_seed
-from raysweep.search.cells import LeafPath, cells_of, draw_unused, exhausted_note, leaf_value, widened
+from raysweep.search.cells import Cell, LeafPath, cells_of, draw_unused, exhausted_note, leaf_value, widened
 from raysweep.search.configview import with_views
 from raysweep.search.tpe_params import params_of, quiet_study
 from raysweep.spec.domains import SampleFrom
@@ -71,6 +71,7 @@ class TpeSearcher:
         """Return the config of trial `number`; None past the last sample. A number is asked for once."""
         if self.total is not None and number >= self.total:
             return None
+        cell: Cell | None = None
         if self._cells is None:
             values = self._sample(number, 0)
         else:
@@ -81,10 +82,13 @@ class TpeSearcher:
                 derived_rng(self._seed, number),
                 ATTEMPTS,
             )
-            self._used.add(cell)
             values = dict(drawn)
+        # First, as it calls functions of the user: an ask that raises leaves the study as it was.
+        config = self._space.build(values)
         self._add(number, values)
-        return self._space.build(values)
+        if cell is not None:
+            self._used.add(cell)
+        return config
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
         """Put an earlier ask into the study, as running. Call in the order of the numbers.

@@ -9,8 +9,18 @@ simulated = simulate(spec, curve, step_s=60, slots=8)
 simulated.outcome.best, simulated.duration_s, simulated.timeline
 """
 
-from raysweep.simulate.cluster import Costs, Curve, Moment, WorkerDied
+from raysweep.simulate.cluster import Costs, Curve, Moment, TrialHangs, TrialOverMemory, WorkerDied
 from raysweep.simulate.kills import Kill
 from raysweep.simulate.simulation import Simulated, simulate
 
-__all__ = ["Costs", "Curve", "Kill", "Moment", "Simulated", "WorkerDied", "simulate"]
+__all__ = [
+    "Costs",
+    "Curve",
+    "Kill",
+    "Moment",
+    "Simulated",
+    "TrialHangs",
+    "TrialOverMemory",
+    "WorkerDied",
+    "simulate",
+]

@@ -1,28 +1,34 @@
-"""A model cluster in virtual time: workers that come up, run trials along their curves, and die."""
+"""A model cluster in virtual time under the real fleet: nodes, groups, actors, links, trials on curves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
 
 import orjson
 from pydantic import JsonValue
 
+from raysweep.core import SweepState, trial_id
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
-from raysweep.core import trial_id
+from raysweep.core import fleet as fl
 from raysweep.core.failures import Failure
+from raysweep.core.fleet.actions import Message
+from raysweep.core.fleet.invariants import check
 from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped
 from raysweep.simulate.clock import Clock
-from raysweep.simulate.workers import Job, Worker
+from raysweep.simulate.nodes import Node, Nodes
+from raysweep.simulate.processes import End, Job, Process
+from raysweep.spec import SweepSpec
 from raysweep.storage.store import Store
 
 Curve = Callable[[Mapping[str, Any], int], Mapping[str, JsonValue] | None]
 """(config, iteration) -> what the trial reports at that iteration (1, 2, …), or None: it has returned.
 
-What it raises, the trial raises; `WorkerDied` takes the worker with it.
+What it raises, the trial raises; `WorkerDied` takes the worker with it, `TrialHangs` does not come back,
+`TrialOverMemory` is ended for what it holds.
 """
 Pace = Callable[[Mapping[str, Any], int], float]
 
@@ -31,18 +37,33 @@ class WorkerDied(Exception):
     """Raised by a curve: the trial's process is gone, as after SIGKILL."""
 
 
+class TrialHangs(Exception):
+    """Raised by a curve: the trial does nothing more, and hears nothing but a kill."""
+
+
+class TrialOverMemory(Exception):
+    """Raised by a curve: the trial holds more than its limit, and its process ends for that."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """How long things take in a simulation, in virtual seconds. `jitter` adds up to that part at random."""
+    """How long things take in a simulation, in virtual seconds.
+
+    `jitter` adds up to that part at random; of `hiccups` in all things, up to `hiccup_s` more.
+    """
 
     start_worker_s: float = 1.0
     message_s: float = 0.0005
     save_s: float = 0.02
+    load_s: float = 0.0
+    place_s: float = 0.0
     notice_death_s: float = 0.2
     put_s: float = 0.005
     commit_interval_s: float = 0.25
     restart_s: float = 5.0
     jitter: float = 0.0
+    hiccups: float = 0.0
+    hiccup_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +84,28 @@ class Moment:
     iteration: int | None = None
 
 
+@dataclass(eq=False, kw_only=True)
+class Actor:
+    """One actor of Ray's. `is_linked`: what it says still arrives; `is_up`: its process has connected."""
+
+    number: int
+    group: int
+    node: Node | None = None
+    process: Process | None = None
+    is_alive: bool = True
+    is_up: bool = False
+    is_linked: bool = False
+    sent_at: dict[str, float] = field(default_factory=dict)
+
+
 class SimulatedCluster:
-    """The workers of one controller. `emit` gets their events, `note` what happens to them."""
+    """Everything under one controller. `emit` gets the fleet's events, `note` what happens to trials."""
 
     def __init__(
         self,
         *,
+        spec: SweepSpec,
+        nodes: Nodes,
         clock: Clock,
         costs: Costs,
         curve: Curve,
@@ -81,6 +118,9 @@ class SimulatedCluster:
         emit: Callable[[ev.Event], None],
         note: Callable[..., None],
     ) -> None:
+        self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), _failure_of)
+        self.nodes = nodes
+        self.actors: dict[int, Actor] = {}
         self._clock = clock
         self._costs = costs
         self._curve = curve
@@ -92,103 +132,294 @@ class SimulatedCluster:
         self._wait_every = wait_every
         self._emit = emit
         self._note = note
-        self._workers: dict[int, Worker] = {}
-        self._sent_at: dict[tuple[int, str], float] = {}
-        self._saving: dict[int, Worker] = {}
+        self._fails_to_load: Callable[[], bool] = lambda: False
+        self._is_forked = spec.effective_isolation == "process"
+        self._is_gone = self._is_letting_go = False
+        self._deaf: set[Job] = set()
+        self._alarm_at: float | None = None
 
-    # -- commands ----------------------------------------------------------------------------------
+    # -- the fleet's shell -------------------------------------------------------------------------
 
-    def open(self, slot: int) -> None:
-        """Start a worker."""
-        worker = self._workers[slot] = Worker(slot)
-        self._after(self._costs.start_worker_s, lambda: self._come_up(worker))
+    def carry(self, command: cmd.Command) -> None:
+        """A command of the core to its slots."""
+        fleet, at = self.fleet, self._clock.now
+        match command:
+            case cmd.OpenSlot():
+                fleet.open(command, at)
+            case cmd.CloseSlot():
+                fleet.close(command)
+            case cmd.StartTrial():
+                fleet.start_trial(command)
+            case cmd.StopTrial():
+                fleet.stop_trial(command, at)
+            case cmd.RecallTrials():
+                fleet.recall(command, at)
+            case cmd.AnswerReport():
+                fleet.answer(command)
+            case cmd.ExcludeNode():
+                fleet.exclude(command)
+            case _:
+                raise RaysweepError(f"{type(command).__name__} is no command for slots")
+        self._clock.after(0.0, self.flush)
+        self._act()
 
-    def close(self, slot: int) -> None:
-        """End an idle worker."""
-        worker = self._workers.pop(slot)
-        assert worker.job is None, f"slot {slot} is closed while a trial runs in it"
-        worker.is_lost = True
+    def set_load_failures(self, fails_to_load: Callable[[], bool]) -> None:
+        """From here on this is asked for each worker: whether it cannot load the trainable."""
+        self._fails_to_load = fails_to_load
 
-    def send(self, command: cmd.StartTrial | cmd.StopTrial | cmd.RecallTrials | cmd.AnswerReport) -> None:
-        """A command goes to its slot; commands to one slot arrive in order."""
-        worker = self._workers.get(command.slot)
-        if worker is not None:
-            worker.inbox.append(command)
-            self._in_order(worker, "in", self._costs.message_s, lambda: self._arrive(worker))
+    def hurry(self) -> None:
+        """The controller's process is about to be killed."""
+        self._is_letting_go = True
+        self.fleet.hurry(self._clock.now)
+        self._act()
+
+    def flush(self) -> None:
+        """What the fleet has to say goes out."""
+        if not self._is_gone:
+            self.fleet.flush()
+            self._act()
+
+    def avoid(self, nodes: Collection[str]) -> None:
+        """These nodes are about to go, or gone."""
+        self.fleet.avoid(nodes)
+        self._act()
+
+    def check(self, state: SweepState) -> None:
+        """The fleet has what the core believes that it has, once it has heard all that the fleet said."""
+        if self.fleet.events:
+            return
+        assert set(self.fleet.slots) == set(state.slots), f"{set(self.fleet.slots)} != {set(state.slots)}"
+        for number, slot in state.slots.items():
+            there = self.fleet.slots[number]
+            has = sorted([*there.handed, *there.recalled])
+            assert has == sorted(slot.queue), f"slot {number} has {has}, not {sorted(slot.queue)}"
+            assert there.is_open == slot.is_open, f"slot {number} is open on one side only"
+        check(self.fleet)
 
     def end(self) -> None:
-        """Every worker ends."""
-        for worker in self._workers.values():
-            worker.is_lost = True
-        self._workers.clear()
+        """Every worker ends, and every group goes."""
+        self._is_letting_go = True
+        self.fleet.close_all()
+        self._act()
+        self._is_gone = True
 
     def lose_controller(self) -> None:
         """The controller is gone: no worker goes on, but what is being stored at that moment still lands."""
-        for worker in self._saving.values():
-            if worker.job is not None:
-                self._store_checkpoint(worker.job)
-        self.end()
+        for actor in self.actors.values():
+            job = actor.process.job if actor.process is not None else None
+            if actor.is_alive and job is not None and job.is_saving:
+                self._store_checkpoint(job)
+            actor.is_alive = actor.is_linked = False
+        self.actors.clear()
+        self.nodes.forget_groups()
+        self._is_gone = True
 
-    # -- what happens ------------------------------------------------------------------------------
+    def _act(self) -> None:
+        fleet = self.fleet
+        while fleet.actions:
+            self._do(fleet.actions.popleft())
+        while fleet.events:
+            self._emit(fleet.events.popleft())
+        self._set_alarm()
+
+    def _do(self, action: fl.Action) -> None:
+        match action:
+            case fl.CreateGroup(group=group, memory_bytes=memory_bytes, excluded=excluded):
+                self.nodes.ask(group, memory_bytes, excluded)
+                self._after(self._costs.place_s, self.place_groups)
+            case fl.RemoveGroup(group=group):
+                del self.nodes.groups[group]
+                self._after(self._costs.place_s, self.place_groups)
+            case fl.StartWorker(worker=number, group=group):
+                actor = self.actors[number] = Actor(number=number, group=group)
+                self._start(actor)
+            case fl.KillWorker(worker=number):
+                self._check_that_nobody_else_is_killed(number)
+                self.end_process(self.actors[number])
+            case fl.HangUp(worker=number):
+                actor = self.actors.pop(number)
+                actor.is_linked = False
+                self.end_process(actor)
+            case fl.Send(worker=number, messages=messages):
+                self._send(self.actors[number], messages)
+            case fl.ExplainDelay(slot=slot):
+                self._emit(ev.SlotDelayed(at=self._clock.now, slot=slot, problem="no place"))
+
+    def _check_that_nobody_else_is_killed(self, number: int) -> None:
+        """A trial that has run for a while is killed only for its own sake, or at the end of everything."""
+        slot, process = self.fleet.crew.slot_of(number), self.actors[number].process
+        job = process.job if process is not None else None
+        if slot is None or job is None or self._is_letting_go:
+            return
+        forced = slot.forced
+        is_meant = forced is not None and (forced.trial, forced.attempt) == job.who
+        # What has just begun may have done so while the decision was on its way.
+        costs = self._costs
+        way_s = costs.message_s * (1.0 + costs.jitter) + (costs.hiccup_s if costs.hiccups else 0.0)
+        assert is_meant or self._clock.now - job.began_at <= 2 * way_s + 0.1, (
+            f"trial {job.trial} is killed, and has done nothing"
+        )
+
+    def _set_alarm(self) -> None:
+        at = self.fleet.alarms.next_at
+        if at is not None and (self._alarm_at is None or at < self._alarm_at):
+            self._alarm_at = at
+            self._clock.at(at, lambda: self._tick(at))
+
+    def _tick(self, at: float) -> None:
+        if self._alarm_at == at and not self._is_gone:
+            self._alarm_at = None
+            self.fleet.tick(self._clock.now)
+            self.flush()
+
+    # -- Ray ---------------------------------------------------------------------------------------
+
+    def place_groups(self) -> None:
+        """Groups that wait get the room that there is."""
+        if self._is_gone:
+            return
+        placed = {group.number for group in self.nodes.place()}
+        for actor in list(self.actors.values()):
+            if actor.group in placed and actor.is_alive:
+                self._start(actor)
+
+    def _start(self, actor: Actor) -> None:
+        group = self.nodes.groups[actor.group]
+        if group.node is not None:
+            actor.node = group.node
+            self._after(self._costs.start_worker_s, lambda: self._come_up(actor))
+
+    def _come_up(self, actor: Actor) -> None:
+        if not actor.is_alive or actor.is_up or actor.node is None or not actor.node.is_alive:
+            return
+        actor.is_up = actor.is_linked = True
+        actor.process = Process(post=lambda message: self._post(actor, message))
+        self.fleet.connected(actor.number, self._clock.now)
+        self._after(self._costs.load_s, lambda: self._load(actor))
+
+    def _load(self, actor: Actor) -> None:
+        if not actor.is_alive or actor.node is None:
+            return
+        if self._fails_to_load():
+            failure = Failure(origin="start", type="ImportError", message="as asked")
+            self._post(actor, ["unready", asdict(failure), actor.node.name])
+            return
+        self._note("opened", slot=actor.number)
+        self._post(actor, ["ready", actor.node.name, actor.number])
+
+    def die(self, actor: Actor, failure: Failure, *, is_told: bool = True) -> None:
+        """An actor is gone; Ray says so some time later, or never."""
+        if not actor.is_alive:
+            return
+        self.end_process(actor)
+        if is_told:
+            self._after(self._costs.notice_death_s, lambda: self._say_ended(actor, failure))
+
+    def _say_ended(self, actor: Actor, failure: Failure) -> None:
+        if self.actors.get(actor.number) is actor and not self._is_gone:
+            self.fleet.worker_ended(actor.number, failure, self._clock.now)
+            self.flush()
+
+    def lose_node(self, node: Node) -> None:
+        """A machine is gone with all that is on it. Its groups wait for another place."""
+        node.is_alive = False
+        failure = Failure(origin="process", type="NodeDied", message="the node is gone", node_state="dead")
+        for group in self.nodes.groups.values():
+            group.node = None if group.node is node else group.node
+        for actor in list(self.actors.values()):
+            if actor.node is node and actor.is_up:
+                self.die(actor, failure)
+            elif actor.node is node:
+                actor.node = None  # it was not up yet: Ray starts it where its group is placed
+        self._after(self._costs.place_s, self.place_groups)
+
+    def end_process(self, actor: Actor) -> None:
+        """The process is gone; what it has said is still under way, then its link closes."""
+        if not actor.is_alive:
+            return
+        actor.is_alive = False
+        if actor.process is not None:
+            job, actor.process.job = actor.process.job, None
+            actor.process.queue.clear()
+            if job is not None:
+                self._note_job("died", actor, job)
+        if actor.is_linked:
+            self._in_order(actor, "out", lambda: self._close_link(actor))
+
+    def cut_link(self, actor: Actor) -> None:
+        """The connection breaks; the process ends for that, and nobody tells."""
+        self.end_process(actor)
+
+    def _close_link(self, actor: Actor) -> None:
+        if actor.is_linked and not self._is_gone:
+            actor.is_linked = False
+            self.fleet.link_closed(actor.number, self._clock.now)
+            self.flush()
+
+    # -- links -------------------------------------------------------------------------------------
 
     def _after(self, seconds: float, call: Callable[[], None]) -> None:
-        self._clock.after(seconds * (1.0 + self._costs.jitter * self._random.random()), call)
+        self._clock.after(self._drawn(seconds), call)
 
-    def _in_order(self, worker: Worker, way: str, seconds: float, call: Callable[[], None]) -> None:
+    def _drawn(self, seconds: float) -> float:
+        costs, random = self._costs, self._random
+        seconds *= 1.0 + costs.jitter * random.random()
+        if costs.hiccups and random.random() < costs.hiccups:
+            seconds += costs.hiccup_s * random.random()
+        return seconds
+
+    def _in_order(self, actor: Actor, way: str, call: Callable[[], None]) -> None:
         """Not before what was sent the same way earlier."""
-        due_at = self._clock.now + seconds * (1.0 + self._costs.jitter * self._random.random())
-        due_at = max(due_at, self._sent_at.get((worker.slot, way), 0.0))
-        self._sent_at[worker.slot, way] = due_at
+        due_at = max(self._clock.now + self._drawn(self._costs.message_s), actor.sent_at.get(way, 0.0))
+        actor.sent_at[way] = due_at
         self._clock.at(due_at, call)
 
-    def _post(self, worker: Worker, count: int, delay_s: float = 0.0) -> None:
-        """Send the newest `count` messages of the outbox."""
-        for _ in range(count):
-            self._in_order(worker, "out", delay_s + self._costs.message_s, lambda: self._deliver(worker))
+    def _post(self, actor: Actor, message: Message) -> None:
+        self._in_order(actor, "out", lambda: self._deliver(actor, message))
 
-    def _deliver(self, worker: Worker) -> None:
-        event = worker.outbox.popleft()
-        if self._workers.get(worker.slot) is not worker:
+    def _deliver(self, actor: Actor, message: Message) -> None:
+        if actor.is_linked and not self._is_gone:
+            self.fleet.take(actor.number, [message], self._clock.now)
+            self._act()
+            self._clock.after(0.0, self.flush)
+
+    def _send(self, actor: Actor, messages: list[Message]) -> None:
+        for message in messages:
+            self._in_order(actor, "in", lambda message=message: self._arrive(actor, message))  # type: ignore[misc]
+
+    def _arrive(self, actor: Actor, message: Message) -> None:
+        process = actor.process
+        if not actor.is_alive or process is None:
             return
-        if isinstance(event, ev.SlotLost):
-            del self._workers[worker.slot]
-        self._emit(event)
-
-    def _come_up(self, worker: Worker) -> None:
-        if not worker.is_lost:
-            worker.open(self._clock.now, f"node{worker.slot}")
-            self._note("opened", slot=worker.slot)
-            self._post(worker, 1)
-
-    def _arrive(self, worker: Worker) -> None:
-        if worker.is_lost or not worker.inbox:
-            return
-        job, before = worker.job, len(worker.outbox)
+        job = process.job
         was_waiting = job is not None and job.is_waiting
-        command = worker.take(self._clock.now)
-        self._post(worker, len(worker.outbox) - before)
-        if isinstance(command, cmd.StopTrial) and job is not None and job.stop_reason:
-            self._clock.after(command.grace_s, lambda: self._force(worker, job))
-        if was_waiting and job is not None and not job.is_waiting:
+        process.take(message)
+        if message[0] in ("interrupt", "kill") and job is not None and message[1:3] == [*job.who]:
+            self._interrupt(actor, job, was_killed=message[0] == "kill")
+        elif was_waiting and job is not None and not job.is_waiting:
             if job.awaits is None:
-                self._note_job("answered", worker, job, iteration=job.reports - 1)
-            self._go_on(worker, job)
-        if worker.job is None and worker.queue:
-            self._begin(worker)
+                self._note_job("answered", actor, job, iteration=job.reports - 1)
+            self._go_on(actor, job)
+        if process.job is None and process.queue:
+            self._begin(actor)
 
-    def _begin(self, worker: Worker) -> None:
-        job = worker.begin(self._clock.now)
+    # -- trials ------------------------------------------------------------------------------------
+
+    def _is_running(self, actor: Actor, job: Job) -> bool:
+        return actor.is_alive and actor.process is not None and actor.process.job is job
+
+    def _begin(self, actor: Actor) -> None:
+        assert actor.process is not None
+        job = actor.process.begin()
+        job.began_at = self._clock.now
         self._check_restored(job)
-        self._note_job("began", worker, job)
-        self._post(worker, 1)
-        self._go_on(worker, job)
+        self._note_job("began", actor, job)
+        self._go_on(actor, job)
 
     def _check_restored(self, job: Job) -> None:
-        uri = job.start.checkpoint
+        uri = job.checkpoint
         if uri is None:
-            assert job.iteration == 0, (
-                f"trial {job.who[0]} begins behind {job.iteration} reports from nothing"
-            )
+            assert job.iteration == 0, f"trial {job.trial} begins behind {job.iteration} reports from nothing"
             return
         data = self._store.get(f"{uri.removeprefix(f'{self._store.url}/')}.json")
         if data is None:
@@ -196,107 +427,122 @@ class SimulatedCluster:
         behind = orjson.loads(data)["iteration"]
         assert job.iteration == behind, f"{behind} reports lie behind {uri}, not {job.iteration}"
 
-    def _go_on(self, worker: Worker, job: Job) -> None:
-        pace_s = self._pace(job.start.config, job.iteration + 1)
-        self._after(pace_s, lambda: self._step(worker, job))
+    def _go_on(self, actor: Actor, job: Job) -> None:
+        pace_s = self._pace(job.config, job.iteration + 1)
+        self._after(pace_s, lambda: self._step(actor, job))
 
-    def _is_running(self, worker: Worker, job: Job) -> bool:
-        return not worker.is_lost and worker.job is job
-
-    def _step(self, worker: Worker, job: Job) -> None:
-        if not self._is_running(worker, job):
-            return
-        if job.must_stop:
-            self._finish(worker, "stopped")
+    def _step(self, actor: Actor, job: Job) -> None:
+        if not self._is_running(actor, job):
             return
         try:
-            metrics = self._curve(job.start.config, job.iteration + 1)
+            metrics = self._curve(job.config, job.iteration + 1)
         except WorkerDied as died:
-            self._die(worker, job, str(died) or "killed by signal 9")
+            how = Failure(origin="process", type="WorkerDied", message=str(died) or "killed by signal 9")
+            self._die_in_trial(actor, how)
+        except TrialHangs:
+            self._deaf.add(job)
+        except TrialOverMemory:
+            self._end_over_memory(actor)
         except TrialStopped:
-            self._finish(worker, "stopped")
+            self._finish(actor, "stopped")
         except Exception as error:  # noqa: BLE001  it stands for user code, which may raise anything
-            self._finish(worker, "failed", _describe(error))
+            self._finish(actor, "failed", asdict(_describe(error)))
         else:
             if metrics is None:
-                self._finish(worker, "returned")
+                self._finish(actor, "returned")
             else:
-                self._report(worker, job, metrics)
+                self._report(actor, job, metrics)
 
-    def _report(self, worker: Worker, job: Job, metrics: Mapping[str, JsonValue]) -> None:
+    def _report(self, actor: Actor, job: Job, metrics: Mapping[str, JsonValue]) -> None:
+        process = actor.process
+        assert process is not None
         iteration = job.iteration + 1
         is_saved = bool(self._save_every) and iteration % self._save_every == 0
         is_waiting = bool(self._wait_every) and iteration % self._wait_every == 0
-        worker.report(
-            self._clock.now,
-            tuple(metrics),
-            [list(metrics.values())],
-            is_waiting=is_waiting and not is_saved,
-        )
-        self._note_job("reported", worker, job)
-        self._post(worker, 1)
+        is_saved = is_saved or job.wants_checkpoint
+        if not job.may_report(has_checkpoint=is_saved):
+            self._finish(actor, "stopped")
+            return
+        process.report(job, metrics, is_waiting=is_waiting and not is_saved)
+        self._note_job("reported", actor, job)
         if is_saved:
-            self._saving[worker.slot] = worker
-            self._after(self._costs.save_s, lambda: self._save(worker, job, tuple(metrics), is_waiting))
-        elif not is_waiting:
-            self._go_on(worker, job)
+            process.begin_saving(job)
+            self._after(self._costs.save_s, lambda: self._save(actor, job, list(metrics), is_waiting))
+        else:
+            self._end_or_go_on(actor, job, is_saved=False)
 
-    def _save(self, worker: Worker, job: Job, keys: tuple[str, ...], is_waiting: bool) -> None:
-        self._saving.pop(worker.slot, None)
-        if not self._is_running(worker, job):
+    def _save(self, actor: Actor, job: Job, keys: list[JsonValue], is_waiting: bool) -> None:
+        if not self._is_running(actor, job) or actor.process is None:
             return
-        worker.save(self._clock.now, self._store_checkpoint(job))
-        self._note_job("saved", worker, job)
-        if job.stop_reason is not None:
-            self._post(worker, 1)
-            self._finish(worker, "stopped")
-            return
-        if is_waiting:
-            # The answer to a report without rows comes when the checkpoint's record is durable.
-            worker.report(self._clock.now, keys, [], is_waiting=True)
-        self._post(worker, 2 if is_waiting else 1)
-        if not is_waiting or not job.is_waiting:
-            self._go_on(worker, job)
+        actor.process.save(job, self._store_checkpoint(job), keys, is_waiting=is_waiting)
+        self._note_job("saved", actor, job)
+        self._end_or_go_on(actor, job, is_saved=True)
+
+    def _end_or_go_on(self, actor: Actor, job: Job, *, is_saved: bool) -> None:
+        if job.stop_reason is not None and (is_saved or not job.wants_checkpoint):
+            self._finish(actor, "stopped")
+        elif not job.is_waiting:
+            self._go_on(actor, job)
 
     def _store_checkpoint(self, job: Job) -> str:
-        path = f"{self._sweep_id}/checkpoints/{trial_id(job.who[0])}/{job.next_checkpoint}"
-        record = {"iteration": job.iteration, "attempt": job.who[1]}
+        path = f"{self._sweep_id}/checkpoints/{trial_id(job.trial)}/{job.next_checkpoint}"
+        record = {"iteration": job.iteration, "attempt": job.attempt}
         if not self._store.put_if_absent(f"{path}.json", orjson.dumps(record)):
-            raise RaysweepError(
-                f"checkpoint number {job.next_checkpoint} of trial {job.who[0]} is used twice"
-            )
+            raise RaysweepError(f"checkpoint number {job.next_checkpoint} of trial {job.trial} is used twice")
         return f"{self._store.url}/{path}"
 
     def _finish(
-        self, worker: Worker, how: Any, failure: Failure | None = None, *, was_killed: bool = False
+        self,
+        actor: Actor,
+        how: End,
+        failure: Mapping[str, JsonValue] | None = None,
+        *,
+        was_killed: bool = False,
     ) -> None:
-        job = worker.job
-        assert job is not None
-        worker.finish(self._clock.now, how, failure, was_killed=was_killed)
-        self._saving.pop(worker.slot, None)
-        self._note_job(how, worker, job)
-        self._post(worker, 1)
-        if worker.queue:
-            self._begin(worker)
+        process = actor.process
+        assert process is not None
+        job = process.finish(how, failure, was_killed=was_killed)
+        self._note_job(how, actor, job)
+        if process.queue:
+            self._begin(actor)
 
-    def _force(self, worker: Worker, job: Job) -> None:
-        if self._is_running(worker, job):
-            self._finish(worker, "stopped", was_killed=True)
+    def _interrupt(self, actor: Actor, job: Job, *, was_killed: bool) -> None:
+        """As the signal does: not inside a report, and not a trial that hears nothing."""
+        is_deaf = job in self._deaf or job.is_saving
+        if was_killed or (job.stop_reason and not is_deaf):
+            self._finish(actor, "stopped", was_killed=was_killed)
 
-    def _die(self, worker: Worker, job: Job, how: str) -> None:
-        failure = Failure(origin="process", type="WorkerDied", message=how)
-        self._note_job("died", worker, job)
-        worker.lose(self._clock.now, failure)
-        self._post(worker, 1, delay_s=self._costs.notice_death_s)
+    def _die_in_trial(self, actor: Actor, failure: Failure) -> None:
+        if not self._is_forked:
+            self.die(actor, failure)
+            return
+        self._finish(actor, "failed", asdict(failure))
 
-    def _note_job(self, what: str, worker: Worker, job: Job, iteration: int | None = None) -> None:
+    def _end_over_memory(self, actor: Actor) -> None:
+        held = Failure(origin="memory", type="MemoryLimitExceeded", message="as asked", memory_bytes=2**31)
+        process = actor.process
+        assert process is not None
+        if self._is_forked:
+            self._finish(actor, "failed", asdict(held))
+            return
+        job = process.finish("failed", asdict(held))
+        self._note_job("failed", actor, job)
+        # As in `worker.watch_memory`: it says so, then it ends.
+        gone = Failure(origin="process", type="WorkerDied", message="exit code 1")
+        self._after(self._costs.message_s, lambda: self.die(actor, gone))
+
+    def _note_job(self, what: str, actor: Actor, job: Job, iteration: int | None = None) -> None:
         self._note(
             what,
-            slot=worker.slot,
-            trial=job.who[0],
-            attempt=job.who[1],
+            slot=actor.number,
+            trial=job.trial,
+            attempt=job.attempt,
             iteration=job.iteration if iteration is None else iteration,
         )
+
+
+def _failure_of(trial: int, attempt: int, fields: Mapping[str, Any]) -> Failure:
+    return Failure(**{**fields, "bases": tuple(fields["bases"])})
 
 
 def _describe(error: Exception) -> Failure:

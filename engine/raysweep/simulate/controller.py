@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
+from raysweep.cluster.suggesting import suggest
 from raysweep.cluster.takeover import Held
 from raysweep.core import commands as cmd
-from raysweep.core import encode, step
 from raysweep.core import events as ev
 from raysweep.core.invariants import check
 from raysweep.core.lifecycle import FINAL
+from raysweep.core.loop import Loop
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import SimulatedCluster
 from raysweep.simulate.journal import SimulatedWriter
@@ -31,62 +31,85 @@ class SimulatedController:
         self._clock = clock
         self._store = store
         self._is_checked = is_checked
-        self._events: deque[ev.Event] = deque()
-        self._is_draining = False
+        self.events = 0
+        self._core = Loop(self.state, writer.write, self._carry_checked)
+        self._final = self._finished()
         self._timer = 0
+        self._told: tuple[int, int, int] | None = None
 
-    def begin(self, cluster: SimulatedCluster, slots: int) -> None:
-        """Take the sweep up, on a cluster with room for so many trials."""
+    def begin(self, cluster: SimulatedCluster) -> None:
+        """Take the sweep up on a cluster."""
         self._cluster = cluster
-        # The claim's own segment holds this event already: it is applied, not written.
-        self._apply(self._held.started)
-        for uri in self._held.discarded:
-            self._delete(uri)
-        if self._held.changed is not None:
-            self._events.append(self._held.changed)
-        self.emit(ev.CapacityChanged(at=self._clock.now, slots=slots))
+        with self._core.gathering():
+            self._core.begin(self._held.started)
+            for uri in self._held.discarded:
+                self._delete(uri)
+            if self._held.changed is not None:
+                self._core.emit(self._held.changed)
+            self.see_room()
+
+    def see_room(self) -> None:
+        """As the cluster's watch does: tell the core of the room, at first and when it is another."""
+        nodes, excluded = self._cluster.nodes, self.state.excluded
+        usable = sum(1 for _ in nodes.usable(excluded))
+        slots, memory_bytes = nodes.count_slots(excluded), nodes.largest_memory(excluded)
+        if (slots, usable, memory_bytes) != self._told:
+            self._told = slots, usable, memory_bytes
+            self.emit(
+                ev.CapacityChanged(
+                    at=self._clock.now,
+                    slots=slots,
+                    nodes=usable,
+                    memory_bytes=memory_bytes,
+                    problem="" if slots else "no usable node",
+                )
+            )
+
+    def look(self) -> None:
+        """What a controller and its watch look at now and then."""
+        is_stalled = self.writer.is_stalled
+        if is_stalled != self.state.is_stalled:
+            self.emit(ev.StorageStalled(at=self._clock.now, is_over=not is_stalled))
+        self.see_draining()
+        self.see_room()
+
+    def see_draining(self) -> None:
+        """As the cluster's watch does: nodes that are about to go."""
+        draining = {node.name: node for node in self._cluster.nodes.all if node.is_draining and node.is_alive}
+        gone = {node.name for node in self._cluster.nodes.all if not node.is_alive}
+        self._cluster.avoid({*draining, *gone})
+        for name, node in draining.items():
+            if name not in self.state.draining:
+                self.emit(ev.NodeDraining(at=self._clock.now, node=name, deadline=node.goes_at))
 
     def emit(self, event: ev.Event) -> None:
         """Take an event; it is applied at once, or when the one being applied is done."""
-        self._events.append(event)
-        if self._is_draining:
-            return
-        self._is_draining = True
-        try:
-            while self._events:
-                event = self._events.popleft()
-                self.writer.write(encode(event))
-                self._apply(event)
-        finally:
-            self._is_draining = False
-
-    def _apply(self, event: ev.Event) -> None:
-        finished = self._finished() if self._is_checked else frozenset()
-        commands = step(self.state, event)
-        if self._is_checked:
+        self.events += 1
+        self._core.emit(event)
+        if self._is_checked and not self._core.is_draining and self.state.phase in ("running", "stopping"):
             check(self.state)
-        for command in commands:
-            if isinstance(command, cmd.StartTrial):
-                assert command.trial not in finished, f"trial {command.trial} is finished and started again"
-            self._carry(command)
+            self._cluster.check(self.state)
 
-    def _finished(self) -> frozenset[int]:
-        return frozenset(number for number, trial in self.state.trials.items() if trial.state in FINAL)
+    def _carry_checked(self, command: cmd.Command) -> None:
+        if isinstance(command, cmd.StartTrial):
+            number = command.trial
+            assert number not in self._final, f"trial {number} is finished and started again"
+        elif isinstance(command, cmd.TellSearch):
+            self._final.add(command.trial)
+        self._carry(command)
+
+    def _finished(self) -> set[int]:
+        ended = FINAL - {"cancelled"}
+        return {number for number, trial in self.state.trials.items() if trial.state in ended}
 
     def _carry(self, command: cmd.Command) -> None:
         match command:
-            case cmd.OpenSlot():
-                self._cluster.open(command.slot)
-            case cmd.CloseSlot():
-                self._cluster.close(command.slot)
-            case cmd.StartTrial() | cmd.StopTrial() | cmd.RecallTrials():
-                self._cluster.send(command)
             case cmd.AnswerReport():
-                self.writer.when_durable(lambda: self._cluster.send(command))
+                self.writer.when_durable(lambda: self._cluster.carry(command))
             case cmd.DeleteCheckpoint():
                 self.writer.when_sealed(lambda: self._delete(command.uri))
             case cmd.SuggestConfigs():
-                self._suggest(command)
+                self.emit(suggest(self._held.searcher, command, self._clock.now))
             case cmd.TellSearch():
                 self._held.searcher.tell(command.trial, command.value, command.end)
             case cmd.SetTimer():
@@ -97,6 +120,8 @@ class SimulatedController:
                 self._clock.after(0.0, lambda: self.writer.when_durable(self._end_sweep))
             case cmd.LeaveSweep():
                 self._end(lambda: setattr(self, "left", command.why))
+            case _:
+                self._cluster.carry(command)
 
     def _end_sweep(self) -> None:
         self.emit(ev.SweepEnded(at=self._clock.now))
@@ -112,22 +137,6 @@ class SimulatedController:
 
     def _delete(self, uri: str) -> None:
         self._store.delete(f"{uri.removeprefix(f'{self._store.url}/')}.json")
-
-    def _suggest(self, command: cmd.SuggestConfigs) -> None:
-        searcher = self._held.searcher
-        asked = [searcher.ask(number) for number in range(command.first, command.first + command.count)]
-        configs = tuple(config for config in asked if config is not None)
-        end = command.first + len(configs)
-        is_exhausted = len(configs) < command.count or (searcher.total is not None and end >= searcher.total)
-        self.emit(
-            ev.ConfigsSuggested(
-                at=self._clock.now,
-                first=command.first,
-                configs=configs,
-                is_exhausted=is_exhausted,
-                note=(searcher.note or "") if is_exhausted else "",
-            )
-        )
 
     def _set_timer(self, at: float | None) -> None:
         self._timer += 1

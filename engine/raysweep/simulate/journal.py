@@ -5,44 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from raysweep.simulate.clock import Clock
+from raysweep.storage.commit import CommitLimits, CommitPolicy
 from raysweep.storage.journal import Claim, JournalBackend, append_once
 from raysweep.storage.segment import SegmentHeader, encode_segment
-from raysweep.storage.writer import COMPACT_EVERY, GATHER_S
 
 
 class SimulatedWriter:
-    """Groups records as `storage.writer.JournalWriter` does: one put at a time, at most one an interval."""
+    """Commits when `policy` says so, as `storage.writer.JournalWriter` does; a put takes `put_s`."""
 
     def __init__(
         self, clock: Clock, backend: JournalBackend, claim: Claim, *, put_s: float, interval_s: float
     ) -> None:
-        self.appends = 0
+        self.policy = CommitPolicy(CommitLimits(interval_s=interval_s))
         self._clock = clock
         self._backend = backend
         self._claim = claim
         self._next_number = claim.next_number
-        self._put_s = put_s
-        self._interval_s = interval_s
-        self._buffer: list[bytes] = []
-        self._first_at = self._committed_at = 0.0
-        self._written = self._durable = self._wanted = 0
-        self._is_putting = False
+        self.put_s = put_s
         self._armed = 0
         self._waiting: list[tuple[int, Callable[[], None]]] = []
         self._unsealed: list[tuple[int, Callable[[], None]]] = []
         self._compaction: Iterator[None] | None = None
 
     @property
+    def appends(self) -> int:
+        """How many segments were stored, the claim's left out."""
+        return self.policy.segments
+
+    @property
     def is_durable(self) -> bool:
         """Whether everything written is stored."""
-        return self._durable == self._written
+        return self.policy.is_durable
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the journal lags so far behind that it is to be said."""
+        return self.policy.is_stalled(self._clock.now)
 
     def write(self, record: bytes) -> None:
         """Hand over one record."""
-        if not self._buffer:
-            self._first_at = self._clock.now
-        self._buffer.append(record)
-        self._written += 1
+        self.policy.write(record, self._clock.now)
         self._arm()
 
     def when_durable(self, call: Callable[[], None]) -> None:
@@ -50,46 +52,36 @@ class SimulatedWriter:
         if self.is_durable:
             self._clock.after(0.0, call)
             return
-        self._wanted = self._written
-        self._waiting.append((self._written, call))
+        self._waiting.append((self.policy.want(), call))
         self._arm()
 
     def when_sealed(self, call: Callable[[], None]) -> None:
         """Call once everything written so far lies in segments behind which there is another."""
-        self._unsealed.append((self._written, call))
+        self._unsealed.append((self.policy.written, call))
 
     def _arm(self) -> None:
-        if self._is_putting or not self._buffer:
+        due_at = self.policy.commit_at(self._clock.now)
+        if due_at is None:
             return
-        due_at = max(self._first_at + GATHER_S, self._committed_at + self._interval_s)
-        if self._wanted > self._durable:
-            due_at = self._clock.now
         self._armed += 1
         armed = self._armed
         self._clock.at(due_at, lambda: self._commit() if armed == self._armed else None)
 
     def _commit(self) -> None:
-        if self._is_putting or not self._buffer:
-            return
-        self._is_putting = True
-        self._committed_at = self._clock.now
-        batch, self._buffer = self._buffer, []
-        self._clock.after(self._put_s, lambda: self._land(batch))
+        batch = self.policy.take(self._clock.now)
+        self._armed += 1  # nothing is due before it has landed
+        self._clock.after(self.put_s, lambda: self._land(batch))
 
     def _land(self, batch: list[bytes]) -> None:
         number = self._next_number
         header = SegmentHeader(generation=self._claim.generation, number=number, writer=self._claim.writer)
         append_once(self._backend, number, encode_segment(header, batch))
-        self.appends += 1
         self._next_number += 1
-        sealed = [call for target, call in self._unsealed if target <= self._durable]
-        self._unsealed = [entry for entry in self._unsealed if entry[0] > self._durable]
-        self._durable += len(batch)
-        self._is_putting = False
-        if self._compaction is None and self.appends % COMPACT_EVERY == 0:
+        self.policy.land()
+        if self._compaction is None and self.policy.is_compaction_due:
             self._start_compaction()
-        ready = [call for target, call in self._waiting if target <= self._durable]
-        self._waiting = [entry for entry in self._waiting if entry[0] > self._durable]
+        ready = _take_due(self._waiting, self.policy.durable)
+        sealed = _take_due(self._unsealed, self.policy.sealed)
         for call in [*ready, *sealed]:
             call()
         self._arm()
@@ -107,4 +99,11 @@ class SimulatedWriter:
         except StopIteration:
             self._compaction = None
             return
-        self._clock.after(self._put_s, self._compact_step)
+        self._clock.after(self.put_s, self._compact_step)
+
+
+def _take_due(waiting: list[tuple[int, Callable[[], None]]], reached: int) -> list[Callable[[], None]]:
+    """Take out the calls that waited for no more than so many records."""
+    due = [call for target, call in waiting if target <= reached]
+    waiting[:] = [entry for entry in waiting if entry[0] > reached]
+    return due

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
 from typing import Any, Final
 
 import raysweep
 from raysweep.cluster.takeover import Asked, find_outcome, hold
-from raysweep.core import decode, make_outcome
+from raysweep.core import SweepState, decode, make_outcome
 from raysweep.core.events import Event
 from raysweep.core.seeds import derive_seed
 from raysweep.errors import RaysweepError
@@ -20,6 +20,7 @@ from raysweep.simulate.cluster import Costs, Curve, Moment, Pace, SimulatedClust
 from raysweep.simulate.controller import SimulatedController
 from raysweep.simulate.journal import SimulatedWriter
 from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, appended
+from raysweep.simulate.nodes import Node, Nodes
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import Store, open_store
@@ -27,6 +28,28 @@ from raysweep.storage.wrapped import WrappedStore
 
 HOLDER: Final = Holder(host="simulated", pid=0, process_started_at=None, boot_id="", user="")
 _numbers = count()
+
+
+# Longer than anything that a sweep waits for by itself in the simulations that are checked.
+MAX_IDLE_S: Final = 600.0
+MAX_IDLE_EVENTS: Final = 400
+MAX_GENERATIONS: Final = 200
+
+
+class SimulationStuckError(RaysweepError):
+    """Work is there, and nothing that happens brings it on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A controller at work, for who disturbs it. Whatever it does, it asks `clock` for a time to do it."""
+
+    clock: Clock
+    cluster: SimulatedCluster
+    controller: SimulatedController
+
+
+Disturb = Callable[[Running], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +84,11 @@ def simulate(
     seed: int = 0,
     costs: Costs | None = None,
     kills: Sequence[Kill] = (),
+    reopened: Sequence[SweepSpec | Mapping[str, Any]] = (),
     has_snapshots: bool = False,
     is_checked: bool = False,
+    nodes: Nodes | None = None,
+    disturb: Disturb | None = None,
 ) -> Simulated:
     """Run a sweep to its end in virtual time: seconds of computing for days of cluster.
 
@@ -81,8 +107,13 @@ def simulate(
         seed: For the jitter of `costs`.
         costs: How long everything else takes; default `Costs()`.
         kills: Where the controller is killed; the next one starts `costs.restart_s` later.
+        reopened: Under these specs it is asked for again, one after the other, each time that it has ended:
+            with more of what ended it, it goes on.
         has_snapshots: Each controller stores a snapshot when it begins, for the next to start from.
-        is_checked: Assert the core's invariants after every event.
+        is_checked: Assert the invariants of core and fleet after every event, and that something always
+        moves. nodes: The machines; default: `slots` of them with one CPU each. disturb: Called with each
+        controller and its cluster as they begin, to make trouble for them. A
+            controller that leaves is followed by another then, as an orchestrator would see to it.
 
     Raises:
         SpecError: The spec is wrong.
@@ -95,15 +126,17 @@ def simulate(
         spec=made.replace(storage_path=store.url),
         curve=curve,
         pace=step_s if callable(step_s) else _steady(step_s),
-        slots=slots,
         save_every=save_every,
         wait_every=wait_every,
         random=Random(seed),
         costs=costs or Costs(),
         store=store,
         watched=WatchedStore(store, tuple(kills)),
+        reopened=tuple(SweepSpec.from_any(spec).replace(storage_path=store.url) for spec in reopened),
         has_snapshots=has_snapshots,
         is_checked=is_checked,
+        nodes=nodes or Nodes(all=[Node(name=f"node{number}") for number in range(slots)]),
+        disturb=disturb,
     )
     try:
         return simulation.run()
@@ -120,36 +153,34 @@ class _Simulation:
     spec: SweepSpec
     curve: Curve
     pace: Pace
-    slots: int
     save_every: int
     wait_every: int
     random: Random
     costs: Costs
     store: Store
     watched: WatchedStore
+    reopened: tuple[SweepSpec, ...]
     has_snapshots: bool
     is_checked: bool
+    nodes: Nodes
+    disturb: Disturb | None
 
     def __post_init__(self) -> None:
         self.clock = Clock()
         self.timeline: list[Moment] = []
         self.clusters: list[SimulatedCluster] = []
         self.generation = 0
+        self.moved_at = 0.0
+        self.moved_events = 0
         self.folder = SweepFolder(self.watched, sweep_id(self.spec.name, "simulated"))
         seed = self.spec.seed if self.spec.seed is not None else derive_seed(0, self.folder.sweep_id)
         self.asked = Asked(spec=self.spec, key="simulated", seed=seed)
 
     def run(self) -> Simulated:
-        outcome = None
-        while outcome is None:
-            try:
-                outcome = self._run_controller()
-            except ControllerKilled:
-                self._note("killed")
-                self.clock.forget_all()
-                while self.clusters:
-                    self.clusters.pop().lose_controller()
-                self.clock.now += self.costs.restart_s
+        outcome = self._run_controllers()
+        for spec in self.reopened:
+            self.asked = replace(self.asked, spec=spec)
+            outcome = self._run_controllers()
         plain = SweepFolder(self.store, self.folder.sweep_id)
         return Simulated(
             outcome=outcome,
@@ -160,7 +191,23 @@ class _Simulation:
             duration_s=self.clock.now,
         )
 
-    def _run_controller(self) -> SweepOutcome:
+    def _run_controllers(self) -> SweepOutcome:
+        outcome = None
+        while outcome is None:
+            try:
+                outcome = self._run_controller()
+            except ControllerKilled:
+                self._note("killed")
+                self._lose_controller()
+        return outcome
+
+    def _lose_controller(self) -> None:
+        self.clock.forget_all()
+        while self.clusters:
+            self.clusters.pop().lose_controller()
+        self.clock.now += self.costs.restart_s
+
+    def _run_controller(self) -> SweepOutcome | None:
         outcome = find_outcome(self.folder, self.asked)
         if outcome is not None:
             return outcome
@@ -168,6 +215,8 @@ class _Simulation:
         if held is None:
             raise RaysweepError("nobody else claims a simulated sweep")
         self.generation = held.claim.generation
+        if self.generation > MAX_GENERATIONS:
+            raise SimulationStuckError(f"{self.generation} controllers have not ended the sweep")
         self._note("claimed")
         if self.has_snapshots:
             self.folder.write_snapshot(held.claim.number - 1, held.state.to_json())
@@ -179,14 +228,20 @@ class _Simulation:
             interval_s=self.costs.commit_interval_s,
         )
         controller = SimulatedController(held, self.clock, writer, self.watched, is_checked=self.is_checked)
-        if held.state.phase != "ended":
-            self.clusters.append(self._make_cluster(controller.emit))
-            controller.begin(self.clusters[-1], self.slots)
-            while not controller.is_done:
-                if not self.clock.run_next():
-                    raise RaysweepError(f"the simulated sweep is stuck in phase {held.state.phase}")
+        # As the real one: an ended sweep is here only for its outcome, before which its controller died.
+        if held.state.phase != "ended" or held.started.is_reopening:
+            cluster = self._make_cluster(held.state, controller.emit)
+            self.clusters.append(cluster)
+            controller.begin(cluster)
+            if self.disturb is not None:
+                self.disturb(Running(clock=self.clock, cluster=cluster, controller=controller))
+            self._run_to_end(controller)
             if controller.left is not None:
-                raise RaysweepError(f"the simulated sweep was left: {controller.left}")
+                if self.disturb is None:
+                    raise RaysweepError(f"the simulated sweep was left: {controller.left}")
+                self._note("left")
+                self._lose_controller()
+                return None
         self.clock.forget_all()
         ended = make_outcome(
             held.state,
@@ -198,8 +253,26 @@ class _Simulation:
         self.folder.write_outcome_if_absent(ended)
         return ended
 
-    def _make_cluster(self, emit: Callable[[Event], None]) -> SimulatedCluster:
+    def _run_to_end(self, controller: SimulatedController) -> None:
+        self.moved_at, self.moved_events = self.clock.now, controller.events
+        while not controller.is_done:
+            if not self.clock.run_next():
+                raise RaysweepError(f"the simulated sweep is stuck in phase {controller.state.phase}")
+            if self.is_checked:
+                self._check_that_it_moves(controller)
+
+    def _check_that_it_moves(self, controller: SimulatedController) -> None:
+        """Neither does nothing happen for long, nor very much that leads nowhere."""
+        if self.moved_at < 0.0:
+            self.moved_at, self.moved_events = self.clock.now, controller.events
+        idle_s, events = self.clock.now - self.moved_at, controller.events - self.moved_events
+        if idle_s > MAX_IDLE_S or events > MAX_IDLE_EVENTS:
+            raise SimulationStuckError(f"{events} events in {idle_s:g} s moved no trial")
+
+    def _make_cluster(self, state: SweepState, emit: Callable[[Event], None]) -> SimulatedCluster:
         return SimulatedCluster(
+            spec=state.spec,
+            nodes=self.nodes,
             clock=self.clock,
             costs=self.costs,
             curve=self.curve,
@@ -214,4 +287,5 @@ class _Simulation:
         )
 
     def _note(self, what: str, **fields: Any) -> None:
+        self.moved_at = -1.0
         self.timeline.append(Moment(at=self.clock.now, what=what, generation=self.generation, **fields))

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from raysweep.errors import SpecError
+from raysweep.errors import SampleFromError
 from raysweep.spec import rayobjects
 from raysweep.spec.domains import (
     Choice,
@@ -84,7 +84,7 @@ class Space:
 
         Constants are filled in. Functions are called last with the config so far, unless `values` has them;
         one that raises KeyError is called again after the others, whose values it may need. Raises KeyError
-        for a missing leaf, SpecError if a function fails or gives what JSON cannot hold.
+        for a missing leaf, SampleFromError if a function fails or gives what JSON cannot hold.
         """
         waiting: list[tuple[tuple[str, ...], SampleFrom]] = []
         config: dict[str, Any] = _fill(self.template, (), values, waiting)
@@ -143,17 +143,26 @@ def _resolve_into(
     except KeyError as error:
         if is_last_chance:
             what = f"sample_from found no {error} in the config"
-            raise SpecError(field, what, f"it may use {sorted(config)}") from error
+            raise SampleFromError(field, what, f"it may use {sorted(config)}", _drawn(config)) from error
         return False
     except Problem as problem:
-        raise SpecError(field, f"sample_from returned: {problem}", problem.issues[0].fix) from None
+        what = f"sample_from returned: {problem}"
+        raise SampleFromError(field, what, problem.issues[0].fix, _drawn(config)) from None
     except Exception as error:
         what = f"sample_from raised {type(error).__name__}: {error}"
-        raise SpecError(
-            field, what, "mend the function; it is given the config of all other parameters"
-        ) from error
+        fix = "mend the function; it is given the config of all other parameters"
+        raise SampleFromError(field, what, fix, _drawn(config)) from error
     _place(config, path, value)
     return True
+
+
+def _drawn(config: Any) -> Any:
+    """The config as far as it is there: what is missing in a list keeps its place, as None."""
+    if isinstance(config, dict):
+        return {key: _drawn(item) for key, item in config.items()}
+    if isinstance(config, list):
+        return [None if isinstance(item, _Later) else _drawn(item) for item in config]
+    return config
 
 
 def normalise(given: Any) -> dict[str, Any]:

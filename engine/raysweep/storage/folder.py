@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,15 @@ from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepD
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.storage.journal import Journal
 from raysweep.storage.retries import retrying
-from raysweep.storage.sealed import decode_sealed, encode_sealed, seal, unseal
+from raysweep.storage.sealed import decode_sealed, seal, seal_parts, unseal
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.storage.store import ObjectInfo, Store
 
 FORMAT_VERSION = 1
 SNAPSHOTS_KEPT = 2
 
+ASIDE = "aside"
+"""The folder of a storage path for sweeps that cannot be resumed: nothing that ran is ever deleted."""
 _RANKS = 5
 _JOURNAL_RANK = 3
 
@@ -51,6 +53,8 @@ class Snapshot:
     """The journal segment up to which (inclusive) the state was built; 0 without a snapshot."""
     state: dict[str, Any] | None
     notes: tuple[str, ...] = ()
+    discarded: tuple[str, ...] = ()
+    """Checkpoints that nothing needed any more by then, and that were perhaps not deleted yet."""
 
 
 class SweepFolder:
@@ -205,7 +209,8 @@ class SweepFolder:
                 continue
             body = decode_sealed(data)
             if body is not None and body["number"] == number:
-                return Snapshot(number=number, state=body["state"], notes=tuple(notes))
+                discarded = tuple(body.get("discarded", ()))
+                return Snapshot(number=number, state=body["state"], notes=tuple(notes), discarded=discarded)
             notes.append(
                 f"{self.store.url}/{key} is damaged; an older snapshot or the journal is used instead"
             )
@@ -213,7 +218,15 @@ class SweepFolder:
 
     def write_snapshot(self, number: int, state: Mapping[str, Any]) -> None:
         """Keep the state as of journal segment `number` (inclusive); delete older snapshots but one."""
-        self.store.put(self._snapshot_key(number), encode_sealed({"number": number, "state": state}))
+        self.write_snapshot_parts(number, [orjson.dumps(state)])
+
+    def write_snapshot_parts(
+        self, number: int, parts: Iterable[bytes], discarded: Sequence[str] = ()
+    ) -> None:
+        """As `write_snapshot`, of a state that is JSON text in parts; see `Snapshot.discarded`."""
+        tail = b',"discarded":%b}' % orjson.dumps(discarded)
+        body = [b'{"number":%d,"state":' % number, *parts, tail]
+        self.store.put(self._snapshot_key(number), seal_parts(body))
         old = sorted(self._snapshot_numbers(), reverse=True)[SNAPSHOTS_KEPT:]
         self.store.delete(*(self._snapshot_key(each) for each in old))
 
@@ -233,6 +246,21 @@ class SweepFolder:
                 continue
             for key in keys:  # one by one: a bulk delete keeps no order
                 self.store.delete(key)
+
+    def put_aside(self) -> str:
+        """Move a sweep that cannot be resumed out of its key's way, whole; returns the URI where it is now.
+
+        Everything is copied before anything is deleted, sweep.json is deleted last: safe to repeat after a
+        crash, which may leave a second copy.
+        """
+        taken = self.store.list_folders(f"{ASIDE}/{self.sweep_id}")
+        target = f"{ASIDE}/{self.sweep_id}/{len(taken) + 1:03d}"
+        for info in list(self.store.list(self.sweep_id)):
+            chunks = self.store.get_chunks(info.key)
+            if chunks is not None:
+                self.store.put_chunks(f"{target}/{info.key.removeprefix(f'{self.sweep_id}/')}", chunks)
+        self.withdraw()
+        return f"{self.store.url}/{target}"
 
     def _withdrawal_order(self, info: ObjectInfo) -> tuple[int, str]:
         """Manifests go before the files they promise; the journal goes from its end and never has a gap."""

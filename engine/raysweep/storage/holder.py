@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +14,12 @@ from raysweep.outcome import Holder, SweepProgress
 
 STALE_AFTER_S = 30.0
 """How old a heartbeat may be, if nothing better is known. progress.json is written every 2 s."""
+
+STALE_WATCH_S = 6.0
+"""How long one that looks old is watched: after an outage of the storage every heartbeat looks old, and so it
+does where clocks differ. One that is still written is seen to move within this time."""
+
+POLL_S = 0.2
 
 AT_WORK = frozenset({"starting", "running", "stopping"})
 """The states of a sweep in which a controller works on it."""
@@ -36,16 +44,77 @@ def holder_state(progress: SweepProgress, now: float) -> HolderState:
 
     On the same boot of the same host (and, in containers, with the same view of processes) the process table
     decides: "alive" or "gone", however old the heartbeat. Elsewhere the heartbeat's age does: "alive" or
-    "stale".
+    "stale". That takes the other host's clock to be right: good enough to show. Where something hangs on it,
+    watch: `HolderWatch`, `find_living`.
     """
+    known = known_state(progress)
+    if known is not None:
+        return known
+    return "alive" if abs(now - progress.at) <= STALE_AFTER_S else "stale"
+
+
+def known_state(progress: SweepProgress) -> HolderState | None:
+    """What is certain at one look; None where only the heartbeat can tell."""
     if progress.has_left:
         return "gone"
     holder = progress.holder
     boot = boot_id()
-    if boot and (holder.host, holder.boot_id) == (socket.gethostname(), boot):
-        started_at = process_started_at(holder.pid)
-        return "alive" if started_at is not None and started_at == holder.process_started_at else "gone"
-    return "alive" if now - progress.at <= STALE_AFTER_S else "stale"
+    if not boot or (holder.host, holder.boot_id) != (socket.gethostname(), boot):
+        return None
+    started_at = process_started_at(holder.pid)
+    return "alive" if started_at is not None and started_at == holder.process_started_at else "gone"
+
+
+class HolderWatch:
+    """Judges a holder by looking again and again: it lives while its heartbeat moves.
+
+    How long it has not moved is measured on this process's own clock: the holder's may be wrong by hours. All
+    that a heartbeat's own time does is to shorten the wait for one that looks old already.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, utc: Callable[[], float] = time.time
+    ) -> None:
+        self._clock = clock
+        self._utc = utc
+        self._sign: tuple[int, float] | None = None
+        self._moved_at = 0.0
+        self._has_moved = False
+
+    def see(self, progress: SweepProgress) -> HolderState | Literal["unknown"]:
+        """Look at the newest heartbeat. "unknown": too early to tell, look again."""
+        known = known_state(progress)
+        if known is not None:
+            return known
+        now, sign = self._clock(), (progress.generation, progress.at)
+        if sign != self._sign:
+            self._has_moved = self._sign is not None
+            self._sign, self._moved_at = sign, now
+        looks_old = self._utc() - progress.at > STALE_AFTER_S and not self._has_moved
+        if now - self._moved_at >= (STALE_WATCH_S if looks_old else STALE_AFTER_S):
+            return "stale"
+        return "alive" if self._has_moved else "unknown"
+
+    def is_held(self, progress: SweepProgress | None) -> bool:
+        """As `is_held`, at a look of many: while it is too early to tell, the heartbeat's own time counts."""
+        if progress is None or progress.status not in AT_WORK:
+            return False
+        state = self.see(progress)
+        return state == "alive" or (state == "unknown" and is_held(progress, self._utc()))
+
+
+def find_living(read: Callable[[], SweepProgress | None]) -> SweepProgress | None:
+    """The heartbeat of a holder that lives and is at work, None where there is none.
+
+    Of a holder elsewhere that is known once its heartbeat has moved, in about 2 s, or has not for too long.
+    """
+    watch = HolderWatch()
+    while (progress := read()) is not None and progress.status in AT_WORK:
+        state = watch.see(progress)
+        if state != "unknown":
+            return progress if state == "alive" else None
+        time.sleep(POLL_S)
+    return None
 
 
 def is_held(progress: SweepProgress | None, now: float) -> bool:

@@ -46,6 +46,10 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        # The folders that writes of ours gave a new folder, which may not be on the disk yet; and those above
+        # our objects that were synced once, whoever made what is in them.
+        self._owed: dict[Path, tuple[Path, ...]] = {}
+        self._synced: set[Path] = set()
 
     def __reduce__(self) -> tuple[Callable[[str], Store], tuple[str]]:
         return open_store, (self.url,)
@@ -83,10 +87,13 @@ class LocalStore:
         self._write(key, (data,), durable=durable, replace=True)
 
     def put_if_absent(self, key: str, data: bytes, *, durable: bool = False) -> bool:
+        path = self._path(key)
         # Cheap refusal first; the link below is what decides.
-        if os.path.lexists(self._path(key)):
-            return False
-        return self._write(key, (data,), durable=durable, replace=False)
+        if not os.path.lexists(path) and self._write(key, (data,), durable=durable, replace=False):
+            return True
+        if durable:
+            self._keep_name(key, path)
+        return False
 
     def get_versioned(self, key: str) -> tuple[bytes, str] | None:
         data = self.get(key)
@@ -178,13 +185,35 @@ class LocalStore:
         temporary = path.parent / f"{TEMPORARY_MARK}{os.getpid():x}-{next(_counter):x}-{secrets.token_hex(4)}"
         try:
             created = self._write_file(temporary, chunks, durable=durable)
+            if created:
+                self._owed[temporary] = created
             named = _name(temporary, path, replace=replace)
-            if durable and named:
-                for folder in (path.parent, *created):
+        except OSError as error:
+            self._fail(key, error)
+        if durable and named:
+            self._keep_name(key, path)
+        return named
+
+    def _keep_name(self, key: str, path: Path) -> None:
+        """Sync what the name hangs on: its folder, and those above that nobody may have synced yet.
+
+        An attempt before this one, or another process, may have given the name, or made a folder, and failed
+        right then.
+        """
+        above = {folder for folder in path.parent.parents if self._is_inside(folder)} - self._synced
+        owed = self._owed.copy()
+        try:
+            for folder in {path.parent}.union(above, *owed.values()):
+                with suppress(FileNotFoundError):  # deleted meanwhile, with the name
                     _sync_folder(folder)
         except OSError as error:
             self._fail(key, error)
-        return named
+        self._synced |= above
+        for write in owed:
+            self._owed.pop(write, None)
+
+    def _is_inside(self, folder: Path) -> bool:
+        return folder == self._root or self._root in folder.parents
 
     def _write_file(self, temporary: Path, chunks: Iterable[bytes], *, durable: bool) -> tuple[Path, ...]:
         """Write the temporary file; returns the folders that have a new entry for it to be reachable."""

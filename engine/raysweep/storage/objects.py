@@ -4,8 +4,9 @@
     journal/000000000001-000000000064.jsonl   segments 1 to 64, merged
 
 Objects may overlap while controllers compact; what one number holds is the same in all of them, so reading
-takes the widest. A listing is no snapshot, and an object may be merged and deleted between listing and
-reading: then we list again, and only what is missing every time is damage.
+takes the widest. A listing is no snapshot: an object may be merged and deleted between listing and reading,
+and what is merged while a listing runs may be in it neither by itself nor merged. Then we list again: only
+what is missing every time is damage, and the end is only where the next listing shows nothing merged either.
 """
 
 from __future__ import annotations
@@ -73,9 +74,7 @@ class ObjectJournal:
         item = SegmentObject(first=number, last=number)
         if not self.store.put_if_absent(self.key(item), data, durable=True):
             raise SegmentExistsError(number)
-        if number != self._next and any(
-            o.is_merged and o.first <= number <= o.last for o in self.list_objects()
-        ):
+        if number != self._next and self._was_merged(number):
             # We slept; the number was written, merged and deleted. What we put is ignored: the merged object
             # is wider.
             raise SegmentExistsError(number)
@@ -103,9 +102,10 @@ class ObjectJournal:
                 for (first, last), damage in damaged.items():
                     if first <= position <= last:
                         raise damage
-                if not any(item.last >= position for item in objects):
+                # A listing is no snapshot: what is there may have been merged while it ran.
+                is_end = not any(item.last >= position for item in objects)
+                if is_end and not (objects and self._was_merged(position, damaged.keys(), listings=1)):
                     return
-                # A listing is no snapshot: an object may have been merged while it ran.
             fruitless = fruitless + 1 if (position, len(damaged)) == (start, bad) else 0
             if fruitless >= _RELISTINGS:
                 raise self._gap(position)
@@ -135,16 +135,26 @@ class ObjectJournal:
         return [Segment(number=item.first, data=data, source=self.source(item))]
 
     def _is_superseded(self, segment: Segment, damaged: Set[tuple[int, int]]) -> bool:
-        """Whether a claim was put at a number that had been written and merged before (third point above).
+        """Whether a claim was put at a number that had been written and merged before (see `journal`).
 
-        The merged object was there before such a claim, so a listing made after reading the claim shows it.
+        The merged object was there before such a claim, so listings made after reading the claim show it.
         """
         if b'"claim":true' not in segment.data[:512].partition(b"\n")[0]:
             return False
+        return self._was_merged(segment.number, damaged)
+
+    def _was_merged(
+        self, number: int, damaged: Set[tuple[int, int]] = frozenset(), *, listings: int = 2
+    ) -> bool:
+        """Whether there is a merged object that holds the number.
+
+        One listing may miss it: it was merged into a wider one, whose name came too late to be seen, and was
+        deleted too early. The next listing shows the wider one.
+        """
         return any(
-            o.is_merged and o.first <= segment.number <= o.last
-            for o in self.list_objects()
-            if (o.first, o.last) not in damaged
+            item.is_merged and item.first <= number <= item.last and (item.first, item.last) not in damaged
+            for _ in range(listings)
+            for item in self.list_objects()
         )
 
     def _gap(self, position: int) -> JournalDamagedError:

@@ -92,7 +92,13 @@ class RemoteStore:
                 # Multipart uploads cannot be conditional everywhere; segments are far below the limit of one
                 # put.
                 obstore.put(self._store, self._key(key), data, mode="create", use_multipart=False)
-            except (AlreadyExistsError, PreconditionError):
+            except (AlreadyExistsError, PreconditionError) as error:
+                # 412: it exists. S3 says 409 of a request that met another one under way: that may have
+                # failed since, and one must try again. Other stores say 409 where S3 says 412: look.
+                if not self.exists(key):
+                    raise StorageUnavailableError(
+                        f"{self._url}/{key}", _first_line(error), "try again: another request was under way"
+                    ) from error
                 return False
         return True
 

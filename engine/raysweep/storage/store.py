@@ -59,7 +59,10 @@ class Store(Protocol):
         ...
 
     def put_if_absent(self, key: str, data: bytes, *, durable: bool = False) -> bool:
-        """Create an object atomically; False, and nothing changes, if one exists."""
+        """Create an object atomically; False, and nothing changes, if one exists.
+
+        `durable`: whichever it is, it survives a power cut once this returns.
+        """
         ...
 
     def get_versioned(self, key: str) -> tuple[bytes, str] | None:

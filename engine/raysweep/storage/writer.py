@@ -1,9 +1,9 @@
 """The journal's writer: a thread that makes what the controller writes durable, in groups.
 
-`write` appends to a list; the thread joins what has gathered into one segment and puts it: one put in flight,
-at most one every `interval_s`, at once on `flush`. What is written but not durable is bounded: `write` blocks
-at the bound, so an outage of the storage slows the sweep down instead of filling the memory. The thread also
-runs compaction, one small step at a time, whenever nothing is due.
+`write` appends to a list; the thread joins what has gathered into one segment and puts it when the policy in
+`commit.py` says so. What is written but not durable is bounded: `write` blocks at the bound, so an outage of
+the storage slows the sweep down instead of filling the memory. The thread also runs compaction, one small
+step at a time, whenever nothing is due.
 
 An outage of the storage is waited out for `give_up_after_s`. `is_crowded` says when half of the bound is used
 up: who can stop taking work in should do so then, as `write` is no place to wait in for somebody with other
@@ -13,6 +13,7 @@ things to do.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Literal
@@ -24,16 +25,17 @@ from raysweep.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from raysweep.storage.commit import (
+    COMPACT_EVERY,
+    INTERVAL_S,
+    MAX_PENDING_BYTES,
+    MAX_SEGMENT_BYTES,
+    CommitLimits,
+    CommitPolicy,
+)
 from raysweep.storage.journal import JournalBackend, append_once
 from raysweep.storage.retries import retrying
 from raysweep.storage.segment import SegmentHeader, encode_segment, read_header
-
-INTERVAL_S = 0.25
-MAX_PENDING_BYTES = 64 * 1024 * 1024
-MAX_SEGMENT_BYTES = 8 * 1024 * 1024
-COMPACT_EVERY = 64
-# After a quiet time a record is committed at once; those that come with it share its segment.
-GATHER_S = 0.005
 
 GIVE_UP_AFTER_S = 600.0
 """How long one segment is tried again before the writing ends with StorageUnavailableError."""
@@ -42,7 +44,6 @@ NOTE_AFTER_S = 2.0
 
 # A request that was under way when the time was up may take so long to fail.
 _LAST_REQUEST_S = 60.0
-_LINE_OVERHEAD_BYTES = 10
 
 
 class JournalWriter:
@@ -77,29 +78,23 @@ class JournalWriter:
         self._on_note = on_note
         self._sweep_id = sweep_id
         self._token = writer
-        self._interval_s = interval_s
         self._give_up_after_s = give_up_after_s
-        self._max_pending_bytes = max_pending_bytes
-        self._max_segment_bytes = max_segment_bytes
-        self._compact_every = compact_every
+        self._policy = CommitPolicy(
+            CommitLimits(
+                interval_s=interval_s,
+                max_pending_bytes=max_pending_bytes,
+                max_segment_bytes=max_segment_bytes,
+                compact_every=compact_every,
+            )
+        )
 
         lock = threading.Lock()
         self._lock = lock
         self._work = threading.Condition(lock)  # the thread waits here
         self._progress = threading.Condition(lock)  # flush, close and a blocked write wait here
         self._abort = threading.Event()
-        self._buffer: list[bytes] = []
-        self._pending_bytes = 0
-        self._first_at = 0.0
-        self._committed_at = 0.0
-        self._committing_since: float | None = None
-        self._written = 0
-        self._durable = 0
-        self._sealed = 0
-        self._wanted = 0
-        self._segments = 0
+        self._marks: deque[tuple[int, Callable[[int], None]]] = deque()
         self._is_closing = False
-        self._is_crowded = False
         self._error: RaysweepError | None = None
         self._compaction: Iterator[None] | None = None
         self._thread = threading.Thread(target=self._run, name="raysweep-journal", daemon=True)
@@ -114,34 +109,39 @@ class JournalWriter:
     @property
     def pending_bytes(self) -> int:
         """Bytes written but not durable yet."""
-        return self._pending_bytes
+        return self._policy.pending_bytes
 
     @property
     def is_crowded(self) -> bool:
         """Whether half of the bound is used up, and not yet a quarter free again: take no more work in."""
-        with self._lock:
-            limit = self._max_pending_bytes // (4 if self._is_crowded else 2)
-            self._is_crowded = self._error is None and self._pending_bytes >= limit
-            return self._is_crowded
+        return self._error is None and self._policy.is_crowded
 
     @property
     def written(self) -> int:
         """How many records were handed over so far."""
-        return self._written
+        return self._policy.written
+
+    @property
+    def durable(self) -> int:
+        """How many of these are durable."""
+        return self._policy.durable
 
     @property
     def behind_s(self) -> float:
         """For how long the oldest record that is not durable yet has waited, in seconds."""
         with self._lock:
-            since = self._committing_since
-            if since is None:
-                since = self._first_at if self._buffer else None
-            return monotonic() - since if since is not None else 0.0
+            return self._policy.behind_s(monotonic())
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the journal lags so far behind that it is to be said."""
+        with self._lock:
+            return self._policy.is_stalled(monotonic())
 
     @property
     def sealed(self) -> int:
         """How many records lie in a segment behind which there is another: no torn end can take these."""
-        return self._sealed
+        return self._policy.sealed
 
     @property
     def next_number(self) -> int:
@@ -161,17 +161,27 @@ class JournalWriter:
         """
         if b"\n" in record:
             raise ValueError("a journal record must not contain a newline")
+        policy = self._policy
         with self._lock:
-            if self._pending_bytes >= self._max_pending_bytes:
+            if policy.is_full:
                 self._progress.wait_for(self._has_room)
             if self._error is not None or self._is_closing:
                 self._refuse()
-            self._pending_bytes += len(record) + _LINE_OVERHEAD_BYTES
-            self._written += 1
-            self._buffer.append(record)
-            if len(self._buffer) == 1:
-                self._first_at = monotonic()
+            if policy.write(record, monotonic()):
                 self._work.notify()
+
+    def mark(self, then: Callable[[int], None]) -> None:
+        """Have a segment end behind what was written so far; `then` gets its number once it is durable.
+
+        It is called from the thread, or at once where all is durable already; not where the writing ends
+        before. It must not raise.
+        """
+        with self._lock:
+            if not self._policy.is_durable:
+                self._marks.append((self._policy.mark(), then))
+                return
+            number = self._next_number - 1
+        then(number)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Block until everything written before this call is durable.
@@ -180,15 +190,14 @@ class JournalWriter:
         then).
         """
         with self._lock:
-            target = self._written
-            self._wanted = max(self._wanted, target)
+            policy, target = self._policy, self._policy.want()
             self._work.notify()
-            self._progress.wait_for(lambda: self._durable >= target or self._error is not None, timeout_s)
-            if self._durable >= target:
+            self._progress.wait_for(lambda: policy.durable >= target or self._error is not None, timeout_s)
+            if policy.durable >= target:
                 return
             if self._error is not None:
                 raise self._error.with_traceback(None)
-            raise self._unavailable(f"{self._pending_bytes} bytes are not durable after {timeout_s} s")
+            raise self._unavailable(f"{policy.pending_bytes} bytes are not durable after {timeout_s} s")
 
     def close(self, timeout_s: float | None = None) -> None:
         """Make everything durable and end the thread. Closing twice is fine.
@@ -200,14 +209,14 @@ class JournalWriter:
         """
         with self._lock:
             self._is_closing = True
-            self._wanted = self._written
+            self._policy.want()
             self._work.notify()
         if timeout_s is None:
             timeout_s = self._give_up_after_s + _LAST_REQUEST_S
         self._thread.join(timeout_s)
         self._abort.set()
         with self._lock:
-            lost = self._written - self._durable
+            lost = self._policy.written - self._policy.durable
             if not lost:
                 return
             if self._error is not None:
@@ -215,7 +224,7 @@ class JournalWriter:
             raise self._unavailable(f"{lost} records are not durable {timeout_s} s after closing")
 
     def _has_room(self) -> bool:
-        return self._pending_bytes < self._max_pending_bytes or self._error is not None or self._is_closing
+        return not self._policy.is_full or self._error is not None or self._is_closing
 
     def _refuse(self) -> None:
         if self._error is not None:
@@ -239,51 +248,36 @@ class JournalWriter:
     def _wait_for_work(self) -> Literal["commit", "compact", "end"]:
         with self._lock:
             while True:
-                if self._buffer:
-                    due_at = max(self._first_at + GATHER_S, self._committed_at + self._interval_s)
-                    wait_s = due_at - monotonic()
-                    if wait_s <= 0 or self._wanted > self._durable or self._is_full():
-                        return "commit"
-                elif self._is_closing:
+                now = monotonic()
+                due_at = self._policy.commit_at(now)
+                if due_at is not None and due_at <= now:
+                    return "commit"
+                if due_at is None and self._is_closing:
                     return "end"
-                else:
-                    wait_s = None
                 if self._compaction is not None:
                     return "compact"
-                self._work.wait(wait_s)
-
-    def _is_full(self) -> bool:
-        # Wakes at the next timed wait at the latest; a full buffer is no emergency.
-        return self._pending_bytes >= self._max_segment_bytes
+                self._work.wait(None if due_at is None else due_at - now)
 
     def _commit(self) -> None:
         with self._lock:
-            batch = self._take_batch()
-            self._committing_since = self._first_at
-            self._committed_at = monotonic()
+            batch = self._policy.take(monotonic())
         header = SegmentHeader(generation=self._generation, number=self._next_number, writer=self._token)
         self._append(self._next_number, encode_segment(header, batch))
         with self._lock:
             self._next_number += 1
-            self._committing_since = None
-            self._sealed = self._durable
-            self._durable += len(batch)
-            self._pending_bytes -= sum(map(len, batch)) + _LINE_OVERHEAD_BYTES * len(batch)
-            self._segments += 1
-            if self._compaction is None and self._segments % self._compact_every == 0:
+            self._policy.land()
+            if self._compaction is None and self._policy.is_compaction_due:
                 self._start_compaction()
             self._progress.notify_all()
+            reached = self._take_marks()
+        for then in reached:
+            then(header.number)
 
-    def _take_batch(self) -> list[bytes]:
-        """As many records as fit into one segment; the rest is due at once."""
-        size = 0
-        for count, record in enumerate(self._buffer):
-            size += len(record) + _LINE_OVERHEAD_BYTES
-            if size > self._max_segment_bytes and count:
-                batch, self._buffer = self._buffer[:count], self._buffer[count:]
-                return batch
-        batch, self._buffer = self._buffer, []
-        return batch
+    def _take_marks(self) -> list[Callable[[int], None]]:
+        reached: list[Callable[[int], None]] = []
+        while self._marks and self._marks[0][0] <= self._policy.durable:
+            reached.append(self._marks.popleft()[1])
+        return reached
 
     def _append(self, number: int, data: bytes) -> None:
         started = monotonic()

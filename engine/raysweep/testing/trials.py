@@ -5,10 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from raysweep import faultplan
-from raysweep.cluster.outbox import Outbox
 from raysweep.cluster.runner import Trainable, run_attempt
 from raysweep.cluster.session import Session, SweepPlace
 from raysweep.cluster.wire import Job, Message
@@ -73,7 +72,7 @@ def run_trial(
                 next_checkpoint=saved,
             )
             recorder = _Recorder(job, stop_at)
-            run_attempt(trainable, job, place, cast(Outbox, recorder), recorder.take_session)
+            run_attempt(trainable, job, place, recorder, recorder.take_session)
             attempts.append(recorder.result())
             if recorder.saved:
                 _, uri, behind = recorder.saved[-1]
@@ -111,7 +110,15 @@ class _Recorder:
     def post_now(self, message: Message) -> None:
         self.post(message)
 
-    def post_row(self, trial: int, attempt: int, index: int, keys: tuple[str, ...], row: list[Any]) -> None:
+    def post_row(
+        self,
+        trial: int,
+        attempt: int,
+        index: int,
+        keys: tuple[str, ...],
+        row: list[Any],
+        packed: bytes | None = None,
+    ) -> None:
         self._take_row(keys, row)
 
     def _take_row(self, keys: tuple[str, ...], row: list[Any]) -> None:

@@ -48,6 +48,7 @@ from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, Wo
 from raysweep.errors import one_line
 from raysweep.outcome import ErrorInfo
 from raysweep.training.feasibility import cluster_totals
+from raysweep.training.snapshot import Snapshot
 from raysweep.training.watch import Watch
 
 POLL_FASTEST_S = 0.01
@@ -205,17 +206,19 @@ class _Ears(ReportCallback, WorkerGroupCallback):
             self._watch.failed(_error_info(first))
 
 
-def run_controller(trainer: DataParallelTrainer, watch: Watch) -> tuple[Any, bool]:
-    """Run the trainer to its end, in a thread of this process.
+def run_controller(
+    trainer: DataParallelTrainer, watch: Watch, snapshot: Snapshot, stop: threading.Event
+) -> tuple[Any, bool]:
+    """Run the trainer to its end, or until `stop` is set, in a thread of this process.
 
     Returns: Ray Train's result (its `error` is set if the run failed), and whether it went on from a
     checkpoint.
-    Raises: CheckpointManagerInitializationError, or KeyboardInterrupt after the workers have ended.
+    Raises: CheckpointManagerInitializationError; after the workers have ended, KeyboardInterrupt, or
+        CancelledError where `stop` was set.
     """
     done: Future[tuple[Any, bool]] = Future()
-    stop = threading.Event()
     thread = threading.Thread(
-        target=_fill, args=(done, trainer, watch, stop), name="raysweep-training", daemon=True
+        target=_fill, args=(done, trainer, watch, snapshot, stop), name="raysweep-training", daemon=True
     )
     thread.start()
     try:
@@ -230,11 +233,12 @@ def _fill(
     done: Future[tuple[Any, bool]],
     trainer: DataParallelTrainer,
     watch: Watch,
+    snapshot: Snapshot,
     stop: threading.Event,
 ) -> None:
     try:
         with _own_logging_left_alone():
-            done.set_result(asyncio.run(_run(trainer, watch, stop)))
+            done.set_result(asyncio.run(_run(trainer, watch, snapshot, stop)))
     except BaseException as error:  # noqa: BLE001  it is raised again in the thread that waits
         done.set_exception(error)
 
@@ -250,7 +254,10 @@ def _own_logging_left_alone() -> Iterator[None]:
         logger.level, logger.handlers[:], logger.filters[:], logger.propagate = before
 
 
-async def _run(trainer: DataParallelTrainer, watch: Watch, stop: threading.Event) -> tuple[Any, bool]:
+async def _run(
+    trainer: DataParallelTrainer, watch: Watch, snapshot: Snapshot, stop: threading.Event
+) -> tuple[Any, bool]:
+    snapshot.take()
     controller = LocalController(
         train_fn_ref=ObjectRefWrapper(trainer._get_train_func()),
         train_run_context=trainer.train_run_context,
@@ -268,7 +275,8 @@ async def _run(trainer: DataParallelTrainer, watch: Watch, stop: threading.Event
     if len(cluster_totals()) == 1:  # a watcher of nodes that will be taken away has nothing to move to
         hooks = controller._worker_group_callbacks_to_propagate
         hooks[:] = [each for each in hooks if type(each).__name__ != "PreemptionCallback"]
-    _write_snapshots_whole(controller._checkpoint_manager)
+    manager: Any = controller._checkpoint_manager
+    manager._write_state_to_storage = lambda: snapshot.write(manager._save_state())
     is_resumed = controller.has_checkpoint
     try:
         running = asyncio.ensure_future(controller.run())  # type: ignore[no-untyped-call]
@@ -291,21 +299,6 @@ def _callbacks(trainer: DataParallelTrainer) -> list[Any]:
         ControllerMetricsCallback(),
         WorkerMetricsCallback(trainer.train_run_context),
     ]
-
-
-def _write_snapshots_whole(manager: Any) -> None:
-    """On a local disk, replace the list of checkpoints in one step: no crash leaves half of it."""
-    storage = manager._storage_context
-    filesystem, path = storage.storage_filesystem, storage.checkpoint_manager_snapshot_path
-    if filesystem.type_name != "local":
-        return  # object stores put whole objects
-
-    def write() -> None:
-        with filesystem.open_output_stream(f"{path}.part") as file:
-            file.write(manager._save_state().encode())
-        filesystem.move(f"{path}.part", path)
-
-    manager._write_state_to_storage = write
 
 
 def _is_preemption(error: BaseException) -> bool:

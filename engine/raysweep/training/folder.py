@@ -1,30 +1,28 @@
 """One training run's folder: its spec, who runs it, how it ended. Ray Train's own files lie beside these.
 
 train.json             the frozen spec, its digest and key; written once
-attempts/000001.json   one for each call that ran; a conditional put, so a number is given once
+attempts/000001.json   who ran it, one for each call that did, and how it ended: the run's lock, see claim.py
 train_progress.json    the holder's heartbeat
-train_outcome.json     the end; written once
+train_outcome.json     the end, as the last of the attempts has it; written once
 checkpoint_…/          Ray Train's checkpoints; checkpoint_manager_snapshot.json says which of them count
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from raysweep.errors import CheckpointDamagedError, SpecChangedError, SpecError, StorageError, SweepHeldError
+from raysweep.errors import SpecChangedError, SpecError, StorageError
 from raysweep.outcome import SweepProgress, TrainOutcome
 from raysweep.spec import TrainSpec
-from raysweep.storage.holder import current_holder, holder_state
 from raysweep.storage.store import Store
 
 FORMAT_VERSION = 1
-SNAPSHOT = "checkpoint_manager_snapshot.json"
+PROGRESS: Final = "train_progress.json"
 
 _SAFE = ("max_failures", "tags")
-_FREE = ("completed", "failed", "cancelled")
 
 
 class RunFolder:
@@ -44,12 +42,18 @@ class RunFolder:
 
         Raises: SpecChangedError with one line for each difference, StorageError.
         """
-        now = spec.to_dict()
-        record = {"format": FORMAT_VERSION, "digest": spec.digest(), "key": key, "spec": now}
-        if self.store.put_if_absent(self._key("train.json"), orjson.dumps(record), durable=True):
+        record = {"format": FORMAT_VERSION, "digest": spec.digest(), "key": key, "spec": spec.to_dict()}
+        if not self.store.put_if_absent(self._key("train.json"), orjson.dumps(record), durable=True):
+            self.check_spec(spec)
+
+    def check_spec(self, spec: TrainSpec) -> None:
+        """Is this spec the one in train.json, if there is one?
+
+        Raises: SpecChangedError with one line for each difference, StorageError.
+        """
+        if not self.store.exists(self._key("train.json")):
             return
-        was = self._read_json("train.json")["spec"]
-        diff = tuple(_differences(was, now))
+        diff = tuple(_differences(self._read_json("train.json")["spec"], spec.to_dict()))
         if diff:
             raise SpecChangedError(self.run_id, diff)
 
@@ -61,40 +65,35 @@ class RunFolder:
         try:
             return TrainOutcome.from_json(data)
         except SpecError as error:
-            raise self._damaged("train_outcome.json", str(error)) from error
+            raise self.damaged("train_outcome.json", str(error)) from error
 
     def write_outcome(self, outcome: TrainOutcome) -> None:
         """Write how the run ended, once: an earlier one stays."""
         data = outcome.to_json().encode()
         self.store.put_if_absent(self._key("train_outcome.json"), data, durable=True)
 
-    def claim(self, now: float) -> int:
-        """Take the run for this process; returns the number of the attempt, from 1.
-
-        Raises: SweepHeldError while another live process has it.
-        """
-        progress = self.read_progress()
-        if progress is not None and progress.status not in _FREE and holder_state(progress, now) == "alive":
-            raise SweepHeldError(self.run_id, progress.holder)
-        number = self.newest_attempt() + 1
-        record = {
-            "format": FORMAT_VERSION,
-            "attempt": number,
-            "at": now,
-            "holder": current_holder().model_dump(),
-        }
-        if not self.store.put_if_absent(self._attempt_key(number), orjson.dumps(record), durable=True):
-            raise SweepHeldError(self.run_id, "a process that started at the same moment")
-        return number
-
     def newest_attempt(self) -> int:
-        """The number of the last attempt; 0 before the first."""
-        names = [info.key.rsplit("/", 1)[-1] for info in self.store.list(self._key("attempts"))]
-        return max((int(name.removesuffix(".json")) for name in names), default=0)
+        """The number of the last entry of the log of attempts; 0 before the first."""
+        names = (info.key.rsplit("/", 1)[-1] for info in self.store.list(self._key("attempts")))
+        stems = (name.removesuffix(".json") for name in names)
+        return max((int(stem) for stem in stems if stem.isdigit()), default=0)
+
+    def has_attempt(self, number: int) -> bool:
+        """Whether the log of attempts goes up to this number."""
+        return self.store.exists(self._key(attempt_name(number)))
+
+    def read_attempt(self, number: int) -> Any:
+        """An entry of the log of attempts. Raises: StorageError if it is damaged."""
+        return self._read_json(attempt_name(number))
+
+    def append_attempt(self, number: int, data: bytes) -> bool:
+        """Create an entry of the log of attempts; False if the number holds something else."""
+        key = self._key(attempt_name(number))
+        return self.store.put_if_absent(key, data, durable=True) or self.store.get(key) == data
 
     def read_progress(self) -> SweepProgress | None:
         """The last heartbeat. One that cannot be read counts as absent: the next comes soon."""
-        data = self.store.get(self._key("train_progress.json"))
+        data = self.store.get(self._key(PROGRESS))
         if data is None:
             return None
         try:
@@ -102,33 +101,13 @@ class RunFolder:
         except SpecError:
             return None
 
-    def write_progress(self, progress: SweepProgress) -> None:
-        """Replace the heartbeat."""
-        self.store.put(self._key("train_progress.json"), progress.to_json().encode())
+    def get_versioned(self, name: str) -> tuple[bytes, str] | None:
+        """An object of the folder and its version, for `put_if_version`; None if there is none."""
+        return self.store.get_versioned(self._key(name))
 
-    def check_snapshot(self) -> None:
-        """Refuse to go on from checkpoints that cannot be told apart any more; never start over silently.
-
-        Raises: CheckpointDamagedError naming the file.
-        """
-        data = self.store.get(self._key(SNAPSHOT))
-        if data is None:
-            return
-        try:
-            orjson.loads(data)
-        except orjson.JSONDecodeError as error:
-            raise CheckpointDamagedError(
-                f"{self.uri}/{SNAPSHOT}",
-                f"is no JSON ({error})",
-                "restore it from a backup, or use another key to start over",
-            ) from error
-
-    def withdraw(self) -> None:
-        """Delete a run that never began, train.json last."""
-        last = self._key("train.json")
-        keys = sorted((info.key for info in self.store.list(self.run_id)), key=lambda key: key == last)
-        for key in keys:
-            self.store.delete(key)
+    def put_if_version(self, name: str, data: bytes, version: str | None) -> bool:
+        """Replace an object of the folder if it still has this version (None: if there is none)."""
+        return self.store.put_if_version(self._key(name), data, version)
 
     def delete_unused_checkpoints(self, used: frozenset[str]) -> None:
         """Delete checkpoint folders that no report of the finished run refers to."""
@@ -140,18 +119,21 @@ class RunFolder:
         try:
             return orjson.loads(self.store.get(self._key(name)) or b"")
         except orjson.JSONDecodeError as error:
-            raise self._damaged(name, str(error)) from error
+            raise self.damaged(name, str(error)) from error
 
-    def _damaged(self, name: str, problem: str) -> StorageError:
+    def damaged(self, name: str, problem: str) -> StorageError:
+        """What to raise where an object of the folder cannot be read."""
         return StorageError(
             f"{self.uri}/{name}", f"is damaged ({problem})", "use another key to start a new run"
         )
 
-    def _attempt_key(self, number: int) -> str:
-        return self._key(f"attempts/{number:06d}.json")
-
     def _key(self, name: str) -> str:
         return f"{self.run_id}/{name}"
+
+
+def attempt_name(number: int) -> str:
+    """Where an entry of the log of attempts lies in the folder."""
+    return f"attempts/{number:06d}.json"
 
 
 def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Says every few seconds that a training run's process lives; notices when another has taken over."""
+"""Says every few seconds that a training run's process lives; ends the run when another has claimed it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Literal
 from raysweep.errors import FencedError, StorageError
 from raysweep.outcome import SweepProgress
 from raysweep.storage.holder import current_holder
-from raysweep.training.folder import RunFolder
+from raysweep.training.claim import Claim
+from raysweep.training.folder import PROGRESS
 from raysweep.training.watch import Watch
 
-INTERVAL_S = 5.0
+INTERVAL_S = 2.0
 
 logger = logging.getLogger(__name__)
 
@@ -23,13 +24,31 @@ Status = Literal["running", "completed", "failed", "cancelled"]
 
 
 class Heartbeat:
-    """The holder's sign of life in train_progress.json."""
+    """The holder's sign of life in train_progress.json.
 
-    def __init__(self, folder: RunFolder, name: str, attempt: int, watch: Watch) -> None:
-        self._folder = folder
+    Args:
+        claim: The attempt that it speaks for.
+        name: The run's name.
+        watch: What the run has done so far.
+        stop: Set as soon as a beat finds a newer claim: the run is to end.
+        interval_s: The time between two beats.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        name: str,
+        watch: Watch,
+        stop: threading.Event,
+        *,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self._claim = claim
         self._name = name
-        self._attempt = attempt
         self._watch = watch
+        self._stop = stop
+        self._interval_s = interval_s
+        self._fenced: FencedError | None = None
         self._started_at = time.time()
         self._over = threading.Event()
 
@@ -37,53 +56,60 @@ class Heartbeat:
     def beating(self) -> Iterator[None]:
         """Beat until the block ends; what it ended with is the last beat.
 
-        Raises: StorageError if not even the first beat can be written.
+        Raises: StorageError if not even the first beat can be written. FencedError if another process has
+            claimed the run, whatever the block ended with, except for Ctrl-C.
         """
         self._write("running")
         thread = threading.Thread(target=self._beat, name="raysweep-training-heartbeat", daemon=True)
         thread.start()
-        status: Status = "failed"
         try:
             yield
-            status = "completed"
         except KeyboardInterrupt:
-            status = "cancelled"
+            self._end(thread, "cancelled")
             raise
-        finally:
-            self._over.set()
-            thread.join()
-            self._try_to_write(status)
+        except BaseException:
+            self._end(thread, "failed")
+            self._check()
+            raise
+        self._end(thread, "completed")
+        self._check()
 
-    def check(self) -> None:
-        """Raise FencedError if another process has taken the run over."""
-        newest = self._folder.newest_attempt()
-        if newest > self._attempt:
-            raise FencedError(self._folder.run_id, self._attempt, newest)
+    def _end(self, thread: threading.Thread, status: Status) -> None:
+        self._over.set()
+        thread.join()
+        self._try_to_write(status)
+
+    def _check(self) -> None:
+        if self._fenced is not None:
+            raise self._fenced
 
     def _beat(self) -> None:
-        while not self._over.wait(INTERVAL_S):
+        while not self._over.wait(self._interval_s) and self._fenced is None:
             self._try_to_write("running")
 
     def _try_to_write(self, status: Status) -> None:
         try:
             self._write(status)
+        except FencedError as error:
+            self._fenced = error
+            self._stop.set()
         except StorageError as error:
-            logger.warning("training %s: no sign of life could be written: %s", self._folder.run_id, error)
+            run_id = self._claim.folder.run_id
+            logger.warning("training %s: no sign of life could be written: %s", run_id, error)
 
     def _write(self, status: Status) -> None:
         watch = self._watch
-        self._folder.write_progress(
-            SweepProgress(
-                sweep_id=self._folder.run_id,
-                name=self._name,
-                status=status,
-                holder=current_holder(),
-                generation=self._attempt,
-                at=time.time(),
-                started_at=self._started_at,
-                counts={"reports": watch.reports},
-                metric="",
-                mode="max",
-                notes=(watch.error.message,) if watch.error else (),
-            )
+        progress = SweepProgress(
+            sweep_id=self._claim.folder.run_id,
+            name=self._name,
+            status=status,
+            holder=current_holder(),
+            generation=self._claim.number,
+            at=time.time(),
+            started_at=self._started_at,
+            counts={"reports": watch.reports},
+            metric="",
+            mode="max",
+            notes=(watch.error.message,) if watch.error else (),
         )
+        self._claim.replace(PROGRESS, progress.to_json().encode())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysweep import trial
-from raysweep.training.session import TrainWorkerSession, set_warm_start
+from raysweep.training.session import TrainWorkerSession, name_checkpoints, set_warm_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +21,14 @@ class TrainLoop:
     payload: bytes
     """The trainable, pickled by `ray.cloudpickle`."""
     warm_start: str | None
+    attempt: int
+    """The number of the attempt, which the names of its checkpoints end with."""
 
     def __call__(self, config: dict[str, Any]) -> Any:
         from ray import cloudpickle
 
         set_warm_start(self.warm_start)
+        name_checkpoints(self.attempt)
         trial.activate(TrainWorkerSession(self.run_id))
         try:
             trainable = cloudpickle.loads(self.payload)

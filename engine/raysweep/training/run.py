@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -21,9 +22,11 @@ from raysweep.errors import (
 from raysweep.outcome import ErrorInfo, TrainOutcome
 from raysweep.spec import TrainSpec, load_trainable, sweep_id
 from raysweep.storage.store import Store, open_store
+from raysweep.training.claim import Claim, claim_run, find_at_rest
 from raysweep.training.feasibility import can_grow, check_scaling, cluster_totals, machine_totals
-from raysweep.training.folder import SNAPSHOT, RunFolder
+from raysweep.training.folder import RunFolder
 from raysweep.training.heartbeat import Heartbeat
+from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot
 from raysweep.training.warmstart import check_warm_start
 from raysweep.training.watch import TrainProgress, Watch
 
@@ -54,6 +57,7 @@ def run_training(
             cannot be written, workers that no node can hold (InfeasibleResourcesError), or a spec that is not
             the one the run was started with (SpecChangedError).
         SweepHeldError: Another live process has the run.
+        FencedError: Another process claimed the run while this one seemed dead; this one's workers are ended.
         TrainingFailedError: The trainable raised, or its workers died, more than `max_failures` times. Its
             text ends with the exception's last line and where the run is stored; a call with the same key
             tries again.
@@ -73,19 +77,10 @@ def run_training(
     if _starts_embedded(address):
         check_scaling(spec.scaling, [machine_totals(spec.scaling.worker_bundle())])
     folder.store.check_writable()
-    folder.freeze_spec(spec, key)
-    folder.check_snapshot()
-    watch = Watch(run_id=folder.run_id, on_progress=on_progress)
-    attempt = folder.claim(time.time())
-    heartbeat = Heartbeat(folder, spec.name, attempt, watch)
+    folder.check_spec(spec)
+    check_snapshot(folder)
     try:
-        with heartbeat.beating():
-            return _train(spec, key, folder, address, watch, heartbeat)
-    except SpecError:
-        # Only the connected cluster could tell. Nothing ran: the mended spec may have the same key.
-        if attempt == 1:
-            folder.withdraw()
-        raise
+        return _run(spec, key, folder, address, on_progress)
     except KeyboardInterrupt as error:
         if isinstance(error, RaysweepError):
             raise
@@ -93,54 +88,79 @@ def run_training(
         raise SweepInterrupted(folder.run_id, note) from None
 
 
-def _train(
-    spec: TrainSpec, key: str, folder: RunFolder, address: str | None, watch: Watch, heartbeat: Heartbeat
+def _run(
+    spec: TrainSpec,
+    key: str,
+    folder: RunFolder,
+    address: str | None,
+    on_progress: Callable[[TrainProgress], None] | None,
 ) -> TrainOutcome:
     from raysweep.cluster.connection import connect
 
     started_at = time.time()
+    newest = find_at_rest(folder)
+    if newest.outcome is not None:
+        return newest.outcome
     with _workers_preloaded(), connect(address):
-        _check_connection()
-        if not can_grow():
-            check_scaling(spec.scaling, cluster_totals())
-        result, is_resumed = _fit(spec, folder, watch)
-    heartbeat.check()
-    checkpoint = _checkpoint_name(result)
-    uri = f"{folder.uri}/{checkpoint}" if checkpoint else None
-    outcome = TrainOutcome(
-        run_id=folder.run_id,
-        name=spec.name,
-        key=key,
-        status="failed" if result.error else "completed",
-        metrics=_metrics(result, watch),
-        config=dict(spec.config),
-        model_uri=uri,
-        checkpoint_uri=uri,
-        uri=folder.uri,
-        started_at=started_at,
-        ended_at=time.time(),
-        error=_error(result, watch) if result.error else None,
-        resumed=is_resumed,
-        raysweep_version=_version(),
-    )
-    if result.error:
-        raise TrainingFailedError(outcome) from result.error
-    folder.write_outcome(outcome)
-    kept = {path.rstrip("/").rsplit("/", 1)[-1] for path in _checkpoint_paths(result)}
-    folder.delete_unused_checkpoints(frozenset(kept))
+        _check_cluster(spec)
+        # Only now is anything written: a spec that the cluster cannot hold may be mended under its key.
+        folder.freeze_spec(spec, key)
+        claim = claim_run(folder, newest)
+        if isinstance(claim, TrainOutcome):
+            return claim
+        return _train(spec, key, claim, started_at, on_progress)
+
+
+def _train(
+    spec: TrainSpec,
+    key: str,
+    claim: Claim,
+    started_at: float,
+    on_progress: Callable[[TrainProgress], None] | None,
+) -> TrainOutcome:
+    folder = claim.folder
+    watch = Watch(run_id=folder.run_id, on_progress=on_progress)
+    stop = threading.Event()
+    with Heartbeat(claim, spec.name, watch, stop).beating():
+        result, is_resumed = _fit(spec, claim, watch, stop)
+        checkpoint = _checkpoint_name(result)
+        uri = f"{folder.uri}/{checkpoint}" if checkpoint else None
+        outcome = TrainOutcome(
+            run_id=folder.run_id,
+            name=spec.name,
+            key=key,
+            status="failed" if result.error else "completed",
+            metrics=_metrics(result, watch),
+            config=dict(spec.config),
+            model_uri=uri,
+            checkpoint_uri=uri,
+            uri=folder.uri,
+            started_at=started_at,
+            ended_at=time.time(),
+            error=_error(result, watch) if result.error else None,
+            resumed=is_resumed,
+            raysweep_version=_version(),
+        )
+        if result.error:
+            raise TrainingFailedError(outcome) from result.error
+        claim.end(outcome)
+        # No newer attempt can come to need what is deleted now.
+        kept = {path.rstrip("/").rsplit("/", 1)[-1] for path in _checkpoint_paths(result)}
+        folder.delete_unused_checkpoints(frozenset(kept))
     return outcome
 
 
-def _fit(spec: TrainSpec, folder: RunFolder, watch: Watch) -> tuple[Any, bool]:
+def _fit(spec: TrainSpec, claim: Claim, watch: Watch, stop: threading.Event) -> tuple[Any, bool]:
     """Ray Train's result, its `error` set if it failed, and whether it went on from a checkpoint."""
     from ray.train.v2._internal.exceptions import CheckpointManagerInitializationError
 
     from raysweep.training.controller import run_controller
     from raysweep.training.trainers import make_trainer
 
-    trainer = make_trainer(spec, folder.run_id, folder.store.url)
+    folder = claim.folder
+    trainer = make_trainer(spec, folder.run_id, folder.store.url, claim.number)
     try:
-        return run_controller(trainer, watch)
+        return run_controller(trainer, watch, Snapshot(claim), stop)
     except CheckpointManagerInitializationError as error:
         raise CheckpointDamagedError(
             f"{folder.uri}/{SNAPSHOT}",
@@ -182,7 +202,7 @@ def _workers_preloaded() -> Iterator[None]:
         os.environ.pop(_PRELOAD_VARIABLE, None)
 
 
-def _check_connection() -> None:
+def _check_cluster(spec: TrainSpec) -> None:
     import ray
 
     is_client: bool = ray.util.client.ray.is_connected()  # type: ignore[no-untyped-call]
@@ -192,6 +212,8 @@ def _check_connection() -> None:
             "a training run cannot be driven through Ray Client (ray://)",
             "call run_training on a node of the cluster, or submit it as a job",
         )
+    if not can_grow():
+        check_scaling(spec.scaling, cluster_totals())
 
 
 def _metrics(result: Any, watch: Watch) -> dict[str, Any]:

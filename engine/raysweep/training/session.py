@@ -110,6 +110,19 @@ def get_warm_start() -> AbstractContextManager[Path] | None:
     return open_warm_start(_warm_start)
 
 
+def name_checkpoints(attempt: int) -> None:
+    """Let this worker's checkpoints have names that end with the number of the attempt.
+
+    Ray Train's names are times: an attempt that was superseded, and does not know it yet, could give the same
+    one as the newer attempt, and write into its folder.
+    """
+    import ray.train
+
+    storage: Any = ray.train.get_context().get_storage()
+    name_by_time = storage.make_default_checkpoint_dir_name
+    storage.make_default_checkpoint_dir_name = lambda: f"{name_by_time()}_{attempt:06d}"
+
+
 def set_warm_start(uri: str | None) -> None:
     """Make `get_warm_start` yield this checkpoint in the current process."""
     global _warm_start

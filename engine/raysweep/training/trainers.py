@@ -17,16 +17,17 @@ from raysweep.training.loop import TrainLoop
 CHECKPOINTS_KEPT = 2
 
 
-def make_trainer(spec: TrainSpec, run_id: str, storage_path: str) -> DataParallelTrainer:
+def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) -> DataParallelTrainer:
     """The trainer that the spec asks for; nothing is started.
 
     Args:
         spec: The run.
         run_id: The folder under `storage_path` that Ray Train works in.
         storage_path: Absolute, or a URI that pyarrow reads.
+        attempt: The number of the claim that it runs under.
     """
     payload = _pickled(load_trainable(spec.trainable))
-    loop = TrainLoop(run_id=run_id, payload=payload, warm_start=spec.warm_start_checkpoint)
+    loop = TrainLoop(run_id=run_id, payload=payload, warm_start=spec.warm_start_checkpoint, attempt=attempt)
     arguments: dict[str, Any] = {
         "train_loop_config": dict(spec.config),
         "scaling_config": ray.train.ScalingConfig(

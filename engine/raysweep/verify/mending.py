@@ -8,12 +8,13 @@ only what has not changed for an hour is deleted.
 
 from __future__ import annotations
 
-import time
+import math
+import secrets
 from typing import Final
 
 from raysweep.errors import StorageError, SweepHeldError
 from raysweep.storage.folder import SweepFolder
-from raysweep.storage.holder import AT_WORK, holder_state, is_held
+from raysweep.storage.holder import AT_WORK, find_living, known_state
 from raysweep.verify.documents import replay_outcome
 from raysweep.verify.report import Finding, VerifyReport
 
@@ -28,7 +29,7 @@ def prune(folder: SweepFolder, report: VerifyReport) -> tuple[Finding, ...]:
         StorageError: It cannot be deleted.
     """
     age_s = _check_not_held(folder)
-    now = time.time()
+    now = _store_time(folder) if age_s else math.inf
     done = []
     for finding in report.orphans:
         if now - finding.modified_at >= age_s:
@@ -61,11 +62,25 @@ def repair(folder: SweepFolder, report: VerifyReport) -> tuple[Finding, ...]:
     return tuple(done)
 
 
+def _store_time(folder: SweepFolder) -> float:
+    """Now, by the clock that dates the store's objects: ours may be another."""
+    key = f"{folder.sweep_id}/.raysweep-probe-{secrets.token_hex(6)}"
+    folder.store.put(key, b"probe")
+    try:
+        written = folder.store.head(key)
+    finally:
+        folder.store.delete(key)
+    if written is None:
+        raise StorageError(folder.uri_of(".raysweep-probe"), "was not there right after it was written")
+    return written.modified_at
+
+
 def _check_not_held(folder: SweepFolder) -> float:
     """How long something must have been left alone to be deleted, in seconds."""
-    progress, now = folder.read_progress(), time.time()
-    if progress is not None and is_held(progress, now):
-        raise SweepHeldError(folder.sweep_id, progress.holder)
-    if progress is None or (progress.status in AT_WORK and holder_state(progress, now) == "stale"):
+    living = find_living(folder.read_progress)
+    if living is not None:
+        raise SweepHeldError(folder.sweep_id, living.holder)
+    progress = folder.read_progress()
+    if progress is None or (progress.status in AT_WORK and known_state(progress) is None):
         return QUIET_S
     return 0.0

@@ -45,3 +45,26 @@ def test_what_workers_say_waits_while_it_is_held_back() -> None:
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
     assert [number for _, who, number, *_ in taken if who == "early"] == list(range(200))
+
+
+def test_who_has_gone_is_told_nothing_and_cannot_be_hung_up_on() -> None:
+    """The slots may speak of a worker whose end of the link is not there yet, or not any more."""
+    gone: list[str] = []
+
+    async def scenario() -> None:
+        server = LinkServer(lambda worker, messages: None, gone.append)
+        await server.start("127.0.0.1")
+        try:
+            _, there = await asyncio.open_connection(server.host, server.port)
+            there.write(pack([["hello", server.token, "there"]]))
+            await _until(lambda: server.is_connected("there"))
+            for worker in ("nobody", "there", "there"):
+                server.hang_up(worker)
+                server.send(worker, [["exit"]])
+                assert not server.is_connected(worker)
+            there.close()
+        finally:
+            await server.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+    assert gone == []

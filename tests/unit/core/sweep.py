@@ -10,7 +10,9 @@ from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 from raysweep.core.invariants import check
+from raysweep.core.line import CHECKPOINTS_AN_ATTEMPT
 from raysweep.core.seeds import derive_seed
+from raysweep.core.stopping import BEHAVIOUR
 from tests.unit.core.world import METRIC, RAISED, make_spec
 
 ASHA = {"asha": {"max_t": 4, "grace_period": 1, "reduction_factor": 2}}
@@ -23,14 +25,16 @@ class Sweep:
     def __init__(self, **fields: Any) -> None:
         self.state = SweepState.create(make_spec(**fields), 7)
         self.at = 100.0
+        self.is_checked = True
 
     def send(self, make: Callable[..., ev.Event], **fields: Any) -> Commands:
         commands = step(self.state, make(at=self.at, **fields))
-        check(self.state)
+        if self.is_checked:
+            check(self.state)
         return commands
 
-    def start(self, generation: int = 1) -> Commands:
-        return self.send(ev.ControllerStarted, generation=generation)
+    def start(self, generation: int = 1, behaviour: int = BEHAVIOUR) -> Commands:
+        return self.send(ev.ControllerStarted, generation=generation, behaviour=behaviour)
 
     def suggest(self, count: int, *, first: int | None = None, is_exhausted: bool = True) -> Commands:
         first = self.state.suggested if first is None else first
@@ -91,7 +95,7 @@ def asha_with_a_loser() -> Sweep:
 
 
 def start_trial(slot: int, trial: int, attempt: int = 1, **fields: Any) -> cmd.StartTrial:
-    fields.setdefault("next_checkpoint", (attempt - 1) * 1000)
+    fields.setdefault("next_checkpoint", (attempt - 1) * CHECKPOINTS_AN_ATTEMPT)
     config = {"x": trial / 10}
     seed = derive_seed(7, trial)
     return cmd.StartTrial(slot=slot, trial=trial, attempt=attempt, config=config, seed=seed, **fields)

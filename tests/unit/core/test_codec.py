@@ -43,6 +43,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.lists(values_of(hint.__args__[0]), max_size=3).map(tuple)
     if hint is Failure:
         return st.builds(Failure, origin=st.sampled_from(["exception", "node", "start"]))
+    if hint is ev.FailedConfig:
+        return st.builds(ev.FailedConfig, number=NUMBERS, failure=values_of(Failure))
     return st.from_type(hint)
 
 

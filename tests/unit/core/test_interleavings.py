@@ -23,7 +23,7 @@ from raysweep.core import events as ev
 from raysweep.core import make_outcome
 from raysweep.core.failures import Failure
 from raysweep.core.lifecycle import FINAL
-from tests.unit.core.world import DIED, METRIC, NODE_DIED, RAISED, Worker, World, make_spec
+from tests.unit.core.world import DIED, METRIC, NODE_DIED, RAISED, STEP, Worker, World, make_spec
 
 FAILURES = st.sampled_from(
     [
@@ -37,6 +37,9 @@ FAILURES = st.sampled_from(
 )
 OOM = Failure(origin="memory", type="OutOfMemoryError", memory_bytes=2**30)
 LOSSES = st.sampled_from([DIED, NODE_DIED, OOM])
+# What the largest of three kinds of nodes offers a trial; 0: not known.
+GIB = 2**30
+SIZES = st.sampled_from([0, GIB, 4 * GIB, 16 * GIB])
 VALUES = st.one_of(
     st.floats(-10, 10).map(lambda value: round(value, 3)), st.sampled_from(["NaN", "text", None, 3])
 )
@@ -45,6 +48,7 @@ SCHEDULERS = st.sampled_from(
         "fifo",
         {"asha": {"max_t": 4, "grace_period": 1, "reduction_factor": 2}},
         {"asha": {"max_t": 9, "grace_period": 1, "reduction_factor": 3, "brackets": 2}},
+        {"asha": {"max_t": 4, "grace_period": 1, "reduction_factor": 2, "time_attr": STEP}},
     ]
 )
 STOPS = st.sampled_from(
@@ -70,6 +74,7 @@ POLICIES = st.fixed_dictionaries(
         "breaker_trials": st.sampled_from([0, 3]),
         "non_finite": st.sampled_from(["fail", "ignore"]),
         "max_failed_fraction": st.sampled_from([None, 0.5]),
+        "backoff_initial_s": st.sampled_from([0.0, 1.0]),
         "max_ooms": st.integers(0, 2),
         "oom_memory_factor": st.sampled_from([1, 2]),
         "report_timeout_s": st.sampled_from([None, None, 3.0]),
@@ -86,6 +91,7 @@ SPECS = st.fixed_dictionaries(
         "score": st.sampled_from(["last", "best"]),
         "stop": STOPS,
         "failure": POLICIES,
+        "resources": st.sampled_from([{"cpu": 1}, {"cpu": 1, "memory": GIB}]),
         "checkpoint": st.fixed_dictionaries({"keep_last": st.integers(1, 2), "keep_best": st.booleans()}),
     }
 )
@@ -199,13 +205,15 @@ class Interleavings(RuleBasedStateMachine):
         values=st.lists(VALUES, min_size=1, max_size=4),
         is_waiting=st.booleans(),
         is_saved=st.booleans(),
-        key=st.sampled_from([METRIC, METRIC, METRIC, "other"]),
+        keys=st.sampled_from([(METRIC,), (METRIC,), (METRIC, STEP), ("other",)]),
     )
-    def report(self, index: int, values: list[object], is_waiting: bool, is_saved: bool, key: str) -> None:
+    def report(
+        self, index: int, values: list[object], is_waiting: bool, is_saved: bool, keys: tuple[str, ...]
+    ) -> None:
         worker = self._pick(index, self._running())
         if worker is not None:
             happened["reports"] += 1
-            self.world.report(worker, values, is_waiting=is_waiting, keys=(key,))
+            self.world.report(worker, values, is_waiting=is_waiting, keys=keys)
             if is_saved:
                 self.world.save(worker)
 
@@ -217,11 +225,22 @@ class Interleavings(RuleBasedStateMachine):
             self.world.finish(worker, how, failure)
 
     @precondition(lambda self: self._is_on)
-    @rule(index=PICK, failure=LOSSES)
-    def lose_slot(self, index: int, failure: Failure) -> None:
+    @rule(index=PICK, failure=LOSSES, was_handed=st.booleans())
+    def lose_slot(self, index: int, failure: Failure, was_handed: bool) -> None:
         worker = self._pick(index, [w for w in self.world.workers.values() if w.is_up and not w.is_lost])
         if worker is not None:
-            self.world.lose_slot(worker, failure)
+            was_handed = was_handed or worker.job is not None or bool(worker.queue)
+            self.world.lose_slot(worker, failure, was_handed=was_handed)
+
+    @precondition(lambda self: self._is_on)
+    @rule(index=PICK, is_fatal=st.sampled_from([False, False, False, True]), is_node_known=st.booleans())
+    def fail_replacement(self, index: int, is_fatal: bool, is_node_known: bool) -> None:
+        worker = self._pick(index, [w for w in self.world.workers.values() if w.is_up and not w.is_lost])
+        if worker is not None:
+            happened["replacements"] += 1
+            failure = Failure(origin="start", type="ImportError", message="no", is_fatal=is_fatal)
+            node = self.world.node_for(worker) if is_node_known else ""
+            self.world.fail_slot(worker, failure, node)
 
     @precondition(lambda self: self._is_on)
     @rule(index=PICK, is_fatal=st.sampled_from([False, False, False, True]), is_node_known=st.booleans())
@@ -233,15 +252,23 @@ class Interleavings(RuleBasedStateMachine):
             self.world.fail_slot(worker, failure, node)
 
     @precondition(lambda self: self._is_on)
-    @rule(slots=st.integers(0, 5), memory_bytes=st.sampled_from([0, 2**30, 2**33]))
+    @rule(slots=st.integers(0, 5), memory_bytes=SIZES)
     def change_capacity(self, slots: int, memory_bytes: int) -> None:
         world = self.world
         world.send(
             ev.CapacityChanged(at=world.now, slots=slots, nodes=3, memory_bytes=memory_bytes, problem="full")
         )
 
+    @precondition(lambda self: self._is_on and self.world.state.hungry_for_memory)
+    @rule(count=st.integers(0, 40))
+    def lose_the_large_nodes(self, count: int) -> None:
+        happened["shrunk"] += 1
+        world = self.world
+        world.send(ev.CapacityChanged(at=world.now, slots=2, nodes=1, memory_bytes=GIB))
+        self._go_on(count)
+
     @precondition(lambda self: self._is_on)
-    @rule(node=st.sampled_from(["n0", "n1", "n2"]), left_s=st.sampled_from([None, 0.0, 60.0]))
+    @rule(node=st.sampled_from(["n0", "n1", "n2"]), left_s=st.sampled_from([None, 0.0, 60.0, 7200.0]))
     def drain_node(self, node: str, left_s: float | None) -> None:
         happened["drains"] += 1
         self.world.drain_node(node, None if left_s is None else self.world.now + left_s)
@@ -288,9 +315,10 @@ class Interleavings(RuleBasedStateMachine):
             self.world.send(ev.CancelRequested(at=at) if how == "cancel" else ev.InterruptRequested(at=at))
 
     @precondition(lambda self: self.world.state.phase != "ended")
-    @rule(lost=st.integers(0, 6), gap=st.floats(0, 50), capacity=st.integers(1, 4))
-    def crash(self, lost: int, gap: float, capacity: int) -> None:
+    @rule(lost=st.integers(0, 6), gap=st.floats(0, 50), capacity=st.integers(0, 4), memory_bytes=SIZES)
+    def crash(self, lost: int, gap: float, capacity: int, memory_bytes: int) -> None:
         world = self.world
+        world.largest_bytes = memory_bytes
         happened["crashes"] += 1
         world.now += gap
         world.crash(max(world.durable, len(world.journal) - lost), capacity)
@@ -326,13 +354,13 @@ class Interleavings(RuleBasedStateMachine):
         self.begin(begun)
 
     def teardown(self) -> None:
-        if not hasattr(self, "world"):
-            return
+        if not hasattr(self, "world") or self.world.loop.is_over:
+            return  # it has failed, and says so already
         world = self.world
         if world.state.phase != "ended":
             if world.has_left:
                 world.crash()
-            world.send(ev.CapacityChanged(at=world.now, slots=2))
+            world.send(ev.CapacityChanged(at=world.now, slots=2, memory_bytes=world.largest_bytes))
         world.drain()
         self._check_end()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -34,12 +37,83 @@ def test_every_state_leads_to_every_end(state: TrialState) -> None:
 
 
 def test_final_states_are_final() -> None:
-    assert {before for before, _ in TABLE} == STATES - FINAL
+    """But for what an end had cut short: it is brought back where that end is moved."""
+    assert {before for before, cause in TABLE if cause != "brought"} == STATES - FINAL
+    assert [row for row in TABLE if row[0] in FINAL] == [("cancelled", "brought")]
     assert FINAL.isdisjoint(ON_SLOT)
 
 
 def test_every_cause_is_used() -> None:
     assert {cause for _, cause in TABLE} == CAUSES
+
+
+CORE = Path(lifecycle.__file__).parent
+# What else has a `state`, and is no trial: the loop has the state of its sweep.
+HOLDERS = {("loop.py", "self.state")}
+
+
+def attributes_set_in(tree: ast.AST) -> Iterator[ast.Attribute]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            yield node
+
+
+def calls_in(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func).rpartition(".")[2], node
+
+
+def movers_in(path: Path) -> list[str]:
+    """The places in a file that set the state of something, by whatever way there is."""
+    tree = ast.parse(path.read_text())
+    stored = [
+        ast.unparse(node)
+        for node in attributes_set_in(tree)
+        if node.attr == "state" and (path.name, ast.unparse(node)) not in HOLDERS
+    ]
+    for name, call in calls_in(tree):
+        is_setter = name in ("setattr", "__setattr__", "delattr", "vars")
+        keywords = {keyword.arg for keyword in call.keywords}
+        if is_setter or (name in ("replace", "Trial") and "state" in keywords):
+            stored.append(ast.unparse(call))
+    return stored
+
+
+def test_one_function_moves_trials() -> None:
+    """The table is the law: nothing in the core sets the state of a trial but `moves.move`.
+
+    `state.py` sets the fields of a sweep's state by name, when it restores a snapshot. The fleet has no
+    trials.
+    """
+    files = [path for path in sorted(CORE.rglob("*.py")) if path.parent.name != "fleet"]
+    found = {path.name: movers_in(path) for path in files}
+    assert {name: places for name, places in found.items() if places} == {
+        "moves.py": ["trial.state"],
+        "state.py": ["setattr(state, name, plain[name])"],
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "trial.state = 'pending'",
+        "trial.state, trial.slot = 'queued', 3",
+        "(a, [trial.state, *b]) = c",
+        "trial.state: str = 'x'",
+        "state.trials[3].state = 'failed'",
+        "for trial.state in names: pass",
+        "with x as trial.state: pass",
+        "setattr(trial, 'state', 'pending')",
+        "object.__setattr__(trial, 'state', 'pending')",
+        "replace(trial, state='pending')",
+        "Trial(number=1, config={}, state='failed')",
+    ],
+)
+def test_any_other_mover_would_be_found(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "more.py"
+    path.write_text(line)
+    assert len(movers_in(path)) == 1
 
 
 def test_what_is_not_in_the_table_is_refused() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
+from raysweep.core.stopping import BEHAVIOUR
 from tests.unit.core.faults import GIB, NO_WAIT, OOM, kinds, out_of_memory
 from tests.unit.core.sweep import Sweep, running, start_trial, tell
+from tests.unit.core.world import make_spec
 
 
 def make_large(sweep: Sweep) -> list[cmd.Command]:
@@ -97,3 +102,167 @@ def test_a_large_slot_is_given_back_when_nobody_needs_it() -> None:
     sweep.report(0, 0.5, attempt=2)
     assert cmd.CloseSlot(slot=3) in sweep.returned(0, 2)
     assert sweep.state.hungry_for_memory == 0
+
+
+# -- memory that no node has (any more) ----------------------------------------------------------------
+
+
+def out_of_reach(**fields: Any) -> Sweep:
+    """Trial 0 needs 4 GiB, and its slot is about to open, when the only node with so much goes."""
+    sweep = running(2, trials=8, resources={"cpu": 1, "memory": 2 * GIB}, failure=NO_WAIT, **fields)
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=16 * GIB)
+    sweep.failed(0, OOM)
+    sweep.send(ev.TimerFired)
+    run(sweep, 1)
+    run(sweep, 2)
+    assert [slot.memory_bytes for slot in sweep.state.slots.values() if not slot.is_open] == [4 * GIB]
+    return sweep
+
+
+def run(sweep: Sweep, trial: int) -> list[cmd.Command]:
+    """A trial runs for long, and well; what opens on the way opens."""
+    attempt = sweep.state.trials[trial].attempt
+    if sweep.trial_state(trial) == "queued":
+        sweep.began(trial, attempt)
+    sweep.at += 5
+    sweep.report(trial, 0.5, attempt=attempt)
+    return sweep.returned(trial, attempt)
+
+
+def run_all_others(sweep: Sweep) -> None:
+    """Everything that slots take is run; small slots open at once."""
+    for _ in range(40):
+        for slot in [slot for slot in sweep.state.slots.values() if not slot.is_open]:
+            if not slot.memory_bytes:
+                sweep.send(ev.SlotOpened, slot=slot.number, node="small")
+        heads = [slot.queue[0] for slot in sweep.state.slots.values() if slot.queue]
+        if not heads:
+            return
+        run(sweep, heads[0])
+
+
+def test_a_trial_that_no_node_can_hold_does_not_starve_the_others() -> None:
+    sweep = out_of_reach()
+    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.memory_bytes]
+    commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB)
+    assert commands[0] == cmd.CloseSlot(slot=large)
+    run_all_others(sweep)
+    assert sweep.state.counts == {"pending": 1, "queued": 0, "running": 0, "waiting": 0, "completed": 7}
+    assert not sweep.state.slots, "nobody needs them"
+
+
+def test_a_sweep_with_results_ends_without_the_trial_that_no_node_can_hold() -> None:
+    sweep = out_of_reach()
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB)
+    run_all_others(sweep)
+    due = sweep.at + sweep.state.rules.placement_timeout_s
+    assert sweep.state.timer_at == due
+    commands = sweep.timer(due)
+    assert commands == [
+        tell(0, None, "failed"),
+        cmd.EndSweep(status="completed", why="every trial has ended"),
+    ]
+    trial = sweep.state.trials[0]
+    assert [(attempt.end, attempt.kind) for attempt in trial.attempts] == [
+        ("retried", "oom"),
+        ("gave_up", "oom"),
+    ]
+    why = "trial 0 ran out of memory: it needs 4 GiB, and the largest node offers 3 GiB"
+    assert trial.attempts[-1].failure is not None
+    assert trial.attempts[-1].failure.message == f"{why}; waited 300 s for more"
+    assert any(note.startswith(why) for note in sweep.state.notes)
+
+
+def test_a_sweep_without_results_is_left_where_no_node_can_hold_its_trials() -> None:
+    """It can be resumed on a cluster that has such nodes: nothing has failed for good."""
+    sweep = running(1, trials=1, resources={"cpu": 1, "memory": 2 * GIB}, failure=NO_WAIT)
+    sweep.send(ev.CapacityChanged, slots=1, memory_bytes=16 * GIB)
+    sweep.failed(0, OOM)
+    sweep.send(ev.TimerFired)
+    sweep.send(ev.CapacityChanged, slots=1, memory_bytes=2 * GIB)
+    assert sweep.state.timer_at is not None
+    commands = sweep.timer(sweep.state.timer_at)
+    assert [type(command) for command in commands if not isinstance(command, cmd.SetTimer)] == [
+        cmd.LeaveSweep
+    ]
+    assert (sweep.state.fault, sweep.trial_state(0)) == ("infrastructure", "pending")
+    # A smaller cluster again: nothing is opened for it, and the wait begins anew.
+    sweep.start(generation=2)
+    assert sweep.send(ev.CapacityChanged, slots=1, memory_bytes=2 * GIB) == [
+        cmd.SetTimer(at=sweep.at + sweep.state.rules.placement_timeout_s)
+    ]
+    commands = sweep.send(ev.CapacityChanged, slots=1, memory_bytes=8 * GIB)
+    assert commands[0] == cmd.OpenSlot(slot=sweep.state.next_slot - 1, memory_bytes=4 * GIB)
+
+
+def test_a_node_that_comes_in_time_takes_the_large_trial() -> None:
+    sweep = out_of_reach()
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB)
+    run_all_others(sweep)
+    sweep.at += 100
+    commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=32 * GIB)
+    large = sweep.state.next_slot - 1
+    assert commands[0] == cmd.OpenSlot(slot=large, memory_bytes=4 * GIB)
+    (start,) = sweep.send(ev.SlotOpened, slot=large, node="big")
+    assert start == start_trial(large, 0, attempt=2)
+    run(sweep, 0)
+    assert sweep.state.status == "completed"
+
+
+def test_an_adaptive_searcher_is_asked_on_while_a_large_trial_waits() -> None:
+    sweep = running(1, trials=3, search="tpe", resources={"cpu": 1, "memory": 2 * GIB}, failure=NO_WAIT)
+    state = sweep.state
+    state.is_exhausted = False
+    sweep.send(ev.CapacityChanged, slots=1, memory_bytes=3 * GIB)
+    trial = state.trials[0]
+    sweep.failed(0, OOM)
+    assert trial.memory_bytes == 3 * GIB
+    sweep.send(ev.CapacityChanged, slots=1, memory_bytes=2 * GIB)
+    sweep.send(ev.TimerFired)
+    for number in (1, 2):
+        run(sweep, number)
+    assert state.asked == 4, "the next config is asked for"
+
+
+def test_large_slots_that_do_not_start_hold_nobody_up() -> None:
+    """Three in a row fail beside a worker that works: no other is opened, the next trial gets its."""
+    sweep = running(2, trials=3, resources={"cpu": 1, "memory": 2 * GIB}, failure=NO_WAIT)
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=16 * GIB)
+    sweep.failed(0, OOM)  # slot 0 takes trial 2
+    sweep.began(2)
+    sweep.send(ev.TimerFired)
+    run(sweep, 2)
+    for _ in range(3):
+        (large,) = [slot.number for slot in sweep.state.slots.values() if slot.memory_bytes]
+        failure = Failure(origin="start", type="StartTimeout", message="slow")
+        commands = sweep.send(ev.SlotFailed, slot=large, failure=failure)
+    assert commands == []
+    sweep.failed(1)
+    sweep.send(ev.TimerFired)
+    run(sweep, 1)
+    assert not any(slot.memory_bytes for slot in sweep.state.slots.values()), "nothing has changed"
+    assert sweep.state.timer_at is not None
+    sweep.timer(sweep.state.timer_at)
+    assert sweep.state.status == "completed"
+    failure = sweep.state.trials[0].attempts[-1].failure
+    assert failure is not None
+    assert "no worker with that starts" in failure.message
+
+
+def test_a_cut_trial_that_comes_back_still_gets_its_memory() -> None:
+    spec = {"resources": {"cpu": 1, "memory": 2 * GIB}, "failure": NO_WAIT}
+    sweep = running(1, trials=1, stop={"deadline": datetime.fromtimestamp(200, UTC)}, **spec)
+    sweep.send(ev.CapacityChanged, slots=1, memory_bytes=16 * GIB)
+    sweep.failed(0, OOM)
+    sweep.timer(200.0)
+    assert sweep.trial_state(0) == "cancelled"
+    sweep.send(ev.SweepEnded)
+    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR, is_reopening=True)
+    plain = make_spec(num_samples=1, **spec).model_dump(mode="json")
+    sweep.send(ev.SpecChanged, spec=plain, changes=("stop",))
+    commands = sweep.send(ev.CapacityChanged, slots=1, memory_bytes=16 * GIB)
+    assert sweep.state.hungry_for_memory == 1
+    (large,) = [c for c in commands if isinstance(c, cmd.OpenSlot)]
+    assert large.memory_bytes == 4 * GIB
+    (start,) = sweep.send(ev.SlotOpened, slot=large.slot, node="big")
+    assert isinstance(start, cmd.StartTrial)

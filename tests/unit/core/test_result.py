@@ -7,9 +7,11 @@ import pytest
 
 from raysweep.core import SweepState, explain, make_outcome
 from raysweep.core import events as ev
+from raysweep.core.result import trial_outcome
 from raysweep.core.scores import current_best, ranked
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
+from tests.unit.core.sweep import running
 from tests.unit.core.world import DIED, RAISED, Worker, World, make_spec
 
 
@@ -21,14 +23,14 @@ def first_job(world: World) -> Worker:
 
 def ended_world() -> World:
     """Four trials: 0 was retried after an exception and a dead worker, 2 gave up at a NaN."""
-    world = World(make_spec(max_concurrent_trials=1, failure={"max_failures": 1}))
+    world = World(make_spec(max_concurrent_trials=1, failure={"max_failures": 1, "backoff_initial_s": 30}))
     world.start()
     trials = world.state.trials
     world.finish(first_job(world), "failed", RAISED)
-    world.until(lambda: trials[2].state == "running" and trials[2].reports)
-    world.report(world.workers[0], ["NaN"])
     world.until(lambda: trials[0].attempt == 2 and trials[0].state == "running")
     world.lose_slot(world.workers[0], DIED)
+    world.until(lambda: trials[2].state == "running" and trials[2].reports)
+    world.report(next(iter(world.workers.values())), ["NaN"])
     world.drain()
     return world
 
@@ -54,7 +56,7 @@ def test_the_outcome_tells_every_attempt() -> None:
     assert outcome.best.score == min(
         trial.score for trial in outcome.trials if trial.state == "completed" and trial.score
     )
-    assert outcome.best.checkpoint_uri == "mem://0/2002", "the third checkpoint of the third attempt"
+    assert outcome.best.checkpoint_uri == "mem://0/2000000002", "the third checkpoint of the third attempt"
     assert SweepOutcome.from_json(outcome.to_json()) == outcome
 
 
@@ -123,3 +125,47 @@ def test_a_snapshot_of_another_version_is_refused(missing: str) -> None:
     del plain[missing]
     with pytest.raises(RaysweepError, match="snapshot does not fit this version of raysweep"):
         SweepState.from_json(plain)
+
+
+def test_what_is_on_its_way_is_shown_as_what_it_was() -> None:
+    """A file of an outcome knows six states: a queued trial is still pending, one that stops still runs."""
+    sweep = running(2, trials=4)
+    sweep.send(ev.CancelRequested)
+    shown = [trial_outcome(sweep.state, trial).state for trial in sweep.state.trials.values()]
+    assert [trial.state for trial in sweep.state.trials.values()][:2] == ["stopping", "stopping"]
+    assert shown[:2] == ["running", "running"]
+
+
+def test_the_mean_of_durations_follows_the_newest() -> None:
+    """The first counts whole, each later one a fifth; what was stopped counts, what failed does not."""
+    sweep = running(1, trials=4, failure={"max_failures": 0})
+    for trial, seconds, expected in [(0, 10.0, 10.0), (1, 20.0, 12.0), (2, 2.0, 10.0)]:
+        if trial:
+            sweep.began(trial)
+        sweep.at += seconds
+        sweep.report(trial, 0.5)
+        sweep.returned(trial)
+        assert sweep.state.mean_duration_s == pytest.approx(expected)
+    sweep.began(3)
+    sweep.at += 100.0
+    sweep.failed(3)
+    assert sweep.state.mean_duration_s == pytest.approx(10.0)
+
+
+def test_a_clock_that_goes_back_makes_no_trial_shorter_than_nothing() -> None:
+    sweep = running(1, trials=2)
+    sweep.report(0, 0.5)
+    sweep.at -= 50.0
+    sweep.returned(0)
+    assert sweep.state.mean_duration_s == 0.0
+
+
+def test_a_checkpoint_is_known_by_all_that_its_worker_said() -> None:
+    sweep = running(1, trials=1, checkpoint={"keep_last": 2})
+    sweep.report(0, 0.5)
+    fields = {"number": 7, "report": 0, "uri": "mem://c", "size_bytes": 11}
+    sweep.send(ev.CheckpointCommitted, trial=0, attempt=1, **fields)
+    checkpoint = sweep.state.trials[0].checkpoint
+    assert checkpoint is not None
+    assert (checkpoint.number, checkpoint.uri, checkpoint.size_bytes) == (7, "mem://c", 11)
+    assert (checkpoint.score, checkpoint.iteration) == (0.5, 1)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
+
+import pytest
 
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
+from raysweep.core.line import CHECKPOINTS_AN_ATTEMPT
+from raysweep.core.stopping import BEHAVIOUR
 from tests.unit.core.sweep import ASHA, Sweep, asha_with_a_loser, running, start_trial, stop_trial, tell
 from tests.unit.core.world import DIED, make_spec
 
@@ -29,10 +34,35 @@ def test_a_target_in_max_mode() -> None:
     assert sweep.report(0, 0.9) == [stop_trial(0, 0, "limit")]
 
 
-def test_the_deadline() -> None:
+@pytest.mark.parametrize("behaviour", [1, BEHAVIOUR])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"scheduler": {"asha": {"max_t": 2, "grace_period": 1, "reduction_factor": 2}}},
+        {"stop": {"target": 0.1, "trial": {"training_iteration": 2}}},
+    ],
+)
+def test_a_target_that_comes_with_the_last_report(fields: dict[str, Any], behaviour: int) -> None:
+    """Under ASHA the usual case: the best report is the last one, at max_t. Old journals end as they did."""
+    sweep = Sweep(num_samples=9, **{"stop": {"target": 0.1}, **fields})
+    sweep.start(behaviour=behaviour)
+    sweep.suggest(9)
+    sweep.send(ev.CapacityChanged, slots=1)
+    sweep.send(ev.SlotOpened, slot=0)
+    sweep.began(0)
+    assert sweep.report(0, 0.5) == []
+    assert sweep.report(0, 0.05) == [stop_trial(0, 0, "limit")]
+    sweep.stopped(0)
+    assert sweep.trial_state(0) == "completed"
+    assert sweep.state.status == ("target" if behaviour >= 2 else None)
+    if behaviour >= 2:
+        assert sweep.state.ended_by == {"rule": "stop.target", "limit": 0.1, "value": 0.05, "trial": 0}
+
+
+def test_the_deadline_of_the_first_behaviour() -> None:
     """Running trials are asked to end; one in its pause before a retry is cut."""
     sweep = Sweep(num_samples=9, stop={"deadline": datetime.fromtimestamp(200, UTC)})
-    assert sweep.start() == [cmd.SuggestConfigs(first=0, count=16), cmd.SetTimer(at=200.0)]
+    assert sweep.start(behaviour=0) == [cmd.SuggestConfigs(first=0, count=16), cmd.SetTimer(at=200.0)]
     sweep.suggest(9)
     sweep.send(ev.CapacityChanged, slots=2)
     for slot in (0, 1):
@@ -47,14 +77,15 @@ def test_the_deadline() -> None:
     assert sweep.stopped(2) == [cmd.EndSweep(status="deadline", why="the deadline has come")]
 
 
-def test_the_time_budget_is_shared_by_all_controllers() -> None:
+def test_the_time_budget_of_the_first_behaviour() -> None:
     """60 s; the first controller was at work for 20 s, the time until the second one is not counted."""
     sweep = Sweep(num_samples=9, stop={"time_budget_s": 60.0})
-    assert sweep.start() == [cmd.SuggestConfigs(first=0, count=16), cmd.SetTimer(at=160.0)]
+    assert sweep.start(behaviour=0) == [cmd.SuggestConfigs(first=0, count=16), cmd.SetTimer(at=160.0)]
     sweep.at = 120.0
     sweep.send(ev.CapacityChanged, slots=1)
     sweep.at = 1000.0
-    assert sweep.start(generation=2) == [cmd.SuggestConfigs(first=0, count=16), cmd.SetTimer(at=1040.0)]
+    commands = sweep.start(generation=2, behaviour=0)
+    assert commands == [cmd.SuggestConfigs(first=0, count=16), cmd.SetTimer(at=1040.0)]
     assert sweep.timer(1039.0) == [cmd.SetTimer(at=1040.0)]
     why = "the time budget of 60 s is spent"
     assert sweep.timer(1040.0) == [cmd.EndSweep(status="budget", why=why)]
@@ -135,7 +166,7 @@ def test_interrupt_and_resume() -> None:
     assert sweep.start(generation=2) == []
     assert (sweep.state.trials[0].overrun, sweep.state.trials[0].last_score) == (0, 0.4)
     assert sweep.send(ev.CapacityChanged, slots=1) == [cmd.OpenSlot(slot=2)]
-    resumed = {"checkpoint": "mem://0/0", "iteration": 2, "next_checkpoint": 1_001_000}
+    resumed = {"checkpoint": "mem://0/0", "iteration": 2, "next_checkpoint": 1_001 * CHECKPOINTS_AN_ATTEMPT}
     assert sweep.send(ev.SlotOpened, slot=2) == [start_trial(2, 0, attempt=2, **resumed)]
 
 
@@ -206,3 +237,17 @@ def test_more_samples_on_resume() -> None:
     assert sweep.state.notes == ("spec changed: num_samples: 2 -> 4",)
     sweep.suggest(2)
     assert list(sweep.state.pending) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("how", ["stopped", "returned"])
+def test_a_trial_cut_at_its_time_before_its_first_report_says_so(how: str) -> None:
+    """The report that crossed the cut on the wire counts for nothing; the metric has the right name."""
+    sweep = running(1, trials=2, stop={"trial_time_s": 5.0})
+    sweep.timer(sweep.at + 5)
+    sweep.report(0, 0.5)
+    sweep.stopped(0) if how == "stopped" else sweep.returned(0)
+    (attempt,) = sweep.state.trials[0].attempts
+    assert attempt.failure is not None
+    assert attempt.failure.type == "TrialTimeLimit"
+    assert "within stop.trial_time_s=5" in attempt.failure.message
+    assert sweep.state.phase == "running", "the sweep goes on with the other trial"

@@ -139,6 +139,35 @@ def test_a_time_attribute_that_never_comes_ends_the_sweep() -> None:
     assert (sweep.state.fault, sweep.state.fault_field) == ("spec", "scheduler.asha.time_attr")
 
 
+EPOCHS = {"asha": {"max_t": 9, "time_attr": "epoch"}}
+
+
+def report_epoch(sweep: Sweep, trial: int, value: float, epoch: int) -> None:
+    first = sweep.state.trials[trial].attempt_reports
+    fields: dict[str, Any] = {"keys": (METRIC, "epoch"), "rows": ([value, epoch],), "first": first}
+    sweep.send(ev.TrialReported, trial=trial, attempt=1, **fields)
+
+
+def test_a_time_attribute_that_one_last_report_lacks_ends_nothing() -> None:
+    """Others have reported it: the spec is right, and the trial has its score."""
+    sweep = running(2, scheduler=EPOCHS)
+    report_epoch(sweep, 1, 0.4, 1)
+    sweep.report(0, 0.5)
+    assert sweep.returned(0)[0] == tell(0, 0.5, "completed")
+    assert (sweep.state.phase, sweep.state.fault) == ("running", None)
+    assert sweep.state.notes == ("the last report of trial 0 has no 'epoch' (scheduler.asha.time_attr)",)
+    sweep.returned(1)
+    assert sweep.state.status == "completed"
+
+
+def test_a_time_attribute_that_only_the_last_report_of_the_first_trial_lacks_ends_nothing() -> None:
+    sweep = running(1, trials=3, scheduler=EPOCHS)
+    report_epoch(sweep, 0, 0.4, 1)
+    sweep.report(0, 0.5)
+    sweep.returned(0)
+    assert sweep.state.status is None
+
+
 def test_the_breaker() -> None:
     """The first three trials fail in user code: the others are not tried."""
     sweep = running(3, trials=9, failure={"max_failures": 0})

@@ -11,6 +11,7 @@ from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core import make_outcome
 from raysweep.core.stopping import BEHAVIOUR, end_in_sight, usage
+from tests.unit.core.sweep import running
 from tests.unit.core.test_step import Commands, Sweep
 from tests.unit.core.world import DIED
 
@@ -202,6 +203,18 @@ def test_gpu_hours_are_those_of_open_slots() -> None:
         "value": pytest.approx(0.01),
     }
     assert sweep.state.why == "budget: 0.01 of 0.01 GPU-hours"
+
+
+def test_what_has_no_price_costs_nothing() -> None:
+    sweep = running(
+        1,
+        resources={"cpu": 2, "custom": {"rack": 1}},
+        stop={"budget": {"cost": 1.0}, "cost_per_hour": {"cpu": 3.0}},
+    )
+    sweep.at += 60.0
+    used = usage(sweep.state, sweep.at)
+    assert used["cost"] == pytest.approx(60 * 2 * 3 / 3600)
+    assert used["gpu_hours"] == 0.0
 
 
 def test_budgets_count_what_five_dead_controllers_used() -> None:

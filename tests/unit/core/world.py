@@ -7,7 +7,11 @@ itself asserts, while it carries commands out:
 - commands name slots that exist, and no more slots than `max_concurrent_trials` are open;
 - no trial runs on two workers, no finished trial is started, no trial is told to the searcher twice;
 - a trial resumes from a checkpoint that is still stored, with the number of reports that lie behind it;
-- no checkpoint number is given out twice.
+- no checkpoint number is given out twice;
+- the checkpoint that a trial's own code would get if it asked for one is never deleted;
+- where nothing is under way any more, the sweep is not stuck (`liveness.explain_stuck`);
+- nothing goes in circles: each recall is paid for by a slot that fell idle, and no timer is set to a moment
+  that has just come.
 """
 
 from __future__ import annotations
@@ -21,17 +25,21 @@ from typing import Any
 
 import orjson
 
-from raysweep.core import SweepState, decode, encode, step
+from raysweep.core import SweepState, decode, step
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
+from raysweep.core.frozen import FrozenState, freeze
 from raysweep.core.invariants import check
 from raysweep.core.lifecycle import FINAL
+from raysweep.core.liveness import UnderWay, explain_stuck
+from raysweep.core.loop import Loop
 from raysweep.core.stopping import BEHAVIOUR
-from raysweep.simulate.workers import End, Worker
 from raysweep.spec import SweepSpec
+from tests.unit.core.workers import End, Worker
 
 METRIC = "loss"
+STEP = "step"
 DIED = Failure(origin="process", type="WorkerDied", message="killed by signal 9")
 NODE_DIED = Failure(origin="node", type="NodeDied", message="the node is gone")
 RAISED = Failure(origin="exception", type="ValueError", message="boom", bases=("ValueError", "Exception"))
@@ -92,6 +100,8 @@ class World:
         self.now = 1000.0
         self.journal: list[bytes] = []
         self.durable = 0
+        self.largest_bytes = 0
+        self.has_told_time = False
         self.stored: set[str] = set()
         self.ever_stored: dict[str, int] = {}
         self.numbers: set[tuple[int, int]] = set()
@@ -100,9 +110,13 @@ class World:
         self.generation = 0
         self.recent: dict[int, bytes] = {}
         self.keeps_recent = False
+        self.frozen: deque[tuple[FrozenState, bytes]] = deque()
         self._lose_cluster()
 
     def _lose_cluster(self) -> None:
+        self.loop = Loop(self.state, self._write, self._carry)
+        self.finished: set[int] = set()
+        self.carried: list[cmd.Command] = []
         self.workers: dict[int, Worker] = {}
         self.asks: deque[cmd.SuggestConfigs] = deque()
         self.unflushed: list[cmd.Command] = []
@@ -110,6 +124,9 @@ class World:
         self.is_ending = False
         self.has_left = False
         self.sent: list[ev.Event] = []
+        self.room_made = 0
+        self.fired_in_a_row = 0
+        self.fired_since = 0.0
         self.searcher = Searcher(self.total, not self.state.rules.is_blind)
         self.avoided: set[str] = set()
 
@@ -130,23 +147,84 @@ class World:
             )
         )
         self.flush()  # the claim is durable before anything else happens
-        self.send(ev.CapacityChanged(at=self.now, slots=capacity))
+        self.send(ev.CapacityChanged(at=self.now, slots=capacity, memory_bytes=self.largest_bytes))
 
     def send(self, event: ev.Event) -> list[cmd.Command]:
         """Journal an event, apply it, carry its commands out."""
-        self.journal.append(encode(event))
         self.now = max(self.now, event.at)
-        finished = {number for number, trial in self.state.trials.items() if trial.state in FINAL}
-        commands = step(self.state, event)
-        check(self.state)
+        self.finished = {number for number, trial in self.state.trials.items() if trial.state in FINAL}
+        self.carried = commands = []
+        self._note_room(event)
+        charged = self._charged()
+        self.loop.emit(event)
+        if isinstance(event, ev.SlotFailed) or (isinstance(event, ev.SlotLost) and not event.was_handed):
+            assert self._charged() == charged, "a trial is charged for a worker that was handed nothing"
+        self._check_circles(event)
+        self._check_verdicts(event)
         if self.twin is not None:
             assert step(self.twin, event) == commands, "a state restored from JSON does something else"
+        return commands
+
+    def _charged(self) -> int:
+        """How many attempts count as ended by their worker's death.
+
+        One that had been asked to end at a limit, without a score, is a `user_error` however it ends.
+        """
+        ended = [attempt.kind for trial in self.state.trials.values() for attempt in trial.attempts]
+        return sum(kind in ("worker_died", "oom") for kind in ended)
+
+    def _note_room(self, event: ev.Event) -> None:
+        """Count what may lead to a recall that spreads a queue: a slot falls idle."""
+        if isinstance(event, ev.CapacityChanged):
+            self.largest_bytes = event.memory_bytes
+        if isinstance(event, ev.SlotOpened | ev.TrialReturned | ev.TrialStopped | ev.TrialFailed):
+            self.room_made += 1
+
+    def _check_circles(self, event: ev.Event) -> None:
+        """A livelock is a failure, not a slow test."""
+        state = self.state
+        is_leaving = state.phase != "running" or state.is_interrupted
+        for command in self.carried:
+            if isinstance(command, cmd.RecallTrials) and not is_leaving:
+                slot = state.slots.get(command.slot)
+                self.room_made -= slot is not None and not slot.is_leaving
+        assert self.room_made >= 0, "trials are recalled and handed out again, for no slot that fell idle"
+        if not isinstance(event, ev.TimerFired):
+            self.fired_in_a_row = 0
+            return
+        assert state.timer_at is None or state.timer_at > event.at, "a timer is set to what has been declined"
+        if not self.fired_in_a_row or event.at >= self.fired_since + 1.0:
+            self.fired_in_a_row, self.fired_since = 0, event.at
+        self.fired_in_a_row += 1
+        assert self.fired_in_a_row <= 2 + 2 * len(state.trials), "the timer fires, and nothing comes of it"
+
+    def _check_verdicts(self, event: ev.Event) -> None:
+        """What has been reported counts: a target that was reached, a time that was told."""
+        state, target = self.state, self.state.rules.target
+        if isinstance(event, ev.TrialReported):
+            trial = state.trials[event.trial]
+            self.has_told_time |= STEP in trial.last
+            if state.phase == "running" and target is not None and trial.best_score is not None:
+                assert trial.best_score > target, (
+                    f"trial {event.trial} reached the target, and nobody noticed"
+                )
+        if state.fault_field == "scheduler.asha.time_attr":
+            assert not self.has_told_time, "a time that was reported is said to be missing in the spec"
+
+    def _write(self, line: bytes) -> None:
+        self.journal.append(line)
+        check(self.state)
         if self.keeps_recent:
             self.recent[len(self.journal)] = self.snapshot()
             self.recent.pop(len(self.journal) - 64, None)
-        for command in commands:
-            self._carry(command, finished)
-        return commands
+            self._freeze()
+
+    def _freeze(self) -> None:
+        """What was frozen stays as it was, whatever has happened since."""
+        self.frozen.append((freeze(self.state), self.snapshot()))
+        if len(self.frozen) > 8:
+            frozen, then = self.frozen.popleft()
+            assert orjson.loads(b"".join(frozen.parts())) == orjson.loads(then), "an ended trial was changed"
 
     def snapshot(self) -> bytes:
         """The state as JSON text."""
@@ -164,6 +242,8 @@ class World:
         for command in waiting:
             if isinstance(command, cmd.DeleteCheckpoint):
                 self.stored.discard(command.uri)
+                jobs = [job for worker in self._alive() for job in (worker.job, *worker.queue) if job]
+                assert all(job.newest != command.uri for job in jobs), "a trial may still ask for it"
             elif isinstance(command, cmd.AnswerReport) and command.slot in self.workers:
                 self.workers[command.slot].inbox.append(command)
 
@@ -177,6 +257,7 @@ class World:
             step(self.state, decode(line))
         if keep in self.recent:
             assert self.snapshot() == self.recent[keep], "the replayed state is not the one that was lost"
+        self.has_told_time = self.state.has_timed
         self.twin = None
         self._lose_cluster()
         if self.state.phase != "ended":
@@ -204,7 +285,8 @@ class World:
 
     # -- commands --------------------------------------------------------------------------------
 
-    def _carry(self, command: cmd.Command, finished: set[int]) -> None:
+    def _carry(self, command: cmd.Command) -> None:
+        self.carried.append(command)
         match command:
             case cmd.OpenSlot():
                 assert command.slot not in self.workers
@@ -220,7 +302,9 @@ class World:
             case cmd.TellSearch():
                 self.searcher.tell(command.trial, command.value, command.end)
             case cmd.StartTrial():
-                assert command.trial not in finished, f"trial {command.trial} is finished and started again"
+                assert command.trial not in self.finished, (
+                    f"trial {command.trial} is finished and started again"
+                )
                 assert command.checkpoint is None or command.checkpoint in self.stored
                 behind = self.ever_stored.get(command.checkpoint or "", 0)
                 assert command.iteration == behind, f"{behind} reports lie behind {command.checkpoint}"
@@ -256,6 +340,12 @@ class World:
             ev.ConfigsSuggested(at=self.now, first=ask.first, configs=configs, is_exhausted=is_exhausted)
         )
 
+    def has_place(self, worker: Worker) -> bool:
+        """Whether a node has the memory that the slot asks for."""
+        slot = self.state.slots.get(worker.slot)
+        need = (slot.memory_bytes or 0) if slot is not None else 0
+        return not self.largest_bytes or need <= self.largest_bytes
+
     def open_slot(self, worker: Worker) -> None:
         """A worker comes up, on a node that is not about to go and not excluded."""
         worker.open(self.now, self.node_for(worker))
@@ -271,12 +361,12 @@ class World:
         self.send(ev.NodeDraining(at=self.now, node=node, deadline=deadline))
 
     def fail_slot(self, worker: Worker, failure: Failure, node: str = "") -> None:
-        """A worker does not come up."""
+        """A worker does not come up, or the one that was to come in its place."""
         worker.fail(self.now, failure, node)
 
-    def lose_slot(self, worker: Worker, failure: Failure) -> None:
+    def lose_slot(self, worker: Worker, failure: Failure, *, was_handed: bool = True) -> None:
         """A worker dies, with what it runs; the controller learns of it in time."""
-        worker.lose(self.now, failure)
+        worker.lose(self.now, failure, was_handed=was_handed)
 
     def deliver(self, worker: Worker) -> ev.Event:
         """The controller gets the next message of a worker."""
@@ -305,8 +395,14 @@ class World:
         is_waiting: bool = False,
         keys: tuple[str, ...] = (METRIC,),
     ) -> None:
-        """The running trial reports one row a value."""
-        worker.report(self.now, keys, [[value] * len(keys) for value in values], is_waiting=is_waiting)
+        """The running trial reports one row a value; under `STEP`, how far it is."""
+        assert worker.job is not None
+        behind = worker.job.iteration
+        rows = [
+            [behind + number if key == STEP else value for key in keys]
+            for number, value in enumerate(values, start=1)
+        ]
+        worker.report(self.now, keys, rows, is_waiting=is_waiting)
 
     def save(self, worker: Worker) -> None:
         """The running trial stores a checkpoint of where it is."""
@@ -344,6 +440,8 @@ class World:
             self.now += self.tick_s
             self.deliver(worker)
         elif not worker.is_up and not worker.is_lost:
+            if not self.has_place(worker):
+                return False
             self.open_slot(worker)
         elif worker.inbox:
             self.take_command(worker)
@@ -356,7 +454,8 @@ class World:
         elif worker.job.iteration >= self.length:
             self.finish(worker, "returned")
         else:
-            self.report(worker, [self.value(worker.job.start.trial, worker.job.iteration + 1)])
+            keys = (METRIC, STEP) if self.state.rules.time_attr == STEP else (METRIC,)
+            self.report(worker, [self.value(worker.job.start.trial, worker.job.iteration + 1)], keys=keys)
             if self.save_every and worker.job.iteration % self.save_every == 0:
                 self.save(worker)
                 if worker.job.stop_reason is not None:
@@ -373,14 +472,27 @@ class World:
             self.answer_ask()
         elif self.is_ending and self.state.phase == "ending":
             self.send(ev.SweepEnded(at=self.now))
+        elif self.timer is not None and self.timer <= self.now and self.state.phase == "running":
+            self._fire_timer()
         elif any(self.work(worker) for worker in self._in_turn()):
             pass
-        elif self.timer is not None and self.state.phase == "running":
-            self.now, self.timer = max(self.now, self.timer), None
-            self.send(ev.TimerFired(at=self.now))
         else:
-            return False
+            return self._stand_still()
         return True
+
+    def _stand_still(self) -> bool:
+        """Nothing is under way: only the clock goes on. What has work and room must not get here."""
+        problem = explain_stuck(self.state, UnderWay(timer_at=self.timer))
+        assert not problem, f"stuck: {problem}"
+        if self.timer is None or self.state.phase != "running":
+            return False
+        self._fire_timer()
+        return True
+
+    def _fire_timer(self) -> None:
+        assert self.timer is not None
+        self.now, self.timer = max(self.now, self.timer), None
+        self.send(ev.TimerFired(at=self.now))
 
     def until(self, is_so: Callable[[], object], limit: int = 5000) -> None:
         """Go on undisturbed until something is so."""
@@ -397,6 +509,7 @@ class World:
                 return
             if not self.move_on():
                 assert self.has_left, f"stuck in phase {self.state.phase}: {self.state.to_json()}"
+                self.largest_bytes = 0  # the next cluster has what this one had not
                 self.crash()
         raise AssertionError(f"not ended after {limit} steps")
 

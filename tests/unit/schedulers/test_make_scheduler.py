@@ -38,3 +38,16 @@ def test_the_sweeps_seed_wins_over_the_specs() -> None:
     for given, in_spec, expected in [(7, None, 7), (7, 5, 7), (None, 5, 5), (None, None, 0), (0, 5, 0)]:
         scheduler = make_scheduler(spec(scheduler="asha", seed=in_spec), given)
         assert scheduler.to_json()["parameters"]["seed"] == expected
+
+
+def test_what_asha_takes_where_nothing_is_said() -> None:
+    """As in Ray Tune, but for the seed, which Tune does not have."""
+    assert AshaScheduler(mode="max").to_json()["parameters"] == {
+        "mode": "max",
+        "max_t": 100,
+        "grace_period": 1,
+        "reduction_factor": 4,
+        "brackets": 1,
+        "seed": 0,
+        "stop_last_trials": True,
+    }

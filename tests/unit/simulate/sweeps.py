@@ -150,7 +150,12 @@ def check_promises(
     assert len(simulated.outcome) == len(undisturbed.outcome)
     assert all(trial.state in FINAL for trial in simulated.outcome.trials)
     assert simulated.outcome.status == undisturbed.outcome.status
-    _check_nothing_finished_ran_again(scenario.spec, simulated)
+    check_history(scenario.spec, simulated)
+
+
+def check_history(spec: SweepSpec, simulated: Simulated) -> None:
+    """What must hold of every history, whatever happened in it."""
+    _check_nothing_finished_ran_again(spec, simulated)
     _check_acknowledged_reports(simulated)
     _check_attempts(simulated)
 
@@ -192,7 +197,7 @@ def _check_attempts(simulated: Simulated) -> None:
     assert set(started.values()) <= {1}, f"attempt numbers used twice: {started.most_common(3)}"
     running: dict[int, tuple[int, int | None]] = {}
     for moment in simulated.timeline:
-        if moment.what in ("claimed", "killed"):
+        if moment.what in ("claimed", "killed", "left"):
             running.clear()
         if moment.trial is None:
             continue

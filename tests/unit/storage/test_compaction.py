@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -11,13 +12,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from raysweep.errors import SegmentExistsError, StorageError
+from raysweep.errors import JournalDamagedError, SegmentExistsError, StorageError
 from raysweep.storage import compaction
 from raysweep.storage.compaction import plan_merges
 from raysweep.storage.journal import Claim, Journal
 from raysweep.storage.objects import ObjectJournal, SegmentObject, cover
 from raysweep.storage.segment import SegmentHeader, encode_segment
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.store import ObjectInfo, Store, open_store
+from raysweep.storage.wrapped import WrappedStore
 
 CONTROLLERS = st.integers(0, 2)
 
@@ -220,3 +222,120 @@ def test_a_merged_object_that_differs_is_not_trusted(store: Store) -> None:
     with pytest.raises(StorageError):
         _run_all(backend)
     assert Journal(backend).contents() == before
+
+
+class PausedStore(WrappedStore):
+    """Something happens between the moment at which a listing read the names, and its return.
+
+    A folder's listing looks at each file after it has read their names, and leaves out what is gone by then.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.meanwhile: list[Callable[[], object]] = []
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        found = super().list(prefix)
+        first = next(found, None)
+        if first is not None and self.meanwhile:
+            self.meanwhile.pop(0)()
+        if first is not None and self.inner.exists(first.key):
+            yield first
+        yield from found
+
+
+@pytest.fixture
+def small_merges() -> Iterator[None]:
+    """Merging 64 segments, and 8 such objects, takes long."""
+    with patch.object(compaction, "SINGLES", 4), patch.object(compaction, "FAN_IN", 2):
+        yield
+
+
+def write_segments(journal: ObjectJournal, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        header = SegmentHeader(generation=1, number=number, is_claim=number == 1)
+        journal.append(number, encode_segment(header, [b"%d" % number]))
+
+
+def merge(journal: ObjectJournal) -> None:
+    for _ in journal.compact():
+        pass
+
+
+@pytest.mark.usefixtures("small_merges")
+@pytest.mark.parametrize(("start", "merged"), [(2, 0), (1, 4), (5, 4)])
+def test_a_listing_that_spans_a_compaction_does_not_end_the_journal_early(
+    tmp_path: Path, start: int, merged: int
+) -> None:
+    """It shows what was merged long ago, but neither what is being merged nor what that is merged into."""
+    store = PausedStore(open_store(str(tmp_path)))
+    writer = ObjectJournal(store.inner, "s/journal")
+    write_segments(writer, 1, merged + 1)
+    merge(writer)
+    write_segments(writer, merged + 2, merged + 4)
+
+    def go_on() -> None:
+        write_segments(writer, merged + 5, merged + 5)
+        merge(writer)
+
+    store.meanwhile.append(go_on)
+    segments = list(ObjectJournal(store, "s/journal").read_from(start))
+    assert store.meanwhile == []
+    assert [segment.number for segment in segments] == list(range(start, merged + 6))
+
+
+@pytest.mark.usefixtures("small_merges")
+def test_a_late_claim_is_refused_though_its_number_is_being_merged_once_more(tmp_path: Path) -> None:
+    """The listing that looks whether the number was merged spans the merging into a wider object."""
+    store = PausedStore(open_store(str(tmp_path)))
+    writer = ObjectJournal(store.inner, "s/journal")
+    write_segments(writer, 1, 5)
+    merge(writer)
+    write_segments(writer, 6, 9)
+    for step, _ in enumerate(writer.compact()):
+        if len([item for item in writer.list_objects() if item.is_merged]) == 2:
+            break
+        assert step < 20
+    # 1 to 4 and 5 to 8 lie in an object each; the next round makes one of them.
+    store.meanwhile.append(lambda: merge(ObjectJournal(store.inner, "s/journal")))
+    late = encode_segment(SegmentHeader(generation=2, number=3, is_claim=True), [b"late"])
+    with pytest.raises(SegmentExistsError):
+        ObjectJournal(store, "s/journal").append(3, late)
+    assert store.meanwhile == []
+    records = [segment.number for segment in ObjectJournal(store.inner, "s/journal").read_from(1)]
+    assert records == list(range(1, 10))
+
+
+@pytest.mark.usefixtures("small_merges")
+def test_a_late_claim_that_landed_is_not_read_though_its_number_is_being_merged_once_more(
+    tmp_path: Path,
+) -> None:
+    store = PausedStore(open_store(str(tmp_path)))
+    writer = ObjectJournal(store.inner, "s/journal")
+    write_segments(writer, 1, 5)
+    merge(writer)
+    write_segments(writer, 6, 9)
+    next(step for step in writer.compact() if len([o for o in writer.list_objects() if o.is_merged]) == 2)
+    late = encode_segment(SegmentHeader(generation=2, number=3, is_claim=True), [b"late"])
+    assert store.put_if_absent("s/journal/000000000003.jsonl", late)
+    reader = ObjectJournal(store, "s/journal")
+    segment = reader.load(SegmentObject(first=3, last=3))
+    assert segment is not None
+    store.meanwhile.append(lambda: merge(ObjectJournal(store.inner, "s/journal")))
+    assert reader._is_superseded(segment[0], set())
+
+
+def test_a_damaged_segment_is_not_merged_away(store: Store) -> None:
+    """What would be deleted is looked at first: the damage stays where it can be seen and mended."""
+    backend = ObjectJournal(store, "s/journal")
+    for number in range(1, 71):
+        data = encode_segment(SegmentHeader(generation=1, number=number), [b'{"n":1}'])
+        backend.append(number, data)
+    key = backend.key(SegmentObject(first=3, last=3))
+    data = store.get(key)
+    assert data is not None
+    store.put(key, data.replace(b'"n":1', b'"n":2'))
+    with pytest.raises(JournalDamagedError):
+        _run_all(ObjectJournal(store, "s/journal"))
+    assert [item for item in backend.list_objects() if item.is_merged] == []
+    assert len(backend.list_objects()) == 70

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -13,7 +11,7 @@ from raysweep.errors import StorageError
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.folder import SNAPSHOTS_KEPT, SweepFolder, SweepRecord, list_sweeps
-from raysweep.storage.holder import current_holder, holder_state, process_started_at
+from raysweep.storage.holder import current_holder
 from raysweep.storage.journal import Journal
 from raysweep.storage.store import Store
 
@@ -176,30 +174,3 @@ def test_a_sweep_with_an_outcome_is_not_withdrawn(folder: SweepFolder, tmp_path:
     with pytest.raises(StorageError, match="not withdrawn"):
         folder.withdraw()
     assert sorted(info.key for info in folder.store.list()) == before
-
-
-def test_this_process_is_alive_however_old_its_heartbeat() -> None:
-    assert holder_state(_progress(at=0.0), now=1e9) == "alive"
-
-
-def test_an_ended_process_of_this_host_is_gone_at_once() -> None:
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    started_at = process_started_at(process.pid)
-    progress = _progress(at=100.0, pid=process.pid, process_started_at=started_at)
-    assert holder_state(progress, now=100.0) == "alive"
-    process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert holder_state(progress, now=100.0) == "gone"  # a zombie
-    process.communicate()
-    assert holder_state(progress, now=100.0) == "gone"
-
-
-def test_a_reused_pid_is_gone() -> None:
-    assert holder_state(_progress(at=100.0, process_started_at=1.0), now=100.0) == "gone"
-
-
-@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"boot_id": "another"}])
-def test_elsewhere_the_heartbeat_decides(elsewhere: dict[str, object]) -> None:
-    progress = _progress(at=100.0, **elsewhere)
-    assert holder_state(progress, now=129.0) == "alive"
-    assert holder_state(progress, now=131.0) == "stale"

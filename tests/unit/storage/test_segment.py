@@ -112,3 +112,11 @@ def test_a_merged_object_with_any_changed_byte_is_damage() -> None:
             split_merged(bytes(changed), 1, 2, "merged")
         with pytest.raises(JournalDamagedError):
             split_merged(data[:index], 1, 2, "merged")
+
+
+def test_a_segment_that_repairs_nothing_keeps_nothing_of_another() -> None:
+    """The header then says neither, as in segments from before there were repairs."""
+    header = decode_segment(_segment()).header
+    assert header is not None
+    assert (header.repaired, header.kept) == (None, 0)
+    assert b"kept" not in _segment().data

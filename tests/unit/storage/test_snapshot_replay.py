@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import orjson
 import pytest
 
 from raysweep.cluster import replay as room
-from raysweep.core import SweepState, encode
+from raysweep.cluster import snapshots as making
+from raysweep.cluster.snapshots import Snapshots
+from raysweep.core import SweepState, decode, encode, step
 from raysweep.core import events as ev
+from raysweep.core.frozen import freeze
 from raysweep.spec import SweepSpec
 from raysweep.storage.folder import SweepFolder, SweepRecord
-from raysweep.storage.store import open_store
+from raysweep.storage.store import Store, open_store
+from raysweep.storage.wrapped import WrappedStore
 from raysweep.storage.writer import JournalWriter
 
 SPEC = SweepSpec.from_any(
@@ -87,8 +94,6 @@ def test_what_came_after_the_snapshot_is_replayed(folder: SweepFolder) -> None:
     """A snapshot of the middle of the journal, then the rest of it, one event a segment."""
     journal = folder.journal()
     state = SweepState.create(SPEC, 3)
-    from raysweep.core import decode, step
-
     for number, line in enumerate(journal.read(), start=1):
         step(state, decode(line))
         if number == 9:
@@ -142,3 +147,155 @@ def test_what_was_discarded_near_the_end_is_known(folder: SweepFolder) -> None:
             writer.write(encode(event))
             writer.flush()
     assert room.rebuild(folder, _record(folder)).discarded == ("u/0", "u/1")
+
+
+class Controller:
+    """The part of a controller that matters here: state, writer, snapshots."""
+
+    def __init__(self, folder: SweepFolder) -> None:
+        journal = folder.journal()
+        assert not list(journal.read())
+        started = ev.ControllerStarted(at=0.5, generation=1)
+        claim = journal.claim(lambda generation: encode(started))
+        self.state = SweepState.create(SPEC, 3)
+        step(self.state, started)
+        self.writer = JournalWriter(
+            journal.backend,
+            claim.generation,
+            claim.next_number,
+            lambda error: None,
+            writer=claim.writer,
+            interval_s=30.0,
+        )
+        self.undeleted: list[str] = []
+        self.snapshots = Snapshots(folder, self.writer, self.state, lambda: self.undeleted)
+
+    def take(self, events: list[ev.Event]) -> None:
+        for event in events:
+            step(self.state, event)
+            self.writer.write(encode(event))
+
+    def close(self) -> None:
+        self.writer.close()
+        self.snapshots.close()
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> SweepFolder:
+    folder = SweepFolder(open_store(tmp_path), "s-2")
+    folder.write_spec_if_absent(SweepRecord(digest="d", key="k", seed=3, spec=SPEC.to_dict()))
+    return folder
+
+
+def test_a_snapshot_while_the_sweep_runs_is_of_the_end_of_a_segment(empty: SweepFolder) -> None:
+    """What is written behind it goes into the next segment, though both were committed together."""
+    controller, events = Controller(empty), _events()
+    controller.take(events[:8])
+    then = controller.state.to_json()
+    controller.snapshots.begin()
+    controller.take(events[8:])
+    controller.close()
+    snapshot = empty.read_snapshot_latest()
+    assert snapshot.state == then
+    assert (snapshot.number, empty.journal().contents().last_number) == (2, 3)
+    journal, state, applied = room.read_state(empty, _record(empty))
+    assert applied == len(events) - 8
+    assert (
+        state.to_json()
+        == controller.state.to_json()
+        == room.replay(empty.journal(), _record(empty)).to_json()
+    )
+    assert (journal.generation, journal.last_number) == (1, 3)
+
+
+def test_where_all_is_durable_the_snapshot_is_of_the_segment_before(empty: SweepFolder) -> None:
+    controller, events = Controller(empty), _events()
+    controller.snapshots.begin()
+    controller.take(events)
+    controller.close()
+    assert empty.read_snapshot_latest().number == 1
+    assert room.rebuild(empty, _record(empty)).state.to_json() == controller.state.to_json()
+
+
+def test_a_snapshot_comes_after_so_many_records_and_so_much_time(
+    empty: SweepFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "EVERY_RECORDS", 10)
+    monkeypatch.setattr(making, "EVERY_S", 0.0)
+    controller, events = Controller(empty), _events()
+    controller.take(events[:9])
+    controller.snapshots.look()
+    assert empty.read_snapshot_latest().number == 0
+    controller.take(events[9:12])
+    controller.snapshots.look()
+    controller.close()
+    assert empty.read_snapshot_latest().number == 2
+
+
+class HeldStore(WrappedStore):
+    """A store whose snapshots take as long as the test wants."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.may_go_on = threading.Event()
+        self.puts: list[str] = []
+
+    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+        if "/snapshots/" in key:
+            self.puts.append(key)
+            assert self.may_go_on.wait(10)
+        super().put(key, data, durable=durable)
+
+
+def test_there_are_never_two_at_once(empty: SweepFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "EVERY_RECORDS", 1)
+    monkeypatch.setattr(making, "EVERY_S", 0.0)
+    store = HeldStore(empty.store)
+    controller, events = Controller(SweepFolder(store, "s-2")), _events()
+    for event in events:
+        controller.take([event])
+        controller.snapshots.look()
+        controller.writer.flush()
+    store.may_go_on.set()
+    controller.close()
+    assert len(store.puts) == 1
+    assert room.rebuild(empty, _record(empty)).state.to_json() == controller.state.to_json()
+
+
+def test_what_was_not_deleted_yet_is_in_the_snapshot(empty: SweepFolder) -> None:
+    """Else a controller that dies right after it leaves checkpoints that nobody knows of."""
+    controller = Controller(empty)
+    controller.take(_events()[:4])
+    controller.undeleted = ["u/1", "u/2"]
+    controller.snapshots.begin()
+    controller.close()
+    assert room.rebuild(empty, _record(empty)).discarded == ("u/1", "u/2")
+
+
+def _late_checkpoint(state: SweepState) -> None:
+    step(state, ev.CheckpointCommitted(at=9.0, trial=0, attempt=1, number=0, report=0, uri="u/0"))
+
+
+def _failed_checkpoint(state: SweepState) -> None:
+    step(state, ev.CheckpointFailed(at=9.0, trial=0, attempt=1, number=0, problem="full"))
+
+
+def _reopened(state: SweepState) -> None:
+    step(state, ev.ControllerStarted(at=10.0, generation=2, is_reopening=True))
+    assert state.trials[5].state == "pending"
+
+
+@pytest.mark.parametrize("change", [_late_checkpoint, _failed_checkpoint, _reopened])
+def test_what_is_frozen_stays_as_it_is(change: Callable[[SweepState], None]) -> None:
+    state = SweepState.create(SPEC, 3)
+    for event in (ev.ControllerStarted(at=0.5, generation=1), *_events()):
+        step(state, event)
+    if change is _reopened:
+        step(state, ev.CancelRequested(at=8.0, reason="stop"))
+        step(state, ev.TrialsRecalled(at=8.0, slot=0, trials=(5,)))
+        step(state, ev.SweepEnded(at=8.0))
+        assert state.trials[5].state == "cancelled"
+    before, frozen = state.to_json(), freeze(state)
+    change(state)
+    assert state.to_json() != before
+    assert orjson.loads(b"".join(frozen.parts())) == before

@@ -125,6 +125,24 @@ def test_home_and_file_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert open_store("relative").url == str(tmp_path / "relative")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("s3://bucket/x", "s3a://bucket/x", "gs://bucket/x", "az://container/x", "azure://container/x"),
+        *(
+            "abfs://container@account.dfs.core.windows.net/x",
+            "abfss://container@account.dfs.core.windows.net/x",
+        ),
+        "memory://x",
+    ],
+)
+def test_places_that_are_not_folders(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    store = open_store(url)
+    assert store.url == url
+    assert store.local_path("key") is None
+
+
 @pytest.mark.parametrize("path", ["", "foo://bucket/x", "http://host/x", "s3://", "az://container/x"])
 def test_a_path_that_names_no_store(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
@@ -284,5 +302,8 @@ def test_a_durable_put_syncs_the_file_and_each_new_folder(
     assert synced[1:] == ["/store/a"]
     synced.clear()
     assert not store.put_if_absent("a/c", b"x", durable=True)
+    assert synced == ["/store/a"], "whoever gave the name may not have come to that"
+    synced.clear()
+    assert not store.put_if_absent("a/c", b"x")
     store.put("a/d", b"x")
     assert synced == []

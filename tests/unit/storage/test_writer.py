@@ -346,3 +346,23 @@ def test_how_far_the_journal_lags_behind() -> None:
         flaky.gate.set()
         writer.flush()
         assert writer.behind_s == 0.0
+
+
+def test_a_mark_is_told_the_segment_that_ends_there_once_it_is_durable(flaky: FlakyBackend) -> None:
+    setup, ended = Setup(flaky, interval_s=0.0), []
+    setup.writer.mark(ended.append)
+    assert ended == [setup.claim.number], "all is durable: the claim is the end"
+    flaky.gate.clear()
+    setup.writer.write(b"1")
+    setup.writer.write(b"2")
+    setup.writer.mark(ended.append)
+    setup.writer.write(b"3")
+    assert len(ended) == 1
+    flaky.gate.set()
+    setup.writer.close()
+    journal = Journal(flaky)
+    ends = {}
+    for record in journal.read():
+        ends[record] = journal.last_number
+    assert ended[1:] == [ends[b"2"]]
+    assert ends[b"3"] == ends[b"2"] + 1

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from raysweep.errors import SpecChangedError, StorageError, SweepHeldError
-from raysweep.outcome import SweepProgress, TrainOutcome
+from raysweep.errors import SpecChangedError, StorageError
+from raysweep.outcome import TrainOutcome
 from raysweep.spec import TrainSpec
-from raysweep.storage.holder import current_holder
 from raysweep.storage.store import open_store
+from raysweep.training.claim import Claim, claim_run, find_at_rest
 from raysweep.training.folder import RunFolder
-from raysweep.training.heartbeat import Heartbeat, Status
+from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.watch import Watch
 
 NOW = 1_800_000_000.0
@@ -27,21 +28,6 @@ def spec(**fields: object) -> TrainSpec:
     return TrainSpec.from_any({"name": "t", "trainable": "examples.quick:steps", **fields})
 
 
-def progress(status: Status, pid: int | None = None) -> SweepProgress:
-    holder = current_holder()
-    return SweepProgress(
-        sweep_id="t-1",
-        name="t",
-        status=status,
-        holder=holder if pid is None else holder.model_copy(update={"pid": pid}),
-        generation=1,
-        at=NOW,
-        started_at=NOW,
-        metric="",
-        mode="max",
-    )
-
-
 def test_a_changed_spec_is_refused_with_each_difference(folder: RunFolder) -> None:
     folder.freeze_spec(spec(config={"lr": 0.1, "deep": {"er": 1}}), "k")
     folder.freeze_spec(spec(config={"lr": 0.1, "deep": {"er": 1}}, max_failures=5, tags={"a": "b"}), "k")
@@ -54,23 +40,12 @@ def test_a_changed_spec_is_refused_with_each_difference(folder: RunFolder) -> No
     ]
 
 
-def test_a_live_holder_keeps_others_out_and_a_dead_or_finished_one_does_not(folder: RunFolder) -> None:
-    assert folder.claim(NOW) == 1
-    folder.write_progress(progress("running"))
-    with pytest.raises(SweepHeldError):
-        folder.claim(NOW)
-    folder.write_progress(progress("failed"))
-    assert folder.claim(NOW) == 2
-    folder.write_progress(progress("running", pid=2**22 + 1))  # above the kernel's largest pid
-    assert folder.claim(NOW) == 3
-    assert folder.newest_attempt() == 3
-
-
 def test_the_heartbeat_ends_with_how_the_block_ended(folder: RunFolder) -> None:
     def status_after(error: type[BaseException] | None) -> str:
-        heart = Heartbeat(folder, "t", folder.claim(NOW), Watch(run_id="t-1"))
+        claim = claim_run(folder, find_at_rest(folder))
+        assert isinstance(claim, Claim)
         try:
-            with heart.beating():
+            with Heartbeat(claim, "t", Watch(run_id="t-1"), threading.Event()).beating():
                 assert (beat := folder.read_progress()) is not None
                 assert beat.status == "running"
                 if error is not None:

@@ -7,8 +7,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from raysweep.storage.folder import SweepFolder
 from raysweep.storage.holder import current_holder
 from raysweep.storage.objects import ObjectJournal
 from raysweep.storage.sealed import encode_sealed
-from raysweep.storage.store import open_store
+from raysweep.storage.store import ObjectInfo, open_store
+from raysweep.storage.wrapped import WrappedStore
 from raysweep.verify import prune, repair, verify_sweep
 from tests.unit.verify.stored import Stored, make_asked, store_sweep
 
@@ -155,6 +156,32 @@ def test_orphans_are_no_damage_and_can_be_pruned(cli: Cli, unfinished: Stored) -
     assert (after.orphans, after.is_sound) == ((), True)
     assert after.checked.checkpoints == report.checked.checkpoints
     assert not (unfinished.path / "checkpoints" / "00003").exists()
+
+
+class SlowClock(WrappedStore):
+    """A store whose clock, which dates its objects, is two hours behind."""
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        for info in super().list(prefix):
+            yield replace(info, modified_at=info.modified_at - 7200)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        info = super().head(key)
+        return replace(info, modified_at=info.modified_at - 7200) if info is not None else None
+
+
+def test_what_is_old_is_for_the_stores_clock_to_say(unfinished: Stored) -> None:
+    plain = unfinished.folder.store
+    plain.delete(f"{unfinished.folder.sweep_id}/progress.json")
+    folder = SweepFolder(SlowClock(plain), unfinished.folder.sweep_id)
+    stem = f"{folder.sweep_id}/checkpoints/00003"
+    for name in ("old", "new"):
+        plain.put(f"{stem}/{name}", b"x")
+    old = Path(unfinished.path) / "checkpoints" / "00003" / "old"
+    os.utime(old, (time.time() - 7200, time.time() - 7200))
+    assert [each.object for each in prune(folder, verify_sweep(folder))] == ["checkpoints/00003/old"]
+    assert plain.exists(f"{stem}/new")
+    assert not [info.key for info in plain.list(folder.sweep_id) if "probe" in info.key]
 
 
 def test_nothing_is_pruned_while_a_controller_lives(cli: Cli, unfinished: Stored) -> None:

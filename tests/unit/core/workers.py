@@ -31,6 +31,8 @@ class Job:
     stop_reason: str | None = None
     wants_checkpoint: bool = False
     awaits: int | None = None
+    newest: str | None = None
+    """The checkpoint that user code gets if it asks for one now."""
 
     @property
     def who(self) -> tuple[int, int]:
@@ -66,16 +68,19 @@ class Worker:
         self.outbox.append(ev.SlotOpened(at=at, slot=self.slot, node=node))
 
     def fail(self, at: float, failure: Failure, node: str = "") -> None:
-        """It does not come up."""
-        self.is_lost = True
+        """It does not come up; or another one does not, that was to come in its place."""
+        self._vanish()
         self.outbox.append(ev.SlotFailed(at=at, slot=self.slot, failure=failure, node=node))
 
-    def lose(self, at: float, failure: Failure) -> None:
+    def lose(self, at: float, failure: Failure, *, was_handed: bool = True) -> None:
         """It dies, with what it runs; what it said before is still under way."""
+        self._vanish()
+        self.outbox.append(ev.SlotLost(at=at, slot=self.slot, failure=failure, was_handed=was_handed))
+
+    def _vanish(self) -> None:
         self.is_lost = True
         self.job, self.queue = None, []
         self.inbox.clear()
-        self.outbox.append(ev.SlotLost(at=at, slot=self.slot, failure=failure))
 
     def take(self, at: float) -> cmd.Command:
         """The next command arrives."""
@@ -85,7 +90,8 @@ class Worker:
         job = self.job
         match command:
             case cmd.StartTrial():
-                self.queue.append(Job(command, command.iteration, command.next_checkpoint))
+                job = Job(command, command.iteration, command.next_checkpoint, newest=command.checkpoint)
+                self.queue.append(job)
             case cmd.StopTrial():
                 if job is not None and job.who == (command.trial, command.attempt):
                     job.stop_reason, job.wants_checkpoint = command.reason, command.wants_checkpoint
@@ -149,6 +155,7 @@ class Worker:
             )
         )
         job.next_checkpoint += 1
+        job.newest = uri
 
     def finish(
         self, at: float, how: End, failure: Failure | None = None, *, was_killed: bool = False

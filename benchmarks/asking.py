@@ -1,0 +1,115 @@
+"""How long the event loop stands still while TPE is asked, and how long an ask takes.
+
+    python -m benchmarks.asking
+
+A study of trials in a space of 20 dimensions; the loop of a controller in small: a ticker every 5 ms, and a
+socket that is written to and read from as a worker's is. Beside it the same asks made on the loop itself.
+
+`lag_ms` is the longest that the loop came late, by the clock: on a machine with other work that is part of
+it. `lag_cpu_ms` is the same in processor time of this process: what the ask's thread computed meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from random import Random
+from time import monotonic, process_time
+from typing import Any, Final
+
+from raysweep.cluster.asking import Asking
+from raysweep.cluster.suggesting import suggest
+from raysweep.core import commands as cmd
+from raysweep.core import events as ev
+from raysweep.search import Searcher, make_searcher
+from raysweep.spec import SweepSpec
+
+SIZES: Final = (1_000, 3_000)
+DIMENSIONS: Final = 20
+ASKS: Final = 5
+TICK_S: Final = 0.005
+SENDS: Final = 4
+
+
+def run(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
+    """Milliseconds, by number of trials in the study."""
+    return {str(trials): _measure(trials) for trials in sizes}
+
+
+def _measure(trials: int) -> dict[str, float]:
+    searcher = _searcher(trials)
+    idle = asyncio.run(_lag(searcher, trials, 0))
+    threaded = asyncio.run(_lag(searcher, trials, ASKS))
+    before = monotonic()
+    for number in range(trials + ASKS, trials + 2 * ASKS):
+        suggest(searcher, cmd.SuggestConfigs(first=number, count=1), 0.0)
+    on_loop_s = (monotonic() - before) / ASKS
+    return {
+        "lag_idle_ms": round(idle["lag_s"] * 1e3, 2),
+        "lag_ms": round(threaded["lag_s"] * 1e3, 2),
+        "lag_cpu_ms": round(threaded["cpu_s"] * 1e3, 2),
+        "ask_ms": round(threaded["ask_s"] * 1e3, 1),
+        "ask_on_loop_ms": round(on_loop_s * 1e3, 1),
+    }
+
+
+async def _lag(searcher: Searcher, first: int, asks: int) -> dict[str, float]:
+    """How much later than every 5 ms the loop comes round, at most, while so many asks are answered."""
+    answered: asyncio.Queue[ev.ConfigsSuggested] = asyncio.Queue()
+    asking = Asking(searcher, answered.put_nowait, _raise)
+    lags: list[tuple[float, float]] = []
+    ticker = asyncio.get_running_loop().create_task(_tick(lags))
+    began = monotonic()
+    try:
+        for number in range(first, first + asks):
+            asking.tell(cmd.TellSearch(trial=number - 1, value=0.5, end="completed"))
+            asking.ask(cmd.SuggestConfigs(first=number, count=1))
+            await answered.get()
+        ask_s = (monotonic() - began) / max(1, asks)
+        if not asks:
+            await asyncio.sleep(1.0)
+    finally:
+        ticker.cancel()
+        asking.close()
+    return {"lag_s": max(lag for lag, _ in lags), "cpu_s": max(lag for _, lag in lags), "ask_s": ask_s}
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+async def _tick(lags: list[tuple[float, float]]) -> None:
+    """Come round every 5 ms, with some sends and reads each time: they let go of the interpreter lock."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        while True:
+            due, due_cpu = monotonic() + TICK_S, process_time() + TICK_S
+            await asyncio.sleep(TICK_S)
+            for _ in range(SENDS):
+                ours.send(b"x" * 256)
+            theirs.recv(SENDS * 256)
+            lags.append((monotonic() - due, process_time() - due_cpu))
+
+
+def _searcher(trials: int) -> Searcher:
+    plain = {
+        "name": "asking",
+        "trainable": "benchmarks.asking:run",
+        "param_space": {f"x{index}": {"uniform": [0.0, 1.0]} for index in range(DIMENSIONS)},
+        "metric": "loss",
+        "mode": "min",
+        "num_samples": 10 * trials,
+        "search": "tpe",
+    }
+    searcher = make_searcher(SweepSpec.model_validate(plain), 1)
+    random = Random(0)
+    for number in range(trials):
+        config = {f"x{index}": random.random() for index in range(DIMENSIONS)}
+        searcher.restore(number, config)
+        searcher.tell(number, sum(config.values()), "completed")
+    return searcher
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(), indent=2))

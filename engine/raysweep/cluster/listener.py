@@ -1,0 +1,27 @@
+"""The caller's `on_progress`: it may look on, and what goes wrong in it harms nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from raysweep.outcome import SweepProgress
+
+log = logging.getLogger("raysweep")
+
+
+class Listener:
+    """Calls it; an error of it is said once, with its traceback, and the sweep runs on."""
+
+    def __init__(self, call: Callable[[SweepProgress], None]) -> None:
+        self._call = call
+        self._has_failed = False
+
+    def __call__(self, progress: SweepProgress) -> None:
+        try:
+            self._call(progress)
+        except Exception:
+            # Whatever it raises, it is no reason to end hours of work.
+            if not self._has_failed:
+                log.warning("on_progress raised; the sweep runs on and calls it again", exc_info=True)
+            self._has_failed = True

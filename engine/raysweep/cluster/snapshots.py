@@ -1,0 +1,82 @@
+"""Snapshots while a sweep runs, so that whoever takes it up reads the end of its journal only.
+
+The state is frozen on the event loop, which takes a moment; its JSON, hash and put are a thread's. A snapshot
+holds the state as of the end of a segment: the journal's writer ends one there, and what is frozen is put
+once that segment is durable. One that never comes to that, or is damaged, costs the next start time only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from time import monotonic
+from typing import Final
+
+from raysweep.core.frozen import FrozenState, freeze
+from raysweep.core.state import SweepState
+from raysweep.errors import StorageError
+from raysweep.storage.folder import SweepFolder
+from raysweep.storage.writer import JournalWriter
+
+# To replay so many records takes half a second to a second.
+EVERY_RECORDS: Final = 50_000
+EVERY_S: Final = 2.0
+# Of the time, a snapshot takes one part in so many at most.
+SHARE: Final = 20
+log = logging.getLogger("raysweep")
+
+
+class Snapshots:
+    """Writes a snapshot after so many records and so much time, one at a time.
+
+    `undeleted`: the checkpoints that nothing needs any more and that are still there.
+    """
+
+    def __init__(
+        self,
+        folder: SweepFolder,
+        writer: JournalWriter,
+        state: SweepState,
+        undeleted: Callable[[], Sequence[str]],
+    ) -> None:
+        self._folder = folder
+        self._writer = writer
+        self._state = state
+        self._undeleted = undeleted
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raysweep-snapshot")
+        self._is_under_way = False
+        self.records = 0
+        self._next_at = monotonic() + EVERY_S
+
+    def look(self) -> None:
+        """Begin one if it is time. Call it between two events, on their thread."""
+        has_grown = self._writer.written - self.records >= EVERY_RECORDS
+        if has_grown and not self._is_under_way and monotonic() >= self._next_at:
+            self.begin()
+
+    def begin(self) -> None:
+        """Begin to write the state as it is now."""
+        self._is_under_way, self.records = True, self._writer.written
+        frozen, undeleted = freeze(self._state), tuple(self._undeleted())
+
+        def put(number: int) -> None:
+            with suppress(RuntimeError):  # closed meanwhile
+                self._thread.submit(self._put, number, frozen, undeleted)
+
+        self._writer.mark(put)
+
+    def close(self) -> None:
+        """Wait for the one that is being written."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _put(self, number: int, frozen: FrozenState, undeleted: Sequence[str]) -> None:
+        began = monotonic()
+        try:
+            self._folder.write_snapshot_parts(number, frozen.parts(), undeleted)
+        except StorageError as error:
+            log.warning("no snapshot was written: %s", error)
+        took_s = monotonic() - began
+        self._next_at = monotonic() + max(EVERY_S, SHARE * took_s)
+        self._is_under_way = False

@@ -1,0 +1,37 @@
+"""What a searcher suggests, as the core's event; the same for the controller and the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from raysweep.cluster.runner import describe
+from raysweep.core import commands as cmd
+from raysweep.core import events as ev
+from raysweep.core.failures import Failure
+from raysweep.errors import SampleFromError
+from raysweep.search import Searcher
+from raysweep.search.asking import ask_configs
+
+
+def suggest(searcher: Searcher, command: cmd.SuggestConfigs, at: float) -> ev.ConfigsSuggested:
+    """Ask the searcher what the core wants to know. An error about one config is that trial's failure."""
+    answer = ask_configs(searcher, command.first, command.count)
+    return ev.ConfigsSuggested(
+        at=at,
+        first=command.first,
+        configs=answer.configs,
+        is_exhausted=answer.is_exhausted,
+        note=answer.note,
+        failed=tuple(
+            ev.FailedConfig(number=number, failure=_failure(error)) for number, error in answer.failed
+        ),
+    )
+
+
+def _failure(error: Exception) -> Failure:
+    """What the function of the user raised; where that is none, the error itself."""
+    cause = error.__cause__
+    if not isinstance(error, SampleFromError) or cause is None:
+        return Failure(**describe(error))
+    failure = Failure(**describe(cause))
+    return replace(failure, message=f"{failure.message} (sample_from of {error.field})")

@@ -1,0 +1,70 @@
+"""What the fleet wants done on the cluster and on the links. Workers and groups go by numbers of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+Message = list[JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateGroup:
+    """Ask for a placement group of the sweep's shape, `memory_bytes` in its first bundle if given.
+
+    Not on the `excluded` nodes.
+    """
+
+    group: int
+    memory_bytes: int | None
+    excluded: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveGroup:
+    """Give the group's resources back."""
+
+    group: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartWorker:
+    """Start an actor in the group. A spare takes no resources: it shares those of the one it will replace."""
+
+    worker: int
+    group: int
+    is_spare: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillWorker:
+    """End the actor now. What it has said already may still arrive until `HangUp`."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangUp:
+    """Close the worker's link: nothing that it says counts any more."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Send these messages to the worker, in one frame."""
+
+    worker: int
+    messages: list[Message]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainDelay:
+    """Look why this group has no place yet, and say so by `SlotDelayed`."""
+
+    slot: int
+    group: int
+
+
+Action = CreateGroup | RemoveGroup | StartWorker | KillWorker | HangUp | Send | ExplainDelay

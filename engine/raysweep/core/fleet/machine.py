@@ -1,0 +1,410 @@
+"""The fleet: commands of the core, words of workers and news from Ray in; events and actions out.
+
+Rules:
+
+1. It reads no clock: every input carries its time (`at`, Unix seconds). What is to be done later waits in
+   `alarms`, and is looked at anew when its time comes: an alarm that has outlived what it was set for does
+   nothing.
+2. `events` are for the core, `actions` for Ray and the links; both are in order, and whoever drives the fleet
+   takes them out after each input.
+3. Each trial that was handed over is accounted for by exactly one of: its end, as its worker tells it; a kill
+   (`TrialStopped`, for the one that would not end; `TrialFailed` as a loss that costs nothing, for one that
+   had begun behind it); `TrialsRecalled`; or the loss of the slot.
+4. A worker may be replaced under an open slot. What it had not begun is handed to the next one. One that
+   cannot be replaced is a `SlotFailed` of that open slot.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from raysweep.core import commands as cmd
+from raysweep.core import events as ev
+from raysweep.core.failures import Failure
+from raysweep.core.fleet import ladder, losses
+from raysweep.core.fleet.actions import Action, ExplainDelay, Message, Send
+from raysweep.core.fleet.alarms import Alarms
+from raysweep.core.fleet.crew import Crew
+from raysweep.core.fleet.groups import Groups
+from raysweep.core.fleet.policy import (
+    HURRY_INTERRUPT_S,
+    HURRY_LET_GO_S,
+    LAST_WORDS_S,
+    REPLACE_S,
+    SILENCE_S,
+    FleetPolicy,
+)
+from raysweep.core.fleet.state import FleetSlot, Handed, Worker
+from raysweep.core.fleet.words import event_of
+
+FailureOf = Callable[[int, int, dict[str, JsonValue]], Failure]
+_REPLACED: Final = Failure(
+    origin="node", type="WorkerReplaced", message="its worker was ended for the trial before it"
+)
+
+
+class Fleet:
+    """All slots of one controller.
+
+    `failure_of(trial, attempt, fields)` makes a failure of what a worker said of it.
+    """
+
+    def __init__(self, policy: FleetPolicy, failure_of: FailureOf) -> None:
+        self.events: deque[ev.Event] = deque()
+        self.actions: deque[Action] = deque()
+        self.policy = policy
+        self.alarms = Alarms()
+        self.groups = Groups(self.actions.append)
+        self.crew = Crew(self.actions.append)
+        self.slots: dict[int, FleetSlot] = {}
+        self._failure_of = failure_of
+        self._dirty: dict[int, FleetSlot] = {}
+        self._large_opening: set[int] = set()
+
+    @property
+    def has_large_opening(self) -> bool:
+        """Whether a larger slot than the usual waits for room."""
+        return bool(self._large_opening)
+
+    # -- commands of the core ----------------------------------------------------------------------
+
+    def open(self, command: cmd.OpenSlot, at: float) -> None:
+        """Start a worker; `SlotOpened` or `SlotFailed` follows."""
+        worker = self.crew.start(self.groups.take(command.memory_bytes))
+        slot = FleetSlot(number=command.slot, worker=worker, memory_bytes=command.memory_bytes)
+        if command.memory_bytes is not None:
+            self._large_opening.add(slot.number)
+        self.slots[slot.number] = slot
+        self.crew.serve(slot)
+        self.alarms.set(at + self.policy.placement_timeout_s, lambda at: self._say_delayed(slot, worker))
+
+    def close(self, command: cmd.CloseSlot) -> None:
+        """End an idle worker, and give its resources back: whoever waits for them may be ourselves."""
+        slot = self.slots.get(command.slot)
+        if slot is not None:
+            self.crew.kill(slot.worker)
+            self.forget(slot)
+            self.groups.drop(slot.worker.group)
+
+    def exclude(self, command: cmd.ExcludeNode) -> None:
+        """Place nothing more on this node."""
+        self.groups.exclude(command.node)
+
+    def start_trial(self, command: cmd.StartTrial) -> None:
+        """Hand a trial over."""
+        slot = self.slots.get(command.slot)
+        if slot is None:
+            return  # lost meanwhile: SlotLost is on its way to the core and gives the trial back
+        job: dict[str, JsonValue] = {
+            "trial": command.trial,
+            "attempt": command.attempt,
+            "config": command.config,
+            "seed": command.seed,
+            "checkpoint": command.checkpoint,
+            "iteration": command.iteration,
+            "next_checkpoint": command.next_checkpoint,
+            "memory_limit_bytes": self.policy.memory_limit(slot.memory_bytes),
+        }
+        slot.handed[command.trial] = Handed(
+            trial=command.trial, attempt=command.attempt, message=["run", job]
+        )
+        self._pump(slot)
+
+    def stop_trial(self, command: cmd.StopTrial, at: float) -> None:
+        """Ask a trial to end, and see to it that it does. One that has ended meanwhile is left alone."""
+        slot = self.slots.get(command.slot)
+        handed = slot.find(command.trial, command.attempt) if slot is not None else None
+        if slot is not None and handed is not None:
+            ladder.ask(self, slot, handed, command, at)
+
+    def recall(self, command: cmd.RecallTrials, at: float) -> None:
+        """Take trials back; `TrialsRecalled` follows."""
+        slot = self.slots.get(command.slot)
+        if slot is None:
+            return
+        found = [slot.handed[number] for number in command.trials if number in slot.handed]
+        for handed in [handed for handed in found if handed.state == "unsent"]:
+            del slot.handed[handed.trial]
+            slot.recalled.append(handed.trial)
+        there = tuple(handed.trial for handed in found if handed.state != "unsent")
+        if there:
+            slot.asked_back.append(there)
+            self.say(slot, ["recall", list(there)])
+        elif not slot.asked_back:
+            self._recalled(slot, (), at)
+
+    def answer(self, command: cmd.AnswerReport) -> None:
+        """Let a waiting trial go on."""
+        slot = self.slots.get(command.slot)
+        if slot is not None:
+            self.say(slot, ["answer", command.trial, command.attempt, command.report])
+
+    # -- from those who drive it ---------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send what was said since the last flush, one frame a worker."""
+        for slot in self._dirty.values():
+            if slot.outgoing:
+                self.actions.append(Send(worker=slot.worker.number, messages=slot.outgoing))
+                slot.outgoing = []
+        self._dirty.clear()
+
+    def tick(self, at: float) -> None:
+        """Do what the time has come for."""
+        for call in self.alarms.take_due(at):
+            call(at)
+
+    def avoid(self, nodes: Collection[str]) -> None:
+        """These nodes are about to go, or gone."""
+        self.groups.avoid(nodes)
+
+    def hurry(self, at: float) -> None:
+        """The process is about to be killed: interrupt what was told to stop, whatever its grace; then go."""
+        self.alarms.set(at + HURRY_INTERRUPT_S, lambda at: ladder.interrupt_all(self))
+        self.alarms.set(at + HURRY_LET_GO_S, lambda at: losses.let_go(self, at))
+
+    def close_all(self) -> None:
+        """End every worker, remove every placement group."""
+        for slot in list(self.slots.values()):
+            self.actions.append(Send(worker=slot.worker.number, messages=[*slot.outgoing, ["exit"]]))
+            self.crew.kill(slot.worker)
+            self.forget(slot)
+        self.groups.close()
+
+    # -- news from Ray -------------------------------------------------------------------------------
+
+    def worker_ended(self, number: int, failure: Failure, at: float) -> None:
+        """Ray says that an actor is gone which was not killed; its last words may still be under way."""
+        worker = self.crew.find(number)
+        if worker is None or worker.state in ("retiring", "dying"):
+            return
+        worker.failure = failure
+        if worker.has_link:
+            worker.move("died")
+            self.alarms.set(at + LAST_WORDS_S, lambda at: losses.bury(self, worker, at))
+        else:
+            losses.bury(self, worker, at)
+
+    # -- from the links ------------------------------------------------------------------------------
+
+    def connected(self, number: int, at: float) -> None:
+        """A worker's process is up; from now on it has so long to load the trainable."""
+        worker = self.crew.find(number)
+        if worker is None or worker.state != "starting":
+            return
+        worker.move("connected")
+        worker.has_link = True
+        if self.policy.start_timeout_s is not None:
+            limit_s = self.policy.start_timeout_s
+            self.alarms.set(at + limit_s, lambda at: losses.give_up_start(self, worker, at))
+
+    def link_closed(self, number: int, at: float) -> None:
+        """A worker's link is closed. Ray will say how it died; if Ray stays silent, it counts as dead."""
+        worker = self.crew.find(number)
+        if worker is None:
+            return
+        worker.has_link = False
+        if worker.state == "dying":
+            losses.bury(self, worker, at)
+        elif worker.state == "retiring":
+            self._replace(worker, at)
+        else:
+            self.alarms.set(at + SILENCE_S, lambda at: losses.give_up_silence(self, worker, at))
+
+    def take(self, number: int, messages: list[Message], at: float) -> None:
+        """Messages of a worker, in order."""
+        slot = self.crew.slot_of(number)
+        if slot is None:
+            self._take_spare(number, messages)
+            return
+        for message in messages:
+            event = event_of(message, at)
+            if event is None:
+                self._take_rare(slot, message, at)
+                continue
+            self.events.append(event)
+            if type(event) is ev.TrialStarted:
+                self._began(slot, event.trial, event.attempt)
+            elif type(event) is ev.TrialReturned or type(event) is ev.TrialStopped:
+                self._ended(slot, event.trial)
+        worker = slot.worker
+        if self.policy.isolation == "actor" and worker.state == "ready" and self._is_used_up(slot):
+            self.crew.kill(worker)
+            self._replace(worker, at)
+
+    def _take_rare(self, slot: FleetSlot, message: Message, at: float) -> None:
+        fields = cast(tuple[JsonValue, ...], tuple(message[1:]))
+        match message[0]:
+            case "failed":
+                self._take_failed(slot, *cast(tuple[int, int, dict[str, JsonValue]], fields), at)
+            case "memory":
+                slot.held_bytes = cast(int, fields[0])
+            case "recalled":
+                self._take_recalled(slot, cast(list[int], fields[0]), at)
+            case "ready":
+                self._take_ready(slot, cast(str, fields[0]), at)
+            case "unready":
+                slot.worker.node = cast(str, fields[1]) or slot.worker.node
+                failure = self._failure_of(-1, -1, cast(dict[str, JsonValue], fields[0]))
+                losses.kill_and_lose(self, slot, failure, at)
+            case _:
+                pass  # the word of a newer worker: it is for nobody here
+
+    def _take_failed(
+        self, slot: FleetSlot, trial: int, attempt: int, fields: dict[str, JsonValue], at: float
+    ) -> None:
+        failure = self._failure_of(trial, attempt, fields)
+        if failure.memory_bytes is None:
+            failure = replace(failure, memory_bytes=slot.held_bytes)
+        self._ended(slot, trial)
+        self.events.append(ev.TrialFailed(at=at, trial=trial, attempt=attempt, failure=failure))
+        if failure.origin == "memory" and self.policy.isolation != "process":
+            # It ends with its trial, and must get no other meanwhile.
+            slot.worker.ends_for_memory = True
+            self.retire(slot, at)
+
+    def _take_ready(self, slot: FleetSlot, node: str, at: float) -> None:
+        worker = slot.worker
+        if worker.state != "loading":
+            return
+        worker.load(node)
+        if not slot.is_open:
+            slot.is_open, slot.node = True, node
+            self._large_opening.discard(slot.number)
+            self.events.append(ev.SlotOpened(at=at, slot=slot.number, node=node))
+        elif node != slot.node:
+            # Its group has been placed elsewhere meanwhile: the core must not take it for where it was.
+            losses.kill_and_lose(self, slot, losses.moved(node), at)
+            return
+        self._pump(slot)
+
+    def _take_recalled(self, slot: FleetSlot, trials: list[int], at: float) -> None:
+        if not slot.asked_back:
+            return
+        slot.asked_back.popleft()
+        for number in trials:
+            slot.handed.pop(number, None)
+        self._recalled(slot, trials, at)
+
+    def _take_spare(self, number: int, messages: list[Message]) -> None:
+        spare = self.crew.find(number)
+        for message in messages if spare is not None else ():
+            if message[0] == "ready" and spare is not None and spare.state == "loading":
+                spare.load(cast(str, message[1]))
+            elif message[0] == "unready" and spare is not None:
+                self.crew.drop_spare(spare)
+                spare = None
+
+    # -- how it is done ------------------------------------------------------------------------------
+
+    def _began(self, slot: FleetSlot, trial: int, attempt: int) -> None:
+        handed = slot.find(trial, attempt)
+        if handed is not None and handed.state == "sent":
+            handed.move("began")
+        if self.policy.isolation == "actor" and self.policy.can_spare:
+            self.crew.start_spare(slot)
+
+    def _ended(self, slot: FleetSlot, trial: int) -> None:
+        slot.handed.pop(trial, None)
+        slot.held_bytes = None
+
+    def _is_used_up(self, slot: FleetSlot) -> bool:
+        """Whether the trial that the worker ran has ended: with `isolation="actor"` it gets no other."""
+        return slot.worker.has_run and all(handed.state == "unsent" for handed in slot.handed.values())
+
+    def _pump(self, slot: FleetSlot) -> None:
+        worker = slot.worker
+        if worker.state != "ready":
+            return
+        is_for_one = self.policy.isolation == "actor"
+        for handed in slot.handed.values():
+            if is_for_one and worker.has_run:
+                return
+            if handed.state == "unsent":
+                handed.move("sent")
+                worker.has_run = True
+                self.say(slot, handed.message)
+
+    def say(self, slot: FleetSlot, message: Message) -> None:
+        """Have a message go to the slot's worker with the next flush."""
+        slot.outgoing.append(message)
+        self._dirty[slot.number] = slot
+
+    def _recalled(self, slot: FleetSlot, trials: Collection[int], at: float) -> None:
+        taken, slot.recalled = (*slot.recalled, *trials), []
+        self.events.append(ev.TrialsRecalled(at=at, slot=slot.number, trials=tuple(sorted(taken))))
+
+    def retire(self, slot: FleetSlot, at: float) -> None:
+        """Kill the worker, hear its last words, then go on with another."""
+        worker = slot.worker
+        if worker.state != "ready":
+            return  # it is on its way out
+        worker.move("retired")
+        self.crew.kill(worker)
+        if worker.has_link:
+            self.alarms.set(at + LAST_WORDS_S, lambda at: self._replace(worker, at))
+        else:
+            self._replace(worker, at)
+
+    def _replace(self, old: Worker, at: float) -> None:
+        """Go on with another worker under the same slot, the last words of the old one being said."""
+        slot = self.crew.slot_of(old.number)
+        if slot is None:
+            return
+        is_heard = not old.has_link or old.state != "retiring"
+        worker = self.crew.relieve(slot)
+        self._account_for_begun(slot, at)
+        slot.outgoing, slot.held_bytes = [], None
+        # The old worker cannot answer any more.
+        has_asked, asked = bool(slot.asked_back), [number for trials in slot.asked_back for number in trials]
+        slot.asked_back.clear()
+        back = [number for number in asked if slot.handed.pop(number, None) is not None]
+        for handed in [handed for handed in slot.handed.values() if handed.state == "sent"]:
+            if is_heard:
+                handed.move("replaced")  # none of these had begun there
+            else:
+                self._give_up_attempt(slot, handed, at)
+        if has_asked:
+            self._recalled(slot, back, at)
+        self._pump(slot)
+        limit_s = self.policy.placement_timeout_s + REPLACE_S
+        self.alarms.set(at + limit_s, lambda at: losses.give_up_place(self, worker, at))
+
+    def _account_for_begun(self, slot: FleetSlot, at: float) -> None:
+        """The trial that ran in a worker that was killed: it was killed for it, or for one before it."""
+        begun, forced, slot.forced = slot.begun, slot.forced, None
+        if begun is None:
+            return
+        if begun is not forced:
+            self._give_up_attempt(slot, begun, at)
+            return
+        del slot.handed[begun.trial]
+        who = begun.trial, begun.attempt
+        self.events.append(ev.TrialStopped(at=at, trial=who[0], attempt=who[1], was_killed=True))
+
+    def _give_up_attempt(self, slot: FleetSlot, handed: Handed, at: float) -> None:
+        """It was, or may have been, under way in a worker that was killed for another: nothing is charged.
+
+        It runs again as another attempt: whatever this one did stays apart from what that will do.
+        """
+        del slot.handed[handed.trial]
+        who = handed.trial, handed.attempt
+        self.events.append(ev.TrialFailed(at=at, trial=who[0], attempt=who[1], failure=_REPLACED))
+
+    def _say_delayed(self, slot: FleetSlot, worker: Worker) -> None:
+        if self.crew.slot_of(worker.number) is slot and worker.state == "starting":
+            self.actions.append(ExplainDelay(slot=slot.number, group=worker.group.number))
+
+    def forget(self, slot: FleetSlot) -> None:
+        """The slot is no more, nor are its worker and its spare."""
+        del self.slots[slot.number]
+        self._dirty.pop(slot.number, None)
+        self._large_opening.discard(slot.number)
+        if slot.spare is not None:
+            self.crew.drop_spare(slot.spare)
+        self.crew.forget(slot.worker)

@@ -1,0 +1,56 @@
+"""What the spec says of workers, and how long things may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from raysweep.spec import SweepSpec
+
+INTERRUPT_GRACE_S: Final = 2.0
+"""After the interruption, so long until the process is killed; a spare worker is warm by then."""
+KILL_GRACE_S: Final = 10.0
+"""A forked trial that was to be killed and is still there: its worker does not answer, and goes with it."""
+SILENCE_S: Final = 30.0
+"""A link that is down while Ray says nothing about the actor: after this the worker counts as dead."""
+LAST_WORDS_S: Final = 2.0
+"""A dead process's link ends right after its last bytes; that of a dead node may never."""
+LINGER_S: Final = 1.0
+"""A group that is given back serves the next slot at once; a new one would take Ray up to a second."""
+REPLACE_S: Final = 30.0
+"""So much longer than `placement_timeout_s` a replacement may take to connect, on a busy machine."""
+HURRY_INTERRUPT_S: Final = 0.3
+HURRY_LET_GO_S: Final = 1.0
+"""Ray kills the driver of a stopped job 3 s after SIGTERM: by then the outcome is written. What has not ended
+at its next report is interrupted, then let go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPolicy:
+    """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one."""
+
+    isolation: str
+    can_spare: bool
+    start_timeout_s: float | None
+    placement_timeout_s: float
+    memory_limit_factor: float | None
+    memory_bytes: float
+
+    @classmethod
+    def of(cls, spec: SweepSpec) -> FleetPolicy:
+        """The policy of a spec."""
+        isolation = spec.effective_isolation
+        return cls(
+            isolation=isolation,
+            can_spare=spec.resources.total_gpus == 0 and isolation != "process",
+            start_timeout_s=spec.failure.start_timeout_s,
+            placement_timeout_s=spec.failure.placement_timeout_s,
+            memory_limit_factor=spec.failure.memory_limit_factor,
+            memory_bytes=spec.resources.to_bundles()[0].get("memory", 0.0),
+        )
+
+    def memory_limit(self, slot_bytes: int | None) -> int | None:
+        """How much a trial may hold in a slot that was opened with `slot_bytes`; None: no limit."""
+        asked = slot_bytes or self.memory_bytes
+        factor = self.memory_limit_factor
+        return int(factor * asked) if factor is not None and asked else None

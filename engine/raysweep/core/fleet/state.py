@@ -1,0 +1,111 @@
+"""What the fleet knows of one slot, one worker, one placement group, and one trial that a slot was handed."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from raysweep.core.failures import Failure
+from raysweep.core.fleet.actions import Message
+from raysweep.core.fleet.lifecycle import (
+    GROUPS,
+    HANDED,
+    WORKERS,
+    GroupCause,
+    GroupState,
+    HandedCause,
+    HandedState,
+    WorkerCause,
+    WorkerState,
+)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Group:
+    """A placement group. `returns` counts how often it was given back."""
+
+    number: int
+    memory_bytes: int | None = None
+    state: GroupState = "held"
+    returns: int = 0
+
+    def move(self, cause: GroupCause) -> None:
+        """Along a row of the table."""
+        self.state = GROUPS[self.state, cause]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Worker:
+    """One actor. `has_link`: its connection is open; `failure`: how it died, once Ray has said so.
+
+    `has_run`: it was handed a trial (with `isolation="actor"` it gets no second one). `is_loaded`: it was
+    ready once. `ends_for_memory`: for what its trial held, which is known; nobody else is to blame.
+    """
+
+    number: int
+    group: Group
+    state: WorkerState = "starting"
+    node: str = ""
+    has_link: bool = False
+    has_run: bool = False
+    is_loaded: bool = False
+    ends_for_memory: bool = False
+    failure: Failure | None = None
+
+    def load(self, node: str) -> None:
+        """It has the trainable, on this node."""
+        self.move("loaded")
+        self.node, self.is_loaded = node, True
+
+    def move(self, cause: WorkerCause) -> None:
+        """Along a row of the table."""
+        self.state = WORKERS[self.state, cause]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Handed:
+    """A trial that a slot was handed. `stops` counts how often it was asked to end."""
+
+    trial: int
+    attempt: int
+    message: Message
+    state: HandedState = "unsent"
+    stops: int = 0
+    is_interrupted: bool = False
+
+    def move(self, cause: HandedCause) -> None:
+        """Along a row of the table."""
+        self.state = HANDED[self.state, cause]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class FleetSlot:
+    """A slot: its worker, and what it was handed, in order, the running one first.
+
+    `asked_back`: for each request to give trials back that the worker has not answered, which. `recalled`:
+    what was taken back here, until then. `forced`: the worker was killed for this trial. `held_bytes`: the
+    most that the running trial's process was seen to hold.
+    """
+
+    number: int
+    worker: Worker
+    memory_bytes: int | None = None
+    held_bytes: int | None = None
+    is_open: bool = False
+    node: str = ""
+    handed: dict[int, Handed] = field(default_factory=dict)
+    outgoing: list[Message] = field(default_factory=list)
+    recalled: list[int] = field(default_factory=list)
+    asked_back: deque[tuple[int, ...]] = field(default_factory=deque)
+    forced: Handed | None = None
+    spare: Worker | None = None
+
+    @property
+    def begun(self) -> Handed | None:
+        """The trial whose user code runs."""
+        return next((handed for handed in self.handed.values() if handed.state == "begun"), None)
+
+    def find(self, trial: int, attempt: int) -> Handed | None:
+        """This attempt, while the slot has it."""
+        handed = self.handed.get(trial)
+        return handed if handed is not None and handed.attempt == attempt else None

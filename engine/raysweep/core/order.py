@@ -1,0 +1,35 @@
+"""One trial at a time, in the order of the numbers: what makes a sequential sweep independent of its kills.
+
+What a searcher suggests, and what a scheduler or the breaker decides, follows from the order in which trials
+end. With `max_concurrent_trials: 1` that is the order of their numbers: a trial that backs off keeps its
+place, none begins before it is decided, and none is queued behind another at a worker. It does not matter
+where in all this the controller dies.
+
+A pause idles the slot, so the order is kept only while something looks at it: a blind search without early
+stopping goes on with the next trial once one has succeeded, for then the breaker is out of the way.
+"""
+
+from __future__ import annotations
+
+from raysweep.core.state import SweepState
+
+
+def is_kept(state: SweepState) -> bool:
+    """Whether trials are decided one after the other."""
+    if state.rules.max_concurrent != 1 or state.behaviour < 2:
+        return False
+    counts = state.counts
+    return state.rules.looks_at_order or not (counts.get("completed") or counts.get("stopped"))
+
+
+def holds(state: SweepState) -> bool:
+    """Whether no trial may begin now, as an earlier one backs off and keeps its place."""
+    return bool(state.waiting) and is_kept(state)
+
+
+def places(state: SweepState, idle: int) -> int:
+    """For how many of `idle` slots an adaptive searcher may be asked: each trial that backs off keeps one.
+
+    So no more than one trial a slot is undecided when it is asked, and it is asked knowing the others.
+    """
+    return idle if state.behaviour < 2 else max(0, idle - len(state.waiting))

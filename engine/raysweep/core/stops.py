@@ -1,0 +1,43 @@
+"""Why a trial is asked to end, and what is still taken of it then, as a literal table.
+
+| reason | the trial | its reports count | it may still make |
+|---|---|---|---|
+| `scheduler` | is not promising | no | nothing |
+| `limit` | has done all that it may | no | nothing |
+| `non_finite` | has failed | no | nothing |
+| `hung` | is silent | yes: perhaps it was only slow | nothing |
+| `sweep` | ends with the sweep | no | a checkpoint: the sweep may go on some day |
+| `interrupt` | goes on with the next controller | yes | a checkpoint |
+| `preempt` | goes on on another node | yes | a checkpoint |
+| `ending` | ends in time with the sweep | yes | its last report |
+
+Core and workers go by this table alone: what a worker may still send is in the message that stops it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+StopReason = Literal["scheduler", "limit", "sweep", "interrupt", "non_finite", "preempt", "hung", "ending"]
+Allowed = Literal["nothing", "checkpoint", "report"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """`counts`: reports past the request to end count. `allows`: what the trial may still make."""
+
+    counts: bool
+    allows: Allowed
+
+
+STOPS: Final[dict[StopReason, Stop]] = {
+    "scheduler": Stop(counts=False, allows="nothing"),
+    "limit": Stop(counts=False, allows="nothing"),
+    "non_finite": Stop(counts=False, allows="nothing"),
+    "hung": Stop(counts=True, allows="nothing"),
+    "sweep": Stop(counts=False, allows="checkpoint"),
+    "interrupt": Stop(counts=True, allows="checkpoint"),
+    "preempt": Stop(counts=True, allows="checkpoint"),
+    "ending": Stop(counts=True, allows="report"),
+}

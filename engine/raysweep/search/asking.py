@@ -1,0 +1,52 @@
+"""A searcher asked for several configs in a row, one of which may fail without the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from raysweep.errors import SampleFromError
+from raysweep.search.base import Searcher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a searcher gave: `configs`, numbered from the first that it was asked for.
+
+    `failed` holds, by number, why a config could not be made; what had been drawn of it is among `configs`.
+    `is_exhausted`: there are no more; `note` then says so where that is fewer than were asked for.
+    """
+
+    configs: tuple[dict[str, Any], ...]
+    failed: tuple[tuple[int, Exception], ...] = ()
+    is_exhausted: bool = False
+    note: str = ""
+
+
+def ask_configs(searcher: Searcher, first: int, count: int) -> Answer:
+    """Ask for `count` configs from number `first` on.
+
+    One that fails costs only its own trial. The searcher takes note of it as a restarted one will: by
+    `restore`, with what had been drawn.
+    """
+    configs: list[dict[str, Any]] = []
+    failed: list[tuple[int, Exception]] = []
+    for number in range(first, first + count):
+        try:
+            config = searcher.ask(number)
+        except Exception as error:  # noqa: BLE001  functions of the user are called in there
+            config = error.config if isinstance(error, SampleFromError) else {}
+            if config:
+                searcher.restore(number, config)
+            failed.append((number, error))
+        if config is None:
+            break
+        configs.append(config)
+    is_exhausted = exhausts(len(configs), first, count, searcher.total)
+    note = (searcher.note or "") if is_exhausted else ""
+    return Answer(configs=tuple(configs), failed=tuple(failed), is_exhausted=is_exhausted, note=note)
+
+
+def exhausts(found: int, first: int, count: int, total: int | None) -> bool:
+    """Whether there are no more configs than the `found` ones: fewer than asked for, or up to the last."""
+    return found < count or (total is not None and first + found >= total)

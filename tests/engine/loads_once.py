@@ -1,0 +1,24 @@
+"""A trainable's module that one node can import only once: its disk fills up, say."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import raysweep as rs
+from tests.engine.trouble import node_id
+
+_folder = Path(os.environ.get("RAYSWEEP_TEST_LOADS", ""))
+if (_folder / "bad").is_file() and node_id() == (_folder / "bad").read_text():
+    if (_folder / "loaded").exists():
+        raise RuntimeError("this node cannot import it any more")
+    (_folder / "loaded").touch()
+
+
+def train(config: dict[str, Any]) -> None:
+    """Two reports."""
+    for step in range(1, 3):
+        time.sleep(0.2)
+        rs.report({"loss": 1.0 / step})

@@ -1,0 +1,137 @@
+"""Sequential sweeps whose outcome may not depend on kills at all: searches, schedulers and ways to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from random import Random
+from typing import Any
+
+from raysweep.simulate import Costs, Kill, Simulated, WorkerDied, simulate
+from raysweep.spec import SweepSpec
+from tests.unit.simulate.sweeps import ASHA, LENGTH, make_spec
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "random": {"num_samples": 12},
+    "grid": {
+        "search": "grid",
+        "num_samples": 1,
+        "param_space": {"x": {"grid_search": [number * 7 % 12 / 11 for number in range(12)]}},
+    },
+    "tpe": {"search": {"tpe": {"n_startup_trials": 3, "constant_liar": False}}, "num_samples": 12},
+}
+SCHEDULERS: dict[str, dict[str, Any]] = {"fifo": {}, "asha": {"scheduler": ASHA}}
+BACKOFF_S = 20.0
+FAULTS = ("none", "flaky", "deterministic")
+
+
+class Curve:
+    """A function of the config alone: how it fails, and at which step, follows from its `x`.
+
+    Where it is `flaky`, some configs fail once; where it is `deterministic`, some do each time.
+    """
+
+    def __init__(self, faults: str) -> None:
+        self._faults = faults
+        self._failed: set[float] = set()
+
+    def __call__(self, config: Mapping[str, Any], iteration: int) -> Mapping[str, Any] | None:
+        x = config["x"]
+        fails_at = {0: 1, 1: 3}.get(int(x * 9973) % 3)
+        if self._faults == "flaky" and iteration == fails_at and x not in self._failed:
+            self._failed.add(x)
+            raise ValueError("once")
+        kind = int(x * 9973) % 9 if self._faults == "deterministic" else 9
+        if kind == 0 and iteration == 4:
+            raise ValueError(f"always, for {x}")
+        if kind == 1:
+            raise TypeError(f"hopeless, for {x}")
+        if kind == 2 and iteration == 3:
+            raise WorkerDied("killed by signal 9")
+        if kind == 3 and iteration == 2:
+            return {"loss": "NaN", "epoch": iteration}
+        if iteration > LENGTH or (kind == 4 and iteration > 1):
+            return None
+        return {"loss": round((x - 0.3) ** 2 + x / iteration, 6), "epoch": iteration}
+
+
+class Exact:
+    """One sweep, one trial at a time, to be run with and without kills."""
+
+    def __init__(self, name: str, faults: str, spec: SweepSpec, **options: Any) -> None:
+        self.name = name
+        self.spec = spec
+        self._faults = faults
+        self._options = options
+
+    def run(self, *kills: Kill) -> Simulated:
+        return simulate(self.spec, Curve(self._faults), kills=kills, is_checked=True, **self._options)
+
+    def limited(self, **stop: Any) -> Exact:
+        """The same sweep, ended by a limit and then asked for again without it."""
+        spec = SweepSpec.model_validate(self.spec.to_dict() | {"stop": stop})
+        return Exact(self.name, self._faults, spec, **self._options | {"reopened": [self.spec]})
+
+
+def kills_of(simulated: Simulated) -> list[Kill]:
+    """Before and after every write."""
+    numbers = range(1, len(simulated.writes) + 1)
+    return [Kill(write=number, when=when) for number in numbers for when in ("before", "after")]
+
+
+def _exact(search: str, scheduler: str, faults: str) -> Exact:
+    failure = {"backoff_initial_s": BACKOFF_S, "max_failures": 2, "max_worker_deaths": 2}
+    spec = make_spec(max_concurrent_trials=1, failure=failure, **SEARCHES[search] | SCHEDULERS[scheduler])
+    return Exact(f"{search}-{scheduler}-{faults}", faults, spec, save_every=2)
+
+
+EXACT = {exact.name: exact for exact in (_exact(*each) for each in product(SEARCHES, SCHEDULERS, FAULTS))}
+
+
+def rarely_raises(config: dict[str, Any]) -> float:
+    """A `sample_from` that has nothing for some configs."""
+    if int(config["x"] * 9973) % 7 == 0:
+        raise ZeroDivisionError("nothing for this one")
+    return float(config["x"]) / 2
+
+
+def draw_exact(seed: int) -> Exact:
+    """Any sequential sweep: everything that may look at the order of the trials, drawn."""
+    random = Random(seed)
+    draw = random.choice
+    search, faults = draw(list(SEARCHES)), draw([*FAULTS, *FAULTS[1:]])
+    plain: dict[str, Any] = {"max_concurrent_trials": 1, "seed": seed, **SEARCHES[search]}
+    if search == "tpe":
+        options = {"n_startup_trials": 2, "constant_liar": draw([True, False])}
+        plain["search"] = {"tpe": options | {"multivariate": draw([True, False])}}
+    asha = ASHA["asha"] | {"brackets": draw([1, 2]), "time_attr": draw(["training_iteration", "epoch"])}
+    plain["scheduler"] = draw(["fifo", {"asha": asha}])
+    if draw([True, False]):
+        space = plain.get("param_space", {"x": {"uniform": [0, 1]}})
+        plain["param_space"] = space | {"y": {"sample_from": rarely_raises}}
+    plain["failure"] = {
+        "backoff_initial_s": draw([0.1, 2.0, BACKOFF_S, 60.0]),
+        # What fails once and is not retried leaves no trace if nobody has noted it.
+        "max_failures": draw([1, 2] if faults == "flaky" else [0, 1, 2]),
+        "max_worker_deaths": draw([0, 2]),
+        "breaker_trials": draw([0, 1, 2, 3]),
+        "max_failed_fraction": draw([None, None, 0.3]),
+        "non_finite": draw(["fail", "ignore"]),
+        "bad_node_failures": draw([0, 2, 3]),
+    }
+    plain["stop"] = {"target": draw([None, None, 0.04])}
+    if draw([True, False, False]):
+        plain["stop"]["plateau"] = {"window": 3, "min_trials": 4}
+    plain["score"] = draw(["last", "best"])
+    plain["checkpoint"] = {"keep_last": draw([1, 2]), "keep_best": draw([True, False])}
+    options = {
+        "save_every": draw([0, 1, 2, 4]),
+        "wait_every": draw([0, 1, 3]),
+        "step_s": draw([0.002, 0.3, 1.0]),
+        "has_snapshots": draw([True, False]),
+        "seed": seed,
+        "costs": Costs(
+            jitter=draw([0.0, 0.5]), commit_interval_s=draw([0.25, 0.01]), restart_s=draw([0.5, 5.0])
+        ),
+    }
+    return Exact(f"drawn-{seed}", faults, make_spec(**plain), **options)
