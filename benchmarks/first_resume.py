@@ -23,8 +23,8 @@ from raysweep.core import SweepState, encode, step
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.stopping import BEHAVIOUR
+from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec
-from raysweep.storage.folder import SweepFolder, SweepRecord
 from raysweep.storage.store import open_store
 from raysweep.storage.writer import JournalWriter
 
@@ -37,8 +37,8 @@ SWEEP: Final = "resume-1"
 _RESUME: Final = """
 import json, sys
 from time import perf_counter, process_time
-from raysweep.cluster.replay import rebuild
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.replay import rebuild
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 folder = SweepFolder(open_store(sys.argv[1]), sys.argv[2])
 before, cpu = perf_counter(), process_time()

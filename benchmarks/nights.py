@@ -17,15 +17,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from raysweep.cluster.recall import recall
 from raysweep.outcome import Confirmed, SweepOutcome, TrialOutcome
 from raysweep.pipeline.decision import measured
 from raysweep.pipeline.gate import settle
+from raysweep.runs.champions import read_champion
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.recall import recall
 from raysweep.search import WarmStart, make_searcher
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.spec.pipeline import GateSpec
-from raysweep.storage.champions import read_champion
-from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import Store, open_store
 
 Score = Callable[[Mapping[str, Any], int], float]

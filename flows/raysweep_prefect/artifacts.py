@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from raysweep.jobs.attach import RunningJob
-from raysweep.jobs.report import CurvePoint, Standing, SweepReport
 from raysweep.live import show_config, show_counts, show_duration, show_number
 from raysweep.outcome import SweepProgress
+from raysweep.runs.report import CurvePoint, Standing, SweepReport
 from raysweep.spec.identity import slug
 
 ROWS: Final = 20

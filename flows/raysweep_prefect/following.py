@@ -22,8 +22,8 @@ from prefect.client.schemas.objects import FlowRun, StateType
 
 from raysweep.errors import RaysweepError
 from raysweep.jobs.attach import RunningJob
-from raysweep.jobs.reader import SweepReader
 from raysweep.outcome import SweepProgress
+from raysweep.runs.reader import SweepReader
 from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, percent, report_text
 from raysweep_prefect.identity import Asker
 from raysweep_prefect.listening import tell_listeners

@@ -30,7 +30,7 @@ from prefect.logging.loggers import flow_run_logger
 from raysweep.errors import ClusterError, RaysweepError, SpecError, StorageError
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.sync import Cluster
-from raysweep.jobs.view import RunView
+from raysweep.runs.view import RunView
 from raysweep_prefect.clusters import load_cluster
 from raysweep_prefect.records import NotedJob, noted_jobs
 

@@ -16,9 +16,9 @@ from raysweep.brief import brief
 from raysweep.errors import RaysweepError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.completion import complete, details_of
-from raysweep.jobs.reader import SweepReader
 from raysweep.jobs.sync import Cluster
-from raysweep.jobs.view import Asked, RunView
+from raysweep.runs.reader import SweepReader
+from raysweep.runs.view import Asked, RunView
 from raysweep_prefect.clusters import Target
 from raysweep_prefect.following import Follower, emit_end
 from raysweep_prefect.identity import Asker, find_asker

@@ -11,8 +11,8 @@ from prefect.states import Completed
 
 import raysweep as rs
 from raysweep.jobs.connection import ClusterConnection
-from raysweep.jobs.view import RunView
 from raysweep.outcome import GateOutcome
+from raysweep.runs.view import RunView
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import find_target
 from raysweep_prefect.identity import cache_key, default_key

@@ -16,7 +16,7 @@ from raysweep_airflow.links import LINKS
 
 if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
-    from raysweep.jobs.view import Outcome
+    from raysweep.runs.view import Outcome
     from raysweep.spec import SweepSpec, TrainSpec
     from raysweep_airflow.tries import OnClear
     from raysweep_airflow.work import Running

@@ -20,19 +20,19 @@ import typer
 from rich.console import Console
 
 import raysweep as rs
-from raysweep.jobs.view import Asked
 from raysweep.live import LiveTable
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline import with_gate
 from raysweep.pipeline.gate import RESULT
 from raysweep.pipeline.night import why_skipped
 from raysweep.pipeline.summary import print_night
+from raysweep.runs.folder import SweepFolder, list_sweeps
+from raysweep.runs.training import RunFolder
+from raysweep.runs.view import Asked
 from raysweep.spec import SweepSpec, TrainSpec
-from raysweep.storage.folder import SweepFolder, list_sweeps
 from raysweep.storage.store import open_store
 from raysweep.testing.head import free_ports
 from raysweep.testing.servers import LocalServersError
-from raysweep.training.folder import RunFolder
 from raysweep_airflow.local import LocalAirflow
 
 DAG_ID: Final = "nightly_sweep"

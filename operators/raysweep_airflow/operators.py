@@ -16,9 +16,9 @@ from raysweep_airflow.provider import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
-    from raysweep.jobs.view import Outcome
     from raysweep.outcome import GateOutcome, SweepOutcome
     from raysweep.pipeline import GateRun
+    from raysweep.runs.view import Outcome
     from raysweep.spec import SweepSpec, TrainSpec
     from raysweep_airflow.tries import OnClear
 

@@ -26,8 +26,8 @@ from raysweep.errors import JobStoppedError, RaysweepError, SpecChangedError, Sp
 from raysweep.jobs import Cluster, JobOptions, RunningJob, complete, details_of
 from raysweep.jobs.attach import storage_not_shared
 from raysweep.jobs.errorline import decode_error
-from raysweep.jobs.view import Asked, Outcome, RunView
 from raysweep.outcome import SweepOutcome, TrainOutcome
+from raysweep.runs.view import Asked, Outcome, RunView
 from raysweep.spec import SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
 from raysweep_airflow import documents

@@ -26,10 +26,10 @@ if "airflow" not in sys.modules and "AIRFLOW_HOME" not in os.environ:
 from raysweep.cluster.progress import make_progress
 from raysweep.core import SweepState, encode, step
 from raysweep.core import events as ev
+from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.holder import current_holder
 from raysweep.simulate import Simulated, simulate
 from raysweep.spec import SweepSpec
-from raysweep.storage.folder import SweepFolder, SweepRecord
-from raysweep.storage.holder import current_holder
 from raysweep.storage.store import open_store
 from raysweep.storage.writer import JournalWriter
 

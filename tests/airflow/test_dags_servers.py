@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 
-from raysweep.storage.folder import SweepFolder, list_sweeps
+from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.storage.store import open_store
 from raysweep_airflow.local import Component
 from tests.airflow.browsers import Watched, chromium

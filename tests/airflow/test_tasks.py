@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 from tests.airflow.servers import Airflow, wait_until
 from tests.jobs.cluster import Cluster

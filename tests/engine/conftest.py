@@ -20,7 +20,7 @@ import raysweep as rs
 from raysweep.cluster.connection import RayConnection, connect
 from raysweep.core import decode
 from raysweep.core.events import Event
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 
 HERE = "tests.engine.trainables"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from raysweep.cli import main
+from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec, sweep_id
-from raysweep.storage.folder import SweepFolder, SweepRecord
 from raysweep.storage.store import open_store
 
 pytestmark = pytest.mark.ray

@@ -13,7 +13,7 @@ import pytest
 import raysweep as rs
 from raysweep.cluster.run import Interrupts, run_connected
 from raysweep.outcome import Cancellation
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 from tests.engine.conftest import wait_for
 

@@ -13,8 +13,8 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.events import CheckpointCommitted
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
 from raysweep.verify import verify_sweep
 

@@ -16,8 +16,8 @@ import pytest
 import raysweep as rs
 from raysweep.cli.sweep import newest_spec
 from raysweep.core.events import SlotOpened, SpecChanged
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
 from tests.engine.conftest import Driver, wait_for
 

@@ -19,7 +19,7 @@ from raysweep.cluster.connection import RayConnection
 from raysweep.core import decode, trial_id
 from raysweep.core.events import TrialReturned, TrialStopped
 from raysweep.outcome import SweepOutcome
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 
 ROOT = Path(__file__).parents[2]

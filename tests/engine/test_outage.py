@@ -19,8 +19,8 @@ from raysweep.cluster import controller as controller_room
 from raysweep.cluster import run as run_room
 from raysweep.cluster.server import LinkServer
 from raysweep.errors import StorageUnavailableError
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
 from raysweep.storage.wrapped import Operation, WrappedStore
 from raysweep.storage.writer import JournalWriter

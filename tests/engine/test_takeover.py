@@ -19,7 +19,7 @@ from raysweep.cluster.connection import RayConnection
 from raysweep.core import SweepState, step
 from raysweep.core.events import ControllerStarted, SpecChanged, TrialReturned
 from raysweep.outcome import SweepProgress
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 from tests.engine.conftest import ROOT, Driver, wait_for
 

@@ -19,12 +19,12 @@ import pytest
 
 import raysweep as rs
 from raysweep.outcome import SweepProgress
+from raysweep.runs.claim import claim_run, find_at_rest, read_newest
+from raysweep.runs.training import PROGRESS, RunFolder
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.store import open_store
 from raysweep.testing import FaultPlan
 from raysweep.training import TrainProgress
-from raysweep.training.claim import claim_run, find_at_rest, read_newest
-from raysweep.training.folder import PROGRESS, RunFolder
 from raysweep.training.snapshot import SNAPSHOT
 
 ray = pytest.importorskip("ray")

@@ -128,7 +128,7 @@ def returns_nonsense(config: Config) -> Any:
 def waits(config: Config) -> None:
     """Each report waits; then the journal must hold it."""
     from raysweep.core.events import TrialReported
-    from raysweep.storage.folder import SweepFolder
+    from raysweep.runs.folder import SweepFolder
     from raysweep.storage.store import open_store
 
     journal_of = SweepFolder(open_store(config["storage"]), rs.get_context().sweep_id)

@@ -12,7 +12,7 @@ import pytest
 import raysweep as rs
 from raysweep.core import decode
 from raysweep.core.events import Event, TimerFired, TrialsRecalled
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 from tests.engine.conftest import wait_for
 from tests.faults.nodes import drain, driving, node_id, read_log, several_nodes

@@ -18,7 +18,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.events import TrialReturned, TrialStarted
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 from tests.engine.conftest import Driver
 

@@ -22,7 +22,7 @@ from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER
 from tests.jobs.head import Head
 
 T = TypeVar("T")
-OURS = ("raysweep.jobs.driver", "raysweep.cluster.zygote", "ray::TrialWorker")
+OURS = ("raysweep.jobs.driver", "raysweep.worker.zygote", "ray::TrialWorker")
 
 
 class Cluster:

@@ -10,7 +10,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.jobs import ClusterConnection
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head

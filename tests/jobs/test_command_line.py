@@ -16,7 +16,7 @@ import pytest
 import raysweep as rs
 from raysweep.cli import main
 from raysweep.outcome import SweepOutcome, TrainOutcome
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from tests.engine.conftest import ROOT, wait_for
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head

@@ -14,7 +14,7 @@ import raysweep as rs
 from raysweep.jobs import JobRequest
 from raysweep.jobs.errorline import find_error
 from raysweep.jobs.request import RequestOptions
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from tests.engine.conftest import wait_for
 from tests.jobs.cluster import Cluster
 

@@ -13,7 +13,7 @@ from raysweep.core.events import TrialReturned
 from raysweep.errors import ClusterError
 from raysweep.jobs import Cluster as Client
 from raysweep.outcome import SweepOutcome
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from tests.engine.conftest import wait_for
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head

@@ -16,14 +16,14 @@ TESTS: dict[str, Stages] = {
     "core": (("tests/unit/core", "tests/unit/fleet"), (*KILLS, "tests/unit/verify")),
     "schedulers": (("tests/unit/schedulers",), ("tests/unit/core",)),
     "storage": (("tests/unit/storage",), ("tests/unit/verify",)),
+    "runs": (
+        ("tests/unit/runs", "tests/unit/search/test_warm.py"),
+        ("tests/unit/verify", "tests/unit/storage", *KILLS),
+    ),
+    "worker": (("tests/unit/worker",), ("tests/unit/testing", *KILLS)),
     "cluster": (
-        ("tests/unit/cluster", "tests/unit/test_preflight.py", "tests/unit/search/test_warm.py"),
-        (
-            "tests/unit/storage/test_holder.py",
-            "tests/unit/testing",
-            "tests/unit/verify",
-            *KILLS,
-        ),
+        ("tests/unit/cluster", "tests/unit/test_preflight.py"),
+        ("tests/unit/worker", "tests/unit/testing", "tests/unit/verify", *KILLS),
     ),
 }
 """Folders and files of tests by room, in stages: the room's own, then those that a mutant meets by the way.
@@ -36,7 +36,7 @@ OUT_OF_SCOPE = {
     "cluster/actors.py": NEEDS_RAY,
     "cluster/connection.py": NEEDS_RAY,
     "cluster/controller.py": "carries out commands on Ray actors: tests/engine runs it",
-    "cluster/forking.py": NEEDS_PROCESSES,
+    "worker/forking.py": NEEDS_PROCESSES,
     "cluster/nodes.py": NEEDS_RAY,
     "cluster/orphans.py": NEEDS_RAY,
     "cluster/probe.py": NEEDS_RAY,
@@ -45,8 +45,8 @@ OUT_OF_SCOPE = {
     "cluster/slots.py": "holds Ray's actors and placement groups: tests/engine and tests/faults run it",
     "cluster/tempfolder.py": "files of Ray's own session: tests/engine runs it",
     "cluster/watch.py": NEEDS_RAY,
-    "cluster/worker.py": NEEDS_PROCESSES,
-    "cluster/zygote.py": NEEDS_PROCESSES,
+    "worker/actor.py": NEEDS_PROCESSES,
+    "worker/zygote.py": NEEDS_PROCESSES,
 }
 """Modules that only a real Ray can run, with the reason."""
 

@@ -11,8 +11,8 @@ import yaml
 
 import raysweep as rs
 from raysweep.jobs.attach import RunningJob
-from raysweep.jobs.report import report_of_outcome
 from raysweep.outcome import BestTrial, Holder, SweepProgress, TrialOutcome
+from raysweep.runs.report import report_of_outcome
 from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, percent, report_text
 from raysweep_prefect.flows import Sweep, nightly_sweep, sweep_many, train_best
 from raysweep_prefect.parameters import JobSettings

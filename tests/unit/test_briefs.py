@@ -11,7 +11,7 @@ from raysweep.brief import brief
 from raysweep.errors import SpecError, SweepNotFoundError
 from raysweep.outcome import SweepOutcome
 from raysweep.pipeline import best_config, stored_outcome, why_not_trained
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 from tests.unit.test_brief import sweep
 

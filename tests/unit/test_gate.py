@@ -13,9 +13,9 @@ from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
 from raysweep.pipeline.decision import decide, measured
 from raysweep.pipeline.gate import RESULT, _plan, _spec, settle
 from raysweep.pipeline.night import handed_on, why_skipped, with_gate
+from raysweep.runs.champions import ChampionRecord, Night, read_champion
 from raysweep.spec import SweepSpec, TrainSpec
 from raysweep.spec.pipeline import GateSpec, PipelineSpec
-from raysweep.storage.champions import ChampionRecord, Night, read_champion
 from raysweep.storage.store import open_store
 
 

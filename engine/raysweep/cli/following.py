@@ -12,8 +12,8 @@ from raysweep.cli.sweep import command, show_outcome
 from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
 from raysweep.live import LiveTable
 from raysweep.outcome import Cancellation, SweepOutcome, TrainOutcome
-from raysweep.storage.folder import SweepFolder
-from raysweep.storage.holder import HolderWatch, find_living
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.holder import HolderWatch, find_living
 
 POLL_S: Final = 0.5
 # A controller looks at its heartbeat, and then its trials have their grace.

@@ -15,8 +15,8 @@ from raysweep.core.scores import ranked
 from raysweep.core.state import SweepState
 from raysweep.errors import SweepNotFoundError
 from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrialOutcome
-from raysweep.storage.folder import SweepFolder, SweepRecord, list_sweeps
-from raysweep.storage.holder import find_living, holder_state
+from raysweep.runs.folder import SweepFolder, SweepRecord, list_sweeps
+from raysweep.runs.holder import find_living, holder_state
 from raysweep.storage.store import open_store
 
 DEFAULT_STORAGE: Final = "~/raysweep"
@@ -148,7 +148,7 @@ def _is_alive(folder: SweepFolder, progress: SweepProgress) -> bool:
 
 
 def _replayed(folder: SweepFolder, record: SweepRecord) -> tuple[SweepState, list[str]]:
-    from raysweep.cluster.replay import replay
+    from raysweep.runs.replay import replay
 
     journal = folder.journal()
     return replay(journal, record), journal.repairs

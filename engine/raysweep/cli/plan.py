@@ -14,9 +14,9 @@ from raysweep.cli.jobhow import is_jobs_address
 from raysweep.cli.lookup import read_sweep
 from raysweep.cli.process import DONE
 from raysweep.errors import SpecError
+from raysweep.runs.folder import SweepFolder
 from raysweep.spec import Resources, SweepSpec, changes, sweep_id
 from raysweep.spec.identity import default_key
-from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
 
 

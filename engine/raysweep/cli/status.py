@@ -15,8 +15,8 @@ from raysweep.cli.process import DONE
 from raysweep.cli.sweep import command, reason
 from raysweep.errors import StorageError
 from raysweep.live import draw_progress, show_config, show_counts, show_duration, show_number
-from raysweep.storage.folder import SweepFolder, list_sweeps
-from raysweep.storage.holder import holder_state
+from raysweep.runs.folder import SweepFolder, list_sweeps
+from raysweep.runs.holder import holder_state
 from raysweep.storage.store import Store, open_store
 
 

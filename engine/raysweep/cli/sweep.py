@@ -18,8 +18,8 @@ from raysweep.cli.process import CANCELLED, DONE, FAILED
 from raysweep.errors import SweepNotFoundError
 from raysweep.live import LiveTable, show_config, show_counts, show_duration, show_number
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec
-from raysweep.storage.folder import SweepFolder, SweepRecord
 from raysweep.storage.store import open_store
 
 _CHANGED: Final = b'{"e":"SpecChanged"'

@@ -11,7 +11,7 @@ from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
 from raysweep.cli.process import DONE, FAILED
 from raysweep.errors import SweepNotFoundError
 from raysweep.live import show_counts
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 from raysweep.verify import Finding, VerifyReport, prune, repair, verify_sweep
 

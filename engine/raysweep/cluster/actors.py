@@ -15,10 +15,10 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from raysweep.cluster.nodes import avoiding, state_of_node, with_memory
 from raysweep.cluster.orphans import Orphans
-from raysweep.cluster.worker import TrialWorker, WorkerSetup
 from raysweep.core.failures import Failure
 from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.spec import Resources
+from raysweep.worker.actor import TrialWorker, WorkerSetup
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ from raysweep.cluster.tempfolder import ray_folder
 from raysweep.errors import ClusterUnreachableError
 
 # Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
-PRELOAD = "raysweep.cluster.worker"
+PRELOAD = "raysweep.worker.actor"
 CONNECT_S = 10.0
 _sharing: ExitStack | None = None
 

@@ -27,7 +27,6 @@ from raysweep.cluster.server import LinkServer
 from raysweep.cluster.setup import make_setup, spec_fault
 from raysweep.cluster.slots import SlotKeeper
 from raysweep.cluster.snapshots import Snapshots
-from raysweep.cluster.takeover import Held, OnProgress
 from raysweep.cluster.threads import Threads
 from raysweep.cluster.watch import ClusterWatch
 from raysweep.core import commands as cmd
@@ -36,6 +35,7 @@ from raysweep.core.loop import Loop
 from raysweep.core.trial import trial_id
 from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepInterrupted
 from raysweep.outcome import Cancellation, SweepProgress
+from raysweep.runs.takeover import Held, OnProgress
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.writer import JournalWriter
 

@@ -15,7 +15,12 @@ import raysweep
 from raysweep.cluster.connection import RayConnection, connect
 from raysweep.cluster.listener import Listener
 from raysweep.cluster.setup import check_new, check_trainable, spec_fault
-from raysweep.cluster.takeover import (
+from raysweep.core import SweepState, make_outcome
+from raysweep.core.seeds import derive_seed
+from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupted
+from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.takeover import (
     Asked,
     Held,
     OnProgress,
@@ -26,13 +31,8 @@ from raysweep.cluster.takeover import (
     follow,
     hold,
 )
-from raysweep.core import SweepState, make_outcome
-from raysweep.core.seeds import derive_seed
-from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupted
-from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.spec.identity import default_key
-from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
 
 if TYPE_CHECKING:

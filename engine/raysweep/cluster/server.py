@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from raysweep.cluster.wire import MAX_FRAME_BYTES, FrameReader, Message, pack
+from raysweep.worker.wire import MAX_FRAME_BYTES, FrameReader, Message, pack
 
 # A worker says hello as soon as it is connected.
 HELLO_TIMEOUT_S: Final = 10.0

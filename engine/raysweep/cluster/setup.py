@@ -9,8 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raysweep import faultplan
-from raysweep.cluster.session import SweepPlace
-from raysweep.cluster.worker import WorkerSetup
 from raysweep.core.state import SweepState
 from raysweep.errors import (
     InfeasibleResourcesError,
@@ -22,11 +20,13 @@ from raysweep.errors import (
 from raysweep.search import make_searcher
 from raysweep.spec import SweepSpec, load_trainable, trainable_ref
 from raysweep.spec.trainable import PYTHON_ONLY
-from raysweep.spec.wallclock import resolve_deadline
+from raysweep.spec.wallclock import check_deadline
+from raysweep.worker.actor import WorkerSetup
+from raysweep.worker.session import SweepPlace
 
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer
-    from raysweep.storage.folder import SweepFolder
+    from raysweep.runs.folder import SweepFolder
 
 
 def check_trainable(trainable: str | Callable[..., Any], *, is_local: bool) -> None:
@@ -76,17 +76,6 @@ def pickle_trainable(trainable: str | Callable[..., Any]) -> bytes | None:
     return pickled
 
 
-def check_deadline(spec: SweepSpec, scheduled_at: float, now: float) -> None:
-    """Refuse a deadline that has passed. Times are UTC seconds.
-
-    Raises:
-        SpecError: It has.
-    """
-    deadline = resolve_deadline(spec.stop.deadline, scheduled_at)
-    if deadline is not None and deadline.timestamp() <= now:
-        raise SpecError("stop.deadline", f"{deadline.isoformat()} has passed", "give a later one")
-
-
 def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None = None) -> None:
     """Refuse what could never give a trial, before anything is written. Times are UTC seconds.
 
@@ -94,7 +83,7 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
         SpecError: The deadline has passed, the search cannot walk this space, or a function in it fails
             for the first config already.
     """
-    check_deadline(spec, now if scheduled_at is None else scheduled_at, now)
+    check_deadline(spec.stop.deadline, now if scheduled_at is None else scheduled_at, now)
     make_searcher(spec, seed).ask(0)
 
 

@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from raysweep.cluster.actors import ActorPool, explain_end, now
 from raysweep.cluster.demand import Held, explain_place
-from raysweep.cluster.runner import TRACEBACK_CHARS, shorten
 from raysweep.cluster.server import LinkServer
-from raysweep.cluster.wire import Message
-from raysweep.cluster.worker import WorkerSetup
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core import fleet as fl
 from raysweep.core.failures import Failure
 from raysweep.core.trial import trial_id
 from raysweep.spec import SweepSpec
+from raysweep.worker.actor import WorkerSetup
+from raysweep.worker.runner import TRACEBACK_CHARS, shorten
+from raysweep.worker.wire import Message
 
 Emit = Callable[[ev.Event], None]
 KeepTraceback = Callable[[int, int, str], str]

@@ -17,7 +17,7 @@ from typing import Final
 from raysweep.core.frozen import FrozenState, freeze
 from raysweep.core.state import SweepState
 from raysweep.errors import StorageError
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.writer import JournalWriter
 
 # To replay so many records takes half a second to a second.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raysweep.cluster.runner import describe
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 from raysweep.errors import SampleFromError
 from raysweep.search import Searcher
 from raysweep.search.asking import ask_configs
+from raysweep.worker.runner import describe
 
 
 def suggest(searcher: Searcher, command: cmd.SuggestConfigs, at: float) -> ev.ConfigsSuggested:

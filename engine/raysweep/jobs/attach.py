@@ -40,8 +40,8 @@ from raysweep.jobs.ignores import TOOL_REASON
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.packaging import Entry, LeftOut, Package, make_package, pack_module, pack_working_dir
 from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestOptions
-from raysweep.jobs.view import Asked, Kind, Outcome, RunView
 from raysweep.jobs.wire import ENDED, JobInfo, Submission
+from raysweep.runs.view import Asked, Kind, Outcome, RunView
 from raysweep.spec import SweepSpec, TrainSpec
 
 LOG: Final = logging.getLogger("raysweep.jobs")

@@ -175,7 +175,7 @@ class _Ending:
     def pass_on(self) -> None:
         """Tell the controller elsewhere, whom this process only follows."""
         from raysweep.outcome import Cancellation
-        from raysweep.storage.folder import SweepFolder
+        from raysweep.runs.folder import SweepFolder
         from raysweep.storage.store import open_store
 
         if self._is_cancel:
@@ -262,7 +262,7 @@ def _leased(
     request: JobRequest, storage_path: str, run_id: str, on_over: Callable[[], None]
 ) -> Iterator[None]:
     """Watch the lease, if the request has one, and call `on_over` from another thread when it is over."""
-    from raysweep.jobs.lease import LeaseWatch
+    from raysweep.runs.lease import LeaseWatch
     from raysweep.storage.store import open_store
 
     ttl_s = request.options.lease_ttl_s

@@ -21,9 +21,9 @@ from raysweep.errors import (
 from raysweep.jobs.attach import Cluster, RunningJob, settled_outcome, storage_not_shared
 from raysweep.jobs.client import JobsClient, open_client
 from raysweep.jobs.errorline import decode_error, find_error
-from raysweep.jobs.view import Outcome, RunView, whoami
 from raysweep.jobs.wire import JobInfo
 from raysweep.outcome import SweepProgress
+from raysweep.runs.view import Outcome, RunView, whoami
 
 LOG: Final = logging.getLogger("raysweep.jobs")
 FIRST_PAUSE_S: Final = 1.0

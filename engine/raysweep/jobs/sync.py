@@ -21,8 +21,8 @@ from raysweep.jobs.client import TAIL_PAUSE_S, JobsClient
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.follow import CANCEL_GRACE_S, OnProgress, cancel, wait
 from raysweep.jobs.options import JobOptions
-from raysweep.jobs.view import Outcome
 from raysweep.jobs.wire import ClusterVersion, JobInfo
+from raysweep.runs.view import Outcome
 from raysweep.spec import SweepSpec, TrainSpec
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from raysweep.errors import SpecError, SweepNotFoundError
-from raysweep.jobs.view import RunView
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.view import RunView
 
 _FIX: Final = "give what a sweep step handed on, or an entry of its top_k"
 

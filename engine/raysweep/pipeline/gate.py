@@ -19,9 +19,9 @@ from raysweep.errors import StorageError, SweepFailedError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress
 from raysweep.pipeline.decision import decide, measured
 from raysweep.run import run_sweep
+from raysweep.runs.champions import Champion, ChampionRecord, Night, add_night, read_champion
 from raysweep.spec import AshaOptions, SweepSpec
 from raysweep.spec.pipeline import GateSpec
-from raysweep.storage.champions import Champion, ChampionRecord, Night, add_night, read_champion
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.storage.store import Store, open_store
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from raysweep.cluster.suggesting import suggest
-from raysweep.cluster.takeover import Held
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.invariants import check
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.loop import Loop
+from raysweep.runs.takeover import Held
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import SimulatedCluster
 from raysweep.simulate.journal import SimulatedWriter

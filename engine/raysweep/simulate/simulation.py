@@ -9,12 +9,13 @@ from random import Random
 from typing import Any, Final
 
 import raysweep
-from raysweep.cluster.takeover import Asked, find_outcome, hold
 from raysweep.core import SweepState, decode, make_outcome
 from raysweep.core.events import Event
 from raysweep.core.seeds import derive_seed
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.takeover import Asked, find_outcome, hold
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import Costs, Curve, Moment, Pace, SimulatedCluster
 from raysweep.simulate.controller import SimulatedController
@@ -22,7 +23,6 @@ from raysweep.simulate.journal import SimulatedWriter
 from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, appended
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.spec import SweepSpec, sweep_id
-from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import Store, open_store
 from raysweep.storage.wrapped import WrappedStore
 

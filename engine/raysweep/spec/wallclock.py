@@ -12,6 +12,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
+from raysweep.errors import SpecError
 from raysweep.spec.validation import Problem, show
 
 _FORM: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?\s+([A-Za-z][A-Za-z0-9_+/-]*)")
@@ -76,6 +77,17 @@ def resolve_deadline(deadline: datetime | str | None, scheduled_at: float) -> da
     if isinstance(deadline, str):
         return next_time(deadline, datetime.fromtimestamp(scheduled_at, UTC))
     return deadline
+
+
+def check_deadline(deadline: datetime | str | None, scheduled_at: float, now: float) -> None:
+    """Refuse a `stop.deadline` that has passed. Times are UTC seconds.
+
+    Raises:
+        SpecError: It has.
+    """
+    moment = resolve_deadline(deadline, scheduled_at)
+    if moment is not None and moment.timestamp() <= now:
+        raise SpecError("stop.deadline", f"{moment.isoformat()} has passed", "give a later one")
 
 
 def _check_zone(name: str) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysweep import faultplan
-from raysweep.cluster.runner import Trainable, run_attempt
-from raysweep.cluster.session import Session, SweepPlace
-from raysweep.cluster.wire import Job, Message
 from raysweep.errors import RaysweepError
+from raysweep.worker.runner import Trainable, run_attempt
+from raysweep.worker.session import Session, SweepPlace
+from raysweep.worker.wire import Job, Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

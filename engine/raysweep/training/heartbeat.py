@@ -11,9 +11,9 @@ from typing import Literal
 
 from raysweep.errors import FencedError, StorageError
 from raysweep.outcome import SweepProgress
-from raysweep.storage.holder import current_holder
-from raysweep.training.claim import Claim
-from raysweep.training.folder import PROGRESS
+from raysweep.runs.claim import Claim
+from raysweep.runs.holder import current_holder
+from raysweep.runs.training import PROGRESS
 from raysweep.training.watch import Watch
 
 INTERVAL_S = 2.0

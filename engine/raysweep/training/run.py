@@ -20,11 +20,11 @@ from raysweep.errors import (
     TrainingFailedError,
 )
 from raysweep.outcome import ErrorInfo, TrainOutcome
+from raysweep.runs.claim import Claim, claim_run, find_at_rest
+from raysweep.runs.training import RunFolder
 from raysweep.spec import TrainSpec, load_trainable, sweep_id
 from raysweep.storage.store import Store, open_store
-from raysweep.training.claim import Claim, claim_run, find_at_rest
 from raysweep.training.feasibility import can_grow, check_scaling, cluster_totals, machine_totals
-from raysweep.training.folder import RunFolder
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot
 from raysweep.training.warmstart import check_warm_start

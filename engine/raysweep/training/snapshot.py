@@ -10,8 +10,8 @@ import json
 from typing import Any, Final
 
 from raysweep.errors import CheckpointDamagedError
-from raysweep.training.claim import Claim
-from raysweep.training.folder import RunFolder
+from raysweep.runs.claim import Claim
+from raysweep.runs.training import RunFolder
 
 SNAPSHOT: Final = "checkpoint_manager_snapshot.json"
 

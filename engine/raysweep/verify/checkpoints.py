@@ -11,8 +11,8 @@ from raysweep.core import SweepState
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.trial import Trial, trial_id
 from raysweep.errors import CheckpointDamagedError
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import CheckpointStore, Manifest
-from raysweep.storage.folder import SweepFolder
 from raysweep.storage.local import TEMPORARY_MARK
 from raysweep.storage.store import ObjectInfo
 from raysweep.verify.report import Checked, Finding

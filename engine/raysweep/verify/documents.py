@@ -10,8 +10,8 @@ from raysweep import __version__
 from raysweep.core import SweepState, decode, make_outcome, step
 from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec, sweep_id
-from raysweep.storage.folder import SweepFolder, SweepRecord
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.report import Finding
 

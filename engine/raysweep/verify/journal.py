@@ -9,7 +9,7 @@ from typing import Final
 from raysweep.core import SweepState, decode, step
 from raysweep.core.invariants import check
 from raysweep.errors import JournalDamagedError
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.journal import Journal
 from raysweep.storage.objects import ObjectJournal, SegmentObject, cover
 from raysweep.storage.segment import RESTORE_FIX, decode_segment, read_header

@@ -13,8 +13,8 @@ import secrets
 from typing import Final
 
 from raysweep.errors import StorageError, SweepHeldError
-from raysweep.storage.folder import SweepFolder
-from raysweep.storage.holder import AT_WORK, find_living, known_state
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.holder import AT_WORK, find_living, known_state
 from raysweep.verify.documents import replay_outcome
 from raysweep.verify.report import Finding, VerifyReport
 

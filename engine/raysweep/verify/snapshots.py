@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from raysweep.core import SweepState
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.sealed import decode_sealed
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.storage.store import ObjectInfo

@@ -8,8 +8,8 @@ import time
 from raysweep.core import SweepState
 from raysweep.core.trial import trial_id
 from raysweep.outcome import SweepProgress
-from raysweep.storage.folder import SweepFolder
-from raysweep.storage.holder import is_held
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.holder import is_held
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.checkpoints import CheckpointCheck
 from raysweep.verify.documents import check_outcome, check_progress, check_spec, replay_state

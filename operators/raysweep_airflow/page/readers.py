@@ -8,9 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from raysweep.jobs.reader import SweepReader
-from raysweep.jobs.view import RunView
 from raysweep.outcome import SweepProgress, TrainOutcome
+from raysweep.runs.reader import SweepReader
+from raysweep.runs.view import RunView
 from raysweep_airflow.page.place import Place
 
 MAX_READERS: Final = 8

@@ -12,8 +12,8 @@ from typing import Any, Final
 import orjson
 
 from raysweep.errors import one_line
-from raysweep.jobs.report import Standing, SweepReport
 from raysweep.outcome import ErrorInfo, GateOutcome, RunningTrial, SweepProgress, TrainOutcome
+from raysweep.runs.report import Standing, SweepReport
 from raysweep_airflow.page.place import Place
 from raysweep_airflow.page.task import TaskView
 

@@ -12,7 +12,7 @@ from airflow.sdk import DAG
 import raysweep as rs
 from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome, TrialOutcome
-from raysweep.storage.folder import SweepFolder, SweepRecord
+from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.storage.store import open_store
 from raysweep_airflow import SweepOperator
 from raysweep_airflow.work import Attempt, Try

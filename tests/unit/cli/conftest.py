@@ -17,9 +17,9 @@ from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome, SweepProgress
+from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.holder import current_holder, process_started_at
 from raysweep.spec import SweepSpec, sweep_id
-from raysweep.storage.folder import SweepFolder, SweepRecord
-from raysweep.storage.holder import current_holder, process_started_at
 from raysweep.storage.store import open_store
 from raysweep.storage.writer import JournalWriter
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec, sweep_id
-from raysweep.storage.folder import SweepFolder, SweepRecord
 from raysweep.storage.store import open_store
 
 SWEEP: dict[str, Any] = {

@@ -13,8 +13,8 @@ import pytest
 
 from raysweep.cli.process import Detached
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.holder import current_holder
 from raysweep.spec import sweep_id
-from raysweep.storage.holder import current_holder
 from tests.unit.cli.conftest import Cli, Stored
 
 SPEC: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raysweep.outcome import Holder
-from raysweep.storage.holder import current_holder
+from raysweep.runs.holder import current_holder
 
 Cli = Callable[..., Any]
 Store = Callable[..., Any]

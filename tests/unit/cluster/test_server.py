@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from raysweep.cluster.server import LinkServer
-from raysweep.cluster.wire import pack
+from raysweep.worker.wire import pack
 
 
 async def _until(check: Callable[[], bool]) -> None:

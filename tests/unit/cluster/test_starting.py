@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from raysweep.cluster.forking import Zygote
-from raysweep.cluster.mailbox import Mailbox
-from raysweep.cluster.outbox import Outbox
-from raysweep.cluster.runner import INTERRUPT, install_interrupt, run_attempt
-from raysweep.cluster.session import Session, SweepPlace
-from raysweep.cluster.wire import Job, Message, pack, read_frames
-from raysweep.cluster.worker import Inbox, WorkerSetup
 from raysweep.errors import TrialStopped
+from raysweep.worker.actor import Inbox, WorkerSetup
+from raysweep.worker.forking import Zygote
+from raysweep.worker.mailbox import Mailbox
+from raysweep.worker.outbox import Outbox
+from raysweep.worker.runner import INTERRUPT, install_interrupt, run_attempt
+from raysweep.worker.session import Session, SweepPlace
+from raysweep.worker.wire import Job, Message, pack, read_frames
 from tests.unit.cluster import forkable
 
 PLACE = SweepPlace(sweep_id="s-1", storage_path="", resources={})

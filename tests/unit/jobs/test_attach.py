@@ -21,8 +21,8 @@ from raysweep.jobs.client import JobsClient
 from raysweep.jobs.errorline import encode_error
 from raysweep.jobs.request import JobRequest
 from raysweep.outcome import Holder, Lease, SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec, TrainSpec
-from raysweep.storage.folder import SweepFolder, SweepRecord
 from raysweep.storage.store import open_store
 from tests.unit.jobs.api import Api, serving
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from raysweep.cluster.recall import recall, warm_from_json, warm_to_json
 from raysweep.outcome import SweepOutcome, TrialOutcome
+from raysweep.runs.champions import Champion, Night, add_night
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.search import WarmStart, make_searcher
 from raysweep.search.warm import refit
 from raysweep.spec import SweepSpec, sweep_id
-from raysweep.storage.champions import Champion, Night, add_night
-from raysweep.storage.folder import SweepFolder
 from raysweep.storage.store import open_store
 
 SPACE = {

@@ -275,7 +275,7 @@ def test_a_forked_child_is_refused_remote_storage_and_may_use_a_folder(
 
 def test_importing_raysweep_storage_leaves_obstore_out() -> None:
     code = (
-        "import sys, raysweep.storage.store, raysweep.storage.checkpoints, raysweep.storage.folder\n"
+        "import sys, raysweep.storage.store, raysweep.storage.checkpoints, raysweep.runs.folder\n"
         "sys.exit(1 if 'obstore' in sys.modules else 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

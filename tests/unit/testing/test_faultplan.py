@@ -15,7 +15,7 @@ import pytest
 
 from raysweep import faultplan, trial
 from raysweep.errors import RaysweepError, StorageUnavailableError
-from raysweep.storage.folder import SweepFolder
+from raysweep.runs.folder import SweepFolder
 from raysweep.storage.local import LocalStore
 from raysweep.storage.store import open_store
 from raysweep.testing import FaultPlan
@@ -151,7 +151,7 @@ def test_a_process_dies_around_an_append(
     plan = plan.kill_controller_at(append=1, when=when)  # type: ignore[arg-type]
     script = (
         "import sys\n"
-        "from raysweep.storage.folder import SweepFolder\n"
+        "from raysweep.runs.folder import SweepFolder\n"
         "from raysweep.storage.store import open_store\n"
         "journal = SweepFolder(open_store(sys.argv[1]), 's').journal()\n"
         "list(journal.read())\n"

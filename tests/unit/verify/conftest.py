@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.cluster import takeover
+from raysweep.runs import takeover
 from tests.unit.verify.stored import Stored, copy_of, store_sweep
 
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from raysweep.cluster.progress import make_progress
-from raysweep.cluster.takeover import Asked, Held, check_not_lost, find_holder, find_outcome, hold
 from raysweep.core import SweepState, encode, make_outcome, step
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.holder import current_holder
+from raysweep.runs.takeover import Asked, Held, check_not_lost, find_holder, find_outcome, hold
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.folder import SweepFolder, SweepRecord
-from raysweep.storage.holder import current_holder
 from raysweep.storage.store import open_store
 from raysweep.storage.writer import JournalWriter
 

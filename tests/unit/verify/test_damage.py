@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.cluster.takeover import Held
 from raysweep.core import SweepState, decode, step
 from raysweep.errors import CheckpointDamagedError, JournalDamagedError, SweepDamagedError
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.takeover import Held
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.verify import verify_sweep
 from tests.unit.verify.stored import SEED, Stored, copy_of, resume

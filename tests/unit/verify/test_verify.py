@@ -17,9 +17,9 @@ import pytest
 from raysweep.cli import main
 from raysweep.cluster.progress import make_progress
 from raysweep.errors import SweepHeldError
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.holder import current_holder
 from raysweep.storage.compaction import SINGLES
-from raysweep.storage.folder import SweepFolder
-from raysweep.storage.holder import current_holder
 from raysweep.storage.objects import ObjectJournal
 from raysweep.storage.sealed import encode_sealed
 from raysweep.storage.store import ObjectInfo, open_store

@@ -1,4 +1,4 @@
-"""What a worker says of its trials, as the core's events. `cluster/wire.py` lists the words."""
+"""What a worker says of its trials, as the core's events. `worker/wire.py` lists the words."""
 
 from __future__ import annotations
 

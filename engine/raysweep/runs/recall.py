@@ -1,0 +1,112 @@
+"""What a sweep remembers of the nights before it: `warm_start` of its spec, looked up at its first start."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from raysweep.errors import StorageError
+from raysweep.outcome import SweepOutcome
+from raysweep.runs.champions import read_champion
+from raysweep.runs.folder import SweepFolder
+from raysweep.search import WarmStart
+from raysweep.search.warm import refit
+from raysweep.spec import SweepSpec, slug
+from raysweep.storage.store import Store
+
+MAX_TOLD: Final = 1000
+"""A model of more trials than this is slower, not better; the newest count."""
+_LEFT_OUT_SHOWN: Final = 20
+log = logging.getLogger("raysweep")
+
+
+def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
+    """What the sweep begins with; None where its spec asks for nothing.
+
+    Raises:
+        StorageError: What earlier nights left cannot be read.
+    """
+    asked = spec.warm_start
+    if asked is None:
+        return None
+    champion = read_champion(store, spec.name).champion
+    is_same = champion is not None and (champion.metric, champion.mode) == (spec.metric, spec.mode)
+    nights = [] if asked == "champion" else earlier(store, spec, own_id, 1 if asked == "last" else asked)
+    space, left_out = spec.space, []
+    first: dict[str, Any] | None = None
+    if champion is not None and is_same:
+        try:
+            first = refit(space, champion.config)
+        except ValueError as error:
+            left_out.append(f"champion of {champion.sweep_id}: {error}")
+    elif nights and nights[0].best is not None:
+        with suppress(ValueError):  # it is among the trials below, which name it
+            first = refit(space, nights[0].best.config)
+    told: list[tuple[dict[str, Any], float]] = []
+    for outcome in nights:
+        for trial in outcome.trials:
+            if trial.score is None or not math.isfinite(trial.score) or len(told) >= MAX_TOLD:
+                continue
+            try:
+                told.append((refit(space, trial.config), float(trial.score)))
+            except ValueError as error:
+                left_out.append(f"{outcome.sweep_id} trial {trial.trial_id}: {error}")
+    if left_out:
+        more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+        log.warning("warm start leaves out what does not fit the space: %s%s", "; ".join(left_out[:3]), more)
+    return WarmStart(
+        first=first,
+        told=tuple(told),
+        sources=tuple(outcome.sweep_id for outcome in nights),
+        left_out=tuple(left_out[:_LEFT_OUT_SHOWN]),
+    )
+
+
+def earlier(store: Store, spec: SweepSpec, own_id: str, count: int) -> list[SweepOutcome]:
+    """The newest `count` sweeps of this name, metric and mode that have ended, the newest first."""
+    prefix = f"{slug(spec.name)}-"
+    ended = []
+    for name in store.list_folders():
+        # The ten hex digits after the slug are the key's; longer names belong to other sweeps.
+        if name == own_id or not name.startswith(prefix) or len(name) != len(prefix) + 10:
+            continue
+        info = store.head(f"{name}/outcome.json")
+        if info is not None:
+            ended.append((info.modified_at, name))
+    found: list[SweepOutcome] = []
+    for _, name in sorted(ended, reverse=True):
+        if len(found) == count:
+            break
+        try:
+            outcome = SweepFolder(store, name).read_outcome()
+        except StorageError as error:
+            log.warning("warm start passes over %s: %s", name, error)
+            continue
+        if outcome is not None and (outcome.metric, outcome.mode) == (spec.metric, spec.mode):
+            found.append(outcome)
+    return found
+
+
+def warm_to_json(warm: WarmStart) -> dict[str, Any]:
+    """For the sweep's record."""
+    return {
+        "first": warm.first,
+        "told": [[config, value] for config, value in warm.told],
+        "sources": list(warm.sources),
+        "left_out": list(warm.left_out),
+    }
+
+
+def warm_from_json(fields: Mapping[str, Any] | None) -> WarmStart | None:
+    """What `warm_to_json` made."""
+    if fields is None:
+        return None
+    return WarmStart(
+        first=fields["first"],
+        told=tuple((config, float(value)) for config, value in fields["told"]),
+        sources=tuple(fields["sources"]),
+        left_out=tuple(fields["left_out"]),
+    )

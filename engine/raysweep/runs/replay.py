@@ -1,0 +1,132 @@
+"""A sweep's state, from its journal: all of it, or what came after the newest snapshot. Needs no Ray."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from raysweep.core import SweepState, decode, step
+from raysweep.core.commands import DeleteCheckpoint
+from raysweep.core.frozen import freeze
+from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
+from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.spec import SweepSpec
+from raysweep.storage.journal import Journal
+
+# Replaying this many records takes a second or less: no snapshot is worth writing for fewer.
+SNAPSHOT_AFTER_RECORDS: Final = 20_000
+# What a controller discarded is deleted within so many segments (2 s); of more there is no haste.
+DISCARD_SEGMENTS: Final = 8
+MAX_DISCARDED: Final = 256
+Discarded = deque[tuple[int, str]]
+log = logging.getLogger("raysweep")
+
+
+def replay(journal: Journal, record: SweepRecord) -> SweepState:
+    """The state that the journal's events give, from the first on.
+
+    Raises:
+        JournalDamagedError: A part of it cannot be read; nothing is left out in silence.
+    """
+    state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
+    catch_up(journal, state)
+    return state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilt:
+    """A journal, read to its end, and the state as of there.
+
+    `discarded`: the checkpoints that nothing needs any more since shortly before the end. Its controller may
+    have died before it deleted them.
+    """
+
+    journal: Journal
+    state: SweepState
+    discarded: tuple[str, ...] = ()
+
+
+def rebuild(folder: SweepFolder, record: SweepRecord) -> Rebuilt:
+    """Read a sweep's journal to its end; from a snapshot on if one can be used.
+
+    A snapshot that is damaged, or was written by another version, costs nothing but the time to replay.
+    After a long replay a new one is written.
+
+    Raises:
+        JournalDamagedError: A part of it cannot be read, or its end is missing.
+    """
+    progress = folder.read_progress()
+    discarded: Discarded = deque(maxlen=MAX_DISCARDED)
+    journal, state, applied = read_state(folder, record, discarded)
+    recent = tuple(uri for number, uri in discarded if number > journal.last_number - DISCARD_SEGMENTS)
+    _snapshot_if_long(folder, journal, state, applied, recent)
+    folder.check_journal_end(journal, progress)
+    return Rebuilt(journal=journal, state=state, discarded=recent)
+
+
+def read_state(
+    folder: SweepFolder, record: SweepRecord, discarded: Discarded | None = None
+) -> tuple[Journal, SweepState, int]:
+    """As `rebuild`, for those who only look: writes nothing and asks for no end.
+
+    Returns the journal, which `catch_up` can read on later, the state, and how many records were applied.
+
+    Raises:
+        JournalDamagedError: A part of it cannot be read.
+    """
+    snapshot = folder.read_snapshot_latest()
+    for note in snapshot.notes:
+        log.warning(note)
+    if snapshot.state is not None:
+        try:
+            state = SweepState.from_json(snapshot.state)
+        except RaysweepError as error:
+            log.warning("snapshot %s is not used: %s", snapshot.number, error)
+        else:
+            journal = folder.journal()
+            journal.skip_to(snapshot.number, state.generation)
+            if discarded is not None:
+                discarded.extend((snapshot.number, uri) for uri in snapshot.discarded)
+            return journal, state, catch_up(journal, state, discarded)
+    journal = folder.journal()
+    state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
+    return journal, state, catch_up(journal, state, discarded)
+
+
+def catch_up(journal: Journal, state: SweepState, discarded: Discarded | None = None) -> int:
+    """Apply to the state what the journal holds beyond what was read of it; returns how many records.
+
+    `discarded` gets the checkpoints that nothing needs any more, each with the number of its segment. After
+    an error the state is of no use any more: read it anew.
+
+    Raises:
+        JournalDamagedError: A part of it cannot be read.
+    """
+    applied = 0
+    for applied, line in enumerate(journal.read(), start=1):
+        try:
+            event = decode(line)
+        except ValueError as error:
+            raise JournalDamagedError(
+                f"journal, record {applied} of those read",
+                str(error),
+                "everything after it",
+                "use the version of raysweep that wrote it, or a newer one",
+            ) from error
+        for command in step(state, event):
+            if discarded is not None and isinstance(command, DeleteCheckpoint):
+                discarded.append((journal.last_number, command.uri))
+    return applied
+
+
+def _snapshot_if_long(
+    folder: SweepFolder, journal: Journal, state: SweepState, applied: int, discarded: tuple[str, ...]
+) -> None:
+    if applied < SNAPSHOT_AFTER_RECORDS or journal.repairs:
+        return
+    try:
+        folder.write_snapshot_parts(journal.last_number, freeze(state).parts(), discarded)
+    except StorageError as error:
+        log.warning("no snapshot was written: %s", error)

@@ -1,0 +1,276 @@
+"""Whose sweep is it? Finished: its outcome. Held by a live controller: follow that. Otherwise: claim it.
+
+The claim is the journal's next segment, created only if it does not exist. Of two that try at once one
+succeeds; the other reads who it was and follows. A holder that lost the sweep fails its next append and ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from raysweep.core import SweepState, encode
+from raysweep.core.events import ControllerStarted, SpecChanged
+from raysweep.core.lifecycle import FINAL
+from raysweep.core.scores import score_of
+from raysweep.core.stopping import BEHAVIOUR
+from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
+from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
+from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.holder import AT_WORK, HolderWatch, current_holder, find_living
+from raysweep.runs.recall import recall, warm_from_json, warm_to_json
+from raysweep.runs.reopening import outcome_reopens, reopens
+from raysweep.runs.replay import rebuild
+from raysweep.search import Searcher, WarmStart, make_searcher
+from raysweep.spec import Changes, SweepSpec, changes
+from raysweep.spec.wallclock import check_deadline, resolve_deadline
+from raysweep.storage.journal import Claim, Journal
+from raysweep.storage.retries import retrying
+from raysweep.storage.segment import RESTORE_FIX
+
+OnProgress = Callable[[SweepProgress], None]
+POLL_S: Final = 0.5
+# A fresh controller writes its heartbeat right after its claim; one that does not is gone.
+FIRST_BEAT_S: Final = 10.0
+FIRST_BEAT_POLL_S: Final = 0.2
+FOLLOW_GIVE_UP_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the caller wants run."""
+
+    spec: SweepSpec
+    key: str
+    seed: int
+    scheduled_at: float | None = None
+    """When the run was scheduled, in UTC seconds; None: when it starts."""
+    resume_cancelled: bool = False
+    """Go on with a sweep that was cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A claimed sweep: its state as replayed before the claim (`started`), and its searcher rebuilt.
+
+    `old_cancellation` was meant for a controller before this one: who runs the sweep anew wants it to go on.
+    """
+
+    asked: Asked
+    folder: SweepFolder
+    state: SweepState
+    searcher: Searcher
+    journal: Journal
+    claim: Claim
+    started: ControllerStarted
+    changed: SpecChanged | None
+    holder: Holder
+    old_cancellation: Cancellation | None = None
+    discarded: tuple[str, ...] = ()
+    """Checkpoints that the controller before may not have come to delete."""
+
+
+def find_outcome(folder: SweepFolder, asked: Asked) -> SweepOutcome | None:
+    """The outcome of a sweep that has ended, if it was asked for in the same words.
+
+    None also for one that goes on: a deadline or a budget ended it, and it is asked for with more of that, or
+    it was cancelled, and it is asked for nevertheless.
+
+    Raises:
+        SpecChangedError: It ended under another spec.
+        SpecError: It is to go on until a deadline that has passed too.
+    """
+    outcome = folder.read_outcome()
+    record = folder.read_spec()
+    if outcome is None or record is None:
+        return outcome
+    is_same = outcome.spec_digest == asked.spec.digest()
+    old = SweepSpec.from_any(dict(record.spec))
+    diff = Changes() if is_same else changes(old, asked.spec, record.scheduled_at)
+    if not outcome_reopens(outcome, diff, resume_cancelled=asked.resume_cancelled):
+        if diff:
+            raise SpecChangedError(folder.sweep_id, (*diff.unsafe, *diff.safe))
+        return outcome
+    check_deadline(asked.spec.stop.deadline, record.scheduled_at or outcome.started_at, time.time())
+    return None
+
+
+def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
+    """The heartbeat of the controller that has the sweep and lives (None: nobody has it), and the newest
+    generation, which this is the verdict about.
+    """
+    journal = folder.journal()
+    for _ in journal.read():
+        pass
+    generation = journal.generation
+    if not generation:
+        return None, 0
+    deadline = time.monotonic() + FIRST_BEAT_S
+    while (progress := folder.read_progress()) is None or progress.generation < generation:
+        if time.monotonic() > deadline:
+            return None, generation
+        time.sleep(FIRST_BEAT_POLL_S)
+    return find_living(folder.read_progress), generation
+
+
+def follow(folder: SweepFolder, on_progress: OnProgress | None) -> None:
+    """Watch another controller's sweep until it has an outcome, or that controller goes away before."""
+    watch = HolderWatch()
+    while True:
+        for attempt in retrying(FOLLOW_GIVE_UP_S):
+            with attempt:
+                progress = None if folder.read_outcome() is not None else folder.read_progress()
+        if progress is None or progress.status not in AT_WORK or watch.see(progress) in ("gone", "stale"):
+            return
+        if on_progress is not None:
+            on_progress(progress)
+        time.sleep(POLL_S)
+
+
+def check_same(folder: SweepFolder, asked: Asked) -> None:
+    """Before a sweep is followed: is it the one that was asked for?
+
+    Raises:
+        SpecChangedError: It runs under another spec.
+    """
+    record = folder.read_spec()
+    if record is None or record.digest == asked.spec.digest():
+        return
+    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
+    if diff.unsafe:
+        raise SpecChangedError(folder.sweep_id, diff.unsafe)
+
+
+def hold(
+    folder: SweepFolder,
+    asked: Asked,
+    after: int | None = None,
+    *,
+    at: float | None = None,
+    holder: Holder | None = None,
+) -> Held | None:
+    """Claim the sweep; None: somebody else did so at this moment, or since generation `after`.
+
+    `at` (default: now, in UTC seconds) and `holder` (default: this process) are what the claim says.
+
+    Raises:
+        SpecChangedError: The sweep exists, with another spec that would mix two searches.
+        JournalDamagedError: What is there cannot be read in full. Nothing is started over in its stead.
+    """
+    claimed_at = time.time() if at is None else at
+    record = _write_or_read_record(folder, asked, claimed_at)
+    rebuilt = rebuild(folder, record)
+    journal, state = rebuilt.journal, rebuilt.state
+    if after is not None and journal.generation != after:
+        return None
+    diff = changes(state.spec, asked.spec, record.scheduled_at)
+    if diff.unsafe:
+        raise SpecChangedError(folder.sweep_id, diff.unsafe)
+    held_by = current_holder() if holder is None else holder
+    scheduled_at = record.scheduled_at or state.started_at or claimed_at
+    started = ControllerStarted(
+        at=claimed_at,
+        generation=0,
+        host=held_by.host,
+        pid=held_by.pid,
+        behaviour=BEHAVIOUR,
+        deadline=state.deadline_text or _deadline_text(state.spec, scheduled_at),
+        seen_at=_last_seen_at(folder, journal.generation),
+        is_reopening=_is_to_reopen(state, asked, diff),
+    )
+
+    def make_record(generation: int) -> bytes:
+        return encode(replace(started, generation=generation))
+
+    old_cancellation = folder.read_cancellation()
+    try:
+        claim = journal.claim(make_record)
+    except SegmentExistsError:
+        return None
+    changed = _changed(state, asked, started, scheduled_at, diff) if diff.safe else None
+    if started.is_reopening or state.phase != "ended":
+        # Of an end that was not the last: also where the controller that reopened the sweep died right then.
+        folder.archive_outcome()
+    return Held(
+        asked=asked,
+        folder=folder,
+        state=state,
+        searcher=rebuild_searcher(asked.spec, state, warm_from_json(record.warm)),
+        journal=journal,
+        claim=claim,
+        started=replace(started, generation=claim.generation),
+        changed=changed,
+        holder=held_by,
+        old_cancellation=old_cancellation,
+        discarded=rebuilt.discarded,
+    )
+
+
+def rebuild_searcher(spec: SweepSpec, state: SweepState, warm: WarmStart | None = None) -> Searcher:
+    """A searcher that knows every config it ever suggested and every result it was ever told."""
+    searcher = make_searcher(spec, state.seed, warm)
+    for number, trial in state.trials.items():
+        if trial.config:  # else it could not be made at all
+            searcher.restore(number, trial.config)
+        if trial.state in FINAL and trial.state != "cancelled":
+            searcher.tell(number, score_of(state, trial), _TOLD[trial.state])
+    return searcher
+
+
+_TOLD: Final[dict[str, Any]] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}
+
+
+def _is_to_reopen(state: SweepState, asked: Asked, diff: Changes) -> bool:
+    rule = str(state.ended_by["rule"]) if state.ended_by else ""
+    return state.phase == "ended" and reopens(
+        state.status, rule, diff, resume_cancelled=asked.resume_cancelled
+    )
+
+
+def _changed(
+    state: SweepState, asked: Asked, started: ControllerStarted, scheduled_at: float, diff: Changes
+) -> SpecChanged:
+    is_same = asked.spec.stop.deadline == state.spec.stop.deadline
+    deadline = started.deadline if is_same else _deadline_text(asked.spec, scheduled_at)
+    return SpecChanged(at=started.at, spec=asked.spec.to_dict(), changes=diff.safe, deadline=deadline)
+
+
+def _deadline_text(spec: SweepSpec, scheduled_at: float) -> str:
+    deadline = resolve_deadline(spec.stop.deadline, scheduled_at)
+    return deadline.isoformat() if deadline is not None else ""
+
+
+def _last_seen_at(folder: SweepFolder, generation: int) -> float | None:
+    """When the newest controller was last at work, as its heartbeat says: its journal may be older."""
+    progress = folder.read_progress() if generation else None
+    return progress.at if progress is not None and progress.generation == generation else None
+
+
+def _write_or_read_record(folder: SweepFolder, asked: Asked, at: float) -> SweepRecord:
+    found = folder.read_spec()
+    if found is not None:
+        return found
+    warm = recall(folder.store, asked.spec, folder.sweep_id)
+    record = SweepRecord(
+        digest=asked.spec.digest(),
+        key=asked.key,
+        seed=asked.seed,
+        spec=asked.spec.to_dict(),
+        scheduled_at=asked.scheduled_at if asked.scheduled_at is not None else at,
+        warm=warm_to_json(warm) if warm is not None else None,
+    )
+    if folder.write_spec_if_absent(record):
+        return record
+    return folder.read_spec() or record
+
+
+def check_not_lost(folder: SweepFolder, generation: int) -> None:
+    """Whether a sweep without a sweep.json may be begun: not where controllers have run it already.
+
+    Raises:
+        SweepDamagedError: sweep.json is gone, and with it what the journal can be replayed under.
+    """
+    if generation and folder.journal().contents().generation:
+        raise SweepDamagedError(f"{folder.uri}/sweep.json", "is missing, but there is a journal", RESTORE_FIX)

@@ -1,0 +1,145 @@
+"""What the storage tells of one sweep or training run, for those who look at it from outside the cluster."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Literal
+
+import orjson
+
+from raysweep.errors import SpecChangedError, SpecError
+from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.lease import renew_lease
+from raysweep.runs.reopening import outcome_reopens
+from raysweep.runs.training import RunFolder
+from raysweep.spec import Changes, SweepSpec, TrainSpec, changes, sweep_id
+from raysweep.spec.identity import default_key
+from raysweep.spec.trainable import PYTHON_ONLY
+from raysweep.storage.store import open_store
+
+Kind = Literal["sweep", "train"]
+Outcome = SweepOutcome | TrainOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a caller wants run on a cluster: spec and key, and what follows from them."""
+
+    spec: SweepSpec | TrainSpec
+    key: str
+    run_id: str
+
+    @classmethod
+    def of(cls, spec: SweepSpec | TrainSpec, key: str | None) -> Asked:
+        """With the key that `run_sweep` and `run_training` give where there is none.
+
+        Raises: SpecError for a trainable that has no import path: it cannot travel.
+        """
+        spec = spec.placed()
+        reference = spec.to_dict()["trainable"]
+        if reference.startswith(PYTHON_ONLY):
+            name = reference.removeprefix(PYTHON_ONLY).strip().split("#")[0]
+            raise SpecError(
+                "trainable",
+                f"{name!r} has no import path, by which the cluster could find it",
+                'move it into a module, name it "module:function", and send the module with working_dir',
+            )
+        if key is None:
+            key = default_key(spec.digest()) if isinstance(spec, SweepSpec) else uuid.uuid4().hex
+        name = key if isinstance(spec, SweepSpec) else f"train {key}"
+        return cls(spec=spec, key=key, run_id=sweep_id(spec.name, name))
+
+    @property
+    def kind(self) -> Kind:
+        """Whether it is a sweep or a training run."""
+        return "sweep" if isinstance(self.spec, SweepSpec) else "train"
+
+
+class RunView:
+    """`<storage_path>/<run_id>/`, seen from outside. Each call may block, and raises StorageError."""
+
+    def __init__(self, kind: Kind, storage_path: str, run_id: str) -> None:
+        self.store = open_store(storage_path)
+        self.run_id = run_id
+        self._sweep = SweepFolder(self.store, run_id) if kind == "sweep" else None
+        self._train = RunFolder(self.store, run_id)
+
+    @property
+    def uri(self) -> str:
+        """Where it lies."""
+        return f"{self.store.url}/{self.run_id}"
+
+    def outcome(self) -> Outcome | None:
+        """How it ended; None before its end."""
+        return self._sweep.read_outcome() if self._sweep is not None else self._train.read_outcome()
+
+    def progress(self) -> SweepProgress | None:
+        """Its last heartbeat."""
+        return self._sweep.read_progress() if self._sweep is not None else self._train.read_progress()
+
+    def check_same(self, asked: Asked, outcome: Outcome | None, *, resume_cancelled: bool = False) -> bool:
+        """Is what is there what was asked for? Returns whether it is to go on although it has an outcome.
+
+        A sweep that has ended takes no change, not even a safe one, but those that let it go on: a later
+        deadline or a larger budget where that had ended it.
+
+        Raises: SpecChangedError with one line for each difference.
+        """
+        if self._sweep is None or not isinstance(asked.spec, SweepSpec):
+            if outcome is not None and isinstance(asked.spec, TrainSpec):
+                self._train.freeze_spec(asked.spec, asked.key)
+            return False
+        record, diff = self._sweep.read_spec(), Changes()
+        ran = outcome.spec_digest if isinstance(outcome, SweepOutcome) else ""
+        if record is not None and asked.spec.digest() not in (record.digest, ran):
+            diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
+        if isinstance(outcome, SweepOutcome):
+            if outcome_reopens(outcome, diff, resume_cancelled=resume_cancelled):
+                return True
+            lines = (*diff.unsafe, *diff.safe)
+        else:
+            lines = diff.unsafe
+        if lines:
+            raise SpecChangedError(self.run_id, lines)
+        return False
+
+    def put_aside(self, outcome: Outcome) -> None:
+        """Archive this outcome, if it still is the newest: the sweep goes on, and will have another."""
+        newest = self._sweep.read_outcome() if self._sweep is not None else None
+        if newest is not None and newest == outcome and self._sweep is not None:
+            self._sweep.archive_outcome()
+
+    def newest_job(self) -> int:
+        """The highest number of a job that a cluster is known to have taken; 0 for none."""
+        names = (info.key.rpartition("/")[2] for info in self.store.list(f"{self.run_id}/jobs"))
+        stems = (name.removesuffix(".json") for name in names)
+        return max((int(stem) for stem in stems if stem.isdigit()), default=0)
+
+    def note_job(self, number: int, job_id: str, address: str) -> None:
+        """Remember, for when the cluster forgets, that a cluster has taken this job; never before it has."""
+        record = {"format": 1, "job_id": job_id, "address": address, "at": time.time()}
+        self.store.put_if_absent(f"{self.run_id}/jobs/{number:06d}.json", orjson.dumps(record))
+
+    def renew_lease(self, ttl_s: float) -> None:
+        """Say that somebody waits for it."""
+        renew_lease(self.store, self.run_id, ttl_s, whoami())
+
+    def ask_to_cancel(self, reason: str, by: str) -> None:
+        """Leave a request to cancel for the controller, wherever it is."""
+        SweepFolder(self.store, self.run_id).write_cancellation(
+            Cancellation(at=time.time(), by=by, reason=reason)
+        )
+
+
+def whoami() -> str:
+    """Who waits, or cancels: for people to read."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        user = "somebody"
+    return f"{user} on {socket.gethostname()}"

@@ -1,0 +1,247 @@
+"""The worker's end of the link: messages leave on a thread of their own, so user code never waits for it.
+
+What lies here is bounded, in reports and in bytes: at the bound `report` blocks until some of it has left.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import deque
+from typing import Any, Final, Protocol
+
+import orjson
+
+from raysweep.worker.rows import PLAIN_BYTES
+from raysweep.worker.wire import Message, pack, to_bytes
+
+# What may lie here before `report` blocks: the memory is bounded when the controller cannot keep up.
+MAX_QUEUED_BYTES: Final = 16 * 2**20
+# As objects of Python, small reports take more than their JSON: each counts for at least so much.
+MIN_ROW_BYTES: Final = 512
+MAX_QUEUED_ROWS: Final = MAX_QUEUED_BYTES // MIN_ROW_BYTES
+# A frame that holds so much is full. Its last report may go beyond, by as much as a report may take.
+FRAME_BYTES: Final = 4 * 2**20
+# Messages of a few numbers, and what each of them counts for.
+SMALL: Final = frozenset({"began", "busy", "returned", "memory"})
+SMALL_BYTES: Final = 128
+# After each frame the sender pauses, so that a tight loop of reports travels in large frames.
+COALESCE_S: Final = 0.002
+# How long `post_now` waits for the other thread's send. Longer takes only a link that is backed up.
+PATIENCE_S: Final = 0.05
+
+
+class _Entry:
+    """A message in line; with `keys`, one of reports, to which more with these keys may come."""
+
+    __slots__ = ("keys", "message", "size_bytes")
+
+    def __init__(self, message: Any, size_bytes: int, keys: tuple[str, ...] | None = None) -> None:
+        self.message = message
+        self.size_bytes = size_bytes
+        self.keys = keys
+
+
+class Postbox(Protocol):
+    """What an attempt says goes here: an `Outbox`, or what stands in its place."""
+
+    def post(self, message: Message) -> None:
+        """Queue one message."""
+        ...
+
+    def post_now(self, message: Message) -> None:
+        """Queue one message that must not be lost with this process."""
+        ...
+
+    def post_row(
+        self,
+        trial: int,
+        attempt: int,
+        index: int,
+        keys: tuple[str, ...],
+        row: list[Any],
+        packed: bytes | None = None,
+    ) -> None:
+        """Queue one report."""
+        ...
+
+
+class Outbox:
+    """Collects messages and sends them in order. Thread-safe."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._queue: deque[_Entry] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self._is_idle = False
+        self._is_closed = False
+        self._is_gone = False
+        self._is_tcp = sock.family != socket.AF_UNIX
+        # Held by whoever takes messages out of the queue and sends them: they leave in order.
+        self._sending = threading.Lock()
+        self._rest = b""
+        self._is_corked = False
+        self._thread = threading.Thread(target=self._send_all, name="raysweep-outbox", daemon=True)
+        self._thread.start()
+
+    def post(self, message: Message) -> None:
+        """Queue one message."""
+        with self._changed:
+            self._add(message)
+
+    def post_now(self, message: Message) -> None:
+        """Queue one message, and have the kernel take over all that is queued before this returns.
+
+        So it arrives even if this process is killed next. Not so where the link is backed up: nobody waits
+        for it here.
+        """
+        with self._changed:
+            self._add(message, wakes=False)
+        if self._sending.acquire(timeout=PATIENCE_S):
+            try:
+                self._hand_over()
+            except OSError:
+                self._hang_up()
+            finally:
+                self._sending.release()
+        with self._changed:
+            if self._is_idle:
+                self._changed.notify_all()
+
+    def post_row(
+        self,
+        trial: int,
+        attempt: int,
+        index: int,
+        keys: tuple[str, ...],
+        row: list[Any],
+        packed: bytes | None = None,
+    ) -> None:
+        """Queue one report; those with the same keys share a message. Blocks while too much is unsent.
+
+        `keys`: the same tuple as before where they are the same; those of other attempts are other tuples.
+        `packed`: the row as JSON; None: all its values are plain, see `RowMaker`.
+        """
+        size_bytes = MIN_ROW_BYTES
+        item: Any = row
+        if packed is not None:
+            size_bytes, item = max(MIN_ROW_BYTES, len(packed)), orjson.Fragment(packed)
+        elif len(row) > MIN_ROW_BYTES // PLAIN_BYTES:
+            size_bytes = PLAIN_BYTES * len(row)
+        with self._changed:
+            last = self._queue[-1] if self._queue else None
+            if last is not None and last.keys is keys and last.size_bytes < FRAME_BYTES:
+                last.message[5].append(item)
+                last.size_bytes += size_bytes
+                self._bytes += size_bytes
+            else:
+                message = ["rows", trial, attempt, index, keys, [item], False]
+                self._append(message, size_bytes + sum(map(len, keys)), keys)
+            # Looked at here too, as a call would be a tenth of what a report costs.
+            if self._bytes >= MAX_QUEUED_BYTES:
+                self._await_room()
+
+    def pass_on(self, message: Message) -> None:
+        """Queue a message of another process. Blocks while too much is unsent: that one is not read then."""
+        with self._changed:
+            self._add(message)
+            self._await_room()
+
+    def close(self, timeout_s: float | None = 10.0) -> None:
+        """Send what is queued, then end the thread; None: however long that takes."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+    def _add(self, message: Message, *, wakes: bool = True) -> None:
+        if message[0] in SMALL:
+            self._append(message, SMALL_BYTES, wakes=wakes)
+            return
+        body = to_bytes(message)
+        size_bytes = len(body)
+        if message[0] == "rows":
+            size_bytes = max(size_bytes, MIN_ROW_BYTES * len(message[5]))
+        self._append(orjson.Fragment(body), size_bytes, wakes=wakes)
+
+    def _append(
+        self, message: Any, size_bytes: int, keys: tuple[str, ...] | None = None, *, wakes: bool = True
+    ) -> None:
+        if self._is_gone:
+            return
+        self._queue.append(_Entry(message, size_bytes, keys))
+        self._bytes += size_bytes
+        if wakes and self._is_idle:
+            self._changed.notify_all()
+
+    def _await_room(self) -> None:
+        while self._bytes >= MAX_QUEUED_BYTES and not self._is_closed:
+            self._changed.wait()
+
+    def _hand_over(self) -> None:
+        """Give the kernel what it takes at once; it need not send it before the other thread says so."""
+        flags = socket.MSG_DONTWAIT | (socket.MSG_MORE if self._is_tcp else 0)
+        while self._rest or self._queue:
+            data = self._rest or self._take_frame()
+            try:
+                sent = self._sock.send(data, flags)
+            except BlockingIOError:
+                sent = 0
+            self._rest, self._is_corked = data[sent:], self._is_tcp
+            if self._rest:
+                return
+
+    def _take_frame(self) -> bytes:
+        messages: list[Any] = []
+        size_bytes = 0
+        with self._changed:
+            was_full = self._bytes >= MAX_QUEUED_BYTES
+            while self._queue and size_bytes < FRAME_BYTES:
+                entry = self._queue.popleft()
+                messages.append(entry.message)
+                size_bytes += entry.size_bytes
+            self._bytes -= size_bytes
+            if was_full:
+                self._changed.notify_all()
+        return pack(messages) if messages else b""
+
+    def _send_all(self) -> None:
+        while True:
+            with self._changed:
+                while not self._has_work() and not self._is_closed:
+                    self._is_idle = True
+                    self._changed.wait()
+                self._is_idle = False
+                if not self._has_work():
+                    return
+            try:
+                with self._sending:
+                    self._send_rest()
+            except OSError:
+                self._hang_up()
+                return
+            if not self._is_closed:
+                time.sleep(COALESCE_S)
+
+    def _has_work(self) -> bool:
+        return bool(self._queue or self._rest or self._is_corked)
+
+    def _send_rest(self) -> None:
+        data, self._rest = self._rest + self._take_frame(), b""
+        if data:
+            self._sock.sendall(data)
+        else:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # sends what the kernel holds
+        self._is_corked = False
+
+    def _hang_up(self) -> None:
+        """The controller is gone: nothing is kept any more. The link's reader sees it too and ends all."""
+        with self._changed:
+            self._is_gone = self._is_closed = True
+            self._is_corked, self._rest = False, b""
+            self._queue.clear()
+            self._bytes = 0
+            self._changed.notify_all()

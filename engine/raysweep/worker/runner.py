@@ -1,0 +1,169 @@
+"""Runs one attempt on the calling (main) thread, and says how it ended."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from types import FrameType
+from typing import Any, Final, cast
+
+import raysweep
+from raysweep import faultplan
+from raysweep import trial as trial_api
+from raysweep.errors import RaysweepError, TrialStopped
+from raysweep.worker.outbox import Postbox
+from raysweep.worker.seeding import seed_generators
+from raysweep.worker.session import Session, SweepPlace
+from raysweep.worker.wire import Failed, Job, Message
+
+Trainable = Callable[[dict[str, Any]], Any]
+# What a start's failure may carry; a trial's may carry all that is of use.
+TRACEBACK_CHARS: Final = 4096
+FULL_TRACEBACK_CHARS: Final = 256 * 1024
+INTERRUPT: Final = signal.SIGUSR1
+_OWN: Final = os.path.join(os.path.dirname(raysweep.__file__), "")
+
+_interruptible: Session | None = None
+
+
+def install_interrupt() -> None:
+    """Let `INTERRUPT` raise `TrialStopped` in user code; call on the main thread, once a process."""
+    signal.signal(INTERRUPT, _on_interrupt)
+
+
+def _on_interrupt(signum: int, frame: FrameType | None) -> None:
+    session = _interruptible
+    if session is not None and session.stop_reason is not None and not session.is_busy:
+        session.was_raised = True
+        raise TrialStopped(session.stop_reason)
+
+
+def tell(session: Session, message: Message) -> None:
+    """Act on a message about the attempt of a session; on the thread that reads the link."""
+    match message:
+        case ["stop", _, _, *rest]:
+            session.stop(*rest)
+        case ["answer", _, _, report]:
+            session.answer(report)
+        case ["interrupt", *_]:
+            session.interrupt()
+            signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
+
+
+def load_by_reference(reference: str) -> Trainable:
+    """The trainable behind an import path.
+
+    Raises:
+        TrainableImportError: It cannot be had; says why, and what is near.
+    """
+    module, _, qualname = reference.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for name in qualname.split("."):
+            found = getattr(found, name)
+        if callable(found):
+            return cast(Trainable, found)
+    except Exception:  # noqa: BLE001  the loader of the specs meets it again, and explains it
+        pass
+    # Imported only here: building the models of the specs would be a tenth of a worker's start.
+    from raysweep.spec.trainable import load_trainable
+
+    return load_trainable(reference)
+
+
+def run_attempt(
+    trainable: Trainable,
+    job: Job,
+    place: SweepPlace,
+    outbox: Postbox,
+    on_session: Callable[[Session | None], None],
+) -> None:
+    """Run the trainable and post how it went: `began`, reports, and exactly one of `returned`, `stopped`,
+    `failed`.
+
+    `on_session` gets the session while it can be stopped from outside, and None when that is over.
+    """
+    global _interruptible
+    session = Session(job, place, outbox)
+    # Should the process be killed, it is known of whom: what ended before has left as well.
+    outbox.post_now(["began", job.trial, job.attempt])
+    trial_api.activate(session)
+    on_session(session)
+    end: list[Any]
+    try:
+        try:
+            seed_generators(job.seed)
+            _interruptible = session
+            session.raise_if_interrupted()
+            faultplan.reach_in_trial("begin", job.trial, job.attempt)
+            result = trainable(job.config)
+            if isinstance(result, dict):
+                trial_api.report(result)
+            elif result is not None:
+                raise RaysweepError(
+                    f"the trainable returned a {type(result).__name__}: return a dict of metrics, or None"
+                )
+        finally:
+            _interruptible = None
+        end = (
+            ["stopped", job.trial, job.attempt, False, ""]
+            if session.was_raised
+            else ["returned", job.trial, job.attempt]
+        )
+    except TrialStopped as stopped:
+        where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
+        end = ["stopped", job.trial, job.attempt, False, where]
+    except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
+        end = ["failed", job.trial, job.attempt, describe(error, max_chars=FULL_TRACEBACK_CHARS)]
+    trial_api.activate(None)
+    on_session(None)
+    outbox.post(end)
+
+
+def describe(
+    error: BaseException,
+    *,
+    origin: str = "exception",
+    is_fatal: bool = False,
+    max_chars: int = TRACEBACK_CHARS,
+) -> dict[str, Any]:
+    """The facts of an exception: type, message, bases and the traceback, without our own frames."""
+    failed = Failed(
+        origin=origin,
+        type=type(error).__name__,
+        message=_encodable(str(error)[:1000]),
+        traceback=_traceback(error, max_chars),
+        bases=tuple(cls.__name__ for cls in type(error).__mro__),
+        exit_code=error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,
+        is_fatal=is_fatal,
+    )
+    return asdict(failed)
+
+
+def _traceback(error: BaseException, max_chars: int) -> str:
+    lines = traceback.format_exception(type(error), error, _user_frames(error))
+    return _encodable(shorten("".join(lines), max_chars))
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """The head and the tail of a text that is longer than `max_chars`."""
+    if len(text) <= max_chars:
+        return text
+    return text[: max_chars // 2] + "\n  […]\n" + text[-max_chars // 2 :]
+
+
+def _encodable(text: str) -> str:
+    """The text as UTF-8 can hold it: file names in messages may have surrogates."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _user_frames(error: BaseException) -> Any:
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OWN):
+        frames = frames.tb_next
+    return frames if frames is not None else error.__traceback__

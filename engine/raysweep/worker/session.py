@@ -1,0 +1,229 @@
+"""One attempt of a trial, from the side of user code: reports, checkpoints, and being stopped."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from raysweep import faultplan
+from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, TrialStopped
+from raysweep.trial import TrialContext
+from raysweep.worker.outbox import Postbox
+from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker
+from raysweep.worker.wire import Job
+
+_DAMAGED_FIX: Final = (
+    "nothing else is restored in its stead; restore the file from a backup,"
+    " or catch CheckpointDamagedError in the trainable to start the trial over"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPlace:
+    """What a worker must know of its sweep; goes to it as JSON."""
+
+    sweep_id: str
+    storage_path: str
+    resources: dict[str, float]
+
+
+class Session:
+    """Buffers reports, stores checkpoints, raises `TrialStopped` when it is time."""
+
+    def __init__(self, job: Job, place: SweepPlace, outbox: Postbox) -> None:
+        self.job = job
+        self._context = TrialContext(
+            sweep_id=place.sweep_id,
+            trial_id=f"{job.trial:05d}",
+            number=job.trial,
+            attempt=job.attempt,
+            seed=job.seed,
+            iteration=job.iteration,
+            resources=place.resources,
+        )
+        self.stop_reason: str | None = None
+        self.wants_checkpoint = False
+        self.allows = "nothing"
+        self.was_raised = False
+        self.is_interrupted = False
+        """It is to end now, not only at its next report; `interrupt` of the runner sees to it."""
+        self.is_busy = False
+        """Inside `report`, which raises `TrialStopped` itself: an interruption could leave a lock locked."""
+        self._place = place
+        self._outbox = outbox
+        self._reports = 0
+        self._rows = RowMaker()
+        self._next_checkpoint = job.next_checkpoint
+        # What was saved last, else what the attempt began from: the one that no keep policy ever deletes.
+        self._newest = job.checkpoint
+        self._answered = -1
+        self._changed = threading.Condition()
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """See `raysweep.should_checkpoint`."""
+        return self.stop_reason is not None and self.allows != "nothing"
+
+    @property
+    def context(self) -> TrialContext:
+        """See `raysweep.get_context`."""
+        return self._context
+
+    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
+        """See `raysweep.report`."""
+        if self.stop_reason is not None and not self._may_report(checkpoint is not None):
+            self._raise_stopped()
+        job, index = self.job, self._reports
+        rows = self._rows
+        if tuple(metrics) != rows.keys:
+            rows.set_keys(tuple(metrics))
+        keys = rows.keys
+        row = [
+            value
+            if (kind := type(value)) in PLAIN_TYPES
+            or (kind is float and isfinite(value))
+            or (kind is int and MIN_INT <= value <= MAX_INT)
+            else rows.convert(name, value)
+            for name, value in metrics.items()
+        ]
+        packed = rows.pack(row) if rows.is_odd else None
+        self.is_busy = True
+        is_saved = False
+        try:
+            self._reports = index + 1
+            if wait:
+                self._outbox.post(["rows", job.trial, job.attempt, index, keys, [row], checkpoint is None])
+            else:
+                self._outbox.post_row(job.trial, job.attempt, index, keys, row, packed)
+            if checkpoint is not None:
+                is_saved = self._save(Path(checkpoint), index, metrics=dict(zip(keys, row, strict=True)))
+                if wait:
+                    # Asks for the answer without a row of its own: it comes when the checkpoint's record
+                    # is durable.
+                    self._outbox.post(["rows", job.trial, job.attempt, index + 1, keys, [], True])
+            if wait:
+                self._await_answer(index)
+        finally:
+            self.is_busy = False
+        if self._is_to_end() or (is_saved and self.stop_reason is not None):
+            self._raise_stopped()
+
+    def _may_report(self, has_checkpoint: bool) -> bool:
+        """Whether a trial that was told to end may report once more."""
+        is_taken = self.wants_checkpoint or self.allows == "report"
+        return is_taken or (has_checkpoint and self.should_checkpoint)
+
+    def get_checkpoint(self) -> AbstractContextManager[Path] | None:
+        """See `raysweep.get_checkpoint`."""
+        return self._restored() if self._newest else None
+
+    @contextmanager
+    def _restored(self) -> Iterator[Path]:
+        target = Path(tempfile.mkdtemp(prefix="raysweep-checkpoint-"))
+        try:
+            self._outbox.post(["busy", self.job.trial, self.job.attempt, False])
+            try:
+                self._restore_newest(target / "checkpoint")
+            finally:
+                self._outbox.post(["busy", self.job.trial, self.job.attempt, True])
+            yield target / "checkpoint"
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+
+    def _restore_newest(self, target: Path) -> None:
+        """Fetch the checkpoint that is the newest now.
+
+        One that a save on another thread made needless meanwhile may be deleted under our hands.
+        """
+        while (uri := self._newest) is not None:
+            try:
+                _restore(uri, target)
+                return
+            except CheckpointDamagedError:
+                if uri == self._newest:
+                    raise
+
+    def stop(self, reason: str, wants_checkpoint: bool = False, allows: str = "nothing") -> None:
+        """From another thread: the trial should end at its next report, or the next one with a checkpoint.
+
+        `allows` says what it may still make: `nothing`, a `checkpoint` that it has in hand, or a `report`.
+        """
+        faultplan.reach_in_trial("stop", self.job.trial, self.job.attempt)
+        with self._changed:
+            self.stop_reason, self.wants_checkpoint, self.allows = reason, wants_checkpoint, allows
+            self._changed.notify_all()
+
+    def answer(self, report: int) -> None:
+        """From another thread: everything up to `report` is journaled and decided."""
+        with self._changed:
+            self._answered = max(self._answered, report)
+            self._changed.notify_all()
+
+    def interrupt(self) -> None:
+        """From another thread: the trial should end now; what waits for an answer waits no longer."""
+        with self._changed:
+            self.is_interrupted = True
+            self._changed.notify_all()
+
+    def raise_if_interrupted(self) -> None:
+        """On the main thread, where an interruption may have come too early to be raised.
+
+        Raises:
+            TrialStopped: It has come.
+        """
+        if self.is_interrupted and self.stop_reason is not None:
+            self._raise_stopped()
+
+    def _await_answer(self, index: int) -> None:
+        with self._changed:
+            while self._answered < index and not self._is_to_end():
+                self._changed.wait()
+
+    def _is_to_end(self) -> bool:
+        """Whether it was told to end without a checkpoint, or no longer has the time for one."""
+        return self.stop_reason is not None and (self.is_interrupted or not self.wants_checkpoint)
+
+    def _raise_stopped(self) -> None:
+        self.was_raised = True
+        raise TrialStopped(self.stop_reason or "stopped")
+
+    def _save(self, directory: Path, report: int, metrics: dict[str, Any]) -> bool:
+        """Store a checkpoint; False if that failed, which the trial survives."""
+        from raysweep.storage.checkpoints import CheckpointStore
+        from raysweep.storage.store import open_store
+
+        job, number = self.job, self._next_checkpoint
+        if not directory.is_dir():
+            raise RaysweepError(f"report(checkpoint=…) takes a directory; {str(directory)!r} is none")
+        self._next_checkpoint = number + 1
+        self._outbox.post(["busy", job.trial, job.attempt, False])
+        self.is_busy = False  # an upload may take long, and nothing is locked meanwhile
+        store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
+        metadata = {"attempt": job.attempt, "report": report, "metrics": metrics, "parent": job.checkpoint}
+        try:
+            saved = store.save(self.context.trial_id, number, directory, metadata)
+        except StorageError as error:
+            self.is_busy = True
+            self._outbox.post(["unsaved", job.trial, job.attempt, number, str(error)])
+            return False
+        self.is_busy = True
+        self._newest = saved.uri  # before anybody hears of it, and lets go of the one before
+        self._outbox.post(["saved", job.trial, job.attempt, number, report, saved.uri, saved.size_bytes])
+        return True
+
+
+def _restore(uri: str, target: Path) -> None:
+    from raysweep.storage.checkpoints import restore_uri
+
+    try:
+        restore_uri(uri, target)
+    except CheckpointDamagedError as error:
+        raise CheckpointDamagedError(error.path, error.problem, _DAMAGED_FIX) from error

@@ -1,0 +1,129 @@
+"""Champions: replaced only from the version that was read, so that no night is lost."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import threading
+from pathlib import Path
+
+import pytest
+
+from raysweep.errors import StorageError
+from raysweep.runs.champions import (
+    NIGHTS_KEPT,
+    Champion,
+    ChampionRecord,
+    Night,
+    add_night,
+    champion_key,
+    read_champion,
+)
+from raysweep.storage.store import Store, open_store
+
+
+def decide(sweep_id: str, mean: float) -> tuple[Night, Champion]:
+    night = Night(sweep_id=sweep_id, at=1.0, promoted=True, mean=mean)
+    champion = Champion(
+        name="flights",
+        metric="auc",
+        mode="max",
+        config={"x": mean},
+        mean=mean,
+        spread=0.0,
+        n=3,
+        sweep_id=sweep_id,
+        at=1.0,
+    )
+    return night, champion
+
+
+def add(store: Store, sweep_id: str, mean: float = 0.5) -> ChampionRecord:
+    def choose(record: ChampionRecord) -> tuple[Night, Champion | None]:
+        night, champion = decide(sweep_id, mean)
+        is_better = record.champion is None or mean > record.champion.mean
+        return night.model_copy(update={"promoted": is_better}), champion if is_better else None
+
+    return add_night(store, "Flights!", sweep_id, choose)
+
+
+def test_a_version_that_has_gone_is_refused(store: Store) -> None:
+    assert store.get_versioned("champions/a.json") is None
+    assert store.put_if_version("champions/a.json", b"1", None)
+    assert not store.put_if_version("champions/a.json", b"2", None)
+    found = store.get_versioned("champions/a.json")
+    assert found is not None
+    assert found[0] == b"1"
+    assert store.put_if_version("champions/a.json", b"2", found[1])
+    assert not store.put_if_version("champions/a.json", b"3", found[1])
+    assert store.get("champions/a.json") == b"2"
+    assert [info.key for info in store.list("champions")] == ["champions/a.json"]
+
+
+def test_nights_follow_each_other(store: Store) -> None:
+    assert read_champion(store, "flights") == ChampionRecord()
+    add(store, "n1", 0.5)
+    add(store, "n2", 0.4)
+    record = add(store, "n2", 0.9)
+    assert [night.sweep_id for night in record.history] == ["n1", "n2"], "a night is added once"
+    assert record.champion is not None
+    assert record.champion.sweep_id == "n1"
+    assert read_champion(store, "flights") == record
+    assert json.loads(store.get("champions/flights.json") or b"")["champion"]["mean"] == 0.5
+
+
+def test_the_history_is_short(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number in range(NIGHTS_KEPT + 5):
+        record = add(store, f"n{number}", number)
+    assert len(record.history) == NIGHTS_KEPT
+    assert record.history[-1].sweep_id == f"n{NIGHTS_KEPT + 4}"
+
+
+def test_two_at_once_are_both_in_the_history(store: Store) -> None:
+    """Both have read before either writes: the later one decides again, against the earlier champion."""
+    barrier = threading.Barrier(2, timeout=20)
+    asked: dict[str, list[str]] = {"a": [], "b": []}
+
+    def gate(sweep_id: str, mean: float) -> None:
+        def choose(record: ChampionRecord) -> tuple[Night, Champion | None]:
+            if not asked[sweep_id]:
+                barrier.wait()
+            asked[sweep_id].append(record.champion.sweep_id if record.champion else "")
+            return decide(sweep_id, mean)
+
+        add_night(store, "flights", sweep_id, choose)
+
+    threads = [threading.Thread(target=gate, args=pair) for pair in (("a", 0.5), ("b", 0.6))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    record = read_champion(store, "flights")
+    assert sorted(night.sweep_id for night in record.history) == ["a", "b"]
+    first, second = (night.sweep_id for night in record.history)
+    assert asked[first] == [""]
+    assert asked[second] == ["", first]
+
+
+def add_many(root: str, worker: int) -> None:
+    for number in range(10):
+        add(open_store(root), f"{worker}-{number}", 0.5)
+
+
+def test_processes_lose_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=add_many, args=(str(tmp_path), number)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    assert len({night.sweep_id for night in read_champion(open_store(tmp_path), "flights").history}) == 30
+
+
+def test_a_damaged_one_is_an_error(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.put(champion_key("flights"), b'{"champion": {}')
+    with pytest.raises(StorageError, match=r"champions/flights\.json: is damaged"):
+        add(store, "n1")

@@ -1,0 +1,302 @@
+"""Reports of sweeps: the same from a state as from the outcome, right curves, bounded sizes and costs."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.core import SweepState, step
+from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.holder import current_holder
+from raysweep.runs.reader import SweepReader, read_report
+from raysweep.runs.report import (
+    MAX_POINTS,
+    TOP,
+    SweepReport,
+    best_so_far,
+    report_of_outcome,
+    report_of_running,
+)
+from raysweep.simulate import simulate
+from tests.unit.verify.stored import Stored, store_sweep
+
+SPEC: dict[str, Any] = {
+    "name": "hills",
+    "trainable": "m:f",
+    "metric": "auc",
+    "mode": "max",
+    "num_samples": 40,
+    "seed": 3,
+    "param_space": {"x": {"uniform": [0, 1]}},
+    "failure": {"max_failures": 0},
+}
+
+
+def hills(config: dict[str, float], iteration: int) -> dict[str, float] | None:
+    if 0.4 < config["x"] < 0.45:
+        raise ValueError(f"x is {config['x']}\nand more")
+    return {"auc": 1 - (config["x"] - 0.7) ** 2} if iteration <= 3 else None
+
+
+def smooth(config: dict[str, float], iteration: int) -> dict[str, float] | None:
+    return {"auc": 1 - (config["x"] - 0.7) ** 2} if iteration <= 3 else None
+
+
+@pytest.fixture(scope="module")
+def night() -> tuple[SweepOutcome, list[Any]]:
+    simulated = simulate(SPEC, hills, slots=4)
+    return simulated.outcome, list(simulated.journal)
+
+
+def trial(number: int, at: float, score: float | None, state: Any = "completed") -> TrialOutcome:
+    return TrialOutcome(trial_id=f"{number:05d}", number=number, state=state, score=score, ended_at=at)
+
+
+# --- pure
+
+
+def test_the_curve_has_a_point_for_each_new_best() -> None:
+    trials = [
+        trial(0, 3.0, 0.5),
+        trial(1, 1.0, 0.3),
+        trial(2, 2.0, 0.9, "failed"),
+        trial(3, 4.0, 0.4),
+        trial(4, 5.0, 0.7, "stopped"),
+        trial(5, 6.0, None),
+        trial(6, 7.0, math.nan),
+    ]
+    curve, dots = best_so_far([*trials, TrialOutcome(trial_id="00007", number=7, state="running")], "max")
+    assert [(p.at, p.ended, p.score, p.trial_id) for p in curve] == [
+        (1.0, 1, 0.3, "00001"),
+        (3.0, 3, 0.5, "00000"),
+        (5.0, 5, 0.7, "00004"),
+    ]
+    assert [(d.ended, d.score) for d in dots] == [(1, 0.3), (3, 0.5), (4, 0.4), (5, 0.7)]
+    lowest, _ = best_so_far(trials, "min")
+    assert [p.score for p in lowest] == [0.3]
+
+
+def test_trials_that_end_at_one_instant_take_places_of_their_own() -> None:
+    _, dots = best_so_far([trial(number, 1.0, 0.1) for number in range(3)], "max")
+    assert [dot.ended for dot in dots] == [1, 2, 3]
+
+
+def test_no_trials_no_curve() -> None:
+    assert best_so_far([], "min") == ((), ())
+
+
+def test_ten_thousand_trials_make_a_small_report() -> None:
+    # Each better than the one before: the worst that a curve can grow to.
+    trials = tuple(
+        trial(number, float(number), float(number)).model_copy(update={"config": {"x": number}})
+        for number in range(10_000)
+    )
+    outcome = SweepOutcome(
+        sweep_id="s-1", name="s", status="completed", metric="auc", mode="max", best=trials[-1],
+        trials=trials, counts={"completed": 10_000}, started_at=0.0, ended_at=10_000.0,
+    )  # fmt: skip
+    began = time.perf_counter()
+    report = report_of_outcome(outcome, now=10_001.0)
+    assert time.perf_counter() - began < 5.0
+    assert len(report.curve) == len(report.dots) == MAX_POINTS
+    assert (report.curve[0].score, report.curve[-1].score) == (0.0, 9999.0)
+    assert [each.score for each in report.top[:2]] == [9999.0, 9998.0]
+    assert len(report.top) == TOP
+    assert len(report.to_json()) < 200_000
+
+
+def test_a_state_gives_what_the_outcome_gives(night: tuple[SweepOutcome, list[Any]]) -> None:
+    outcome, journal = night
+    state = replayed(journal)
+    of_outcome = report_of_outcome(outcome, now=1.0)
+    of_state = report_of_running(state, None, uri=of_outcome.uri, key=outcome.key, now=1.0)
+    for name in ("best", "curve", "dots", "top", "failures", "counts", "ended", "started_at", "metric"):
+        assert getattr(of_state, name) == getattr(of_outcome, name), name
+    assert outcome.counts["failed"] >= 1
+    assert of_outcome.failures[0].error.startswith("ValueError: x is 0.4")
+    assert "\n" not in of_outcome.failures[0].error
+    assert of_outcome.best is not None
+    assert of_outcome.curve[-1].score == of_outcome.best.score
+    assert [each.trial_id for each in of_outcome.top] == [each.trial_id for each in outcome.top(TOP)]
+
+
+def replayed(journal: list[Any]) -> SweepState:
+    from raysweep.spec import SweepSpec
+
+    state = SweepState.create(SweepSpec.from_any(SPEC), 3)
+    for event in journal:
+        step(state, event)
+    return state
+
+
+def test_half_a_sweep(night: tuple[SweepOutcome, list[Any]]) -> None:
+    outcome, journal = night
+    half = replayed(journal[: len(journal) // 2])
+    progress = SweepProgress(
+        sweep_id="hills-1", name="hills", status="running", holder=current_holder(), generation=1,
+        at=time.time(), started_at=0.0, num_trials=40, metric="auc", mode="max", slots=4,
+    )  # fmt: skip
+    report = report_of_running(half, progress, uri="u/hills-1", now=half.last_at)
+    assert (report.status, report.is_running, report.has_ended) == ("running", True, False)
+    assert 0 < report.ended < 40
+    assert report.expected_end_at is not None
+    assert report.expected_end_at > half.last_at
+    whole = report_of_outcome(outcome, now=1.0)
+    assert whole.dots[: len(report.dots)] == report.dots
+    gone = progress.model_copy(update={"holder": Holder(host="elsewhere", pid=1), "at": 0.0})
+    report = report_of_running(half, gone, uri="u/hills-1", now=half.last_at + 1000)
+    assert (report.status, report.is_running, report.running) == ("interrupted", False, ())
+    assert report.expected_end_at is None
+
+
+def test_only_a_heartbeat() -> None:
+    progress = SweepProgress(
+        sweep_id="s-1", name="s", status="starting", holder=current_holder(), generation=1,
+        at=time.time(), started_at=1.0, metric="loss", mode="min", notes=("a node is gone",),
+        best={"trial_id": "00003", "score": 0.5, "config": {"x": 1}},
+        running=({"trial_id": "00003", "number": 3},),
+    )  # fmt: skip
+    report = report_of_running(None, progress, uri="u/s-1", now=time.time(), problem="no journal")
+    assert (report.status, report.notes) == ("starting", ("a node is gone", "no journal"))
+    assert report.best is not None
+    assert (report.best.state, report.best.score) == ("running", 0.5)
+    assert SweepReport.model_validate_json(report.to_json()) == report
+
+
+# --- from the storage
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path) -> Stored:
+    return store_sweep(tmp_path, is_ended=False)
+
+
+def test_nothing_is_stored_yet(tmp_path: Path) -> None:
+    assert read_report(str(tmp_path), "night-1") is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_that_nobody_runs(unfinished: Stored) -> None:
+    store = unfinished.folder.store
+    report = read_report(store.url, unfinished.folder.sweep_id)
+    assert report is not None
+    assert (report.status, report.is_running, report.key) == ("interrupted", False, "k")
+    assert (report.metric, report.mode, report.num_trials) == ("loss", "min", 4)
+    assert report.generation == 3
+    assert report.uri == f"{store.url}/{unfinished.folder.sweep_id}"
+
+
+def test_it_writes_nothing(unfinished: Stored) -> None:
+    before = {name: (unfinished.path / name).stat().st_mtime_ns for name in unfinished.files()}
+    assert read_report(unfinished.folder.store.url, unfinished.folder.sweep_id) is not None
+    assert before == {name: (unfinished.path / name).stat().st_mtime_ns for name in unfinished.files()}
+
+
+def test_a_reader_follows_to_the_end_and_reads_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = store_sweep(tmp_path, is_ended=True, per_segment=1)
+    later = sorted(whole.segments())
+    parts = {name: (whole.path / name).read_bytes() for name in later}
+    outcome = (whole.path / "outcome.json").read_bytes()
+    (whole.path / "outcome.json").unlink()
+    for name in later[3:]:
+        (whole.path / name).unlink()
+    for snapshot in (whole.path / "snapshots").iterdir():
+        snapshot.unlink()
+    reader = SweepReader(whole.folder.store.url, whole.folder.sweep_id, fresh_s=0.0)
+    first = reader.read()
+    assert first is not None
+    assert first.ended == 0
+
+    reads: list[str] = []
+    get = type(whole.folder.store).get
+    monkeypatch.setattr(
+        type(whole.folder.store), "get", lambda self, key: (reads.append(key), get(self, key))[1]
+    )
+    for name in later[3:]:
+        (whole.path / name).write_bytes(parts[name])
+    last = reader.read()
+    assert last is not None
+    assert (last.status, last.has_ended) == ("completed", False)
+    assert last.ended == 4
+    journal = [key.rpartition("/")[2] for key in reads if "/journal/" in key]
+    assert sorted(set(journal)) == [name.rpartition("/")[2] for name in later[3:]]
+
+    (whole.path / "outcome.json").write_bytes(outcome)
+    ended = reader.read()
+    assert ended is not None
+    assert (ended.status, ended.has_ended) == ("completed", True)
+    assert (ended.top, ended.curve, ended.failures) == (last.top, last.curve, last.failures)
+    assert reader.read() is ended
+
+    # Gone on with: the outcome is put aside, and the sweep runs again.
+    whole.folder.archive_outcome()
+    again = reader.read()
+    assert again is not None
+    assert not again.has_ended
+
+
+def test_a_damaged_journal_leaves_the_heartbeat(unfinished: Stored) -> None:
+    for snapshot in (unfinished.path / "snapshots").iterdir():
+        snapshot.unlink()
+    segment = unfinished.path / unfinished.segments()[2]
+    segment.write_bytes(segment.read_bytes().replace(b"TrialStarted", b"TrialStartet"))
+    reader = SweepReader(unfinished.folder.store.url, unfinished.folder.sweep_id, fresh_s=0.0)
+    for _ in range(2):
+        report = reader.read()
+        assert report is not None
+        assert report.curve == ()
+        assert "the journal cannot be read" in report.notes[-1]
+    (unfinished.path / "progress.json").unlink()
+    report = reader.read()
+    assert report is not None
+    assert (report.status, report.metric) == ("interrupted", "loss")
+
+
+def test_reports_are_shared_for_a_while(unfinished: Stored) -> None:
+    reader = SweepReader(unfinished.folder.store.url, unfinished.folder.sweep_id, fresh_s=60.0)
+    assert reader.read() is reader.read()
+
+
+def test_a_long_sweep_is_read_in_a_moment(tmp_path: Path) -> None:
+    """Two thousand trials in a journal without a snapshot."""
+    from raysweep.core import encode
+    from raysweep.core import events as ev
+    from raysweep.runs.folder import SweepRecord
+    from raysweep.spec import SweepSpec
+    from raysweep.storage.store import open_store
+    from raysweep.storage.writer import JournalWriter
+
+    simulated = simulate(SPEC | {"num_samples": 2000}, smooth, slots=16)
+    folder = SweepFolder(open_store(tmp_path), "hills-1")
+    spec = SweepSpec.from_any(SPEC | {"num_samples": 2000})
+    folder.write_spec_if_absent(SweepRecord(digest=spec.digest(), key="k", seed=3, spec=spec.to_dict()))
+    journal = folder.journal()
+    assert not list(journal.read())
+    first, *rest = simulated.journal
+    assert isinstance(first, ev.ControllerStarted)
+    claim = journal.claim(lambda _: encode(first))
+    with JournalWriter(
+        journal.backend, claim.generation, claim.next_number, lambda error: None, writer=claim.writer
+    ) as writer:
+        for event in rest:
+            writer.write(encode(event))
+    reader = SweepReader(str(tmp_path), "hills-1", fresh_s=0.0)
+    began = time.perf_counter()
+    report = reader.read()
+    first_s = time.perf_counter() - began
+    assert report is not None
+    assert report.ended == 2000
+    began = time.perf_counter()
+    again = reader.read()
+    again_s = time.perf_counter() - began
+    assert again is not None
+    assert again.curve == report.curve
+    assert first_s < 20.0
+    assert again_s < first_s / 3

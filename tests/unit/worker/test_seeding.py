@@ -1,0 +1,30 @@
+"""The first trial of a worker draws what any later one with its seed would."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+LATE = """
+import sys
+from raysweep.worker.seeding import seed_generators
+assert "numpy" not in sys.modules
+for seed in (7, 8):
+    seed_generators(seed)
+    import random
+    import numpy as np
+    print(random.random(), np.random.random())
+assert np.random.__spec__.loader.get_source("numpy.random")
+"""
+EARLY = "import numpy\n" + LATE.replace('assert "numpy" not in sys.modules', "")
+
+
+def _run(code: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_numpy_is_seeded_when_it_is_imported_late() -> None:
+    late = _run(LATE)
+    assert late == _run(EARLY)
+    assert late[0] != late[1]

@@ -1,0 +1,127 @@
+"""Checkpoints from the side of user code: one that cannot be stored, and which one is given back."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.errors import CheckpointDamagedError
+from raysweep.storage.checkpoints import CheckpointStore
+from raysweep.storage.store import open_store
+from raysweep.worker.outbox import Outbox
+from raysweep.worker.session import Session, SweepPlace
+from raysweep.worker.wire import Job, read_frames
+
+JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=7)
+
+
+@pytest.fixture
+def link() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def test_a_checkpoint_that_cannot_be_stored_is_said(
+    tmp_path: Path, link: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "a-file"
+    blocked.write_text("no folder can be made below this")
+    source = tmp_path / "source"
+    source.mkdir()
+    # Two minutes in earnest.
+    monkeypatch.setitem(CheckpointStore.__init__.__kwdefaults__, "give_up_after_s", 0.3)
+    place = SweepPlace(sweep_id="s-1", storage_path=str(blocked), resources={})
+    outbox = Outbox(link[0])
+    session = Session(JOB, place, outbox)
+    (source / "f").write_text("x")
+    session.report({"loss": 1.0}, source, False)
+    session.report({"loss": 0.5}, None, False)
+    outbox.close()
+    link[0].shutdown(socket.SHUT_RDWR)
+    messages: list[Any] = [message for frame in read_frames(link[1]) for message in frame]
+    kinds = [message[0] for message in messages]
+    assert kinds == ["rows", "busy", "unsaved", "rows"]
+    _, trial, attempt, number, problem = messages[2]
+    assert (trial, attempt, number) == (3, 2, 7)
+    assert str(blocked) in problem
+
+
+class Trial:
+    """A session whose storage is at hand, as the controller's keep policy has it."""
+
+    def __init__(self, storage: Path, outbox: Outbox) -> None:
+        self.checkpoints = CheckpointStore(open_store(str(storage)), "s-1")
+        self.first = self._store("first", 0)
+        place = SweepPlace(sweep_id="s-1", storage_path=str(storage), resources={})
+        self.session = Session(replace(JOB, checkpoint=self.first), place, outbox)
+
+    def _store(self, text: str, number: int) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "text").write_text(text)
+            return self.checkpoints.save("00003", number, folder).uri
+
+    def report(self, text: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "text").write_text(text)
+            self.session.report({"loss": 1.0}, folder, False)
+
+    def uri(self, number: int) -> str:
+        return self.checkpoints.uri("00003", number)
+
+
+def read(checkpoint: AbstractContextManager[Path] | None) -> str:
+    assert checkpoint is not None
+    with checkpoint as folder:
+        return (folder / "text").read_text()
+
+
+@pytest.fixture
+def trial(tmp_path: Path, link: tuple[socket.socket, socket.socket]) -> Iterator[Trial]:
+    outbox = Outbox(link[0])
+    yield Trial(tmp_path / "storage", outbox)
+    outbox.close()
+
+
+def test_the_newest_checkpoint_comes_back_however_late_it_is_asked_for(trial: Trial) -> None:
+    """`keep_last` lets go of the one that the attempt began from as soon as there is a newer one."""
+    early = trial.session.get_checkpoint()
+    assert read(trial.session.get_checkpoint()) == "first"
+    trial.report("second")
+    trial.checkpoints.delete(trial.first)
+    assert read(trial.session.get_checkpoint()) == "second"
+    trial.report("third")
+    trial.checkpoints.delete(trial.uri(7))
+    assert read(trial.session.get_checkpoint()) == "third"
+    assert read(early) == "third", "asked for early, entered late"
+
+
+def test_a_checkpoint_that_is_let_go_of_while_it_is_read_is_read_anew(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """User code may save on one thread while another restores."""
+    restore = CheckpointStore.restore
+
+    def restore_late(store: CheckpointStore, uri: str, target: Path) -> Any:
+        if uri == trial.first:
+            trial.report("second")
+            trial.checkpoints.delete(trial.first)
+        return restore(store, uri, target)
+
+    monkeypatch.setattr(CheckpointStore, "restore", restore_late)
+    assert read(trial.session.get_checkpoint()) == "second"
+
+
+def test_the_newest_checkpoint_is_refused_if_it_is_damaged_and_nothing_older_is_given(trial: Trial) -> None:
+    trial.report("second")
+    trial.checkpoints.delete(trial.uri(7))
+    with pytest.raises(CheckpointDamagedError, match=r"00003/7.*restore the file from a backup"):
+        read(trial.session.get_checkpoint())

@@ -1,0 +1,196 @@
+"""Whoever finds the controller's port and is no worker is told nothing, costs little, and delays no end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from raysweep.cluster import server as server_room
+from raysweep.cluster.server import LinkServer
+from raysweep.worker.wire import HEADER, pack
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Door:
+    """A server, what it took, and the connections made to it."""
+
+    def __init__(self) -> None:
+        self.taken: list[Any] = []
+        self.gone: list[str] = []
+        self.server = LinkServer(lambda worker, messages: self.taken.extend(messages), self.gone.append)
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def knock(self, *frames: list[Any]) -> Streams:
+        """Connect and send."""
+        reader, writer = await asyncio.open_connection(self.server.host, self.server.port)
+        self._writers.append(writer)
+        for messages in frames:
+            writer.write(pack(messages))
+        return reader, writer
+
+    def hello(self, worker: str) -> list[Any]:
+        return [["hello", self.server.token, worker]]
+
+    def leave(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[Door]:
+    door = Door()
+    await door.server.start("127.0.0.1")
+    try:
+        yield door
+    finally:
+        door.leave()
+        await door.server.close()
+
+
+def meet(scenario: Callable[[Door], Awaitable[None]]) -> None:
+    """Run a scenario at a door."""
+
+    async def run() -> None:
+        async with opened() as door:
+            await scenario(door)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+async def _until(check: Callable[[], bool]) -> None:
+    while not check():  # noqa: ASYNC110  what is waited for has no event
+        await asyncio.sleep(0.01)
+
+
+async def is_sent_away(reader: asyncio.StreamReader, within_s: float = 5.0) -> bool:
+    """Whether the other end hangs up."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await reader.read() == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+
+
+STRANGERS = {
+    "another token": [["hello", "0" * 32, "w"]],
+    "no token": [["hello", "", "w"]],
+    "a token with odd characters": [["hello", "é", "w"]],
+    "no hello": [["ready", "node", 1]],
+}
+
+
+@pytest.mark.parametrize("frame", STRANGERS.values(), ids=STRANGERS)
+def test_who_does_not_know_the_token_may_say_nothing(frame: list[Any]) -> None:
+    async def scenario(door: Door) -> None:
+        reader, _ = await door.knock(frame, [["rows", 0, 1, 0, ["loss"], [[0.0]], False]])
+        assert await is_sent_away(reader)
+        assert not door.server.is_connected("w")
+        assert door.taken == []
+
+    meet(scenario)
+
+
+def test_who_knows_the_token_says_hello_first() -> None:
+    async def scenario(door: Door) -> None:
+        reader, _ = await door.knock([["ready", door.server.token, "w"]])
+        assert await is_sent_away(reader)
+        assert not door.server.is_connected("w")
+
+    meet(scenario)
+
+
+def test_who_knows_the_token_is_heard() -> None:
+    async def scenario(door: Door) -> None:
+        await door.knock([*door.hello("w"), ["ready", "node", 1]], [["returned", 0, 1]])
+        await _until(lambda: len(door.taken) == 2)
+        assert door.server.is_connected("w")
+        assert door.taken == [["ready", "node", 1], ["returned", 0, 1]]
+
+    meet(scenario)
+
+
+def test_the_token_cannot_be_guessed_twice_on_a_connection() -> None:
+    async def scenario(door: Door) -> None:
+        reader, _ = await door.knock([["hello", "0" * 32, "w"]], [*door.hello("w"), ["ready", "node", 1]])
+        assert await is_sent_away(reader)
+        assert not door.server.is_connected("w")
+        assert door.taken == []
+
+    meet(scenario)
+
+
+def test_a_stranger_that_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ten seconds in earnest.
+    monkeypatch.setattr(server_room, "HELLO_TIMEOUT_S", 0.2)
+
+    async def scenario(door: Door) -> None:
+        silent, _ = await door.knock()
+        half, writer = await door.knock()
+        writer.write(HEADER.pack(50) + b'[["hello"')
+        await door.knock(door.hello("w"))
+        assert await is_sent_away(silent)
+        assert await is_sent_away(half)
+        assert door.server.is_connected("w")
+        assert door.gone == []
+
+    meet(scenario)
+
+
+def test_a_stranger_may_send_little() -> None:
+    async def scenario(door: Door) -> None:
+        reader, writer = await door.knock()
+        writer.write(HEADER.pack(100_000) + b"[")
+        assert await is_sent_away(reader)
+        await door.knock(door.hello("w"), [["rows", "x" * 100_000]])
+        await _until(lambda: len(door.taken) == 1)
+
+    meet(scenario)
+
+
+def test_of_too_many_strangers_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_room, "MAX_STRANGERS", 5)
+
+    async def scenario(door: Door) -> None:
+        await door.knock(door.hello("early"))
+        await _until(lambda: door.server.is_connected("early"))
+        strangers = [await door.knock() for _ in range(8)]
+        await door.knock(door.hello("late"))
+        await _until(lambda: door.server.is_connected("late"))
+        gone = [await is_sent_away(reader, 0.3) for reader, _ in strangers]
+        # The one that turned out to be a worker was a stranger for a moment.
+        assert gone == [True] * 4 + [False] * 4
+        assert door.server.is_connected("early")
+
+    meet(scenario)
+
+
+def test_the_end_waits_for_nobody() -> None:
+    """Python 3.12 and later: a server that is closed waits for every connection, however it came."""
+
+    async def scenario() -> float:
+        async with opened() as door:
+            stranger, _ = await door.knock()
+            worker, _ = await door.knock(door.hello("w"))
+            stuck, _ = await door.knock(door.hello("stuck"))
+            await _until(lambda: door.server.is_connected("stuck") and door.server.is_connected("w"))
+            # More than the buffers of a connection hold, for one that does not read: its node may be gone.
+            door.server.send("stuck", [["run", "x" * 40_000_000]])
+            door.server.send("w", [["exit"]])
+            began = time.monotonic()
+            async with asyncio.timeout(10):
+                await door.server.close()
+            took_s = time.monotonic() - began
+            assert await is_sent_away(stranger)
+            assert await worker.read() == pack([["exit"]])
+            assert stuck is not None
+            return took_s
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 30)) < 3
