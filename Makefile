@@ -97,22 +97,22 @@ KEY ?= $(shell date +%F)
 STORAGE ?= .nightly
 ## nightly: sweep, gate and full-scale training on the flights data (KEY=$(date +%F) STORAGE=.nightly)
 nightly: $(STAMPS)/nightly system-libraries
-	@$(BIN)/python -m raysweep_prefect.nightly --pipeline examples/flights_night.yaml \
+	@$(BIN)/python -m devtools.prefect.nightly --pipeline examples/flights_night.yaml \
 		--key '$(KEY)' --storage '$(STORAGE)'
 
 ## prefect: a Prefect server, a worker and a Ray head on this machine, with the deployments of prefect.yaml; Ctrl-C ends all
 prefect: $(STAMPS)/nightly system-libraries
-	@$(BIN)/python -m raysweep_prefect.serving
+	@$(BIN)/python -m devtools.prefect.serving
 
 EXAMPLE ?= flights
 ## nightly-airflow: the same night as an Airflow DAG, by `airflow dags test` (STORAGE= EXAMPLE=quick)
 nightly-airflow: $(STAMPS)/airflow system-libraries
-	@$(BIN)/python -m raysweep_airflow.nightly --storage '$(STORAGE)' --example '$(EXAMPLE)'
+	@$(BIN)/python -m devtools.airflow.nightly --storage '$(STORAGE)' --example '$(EXAMPLE)'
 
 PORT ?= 8080
 ## airflow: an Airflow and a Ray head on this machine, with the DAGs of dags/; Ctrl-C ends all (PORT=8080)
 airflow: $(STAMPS)/airflow system-libraries
-	@$(BIN)/python -m raysweep_airflow.serving --port '$(PORT)'
+	@$(BIN)/python -m devtools.airflow.serving --port '$(PORT)'
 
 TESTS ?= tests
 MARK ?= not slow and not servers

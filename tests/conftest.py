@@ -10,7 +10,7 @@ import pytest
 from tests.jobs.head import Head, free_ports
 
 if TYPE_CHECKING:
-    from raysweep_prefect.local import LocalPrefect
+    from devtools.prefect.local import LocalPrefect
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def prefect_servers(running_head: Head, tmp_path_factory: pytest.TempPathFactory
     The worker knows neither the head's address nor its token: flow runs, and their hooks, get both from the
     block `ray`.
     """
-    from raysweep_prefect.local import LocalPrefect
+    from devtools.prefect.local import LocalPrefect
     from tests.orchestrators.prefect import QUICK, save_cluster
 
     (port,) = free_ports(1)

@@ -143,7 +143,7 @@ def serving(app: Any) -> Iterator[str]:
     """Serve an app from a thread; gives its address."""
     import uvicorn
 
-    from raysweep.testing.head import free_ports
+    from devtools.head import free_ports
 
     (port,) = free_ports(1)
     server = uvicorn.Server(

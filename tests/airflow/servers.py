@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import httpx
 
-from raysweep.testing.head import free_ports
-from raysweep_airflow.local import USER, Component, LocalAirflow
+from devtools.airflow.local import USER, Component, LocalAirflow
+from devtools.head import free_ports
 
 ROOT: Final = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep_airflow.local import connection_to, settings
+from devtools.airflow.local import connection_to, settings
 from tests.environments import ROOT, new_environment
 from tests.jobs.head import Head, free_ports
 

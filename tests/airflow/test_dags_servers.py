@@ -19,9 +19,9 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 
+from devtools.airflow.local import Component
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.storage.store import open_store
-from raysweep_airflow.local import Component
 from tests.airflow.browsers import Watched, chromium
 from tests.airflow.servers import ROOT, Airflow, wait_until
 from tests.jobs.head import Head

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from raysweep.testing.servers import processes_with
+from devtools.servers import processes_with
 from tests.airflow.servers import ROOT, wait_until
 
 MARK = "RAYSWEEP_TEST_LOCAL"
@@ -31,7 +31,7 @@ def environment(mark: str) -> dict[str, str]:
 def test_airflow_comes_up_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
     mark = os.urandom(8).hex()
     output = tmp_path / "output"
-    command = ["raysweep_airflow.serving", "--port", "0", "--home", str(tmp_path / "home")]
+    command = ["devtools.airflow.serving", "--port", "0", "--home", str(tmp_path / "home")]
     with open(output, "wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", *command],
@@ -77,7 +77,7 @@ def test_airflow_comes_up_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
 def nightly(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     places = ("--storage", str(root / "sweeps"), "--home", str(root / "airflow"), "--example", "quick")
     return subprocess.run(
-        [sys.executable, "-m", "raysweep_airflow.nightly", *places, *arguments],
+        [sys.executable, "-m", "devtools.airflow.nightly", *places, *arguments],
         cwd=ROOT,
         env=environment(""),
         capture_output=True,

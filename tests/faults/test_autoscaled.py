@@ -11,7 +11,7 @@ import pytest
 from ray.util import get_node_ip_address
 
 import raysweep as rs
-from raysweep.testing.head import LocalHead
+from devtools.head import LocalHead
 from tests.engine.conftest import Driver
 
 PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"

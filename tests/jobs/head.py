@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from raysweep.testing.head import LocalHead, free_ports
+from devtools.head import LocalHead, free_ports
 
 __all__ = ["ROOT", "Head", "free_ports"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, Final
 
-from raysweep_airflow.local import COMPONENTS
+from devtools.airflow.local import COMPONENTS
 from tests.airflow.servers import Airflow
 from tests.orchestrators.suite import Night, State, Step
 

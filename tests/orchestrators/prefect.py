@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import httpx
 
-from raysweep.testing.servers import processes_with
-from raysweep_prefect.local import LocalPrefect
+from devtools.prefect.local import LocalPrefect
+from devtools.servers import processes_with
 from tests.jobs.head import ROOT, Head
 from tests.orchestrators.suite import Night, State, Step
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep_prefect.local import LocalPrefect
+from devtools.prefect.local import LocalPrefect
 from tests.orchestrators.prefect import PrefectOrchestrator
 
 

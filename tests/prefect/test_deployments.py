@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from devtools.prefect.local import LocalPrefect
 from raysweep_prefect import flows
-from raysweep_prefect.local import LocalPrefect
 from tests.engine.conftest import wait_for
 from tests.jobs.head import ROOT, Head
 from tests.orchestrators.prefect import PrefectOrchestrator, ask_patiently

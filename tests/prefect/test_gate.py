@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 SCRIPT = """
 import json, sys
 from raysweep.cluster.connection import sharing
-from raysweep_prefect.embedded import prefect_server
+from devtools.prefect.embedded import prefect_server
 from raysweep_prefect.flows import nightly_sweep
 
 def states(flow_run_id):

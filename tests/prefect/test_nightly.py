@@ -1,4 +1,4 @@
-"""`python -m raysweep_prefect.nightly` as a user meets it: a night, the same again, an interrupted one."""
+"""`python -m devtools.prefect.nightly` as a user meets it: a night, the same again, an interrupted one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Night:
 
     def start(self, key: str, *, is_trained: bool = True) -> subprocess.Popen[str]:
         """The night's process, the leader of a group of its own, as a terminal would have it."""
-        command = [sys.executable, "-m", "raysweep_prefect.nightly", "--key", key]
+        command = [sys.executable, "-m", "devtools.prefect.nightly", "--key", key]
         for name in ("spec", "train", "storage") if is_trained else ("spec", "storage"):
             path = {"spec": "sweep.yaml", "train": "train.yaml", "storage": "out"}[name]
             command += [f"--{name}", str(self.folder / path)]

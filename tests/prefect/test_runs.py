@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 import raysweep as rs
-from raysweep_prefect.local import LocalPrefect
+from devtools.prefect.local import LocalPrefect
 from tests.engine.conftest import wait_for
 from tests.jobs.head import Head
 from tests.orchestrators.prefect import BLOCK, PrefectOrchestrator, ask_patiently, deploy

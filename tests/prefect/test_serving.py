@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from raysweep.testing.servers import processes_with
+from devtools.servers import processes_with
 from tests.jobs.head import ROOT
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(600)]
@@ -27,7 +27,7 @@ def test_it_serves_until_ctrl_c(tmp_path: Path) -> None:
             [
                 sys.executable,
                 "-m",
-                "raysweep_prefect.serving",
+                "devtools.prefect.serving",
                 "--home",
                 str(tmp_path / "home"),
                 "--port",

@@ -1,13 +1,11 @@
 """Contract suites, fakes and fault injection for those who extend or test raysweep.
 
-`FaultPlan` breaks a sweep where it is told to; `run_trial` runs a trainable without Ray. `LocalHead` is a
-real Ray head on this machine, with its Jobs API, that can be killed and started again.
+`FaultPlan` breaks a sweep where it is told to; `run_trial` runs a trainable without Ray.
 `journal_contract.JournalBackendContract` is the suite that a journal backend must pass (needs pytest).
 """
 
 from raysweep.faultplan import Fault, FaultPlan
-from raysweep.testing.head import LocalHead, LocalHeadError
 from raysweep.testing.memory_backend import MemoryBackend
 from raysweep.testing.trials import AttemptRun, run_trial
 
-__all__ = ["AttemptRun", "Fault", "FaultPlan", "LocalHead", "LocalHeadError", "MemoryBackend", "run_trial"]
+__all__ = ["AttemptRun", "Fault", "FaultPlan", "MemoryBackend", "run_trial"]

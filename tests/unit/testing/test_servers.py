@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.testing.servers import LocalServers, LocalServersError
+from devtools.servers import LocalServers, LocalServersError
 
 # A server with two children: one in a session of its own, one without a word of its parent's environment.
 PARENT = """
@@ -106,7 +106,7 @@ def test_a_command_that_fails_shows_what_it_said(servers: LocalServers) -> None:
 
 SERVING = """
     from pathlib import Path
-    from raysweep.testing.servers import LocalServers, LocalServersError, serve_until_interrupted
+    from devtools.servers import LocalServers, LocalServersError, serve_until_interrupted
 
     def start(stack, console):
         servers = LocalServers(Path("."))

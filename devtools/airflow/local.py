@@ -17,8 +17,8 @@ from typing import Any, Final, Literal, Self
 
 import httpx
 
-from raysweep.testing.head import LocalHead
-from raysweep.testing.servers import LocalServers
+from devtools.head import LocalHead
+from devtools.servers import LocalServers
 
 Component = Literal["api-server", "dag-processor", "scheduler", "triggerer"]
 COMPONENTS: Final[tuple[Component, ...]] = ("api-server", "dag-processor", "scheduler", "triggerer")

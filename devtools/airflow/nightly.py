@@ -1,4 +1,4 @@
-"""`python -m raysweep_airflow.nightly`: the nightly DAG once, by `airflow dags test`, with a Ray of its own.
+"""`python -m devtools.airflow.nightly`: the nightly DAG once, by `airflow dags test`, with a Ray of its own.
 
 No servers: the tasks run in one process, one after the other. Airflow's own output goes to a file; what the
 sweep is doing is read from its storage, and shown as it goes.
@@ -20,6 +20,9 @@ import typer
 from rich.console import Console
 
 import raysweep as rs
+from devtools.airflow.local import LocalAirflow
+from devtools.head import free_ports
+from devtools.servers import LocalServersError
 from raysweep.live import LiveTable
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline import with_gate
@@ -31,9 +34,6 @@ from raysweep.runs.training import RunFolder
 from raysweep.runs.view import Asked
 from raysweep.spec import SweepSpec, TrainSpec
 from raysweep.storage.store import open_store
-from raysweep.testing.head import free_ports
-from raysweep.testing.servers import LocalServersError
-from raysweep_airflow.local import LocalAirflow
 
 DAG_ID: Final = "nightly_sweep"
 LOOK_S: Final = 0.5

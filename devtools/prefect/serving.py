@@ -1,4 +1,4 @@
-"""`python -m raysweep_prefect.serving`: a server, a worker, a Ray head and the deployments, until Ctrl-C."""
+"""`python -m devtools.prefect.serving`: a server, a worker, a Ray head and the deployments, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from raysweep.testing.head import LocalHead, free_ports
-from raysweep.testing.servers import serve_until_interrupted
-from raysweep_prefect.local import LocalPrefect
+from devtools.head import LocalHead, free_ports
+from devtools.prefect.local import LocalPrefect
+from devtools.servers import serve_until_interrupted
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 BLOCK = "ray"

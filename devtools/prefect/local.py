@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import httpx
 
-from raysweep.testing.servers import LocalServers
+from devtools.servers import LocalServers
 
 POOL: Final = "raysweep"
 START_S: Final = 120.0

@@ -1,4 +1,4 @@
-"""`python -m raysweep_prefect.nightly`: one night in one process, everything embedded, shown as it goes."""
+"""`python -m devtools.prefect.nightly`: one night in one process, everything embedded, shown as it goes."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _run(console: Console, spec: PipelineSpec, key: str, storage: str, address: 
         home.mkdir(parents=True, exist_ok=True)
         os.environ["PREFECT_HOME"] = str(home)
     console.print(f"Night [bold]{key}[/]: starting Prefect and Ray …")
+    from devtools.prefect.embedded import prefect_server
     from raysweep.live import LiveTable
-    from raysweep_prefect.embedded import prefect_server
     from raysweep_prefect.flows import nightly_sweep
     from raysweep_prefect.listening import listening
 
@@ -98,7 +98,7 @@ def _run(console: Console, spec: PipelineSpec, key: str, storage: str, address: 
 
 
 def _again() -> str:
-    return " ".join(["python", "-m", "raysweep_prefect.nightly", *map(shlex.quote, sys.argv[1:])])
+    return " ".join(["python", "-m", "devtools.prefect.nightly", *map(shlex.quote, sys.argv[1:])])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from raysweep.testing.servers import LocalServersError, processes_with
+from devtools.servers import LocalServersError, processes_with
 
 MARK: Final = "RAYSWEEP_LOCAL_HEAD"
 START_S: Final = 150.0

@@ -1,4 +1,4 @@
-"""`python -m raysweep_airflow.serving`: an Airflow with a folder of DAGs, and a Ray head, until Ctrl-C."""
+"""`python -m devtools.airflow.serving`: an Airflow with a folder of DAGs, and a Ray head, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from raysweep.testing.head import LocalHead, free_ports
-from raysweep.testing.servers import serve_until_interrupted
-from raysweep_airflow.local import USER, LocalAirflow, connection_to
+from devtools.airflow.local import USER, LocalAirflow, connection_to
+from devtools.head import LocalHead, free_ports
+from devtools.servers import serve_until_interrupted
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

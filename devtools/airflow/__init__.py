@@ -1,0 +1,1 @@
+"""A local Airflow, and nights in it."""

@@ -1,0 +1,1 @@
+"""A local Prefect, and nights in it."""
