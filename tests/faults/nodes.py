@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from raysweep.cluster.patience import patient_start
+from raysweep.raycompat.patience import patient_start
 from tests.engine.conftest import ROOT, Driver, session_of
 
 # A dead node is seen after 1.2 s; with Ray's own settings it takes 14 s.
