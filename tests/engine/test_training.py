@@ -26,6 +26,7 @@ from raysweep.storage.store import open_store
 from raysweep.testing import FaultPlan
 from raysweep.training import TrainProgress
 from raysweep.training.snapshot import SNAPSHOT
+from tests.insides import actor_states
 
 ray = pytest.importorskip("ray")
 
@@ -49,9 +50,7 @@ def make_spec(tmp_path: Path) -> Callable[..., rs.TrainSpec]:
 
 
 def actors_alive() -> int:
-    from ray._private.state import state
-
-    return sum(1 for actor in state.actor_table(None).values() if actor["State"] == "ALIVE")
+    return actor_states().count("ALIVE")
 
 
 @pytest.mark.usefixtures("ray_cluster")

@@ -44,16 +44,6 @@ def node_id(node: Any) -> str:
     return str(node.node_id)
 
 
-def drain(address: str, node: str, deadline_ms: int) -> None:
-    """What a cloud's notice of preemption leads to: nothing new there, and the node goes at the deadline."""
-    from ray._raylet import GcsClient
-    from ray.core.generated import autoscaler_pb2
-
-    reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
-    is_accepted, why = GcsClient(address=address).drain_node(node, reason, "as the test asks", deadline_ms)
-    assert is_accepted, why
-
-
 @contextmanager
 def driving(spec: Any, address: str, key: str = "k") -> Iterator[Driver]:
     """A process that runs the sweep on the cluster; what is left of it is killed at the end."""

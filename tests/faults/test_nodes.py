@@ -15,7 +15,8 @@ from raysweep.core.events import Event, TimerFired, TrialsRecalled
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.store import open_store
 from tests.engine.conftest import wait_for
-from tests.faults.nodes import drain, driving, node_id, read_log, several_nodes
+from tests.faults.nodes import driving, node_id, read_log, several_nodes
+from tests.insides import drain
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults]
 Spec = Callable[..., rs.SweepSpec]
