@@ -42,8 +42,7 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
             storage_path=storage_path,
             failure_config=ray.train.FailureConfig(max_failures=spec.max_failures),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
-            # Ray Train's own lines go to its system log files only.
-            logging_config=ray.train.LoggingConfig(log_level="CRITICAL"),
+            **_quiet(),
         ),
     }
     if spec.framework == "torch":
@@ -58,6 +57,12 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
 def _pickled(trainable: Any) -> bytes:
     data: bytes = cloudpickle.dumps(trainable)  # type: ignore[no-untyped-call]
     return data
+
+
+def _quiet() -> dict[str, Any]:
+    """Ray Train's own lines go to its system log files only (older versions cannot be told)."""
+    config = getattr(ray.train, "LoggingConfig", None)
+    return {"logging_config": config(log_level="CRITICAL")} if config else {}
 
 
 @dataclass
