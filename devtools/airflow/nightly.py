@@ -23,6 +23,7 @@ import raysweep as rs
 from devtools.airflow.local import LocalAirflow
 from devtools.head import free_ports
 from devtools.servers import LocalServersError
+from raysweep.errors import SweepInterrupted
 from raysweep.live import LiveTable
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline import with_gate
@@ -61,7 +62,7 @@ def nightly(
         sweep, train = night.found()
     except KeyboardInterrupt:
         console.print("[yellow]interrupted[/]", soft_wrap=True)
-        raise typer.Exit(rs.SweepInterrupted.exit_code) from None
+        raise typer.Exit(SweepInterrupted.exit_code) from None
     except (rs.RaysweepError, LocalServersError) as error:
         Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None

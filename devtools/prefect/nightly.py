@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 import raysweep as rs
+from raysweep.errors import SweepInterrupted
 from raysweep.pipeline.summary import print_night
 from raysweep.spec.pipeline import PipelineSpec
 from raysweep.storage.store import open_store
@@ -49,7 +50,7 @@ def nightly(
         outcome = _run(console, _read(spec, train, pipeline), name, storage, address)
     except KeyboardInterrupt as error:
         console.print(f"[yellow]{str(error) or 'interrupted'}[/]\nGo on with: {_again()}", soft_wrap=True)
-        raise typer.Exit(rs.SweepInterrupted.exit_code) from None
+        raise typer.Exit(SweepInterrupted.exit_code) from None
     except rs.RaysweepError as error:
         if os.environ.get("RAYSWEEP_DEBUG"):
             raise

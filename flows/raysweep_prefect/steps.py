@@ -13,7 +13,7 @@ from prefect.logging.loggers import get_logger, get_run_logger
 
 import raysweep as rs
 from raysweep.brief import brief
-from raysweep.errors import RaysweepError
+from raysweep.errors import RaysweepError, SweepInterrupted
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.completion import complete, details_of
 from raysweep.jobs.sync import Cluster
@@ -127,7 +127,7 @@ def interruptible() -> Iterator[None]:
     """An interruption is no failure of the task: Prefect sees it as what it is, and nothing retries it."""
     try:
         yield
-    except rs.SweepInterrupted as error:
+    except SweepInterrupted as error:
         raise KeyboardInterrupt(str(error)) from None
 
 

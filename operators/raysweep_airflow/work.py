@@ -28,7 +28,7 @@ from raysweep.jobs.attach import storage_not_shared
 from raysweep.jobs.errorline import decode_error
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.view import Asked, Outcome, RunView
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec import SweepSpec, TrainSpec, sweep_id
 from raysweep.spec.wallclock import resolve_deadline
 from raysweep_airflow import documents
 from raysweep_airflow.hooks import Access, RaySweepHook
@@ -337,7 +337,7 @@ def explained(log: Any) -> Iterator[None]:
 def _asked(spec: Spec, key: str) -> Asked:
     """As `Asked.of`, for trainables too that never leave this process."""
     name = key if isinstance(spec, SweepSpec) else f"train {key}"
-    return Asked(spec=spec.placed(), key=key, run_id=rs.sweep_id(spec.name, name))
+    return Asked(spec=spec.placed(), key=key, run_id=sweep_id(spec.name, name))
 
 
 def _view(spec: Spec, key: str) -> RunView:

@@ -14,6 +14,7 @@ import raysweep as rs
 from raysweep.cluster.run import Interrupts, run_connected
 from raysweep.outcome import Cancellation
 from raysweep.runs.folder import SweepFolder
+from raysweep.spec.identity import sweep_id
 from raysweep.storage.store import open_store
 from tests.engine.conftest import wait_for
 
@@ -47,7 +48,7 @@ class Running:
 
 @pytest.fixture
 def folder(storage: Path) -> SweepFolder:
-    return SweepFolder(open_store(str(storage)), rs.sweep_id("t", "k"))
+    return SweepFolder(open_store(str(storage)), sweep_id("t", "k"))
 
 
 def cancellation(reason: str = "enough") -> Cancellation:

@@ -20,11 +20,12 @@ from raysweep.errors import (
     TrainingFailedError,
 )
 from raysweep.outcome import ErrorInfo, TrainOutcome
+from raysweep.raycompat import TRAIN_WORKER_MODULE
 from raysweep.runs.claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
 from raysweep.spec import TrainSpec, load_trainable, sweep_id
 from raysweep.storage.store import Store, open_store
-from raysweep.training.feasibility import can_grow, check_scaling, cluster_totals, machine_totals
+from raysweep.training.feasibility import check_cluster, check_scaling, machine_totals
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot
 from raysweep.training.warmstart import check_warm_start
@@ -152,8 +153,7 @@ def _train(
 
 def _fit(spec: TrainSpec, claim: Claim, watch: Watch, stop: threading.Event) -> tuple[Any, bool]:
     """Ray Train's result, its `error` set if it failed, and whether it went on from a checkpoint."""
-    from ray.train.v2._internal.exceptions import CheckpointManagerInitializationError
-
+    from raysweep.raycompat.train import StateRestoreError
     from raysweep.training.controller import run_controller
     from raysweep.training.trainers import make_trainer
 
@@ -161,7 +161,7 @@ def _fit(spec: TrainSpec, claim: Claim, watch: Watch, stop: threading.Event) -> 
     trainer = make_trainer(spec, folder.run_id, folder.store.url, claim.number)
     try:
         return run_controller(trainer, watch, Snapshot(claim), stop)
-    except CheckpointManagerInitializationError as error:
+    except StateRestoreError as error:
         raise CheckpointDamagedError(
             f"{folder.uri}/{SNAPSHOT}",
             f"cannot be gone on from ({error})",
@@ -195,7 +195,7 @@ def _workers_preloaded() -> Iterator[None]:
     if _PRELOAD_VARIABLE in os.environ:
         yield
         return
-    os.environ[_PRELOAD_VARIABLE] = f"{PRELOAD},ray.train.v2._internal.execution.worker_group.worker"
+    os.environ[_PRELOAD_VARIABLE] = f"{PRELOAD},{TRAIN_WORKER_MODULE}"
     try:
         yield
     finally:
@@ -212,8 +212,7 @@ def _check_cluster(spec: TrainSpec) -> None:
             "a training run cannot be driven through Ray Client (ray://)",
             "call run_training on a node of the cluster, or submit it as a job",
         )
-    if not can_grow():
-        check_scaling(spec.scaling, cluster_totals())
+    check_cluster(spec.scaling)
 
 
 def _metrics(result: Any, watch: Watch) -> dict[str, Any]:

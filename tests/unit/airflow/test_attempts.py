@@ -13,6 +13,7 @@ import raysweep as rs
 from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.spec import identity
 from raysweep.storage.store import open_store
 from raysweep_airflow import SweepOperator
 from raysweep_airflow.work import Attempt, Try
@@ -73,7 +74,7 @@ class Tries:
     ) -> SweepOutcome:
         """Store how the sweep of this key ended."""
         spec = spec or self.spec()
-        sweep_id = rs.sweep_id("flights", key)
+        sweep_id = identity.sweep_id("flights", key)
         outcome = SweepOutcome(
             sweep_id=sweep_id,
             name="flights",
