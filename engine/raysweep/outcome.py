@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import orjson
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    ValidationError,
+)
+from pydantic_core import CoreSchema, core_schema
 
-from raysweep.errors import SpecError, SweepFailedError, TrainingFailedError
+from raysweep.errors import SpecError, SweepFailedError, TrainingFailedError, one_line
+from raysweep.spec.jsonable import leaves
 from raysweep.spec.validation import issues_of, spec_error
 
 if TYPE_CHECKING:
@@ -18,6 +28,7 @@ if TYPE_CHECKING:
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
 TrialState = Literal["pending", "running", "completed", "stopped", "failed", "cancelled"]
 TRACEBACK_CHARACTERS = 4096
+_AT_WORK: Final = frozenset({"starting", "running", "stopping"})
 
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -70,6 +81,39 @@ class _Record(BaseModel):
             raise spec_error(issues_of(error, cls), cls.__name__) from None
 
 
+class Counts(dict[str, int]):
+    """How many trials are in each state."""
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int]) -> Self:
+        """The counts, without those that are 0."""
+        return cls({state: number for state, number in counts.items() if number})
+
+    @property
+    def finished(self) -> int:
+        """How many came to an end of their own, or were stopped early."""
+        return self._sum("completed", "stopped")
+
+    @property
+    def ended(self) -> int:
+        """How many have ended, in whatever way."""
+        return self._sum("completed", "stopped", "failed", "cancelled")
+
+    @property
+    def shown(self) -> dict[str, int]:
+        """As people see them: a trial that is asked to stop still runs, and one in line is not counted."""
+        number = {state: self.get(state, 0) for state in ("completed", "stopped", "failed", "cancelled")}
+        number |= {"running": self._sum("running", "stopping"), "waiting": self.get("waiting", 0)}
+        return Counts.of(number)
+
+    def _sum(self, *states: str) -> int:
+        return sum(self.get(state, 0) for state in states)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(cls, handler(dict[str, int]))
+
+
 class ErrorInfo(_Record):
     """An error as data."""
 
@@ -84,6 +128,12 @@ class ErrorInfo(_Record):
     traceback_uri: str | None = None
     """Where the whole traceback is."""
 
+    @property
+    def line(self) -> str:
+        """`ValueError: bad rate`: the type and the first line of the message."""
+        first = one_line((self.message.strip().splitlines() or [""])[0], 500)
+        return f"{self.type}: {first}" if self.type else first
+
 
 class AttemptOutcome(_Record):
     """One attempt to run a trial. Times are seconds since 1970 UTC."""
@@ -97,6 +147,11 @@ class AttemptOutcome(_Record):
     end: str = ""
     """How it ended: `completed`, `stopped`, `failed`, `lost`, `preempted`, ..."""
     error: ErrorInfo | None = None
+
+    @property
+    def took_s(self) -> float | None:
+        """How long it ran, in seconds; None before its end."""
+        return _took_s(self)
 
 
 class TrialOutcome(_Record):
@@ -121,6 +176,26 @@ class TrialOutcome(_Record):
     started_at: float | None = None
     ended_at: float | None = None
     error: ErrorInfo | None = None
+
+    @property
+    def num_attempts(self) -> int:
+        """How many attempts were begun, one that runs included."""
+        return len(self.attempts) + (self.state == "running")
+
+    @property
+    def took_s(self) -> float | None:
+        """From its first start to its end, in seconds; None before that."""
+        return _took_s(self)
+
+    @property
+    def problem(self) -> str:
+        """What made it fail, on one line; empty for one that did not."""
+        error = self.error or (self.attempts[-1].error if self.attempts else None)
+        return error.line if error is not None and self.state == "failed" else ""
+
+
+def _took_s(ran: AttemptOutcome | TrialOutcome) -> float | None:
+    return None if ran.started_at is None or ran.ended_at is None else ran.ended_at - ran.started_at
 
 
 class EndedBy(_Record):
@@ -221,7 +296,7 @@ class SweepOutcome(_Record):
     best: TrialOutcome | None = None
     """The trial with the best score."""
     trials: tuple[TrialOutcome, ...] = ()
-    counts: dict[str, int] = {}
+    counts: Counts = Counts()
     """How many trials ended in each state."""
     seed: int | None = None
     started_at: float
@@ -247,10 +322,23 @@ class SweepOutcome(_Record):
         return self.trials[index]
 
     def top(self, k: int) -> tuple[TrialOutcome, ...]:
-        """The `k` best trials, best first, without those that have no finite score; ties keep their order."""
-        scored = [(t.score, t) for t in self.trials if t.score is not None and math.isfinite(t.score)]
+        """The `k` best trials, best first; without those that failed, or have no finite score.
+
+        Ties keep their order.
+        """
+        trials = [trial for trial in self.trials if trial.state != "failed"]
+        scored = [(t.score, t) for t in trials if t.score is not None and math.isfinite(t.score)]
         sign = -1 if self.mode == "max" else 1
         return tuple(trial for _, trial in sorted(scored, key=lambda pair: sign * pair[0])[: max(k, 0)])
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, without the counts and the best that `why` has around it."""
+        _, found, rest = self.why.partition(", ended by ")
+        if found:
+            return rest.partition("; best ")[0]
+        _, found, rest = self.why.partition(f"{self.status}: ")
+        return rest.rpartition("; best ")[0] or rest if found else self.why
 
     @property
     def is_partial(self) -> bool:
@@ -263,8 +351,7 @@ class SweepOutcome(_Record):
         A failure is a sweep that failed or was cancelled, and one that a deadline or a budget ended: always
         where `accept_partial` is off, else with fewer finished trials than the spec's `stop.min_trials`.
         """
-        finished = self.counts.get("completed", 0) + self.counts.get("stopped", 0)
-        is_too_little = self.is_partial and (not accept_partial or finished < self.min_trials)
+        is_too_little = self.is_partial and (not accept_partial or self.counts.finished < self.min_trials)
         if self.status in ("failed", "cancelled") or is_too_little:
             raise SweepFailedError(self)
         return self
@@ -281,15 +368,8 @@ def _row(trial: TrialOutcome) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(trial, name) for name in names}
     row["error"] = trial.error.message if trial.error else None
     metrics = {(f"metrics/{name}" if name in row else name): value for name, value in trial.metrics.items()}
-    return {**row, **metrics, **dict(_flat("config", trial.config))}
-
-
-def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _flat(f"{path}/{key}", item)
-    elif path != "config":
-        yield path, value
+    config = {f"config/{path}": value for path, value in leaves(trial.config, separator="/")}
+    return {**row, **metrics, **config}
 
 
 class TrainOutcome(_Record):
@@ -377,7 +457,7 @@ class SweepProgress(_Record):
     at: float
     """When this was written."""
     started_at: float
-    counts: dict[str, int] = {}
+    counts: Counts = Counts()
     num_trials: int | None = None
     """How many trials there will be; None where that is not known."""
     metric: str
@@ -390,6 +470,23 @@ class SweepProgress(_Record):
     notes: tuple[str, ...] = ()
     has_left: bool = False
     """The holder gave the sweep up before its end, and may live on: nobody runs it."""
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its holder was at work when it wrote this."""
+        return self.status in _AT_WORK
+
+    @property
+    def share(self) -> float:
+        """How far it is, from 0 to 1: by its trials, or by its deadline where nobody knows how many."""
+        if not self.is_at_work:
+            return 1.0
+        if self.num_trials:
+            return min(1.0, self.counts.ended / self.num_trials)
+        if self.deadline is not None and self.deadline > self.started_at:
+            span_s = self.deadline - self.started_at
+            return max(0.0, min(1.0, (self.at - self.started_at) / span_s))
+        return 0.0
 
 
 class Cancellation(_Record):

@@ -12,8 +12,9 @@ from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
 from raysweep.cli.process import DONE
 from raysweep.errors import SpecError, TrainingFailedError
-from raysweep.live import LiveTraining, show_config, show_duration
+from raysweep.live import LiveTraining
 from raysweep.outcome import TrainOutcome
+from raysweep.show import show_config, show_duration
 from raysweep.spec import TrainSpec
 
 

@@ -44,7 +44,6 @@ Do = Literal["return", "submit", "attach", "refuse_stopped", "refuse_storage"]
 
 _WHOLE: Final = frozenset({"completed", "target", "plateau"})
 _PARTIAL: Final = frozenset({"deadline", "budget"})
-_FINISHED: Final = ("completed", "stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,14 +125,9 @@ def verdict_of(
     if end.status in _WHOLE:
         return Verdict(result="success")
     if isinstance(end, SweepOutcome) and end.status in _PARTIAL and accept_partial:
-        is_enough = finished_trials(end) >= trials_needed(end, min_trials)
+        is_enough = end.counts.finished >= trials_needed(end, min_trials)
         return Verdict(result="success", is_partial=True) if is_enough else Verdict(result="failure")
     return Verdict(result="failure")
-
-
-def finished_trials(outcome: SweepOutcome) -> int:
-    """How many trials came to an end of their own, or were stopped early."""
-    return sum(outcome.counts.get(state, 0) for state in _FINISHED)
 
 
 def trials_needed(outcome: SweepOutcome, min_trials: int = 1) -> int:

@@ -19,7 +19,7 @@ from raysweep.core.stopping import BEHAVIOUR
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.holder import AT_WORK, HolderWatch, current_holder, find_living
+from raysweep.runs.holder import HolderWatch, current_holder, find_living
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.runs.reopening import outcome_reopens, reopens
 from raysweep.runs.replay import rebuild
@@ -122,11 +122,19 @@ def follow(folder: SweepFolder, on_progress: OnProgress | None) -> None:
         for attempt in retrying(FOLLOW_GIVE_UP_S):
             with attempt:
                 progress = None if folder.read_outcome() is not None else folder.read_progress()
-        if progress is None or progress.status not in AT_WORK or watch.see(progress) in ("gone", "stale"):
+        if progress is None or watch.see(progress) in ("gone", "stale"):
             return
         if on_progress is not None:
             on_progress(progress)
         time.sleep(POLL_S)
+
+
+def ask_to_cancel(folder: SweepFolder, *, by: str, reason: str) -> bool:
+    """Ask whoever runs the sweep to cancel it; False, and nobody is asked, where nobody does."""
+    if folder.read_outcome() is not None or find_living(folder.read_progress) is None:
+        return False
+    folder.write_cancellation(Cancellation(at=time.time(), by=by, reason=reason))
+    return True
 
 
 def check_same(folder: SweepFolder, asked: Asked) -> None:

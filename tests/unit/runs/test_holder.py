@@ -130,14 +130,14 @@ def test_one_that_has_left_is_gone() -> None:
 
 def test_for_show_the_heartbeats_time_counts_until_more_is_known() -> None:
     looks = Looks(HOUR_S)
-    assert not looks.watch.is_held(looks.beat())
+    assert looks.watch.judge(looks.beat()) == "stale"
     looks.now += 2.0
     moved = looks.beat()
-    assert looks.watch.is_held(moved)
+    assert looks.watch.judge(moved) == "alive"
     looks.now += 31.0
-    assert not looks.watch.is_held(moved)
-    assert not looks.watch.is_held(None)
-    assert not looks.watch.is_held(looks.beat().model_copy(update={"status": "completed"}))
+    assert looks.watch.judge(moved) == "stale"
+    assert looks.watch.judge(None) == "gone"
+    assert looks.watch.judge(looks.beat().model_copy(update={"status": "completed"})) == "gone"
 
 
 # -- in a sweep's folder -------------------------------------------------------------------------------------
