@@ -9,12 +9,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from raysweep.cluster import replay as room
 from raysweep.cluster import snapshots as making
 from raysweep.cluster.snapshots import Snapshots
 from raysweep.core import SweepState, decode, encode, step
 from raysweep.core import events as ev
 from raysweep.core.frozen import freeze
+from raysweep.runs import replay as room
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec
 from raysweep.storage.store import Store, open_store
