@@ -128,11 +128,14 @@ class ErrorInfo(_Record):
     traceback_uri: str | None = None
     """Where the whole traceback is."""
 
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.type else self.message
+
     @property
     def line(self) -> str:
         """`ValueError: bad rate`: the type and the first line of the message."""
-        first = one_line((self.message.strip().splitlines() or [""])[0], 500)
-        return f"{self.type}: {first}" if self.type else first
+        first = (self.message.strip().splitlines() or [""])[0]
+        return one_line(str(self.model_copy(update={"message": first})))
 
 
 class AttemptOutcome(_Record):
@@ -393,6 +396,11 @@ class TrainOutcome(_Record):
     """Whether it went on from an earlier run's checkpoint."""
     raysweep_version: str = ""
     format_version: int = 1
+
+    @property
+    def took_s(self) -> float:
+        """From its start to its end, in seconds."""
+        return self.ended_at - self.started_at
 
     def raise_for_status(self) -> Self:
         """The outcome itself, or TrainingFailedError."""

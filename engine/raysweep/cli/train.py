@@ -99,7 +99,7 @@ def _summarise(outcome: TrainOutcome, *, is_json: bool) -> None:
         console,
         ("metrics", show_config(outcome.metrics)),
         ("config", show_config(outcome.config)),
-        ("took", show_duration(outcome.ended_at - outcome.started_at)),
+        ("took", show_duration(outcome.took_s)),
         ("model", outcome.model_uri or "none: the trainable reported no checkpoint"),
         ("outcome", f"{outcome.uri}/train_outcome.json"),
     )

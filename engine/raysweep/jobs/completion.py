@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 
 from raysweep.errors import RaysweepError, SweepFailedError, TrainingFailedError, one_line
-from raysweep.jobs.decisions import trials_needed, verdict_of
+from raysweep.jobs.decisions import finished_trials, trials_needed, verdict_of
 from raysweep.outcome import ErrorInfo, SweepOutcome, TrainOutcome, TrialOutcome
 
 Outcome = SweepOutcome | TrainOutcome
@@ -64,7 +64,7 @@ def _sweep_text(outcome: SweepOutcome, accept_partial: bool) -> str:
     if outcome.status == "cancelled":
         return f"{head}; see {outcome.uri}"
     if outcome.is_partial:
-        finished, needed = outcome.counts.finished, trials_needed(outcome)
+        finished, needed = finished_trials(outcome), trials_needed(outcome)
         if not accept_partial:
             why = "accept_partial is off, so its best so far does not count"
         elif finished < needed:

@@ -125,9 +125,14 @@ def verdict_of(
     if end.status in _WHOLE:
         return Verdict(result="success")
     if isinstance(end, SweepOutcome) and end.status in _PARTIAL and accept_partial:
-        is_enough = end.counts.finished >= trials_needed(end, min_trials)
+        is_enough = finished_trials(end) >= trials_needed(end, min_trials)
         return Verdict(result="success", is_partial=True) if is_enough else Verdict(result="failure")
     return Verdict(result="failure")
+
+
+def finished_trials(outcome: SweepOutcome) -> int:
+    """How many trials came to an end of their own, or were stopped early."""
+    return outcome.counts.finished
 
 
 def trials_needed(outcome: SweepOutcome, min_trials: int = 1) -> int:

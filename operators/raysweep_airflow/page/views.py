@@ -290,7 +290,7 @@ def _gate(gate: GateOutcome) -> Json:
 
 def _error(error: ErrorInfo) -> Json:
     return {
-        "title": one_line(f"{error.type}: {error.message}" if error.type else error.message, 500),
+        "title": one_line(str(error), 500),
         "traceback": (error.traceback or "").strip(),
     }
 
