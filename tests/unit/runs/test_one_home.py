@@ -53,7 +53,7 @@ def sums(text: str) -> Iterator[int]:
 
 def flattenings(text: str) -> Iterator[int]:
     """Functions that walk down nested mappings and yield as they go."""
-    for function in re.finditer(r"^ *def (\w+)\(.*?(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE):
+    for function in re.finditer(r"^ *def (\w+)\(.*?(?=^[\w@]|\Z)", text, re.DOTALL | re.MULTILINE):
         goes_down = re.search(r" in (sorted\()?\w+\.items\(\)", function[0])
         if goes_down and f"yield from {function[1]}(" in function[0]:
             yield text.count("\n", 0, function.start()) + 1
