@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import orjson
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    GetCoreSchemaHandler,
-    PlainSerializer,
-    ValidationError,
-)
-from pydantic_core import CoreSchema, core_schema
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from raysweep.errors import SpecError, SweepFailedError, TrainingFailedError, one_line
+from raysweep.fields import Counts, Metrics, Number
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.validation import issues_of, spec_error
 
@@ -30,34 +21,8 @@ TrialState = Literal["pending", "running", "completed", "stopped", "failed", "ca
 TRACEBACK_CHARACTERS = 4096
 _AT_WORK: Final = frozenset({"starting", "running", "stopping"})
 
-_NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
-
-def _with_names(value: Any) -> Any:
-    """NaN and infinity by name, as JSON has no numbers for them."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if isinstance(value, dict):
-        return {key: _with_names(item) for key, item in value.items()}
-    return [_with_names(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _without_names(value: Any) -> Any:
-    if isinstance(value, str):
-        return _NAMES.get(value, value)
-    if isinstance(value, dict):
-        return {key: _without_names(item) for key, item in value.items()}
-    return [_without_names(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-Metrics = Annotated[
-    dict[str, Any], BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")
-]
-"""What a trial reported; NaN and infinity are the strings "NaN", "Infinity" and "-Infinity" in JSON."""
-Number = Annotated[float, BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")]
-
-
-class _Record(BaseModel):
+class Record(BaseModel):
     """Frozen, and open for fields of later versions, which are passed over."""
 
     model_config = ConfigDict(
@@ -81,40 +46,7 @@ class _Record(BaseModel):
             raise spec_error(issues_of(error, cls), cls.__name__) from None
 
 
-class Counts(dict[str, int]):
-    """How many trials are in each state."""
-
-    @classmethod
-    def of(cls, counts: Mapping[str, int]) -> Self:
-        """The counts, without those that are 0."""
-        return cls({state: number for state, number in counts.items() if number})
-
-    @property
-    def finished(self) -> int:
-        """How many came to an end of their own, or were stopped early."""
-        return self._sum("completed", "stopped")
-
-    @property
-    def ended(self) -> int:
-        """How many have ended, in whatever way."""
-        return self._sum("completed", "stopped", "failed", "cancelled")
-
-    @property
-    def shown(self) -> dict[str, int]:
-        """As people see them: a trial that is asked to stop still runs, and one in line is not counted."""
-        number = {state: self.get(state, 0) for state in ("completed", "stopped", "failed", "cancelled")}
-        number |= {"running": self._sum("running", "stopping"), "waiting": self.get("waiting", 0)}
-        return Counts.of(number)
-
-    def _sum(self, *states: str) -> int:
-        return sum(self.get(state, 0) for state in states)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(cls, handler(dict[str, int]))
-
-
-class ErrorInfo(_Record):
+class ErrorInfo(Record):
     """An error as data."""
 
     kind: str
@@ -138,7 +70,7 @@ class ErrorInfo(_Record):
         return one_line(str(self.model_copy(update={"message": first})))
 
 
-class AttemptOutcome(_Record):
+class AttemptOutcome(Record):
     """One attempt to run a trial. Times are seconds since 1970 UTC."""
 
     attempt: int
@@ -157,7 +89,7 @@ class AttemptOutcome(_Record):
         return _took_s(self)
 
 
-class TrialOutcome(_Record):
+class TrialOutcome(Record):
     """One trial. Times are seconds since 1970 UTC."""
 
     trial_id: str
@@ -201,7 +133,7 @@ def _took_s(ran: AttemptOutcome | TrialOutcome) -> float | None:
     return None if ran.started_at is None or ran.ended_at is None else ran.ended_at - ran.started_at
 
 
-class EndedBy(_Record):
+class EndedBy(Record):
     """Which rule ended a sweep before its search was done, and the numbers behind it."""
 
     rule: str
@@ -216,7 +148,7 @@ class EndedBy(_Record):
     """For `stop.target`: the trial that reached it."""
 
 
-class Usage(_Record):
+class Usage(Record):
     """What a sweep used: workers count from their start to their end, idle or not."""
 
     cpu_hours: float = 0.0
@@ -227,7 +159,7 @@ class Usage(_Record):
     """How long its controllers were at work, in seconds."""
 
 
-class Confirmed(_Record):
+class Confirmed(Record):
     """One config as a gate ran it: with several seeds, at full budget."""
 
     config: dict[str, Any]
@@ -245,7 +177,7 @@ class Confirmed(_Record):
     checkpoint_uri: str | None = None
 
 
-class GateOutcome(_Record):
+class GateOutcome(Record):
     """Whether a night's best config is good enough for the full-scale training, and the evidence."""
 
     promoted: bool
@@ -275,7 +207,7 @@ class GateOutcome(_Record):
         return self.candidates[0] if self.candidates else None
 
 
-class SweepOutcome(_Record):
+class SweepOutcome(Record):
     """One sweep that ended; `outcome[i]` is trial i, `len(outcome)` counts them. Times are UTC seconds."""
 
     sweep_id: str
@@ -375,7 +307,7 @@ def _row(trial: TrialOutcome) -> dict[str, Any]:
     return {**row, **metrics, **config}
 
 
-class TrainOutcome(_Record):
+class TrainOutcome(Record):
     """One training run that ended. Times are seconds since 1970 UTC."""
 
     run_id: str
@@ -409,7 +341,7 @@ class TrainOutcome(_Record):
         return self
 
 
-class PipelineOutcome(_Record):
+class PipelineOutcome(Record):
     """What a night gave."""
 
     sweep: SweepOutcome
@@ -421,7 +353,7 @@ class PipelineOutcome(_Record):
     """Why the training was skipped; empty where it was not."""
 
 
-class Holder(_Record):
+class Holder(Record):
     """The process that runs a sweep, so that others can see whether it still lives."""
 
     host: str
@@ -434,7 +366,7 @@ class Holder(_Record):
         return f"process {self.pid} of {self.user or 'somebody'} on {self.host}"
 
 
-class BestTrial(_Record):
+class BestTrial(Record):
     """The best trial so far."""
 
     trial_id: str
@@ -443,7 +375,7 @@ class BestTrial(_Record):
     metrics: Metrics = {}
 
 
-class RunningTrial(_Record):
+class RunningTrial(Record):
     """A trial that runs now."""
 
     trial_id: str
@@ -454,7 +386,7 @@ class RunningTrial(_Record):
     started_at: float | None = None
 
 
-class SweepProgress(_Record):
+class SweepProgress(Record):
     """What is known of a sweep while it runs: the content of `progress.json`. Times are UTC seconds."""
 
     sweep_id: str
@@ -497,7 +429,7 @@ class SweepProgress(_Record):
         return 0.0
 
 
-class Cancellation(_Record):
+class Cancellation(Record):
     """A request to cancel a sweep, made by another process: the content of `cancel.json`."""
 
     at: float
@@ -508,7 +440,7 @@ class Cancellation(_Record):
     """Why; becomes the outcome's `why`."""
 
 
-class Lease(_Record):
+class Lease(Record):
     """Says that somebody still waits for a sweep or a training run: the content of `lease.json`."""
 
     at: float

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raysweep.outcome import Counts, SweepProgress
+from raysweep.fields import Counts
+from raysweep.outcome import SweepProgress
 from raysweep.spec.jsonable import leaves
 
 _NAMES = {"waiting": "waiting for a retry"}

@@ -7,9 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from raysweep.core.lifecycle import FINAL
+from raysweep.outcome import Record
 
 MAX_POINTS: Final = 400
 """The curve is thinned to so many points, and the dots around it too."""
@@ -19,10 +18,8 @@ Ending = tuple[float | None, str, float | None, str]
 """Of a trial: when it ended, its state, its score, its id."""
 
 
-class Dot(BaseModel):
+class Dot(Record):
     """One trial that ended with a score."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     at: float
     """When it ended, in UTC seconds."""

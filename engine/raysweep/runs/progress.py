@@ -8,7 +8,8 @@ from raysweep.core.commands import SweepStatus
 from raysweep.core.scores import current_best, score_of
 from raysweep.core.state import SweepState
 from raysweep.core.trial import trial_id
-from raysweep.outcome import BestTrial, Counts, Holder, RunningTrial, SweepProgress
+from raysweep.fields import Counts
+from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
 from raysweep.runs.status import MAX_NOTES
 
 ProgressStatus = Literal["starting", "running", "stopping"] | SweepStatus

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-import orjson
-from pydantic import BaseModel, ConfigDict
-
 from raysweep.core.result import trial_outcome
 from raysweep.core.scores import ranked, score_of
 from raysweep.core.state import SweepState
 from raysweep.core.trial import trial_id
+from raysweep.fields import Counts
 from raysweep.outcome import (
-    Counts,
     ErrorInfo,
     GateOutcome,
     Holder,
+    Record,
     RunningTrial,
     SweepOutcome,
     SweepProgress,
@@ -42,10 +40,8 @@ _MIN_ENDED: Final = 3
 """With fewer ended trials nothing is said of the pace."""
 
 
-class RunStatus(BaseModel):
+class RunStatus(Record):
     """How a sweep, or a training run, stands."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, protected_namespaces=())
 
     kind: Literal["sweep", "train"] = "sweep"
     run_id: str
@@ -150,10 +146,6 @@ class RunStatus(BaseModel):
     def storage(self) -> str:
         """The storage path that it lies at."""
         return self.uri.rpartition("/")[0]
-
-    def to_json(self) -> str:
-        """As JSON text on one line; NaN and infinity among the metrics are strings, as in outcomes."""
-        return orjson.dumps(self.model_dump(mode="json")).decode()
 
 
 # --- what is known, put into a status

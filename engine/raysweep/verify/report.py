@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-from raysweep.outcome import Counts
+from raysweep.fields import Counts
 
 Severity = Literal["damage", "orphan", "note"]
 Mending = Literal["prune", "drop", "rewrite"]

@@ -7,7 +7,8 @@ import time
 
 from raysweep.core import SweepState
 from raysweep.core.trial import trial_id
-from raysweep.outcome import Counts, SweepProgress
+from raysweep.fields import Counts
+from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.holder import holder_state
 from raysweep.storage.segment import RESTORE_FIX

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from raysweep.fields import Counts
 from raysweep.live import LiveTable, LiveTraining
-from raysweep.outcome import BestTrial, Counts, Holder, RunningTrial, SweepProgress
+from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
 from raysweep.show import show_config, show_counts, show_duration
 from raysweep.training import TrainProgress
 

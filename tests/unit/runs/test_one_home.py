@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from raysweep.core.lifecycle import FINAL
-from raysweep.outcome import Counts
+from raysweep.fields import Counts
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("engine/raysweep", "operators/raysweep_airflow", "flows/raysweep_prefect", "devtools")
 # Where counts are kept and sums of them are made.
-HOMES = ("engine/raysweep/core/", "engine/raysweep/runs/", "engine/raysweep/outcome.py")
+HOMES = tuple(f"engine/raysweep/{name}" for name in ("core/", "runs/", "fields.py", "outcome.py"))
 ENDS = {"completed", "stopped", "failed", "cancelled"}
 AT_WORK = {"starting", "running"}
 
