@@ -140,6 +140,15 @@ def test_for_show_the_heartbeats_time_counts_until_more_is_known() -> None:
     assert looks.watch.judge(looks.beat().model_copy(update={"status": "completed"})) == "gone"
 
 
+def test_who_looks_once_reads_on_where_a_clock_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holder, "STALE_AFTER_S", 0.5)
+    ahead = time.time() + HOUR_S
+    beats = iter([ahead, ahead, ahead + 2.0])
+    moved = HolderWatch().judge(beat(ahead, **ELSEWHERE), lambda: beat(next(beats), **ELSEWHERE))
+    assert moved == "alive"
+    assert HolderWatch().judge(beat(ahead, **ELSEWHERE), lambda: beat(ahead, **ELSEWHERE)) == "stale"
+
+
 # -- in a sweep's folder -------------------------------------------------------------------------------------
 
 

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from raysweep.core import SweepState, step
-from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.errors import JournalDamagedError
+from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome
 from raysweep.runs.curve import MAX_POINTS, Dot, best_so_far
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.holder import current_holder
-from raysweep.runs.reader import SweepReader
+from raysweep.runs.reader import SweepReader, glance, read_training
 from raysweep.runs.status import TOP, RunStatus, status_of_heartbeat, status_of_outcome, status_of_state
+from raysweep.runs.training import RunFolder
 from raysweep.simulate import simulate
+from raysweep.storage.store import open_store
 from tests.unit.verify.stored import Stored, store_sweep
 
 SPEC: dict[str, Any] = {
@@ -273,7 +276,6 @@ def test_a_long_sweep_is_read_in_a_moment(tmp_path: Path) -> None:
     from raysweep.core import events as ev
     from raysweep.runs.folder import SweepRecord
     from raysweep.spec import SweepSpec
-    from raysweep.storage.store import open_store
     from raysweep.storage.writer import JournalWriter
 
     simulated = simulate(SPEC | {"num_samples": 2000}, smooth, slots=16)
@@ -303,3 +305,72 @@ def test_a_long_sweep_is_read_in_a_moment(tmp_path: Path) -> None:
     assert again.curve == status.curve
     assert first_s < 20.0
     assert again_s < first_s / 3
+
+
+def test_who_looks_once_is_told_of_damage(unfinished: Stored) -> None:
+    for snapshot in (unfinished.path / "snapshots").iterdir():
+        snapshot.unlink()
+    segment = unfinished.path / unfinished.segments()[2]
+    segment.write_bytes(segment.read_bytes().replace(b"TrialStarted", b"TrialStartet"))
+    reader = SweepReader(unfinished.folder.store.url, unfinished.folder.sweep_id, is_strict=True)
+    for call in (reader.read, reader.trials, reader.read):
+        with pytest.raises(JournalDamagedError):
+            call()
+
+
+def test_all_trials_before_the_end_and_after(tmp_path: Path) -> None:
+    whole = store_sweep(tmp_path, is_ended=True)
+    reader = SweepReader(whole.folder.store.url, whole.folder.sweep_id)
+    ended = reader.trials()
+    assert [trial.number for trial in ended] == [0, 1, 2, 3]
+    (whole.path / "outcome.json").unlink()
+    assert reader.trials() == ended
+    assert SweepReader(whole.folder.store.url, "no-such-sweep").trials() == ()
+
+
+def test_a_glance_reads_no_journal(unfinished: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = unfinished.folder
+    monkeypatch.setattr(type(folder), "journal", lambda self: pytest.fail("the journal is read"))
+    seen = glance(folder)
+    assert (seen.status, seen.num_trials, seen.held) == ("interrupted", 4, "gone")
+    (unfinished.path / "progress.json").unlink()
+    assert (glance(folder).status, glance(folder).holder) == ("interrupted", None)
+
+
+def test_a_training_from_its_first_heartbeat_to_its_end(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    folder = RunFolder(store, "full-1")
+    assert read_training(str(tmp_path), "full-1") is None
+    beat = SweepProgress(
+        sweep_id="full-1", name="full", status="running", holder=current_holder(), generation=1, at=50.0,
+        started_at=1.0, counts={"reports": 3}, metric="", mode="max", notes=("a worker died",),
+    )  # fmt: skip
+    store.put("full-1/train_progress.json", beat.to_json().encode())
+    status = read_training(str(tmp_path), "full-1")
+    assert status is not None
+    assert (status.kind, status.status, status.is_running, status.reports) == ("train", "running", True, 3)
+    # A try that failed may be followed by another: it is no outcome, but it is not running either.
+    store.put("full-1/train_progress.json", beat.model_copy(update={"status": "failed"}).to_json().encode())
+    status = read_training(str(tmp_path), "full-1")
+    assert status is not None
+    assert (status.status, status.is_running, status.has_ended) == ("failed", False, False)
+    folder.write_outcome(
+        TrainOutcome(run_id="full-1", name="full", key="k", status="completed", started_at=1.0, ended_at=61.0)
+    )
+    status = read_training(str(tmp_path), "full-1")
+    assert status is not None
+    assert (status.status, status.has_ended, status.elapsed_s, status.key) == ("completed", True, 60.0, "k")
+    assert (status.notes, status.reports, status.storage) == (("a worker died",), 3, str(tmp_path))
+
+
+def test_how_long_it_took_or_has_taken() -> None:
+    plain = RunStatus(run_id="s-1", status="interrupted", started_at=100.0, read_at=500.0)
+    beat = SweepProgress(
+        sweep_id="s-1", name="s", status="running", holder=current_holder(), generation=1, at=300.0,
+        started_at=100.0, metric="loss", mode="min",
+    )  # fmt: skip
+    assert plain.elapsed_s is None, "nobody knows until when"
+    assert plain.model_copy(update={"heartbeat": beat}).elapsed_s == 200.0
+    assert plain.model_copy(update={"heartbeat": beat, "held": "alive"}).elapsed_s == 400.0
+    assert plain.model_copy(update={"ended_at": 150.0}).elapsed_s == 50.0
+    assert plain.model_copy(update={"heartbeat": beat}).silent_s == 200.0
