@@ -23,13 +23,13 @@ import raysweep as rs
 from devtools.airflow.local import LocalAirflow
 from devtools.head import free_ports
 from devtools.servers import LocalServersError
+from raysweep.cli.summary import print_night
 from raysweep.errors import SweepInterrupted
 from raysweep.live import LiveTable
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline import with_gate
 from raysweep.pipeline.gate import RESULT
 from raysweep.pipeline.night import why_skipped
-from raysweep.pipeline.summary import print_night
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.training import RunFolder
 from raysweep.runs.view import Asked
@@ -53,7 +53,6 @@ def nightly(
 ) -> None:
     """Sweep, gate, train, as the DAG does it. Each call is a run, and so a night, of its own."""
     console = Console()
-    began = time.monotonic()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         night = Night(storage, example, specs)
@@ -68,7 +67,7 @@ def nightly(
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     if sweep is not None:
         skipped = why_skipped(night.train, sweep)
-        print_night(console, sweep, train, skipped=skipped, seconds=time.monotonic() - began)
+        print_night(console, sweep, train, skipped=skipped)
     if not is_done:
         log = home.absolute() / "dags-test.log"
         Console(stderr=True).print(

@@ -27,6 +27,7 @@ from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.follow import cancel, wait
 from raysweep.jobs.sync import run_sync
 from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.show import show_progress
 from raysweep.spec import SweepSpec
 from raysweep_prefect.identity import default_key
 from raysweep_prefect.parameters import JobSettings
@@ -149,9 +150,8 @@ class SweepJobRun(JobRun[SweepOutcome]):
         return run_sync(partial(self.acancel, reason))
 
     def _say(self, progress: SweepProgress) -> None:
-        best = progress.best
-        shown = f", best {progress.metric} {best.score:.6g}" if best is not None else ""
-        self.logger.info("sweep %s: %s, %s%s", self.job.run_id, progress.status, progress.counts, shown)
+        shown = show_progress(progress, has_config=False)
+        self.logger.info("sweep %s: %s, %s", self.job.run_id, progress.status, shown)
 
 
 class SweepJob(JobBlock[SweepOutcome]):

@@ -18,6 +18,7 @@ from raysweep.errors import RaysweepError
 from raysweep.jobs import ClusterConnection, RunningJob, cancel, wait
 from raysweep.jobs.errorline import encode_error, find_error
 from raysweep.outcome import SweepProgress
+from raysweep.show import show_progress
 from raysweep_airflow.hooks import RaySweepHook
 from raysweep_airflow.identity import TaskId, is_over
 
@@ -172,12 +173,5 @@ class ProgressLines:
 
 
 def progress_line(progress: SweepProgress) -> str:
-    """`12 of 50 trials ended, 4 running; best auc 0.93 (trial 00007)`."""
-    ended = sum(progress.counts.get(state, 0) for state in ("completed", "stopped", "failed"))
-    total = f" of {progress.num_trials}" if progress.num_trials is not None else ""
-    parts = [f"{progress.status}: {ended}{total} trials ended, {len(progress.running)} running"]
-    if failed := progress.counts.get("failed", 0):
-        parts.append(f"{failed} failed")
-    if progress.best is not None:
-        parts.append(f"best {progress.metric} {progress.best.score:.6g} (trial {progress.best.trial_id})")
-    return "; ".join(parts)
+    """`running: 12 of 50 trials ended: 12 done, 4 running; best auc 0.93 (trial 00007)`."""
+    return f"{progress.status}: {show_progress(progress, has_config=False)}"

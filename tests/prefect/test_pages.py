@@ -12,8 +12,8 @@ import yaml
 import raysweep as rs
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import BestTrial, Holder, SweepProgress, TrialOutcome
-from raysweep.runs.report import report_of_outcome
-from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, percent, report_text
+from raysweep.runs.status import status_of_outcome
+from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, report_text
 from raysweep_prefect.flows import Sweep, nightly_sweep, sweep_many, train_best
 from raysweep_prefect.parameters import JobSettings
 
@@ -158,11 +158,11 @@ def test_keys_are_what_prefect_takes() -> None:
     ],
 )
 def test_progress_goes_by_trials_or_by_the_deadline(fields: dict[str, Any], expected: float) -> None:
-    assert percent(progress(**fields)) == expected
+    assert 100 * progress(**fields).share == expected
 
 
 def test_the_leaderboard_has_the_best_first_and_its_config() -> None:
-    rows = leaderboard(report_of_outcome(outcome(), now=20.0))
+    rows = leaderboard(status_of_outcome(outcome(), now=20.0))
     assert [row["trial"] for row in rows] == ["00003", "00001", "00000"]
     assert rows[0] == {
         "#": 1,
@@ -176,7 +176,7 @@ def test_the_leaderboard_has_the_best_first_and_its_config() -> None:
 
 
 def test_the_report_tells_what_matters_and_breaks_no_table() -> None:
-    text = report_text(report_of_outcome(outcome(), now=20.0))
+    text = report_text(status_of_outcome(outcome(), now=20.0))
     assert text.startswith("# Flights: East: completed")
     assert "every trial has ended" in text
     assert "## Best loss: 1.5" in text

@@ -12,8 +12,9 @@ from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
 from raysweep.cli.process import DONE
 from raysweep.errors import SpecError, TrainingFailedError
-from raysweep.live import LiveTraining, show_config, show_duration
+from raysweep.live import LiveTraining
 from raysweep.outcome import TrainOutcome
+from raysweep.show import show_config, show_duration
 from raysweep.spec import TrainSpec
 
 
@@ -98,7 +99,7 @@ def _summarise(outcome: TrainOutcome, *, is_json: bool) -> None:
         console,
         ("metrics", show_config(outcome.metrics)),
         ("config", show_config(outcome.config)),
-        ("took", show_duration(outcome.ended_at - outcome.started_at)),
+        ("took", show_duration(outcome.took_s)),
         ("model", outcome.model_uri or "none: the trainable reported no checkpoint"),
         ("outcome", f"{outcome.uri}/train_outcome.json"),
     )

@@ -20,12 +20,12 @@ from raysweep.core.seeds import derive_seed
 from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.reopening import check_same
 from raysweep.runs.takeover import (
     Asked,
     Held,
     OnProgress,
     check_not_lost,
-    check_same,
     find_holder,
     find_outcome,
     follow,
@@ -139,7 +139,7 @@ def _run(
             return outcome
         holder, generation = find_holder(folder)
         if holder is not None and not takeover:
-            check_same(folder, asked)
+            check_same(folder, asked.spec, None)
             follow(folder, on_progress)
             continue
         if folder.read_spec() is None:

@@ -44,7 +44,6 @@ Do = Literal["return", "submit", "attach", "refuse_stopped", "refuse_storage"]
 
 _WHOLE: Final = frozenset({"completed", "target", "plateau"})
 _PARTIAL: Final = frozenset({"deadline", "budget"})
-_FINISHED: Final = ("completed", "stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +132,7 @@ def verdict_of(
 
 def finished_trials(outcome: SweepOutcome) -> int:
     """How many trials came to an end of their own, or were stopped early."""
-    return sum(outcome.counts.get(state, 0) for state in _FINISHED)
+    return outcome.counts.finished
 
 
 def trials_needed(outcome: SweepOutcome, min_trials: int = 1) -> int:

@@ -23,7 +23,8 @@ from raysweep.jobs.client import JobsClient, open_client
 from raysweep.jobs.errorline import decode_error, find_error
 from raysweep.jobs.wire import JobInfo
 from raysweep.outcome import SweepProgress
-from raysweep.runs.view import Outcome, RunView, whoami
+from raysweep.runs.lease import whoami
+from raysweep.runs.view import Outcome, RunView
 
 LOG: Final = logging.getLogger("raysweep.jobs")
 FIRST_PAUSE_S: Final = 1.0

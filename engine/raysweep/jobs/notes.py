@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from raysweep.outcome import SweepProgress
+from raysweep.show import show_progress
 
 
 class ProgressNotes:
@@ -25,11 +26,7 @@ class ProgressNotes:
         now = self._clock()
         if now - self._said_at < self._every_s:
             return
-        counts = ", ".join(f"{number} {name}" for name, number in sorted(progress.counts.items()))
-        best = progress.best
-        line = f"sweep {progress.sweep_id}: {progress.status}, {counts or 'no trials yet'}"
-        if best is not None:
-            line += f", best {progress.metric} {best.score:.6g} (trial {best.trial_id})"
+        line = f"sweep {progress.sweep_id}: {progress.status}, {show_progress(progress, has_config=False)}"
         if line != self._last:
             self._said_at, self._last = now, line
             self._say(line)

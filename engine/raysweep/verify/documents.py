@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import orjson
 
 from raysweep import __version__
-from raysweep.core import SweepState, decode, make_outcome, step
+from raysweep.core import SweepState, make_outcome
 from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.replay import replay
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.report import Finding
@@ -126,10 +127,7 @@ def replay_state(folder: SweepFolder) -> tuple[SweepRecord, SweepState] | None:
     record = folder.read_spec()
     if record is None:
         return None
-    state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
-    for line in folder.journal().read():
-        step(state, decode(line))
-    return record, state
+    return record, replay(folder.journal(), record)
 
 
 def _make_outcome(folder: SweepFolder, record: SweepRecord, state: SweepState) -> SweepOutcome:

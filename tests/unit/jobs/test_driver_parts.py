@@ -83,7 +83,7 @@ def test_progress_is_said_when_it_is_new_and_not_too_often() -> None:
         now[0] = float(at)
         notes(progress(ended, 0.25 if ended else None))
     assert said == [
-        "sweep t-1: running, 0 completed",
-        "sweep t-1: running, 1 completed, best loss 0.25 (trial 00001)",
-        "sweep t-1: running, 2 completed, best loss 0.25 (trial 00001)",
+        "sweep t-1: running, 0 done; no loss yet",
+        "sweep t-1: running, 1 done; best loss 0.25 (trial 00001)",
+        "sweep t-1: running, 2 done; best loss 0.25 (trial 00001)",
     ]
