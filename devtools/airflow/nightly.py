@@ -31,8 +31,7 @@ from raysweep.pipeline.night import why_skipped
 from raysweep.pipeline.summary import print_night
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.training import RunFolder
-from raysweep.runs.view import Asked
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec import RunId, SweepSpec, TrainSpec
 from raysweep.storage.store import open_store
 
 DAG_ID: Final = "nightly_sweep"
@@ -111,8 +110,8 @@ class Night:
         verdict = self.store.get(f"{folder.sweep_id}/{RESULT}")
         if outcome is not None and verdict is not None:
             outcome = with_gate(outcome, GateOutcome.from_json(verdict))
-        asked = Asked.of(self.train, self._key.replace("/sweep/", "/train/", 1))
-        return outcome, RunFolder(self.store, asked.run_id).read_outcome()
+        run = RunId.of(self.train, self._key.replace("/sweep/", "/train/", 1))
+        return outcome, RunFolder(self.store, run.id).read_outcome()
 
 
 def _run(console: Console, night: Night, home: Path, dags: Path, deadline: str) -> bool:

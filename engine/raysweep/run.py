@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
 
 if TYPE_CHECKING:
@@ -66,19 +66,18 @@ def run_sweep(
             raise SpecError(
                 "num_cpus", "is for an embedded Ray", "leave it out with the address of a cluster"
             )
-        asked = _resolved(SweepSpec.from_any(spec), scheduled_at)
+        request = RunRequest.of(_resolved(SweepSpec.from_any(spec), scheduled_at), key)
         options = _with(job, takeover)
         if resume_cancelled:
             options = replace(options, on_cancelled="resume")
-        outcome = _run_job(asked, key, address, on_progress, options)
+        outcome = _run_job(request, address, on_progress, options)
         assert isinstance(outcome, SweepOutcome)
         return outcome
     _refuse_job(job)
     from raysweep.cluster.run import run_sweep as run_here
 
     return run_here(
-        spec,
-        key=key,
+        RunRequest.of(SweepSpec.from_any(spec), key),
         address=_plain(address),
         on_progress=on_progress,
         takeover=takeover,
@@ -107,11 +106,12 @@ def run_training(
     """Train one config on Ray Train workers, and return how it ended.
 
     With the same name and key: a run that ended well is returned at once, without Ray; one that crashed or
-    failed goes on from its newest checkpoint. Without a key every call is a new run.
+    failed goes on from its newest checkpoint.
 
     Args:
         spec: A TrainSpec, a mapping, or the path of a YAML or JSON file.
-        key: What makes this run the same run: a date, an orchestrator's run id.
+        key: What makes this run the same run: a date, an orchestrator's run id. Default: the spec itself is
+            the key.
         address: Default: the Ray that this process is connected to, else an embedded one that ends with the
             call. `"auto"` or `"host:port"` connect. `"http(s)://host:8265"`, or a `ClusterConnection`: a job
             of that cluster.
@@ -129,24 +129,25 @@ def run_training(
             tries again. Of a job: JobFailedError.
         SweepInterrupted: Ctrl-C; a call with the same key goes on.
     """
+    request = RunRequest.of(TrainSpec.from_any(spec), key)
     if is_jobs_address(address):
-        outcome = _run_job(TrainSpec.from_any(spec), key, address, on_progress, _with(job, False))
+        outcome = _run_job(request, address, on_progress, _with(job, False))
         assert isinstance(outcome, TrainOutcome)
         return outcome
     _refuse_job(job)
     from raysweep.training.run import run_training as run_here
 
     take: Any = on_progress
-    return run_here(spec, key=key, address=_plain(address), on_progress=take)
+    return run_here(request, address=_plain(address), on_progress=take)
 
 
 def _run_job(
-    spec: SweepSpec | TrainSpec, key: str | None, address: Any, on_progress: Any, options: JobOptions
+    request: AnyRequest, address: Any, on_progress: Any, options: JobOptions
 ) -> SweepOutcome | TrainOutcome:
     from raysweep.jobs.sync import Cluster
 
     cluster = Cluster(address)
-    job = cluster.submit_or_attach(spec, key=key, options=options)
+    job = cluster.submit(request, options=options)
     return cluster.wait(job, on_progress=on_progress, lease_ttl_s=options.lease_ttl_s)
 
 

@@ -18,7 +18,8 @@ from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.completion import complete, details_of
 from raysweep.jobs.sync import Cluster
 from raysweep.runs.reader import SweepReader
-from raysweep.runs.view import Asked, RunView
+from raysweep.runs.view import RunView
+from raysweep.spec import AnyRequest, RunRequest
 from raysweep_prefect.clusters import Target
 from raysweep_prefect.following import Follower, emit_end
 from raysweep_prefect.identity import Asker, find_asker
@@ -54,11 +55,11 @@ class Step:
             RaysweepError: As `raysweep.run_sweep` and `raysweep.run_training`; see `retryable`.
         """
         logger = run_logger()
-        asked = Asked.of(spec, self.key) if self.target.is_job else _asked_here(spec, self.key)
-        kind = asked.kind
+        request = RunRequest.of(spec, self.key)
+        kind = request.run.kind
         try:
             with interruptible():
-                outcome = self._run(asked, logger)
+                outcome = self._run(request, logger)
             usable = complete(outcome, accept_partial=self.accept_partial)
         except RaysweepError as error:
             details = details_of(error)
@@ -67,47 +68,51 @@ class Step:
             if not error.retryable:
                 end = getattr(error, "outcome", None)
                 status = "cancelled" if getattr(end, "status", "") == "cancelled" else "failed"
-                payload = brief(end) if isinstance(end, Outcome) else {"run_id": asked.run_id}
-                emit_end(kind, spec.name, asked.run_id, status, payload | {"error": str(error)})
+                payload = brief(end) if isinstance(end, Outcome) else {"run_id": request.run.id}
+                emit_end(kind, spec.name, request.run.id, status, payload | {"error": str(error)})
             raise
-        logger.info("%s %s: %s", kind, asked.run_id, getattr(usable, "why", "") or usable.status)
+        logger.info("%s %s: %s", kind, request.run.id, getattr(usable, "why", "") or usable.status)
         payload = brief(usable)
-        emit_end(kind, spec.name, asked.run_id, usable.status, payload)
+        emit_end(kind, spec.name, request.run.id, usable.status, payload)
         materialize(kind, spec.name, payload, made_from=made_from)
         return usable
 
-    def _run(self, asked: Asked, logger: Logger) -> Outcome:
+    def _run(self, request: AnyRequest, logger: Logger) -> Outcome:
         asker = find_asker()
         if self.target.connection is not None:
-            return self._run_job(asked, asker, logger)
+            return self._run_job(request, asker, logger)
 
         def stop(reason: str) -> None:
-            _view(asked).ask_to_cancel(reason, "Prefect")
+            _view(request).ask_to_cancel(reason, "Prefect")
 
-        with _following(asker, asked, logger, stop if asked.kind == "sweep" else None) as follower:
+        with _following(asker, request, logger, stop if request.run.kind == "sweep" else None) as follower:
             if follower is not None:
                 follower.began(None)
             take = follower if follower is not None else tell_listeners
-            if isinstance(asked.spec, rs.SweepSpec):
+            if isinstance(request.spec, rs.SweepSpec):
                 return rs.run_sweep(
-                    asked.spec,
-                    key=asked.key,
+                    request.spec,
+                    key=request.run.key,
                     address=self.target.address,
                     on_progress=take,
                     resume_cancelled=self.resume_cancelled,
                 )
-            return rs.run_training(asked.spec, key=asked.key, address=self.target.address)
+            return rs.run_training(request.spec, key=request.run.key, address=self.target.address)
 
-    def _run_job(self, asked: Asked, asker: Asker | None, logger: Logger) -> Outcome:
+    def _run_job(self, request: AnyRequest, asker: Asker | None, logger: Logger) -> Outcome:
         assert self.target.connection is not None
         cluster = Cluster(self.target.connection)
         options = self.settings.options()
         if self.resume_cancelled:
             options = replace(options, on_cancelled="resume")
-        job = cluster.submit_or_attach(asked.spec, key=asked.key, options=options)
+        job = cluster.submit(request, options=options)
         logger.info("%s %s: %s job %s", job.kind, job.run_id, job.how, job.job_id or "(none)")
         _note(asker, job, self.target, logger)
-        with _following(asker, asked, logger, lambda reason: cluster.cancel(job, reason=reason)) as follower:
+
+        def stop(reason: str) -> None:
+            cluster.cancel(job, reason=reason)
+
+        with _following(asker, request, logger, stop) as follower:
             if follower is not None:
                 follower.began(job)
             take = follower if follower is not None else tell_listeners
@@ -131,18 +136,6 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt(str(error)) from None
 
 
-def _asked_here(spec: rs.SweepSpec | rs.TrainSpec, key: str | None) -> Asked:
-    """As `Asked.of`, for a run in this process: its trainable need not have an import path."""
-    from raysweep.spec.identity import default_key, sweep_id
-
-    spec = spec.placed()
-    if isinstance(spec, rs.SweepSpec):
-        name = key if key is not None else default_key(spec.digest())
-        return Asked(spec=spec, key=name, run_id=sweep_id(spec.name, name))
-    name = key if key is not None else spec.digest()
-    return Asked(spec=spec, key=name, run_id=sweep_id(spec.name, f"train {name}"))
-
-
 def _note(asker: Asker | None, job: RunningJob, target: Target, logger: Logger) -> None:
     if asker is None or not job.job_id:
         return
@@ -152,23 +145,23 @@ def _note(asker: Asker | None, job: RunningJob, target: Target, logger: Logger) 
         logger.warning("job %s could not be noted at the flow run: %s", job.job_id, error)
 
 
-def _view(asked: Asked) -> RunView:
-    return RunView(asked.kind, asked.spec.storage_path, asked.run_id)
+def _view(request: AnyRequest) -> RunView:
+    return RunView(request.run.kind, request.spec.storage_path, request.run.id)
 
 
 @contextmanager
 def _following(
-    asker: Asker | None, asked: Asked, logger: Logger, stop: Callable[[str], Any] | None
+    asker: Asker | None, request: AnyRequest, logger: Logger, stop: Callable[[str], Any] | None
 ) -> Iterator[Follower | None]:
     if asker is None:
         yield None
         return
-    view = _view(asked)
-    reader = SweepReader(asked.spec.storage_path, asked.run_id) if asked.kind == "sweep" else None
+    view = _view(request)
+    reader = SweepReader(request.spec.storage_path, request.run.id) if request.run.kind == "sweep" else None
     with Follower(
         asker,
-        name=asked.spec.name,
-        run_id=asked.run_id,
+        name=request.run.name,
+        run_id=request.run.id,
         reader=reader,
         uri=view.uri,
         logger=logger,

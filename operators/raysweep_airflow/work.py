@@ -27,8 +27,8 @@ from raysweep.jobs import Cluster, JobOptions, RunningJob, complete, details_of
 from raysweep.jobs.attach import storage_not_shared
 from raysweep.jobs.errorline import decode_error
 from raysweep.outcome import SweepOutcome, TrainOutcome
-from raysweep.runs.view import Asked, Outcome, RunView
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.runs.view import Outcome, RunView
+from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
 from raysweep_airflow import documents
 from raysweep_airflow.hooks import Access, RaySweepHook
@@ -54,10 +54,9 @@ KILL_S: Final = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What this try does: the spec with its deadline, under which key, or the outcome that is there."""
+    """What this try does: what is to be run, its deadline a moment, or the outcome that is there."""
 
-    spec: Spec
-    key: str
+    request: AnyRequest
     ended: Outcome | None
     resumes: bool
 
@@ -150,10 +149,10 @@ class Try:
 
     def _run_job(self, attempt: Attempt, access: Access) -> Any:
         operator, options = self.operator, self._options(attempt)
-        job = Cluster(access.cluster).submit_or_attach(attempt.spec, key=attempt.key, options=options)
+        job = Cluster(access.cluster).submit(attempt.request, options=options)
         operator.running = Running(job=job, access=access, task=self.task)
         self._show(job, access)
-        ends_at, limit = self._limit(attempt.spec)
+        ends_at, limit = self._limit(attempt.request.spec)
         trigger = SweepTrigger(
             job=job.to_dict(),
             conn_id=operator.conn_id,
@@ -174,11 +173,12 @@ class Try:
         address = self.operator.address
         self._note_place(attempt)
         try:
-            if isinstance(attempt.spec, TrainSpec):
-                return rs.run_training(attempt.spec, key=attempt.key, address=address)
+            spec, key = attempt.request.spec, attempt.request.run.key
+            if isinstance(spec, TrainSpec):
+                return rs.run_training(spec, key=key, address=address)
             return rs.run_sweep(
-                attempt.spec,
-                key=attempt.key,
+                spec,
+                key=key,
                 address=address,
                 on_progress=ProgressLines(self.log.info),
                 resume_cancelled=attempt.resumes,
@@ -195,8 +195,9 @@ class Try:
         found = Record.from_dict(self.store.get(RECORD_KEY))
         is_cleared = found is not None and found.max_tries != ti.max_tries
         record = found or self._dated(Record(max_tries=ti.max_tries), now)
-        spec, base = _with_deadline(asked, record), operator.key(self.context)
-        ended = _view(spec, base + record.suffix).outcome()
+        base = operator.key(self.context)
+        request = RunRequest.of(_with_deadline(asked, record), base + record.suffix)
+        ended = _view(request).outcome()
         do = decide(
             ended,
             is_cleared=is_cleared,
@@ -204,19 +205,18 @@ class Try:
             accept_partial=operator.accept_partial,
         )
         if do == "reuse":
-            self._check_same(spec, base + record.suffix, ended)
+            self._check_same(request, ended)
         elif is_cleared:
             suffix = f"#{ti.try_number}" if do == "restart" else record.suffix
             renewed = self._dated(replace(record, suffix=suffix), now)
-            later = _with_deadline(asked, renewed)
-            if do != "go" or _may_change(later, base + suffix):
-                record, spec = renewed, later
-        key = base + record.suffix
-        self._say(do, ended, key, is_cleared=is_cleared)
+            later = RunRequest.of(_with_deadline(asked, renewed), base + suffix)
+            if do != "go" or _may_change(later):
+                record, request = renewed, later
+        self._say(do, ended, request.run.key, is_cleared=is_cleared)
         self.store.set(RECORD_KEY, replace(record, max_tries=ti.max_tries).to_dict())
         if do == "reuse":
-            return Attempt(spec=spec, key=key, ended=ended, resumes=False)
-        return Attempt(spec=spec, key=key, ended=None, resumes=is_cleared)
+            return Attempt(request=request, ended=ended, resumes=False)
+        return Attempt(request=request, ended=None, resumes=is_cleared)
 
     def _dated(self, record: Record, now: datetime) -> Record:
         """From when a deadline of the spec counts, and the one that `execution_timeout` gives."""
@@ -230,10 +230,10 @@ class Try:
         ends_at = (now + timeout - _margin(timeout)).isoformat() if timeout is not None else None
         return replace(record, scheduled_at=since.isoformat(), ends_at=ends_at)
 
-    def _check_same(self, spec: Spec, key: str, ended: Outcome | None) -> None:
+    def _check_same(self, request: AnyRequest, ended: Outcome | None) -> None:
         """See that what is reused is what is asked for."""
         try:
-            if _view(spec, key).check_same(_asked(spec, key), ended):
+            if _view(request).check_same(request, ended):
                 self.log.info('its limit was moved since: on_clear="resume" goes on with it')
         except SpecChangedError as error:
             fix = 'change it back, or clear the task with on_clear="restart"'
@@ -298,12 +298,9 @@ class Try:
 
     def _note_place(self, attempt: Attempt) -> None:
         """Where a run without a job is stored: the page and scripts look for it where they look for a job."""
-        asked = _asked(attempt.spec, attempt.key)
-        place = {"kind": asked.kind, "run_id": asked.run_id, "key": attempt.key}
-        where = asked.spec.storage_path
-        self.store.set(
-            JOB_KEY, {**place, "storage_path": where, "uri": f"{where}/{asked.run_id}", "job_url": ""}
-        )
+        run, where = attempt.request.run, attempt.request.spec.storage_path
+        place = {"kind": run.kind, "run_id": run.id, "key": run.key, "storage_path": where}
+        self.store.set(JOB_KEY, {**place, "uri": f"{where}/{run.id}", "job_url": ""})
 
     def _show_earlier(self) -> None:
         """The links of the try that ran it: Airflow has forgotten them."""
@@ -334,21 +331,14 @@ def explained(log: Any) -> Iterator[None]:
         raise AirflowFailException(text) from None
 
 
-def _asked(spec: Spec, key: str) -> Asked:
-    """As `Asked.of`, for trainables too that never leave this process."""
-    name = key if isinstance(spec, SweepSpec) else f"train {key}"
-    return Asked(spec=spec.placed(), key=key, run_id=rs.sweep_id(spec.name, name))
+def _view(request: AnyRequest) -> RunView:
+    return RunView(request.run.kind, request.spec.storage_path, request.run.id)
 
 
-def _view(spec: Spec, key: str) -> RunView:
-    asked = _asked(spec, key)
-    return RunView(asked.kind, asked.spec.storage_path, asked.run_id)
-
-
-def _may_change(spec: Spec, key: str) -> bool:
+def _may_change(request: AnyRequest) -> bool:
     """Whether a run that has not ended may go on with this spec."""
     try:
-        _view(spec, key).check_same(_asked(spec, key), None)
+        _view(request).check_same(request, None)
     except SpecChangedError:
         return False
     return True

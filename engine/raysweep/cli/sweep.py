@@ -19,7 +19,7 @@ from raysweep.errors import SweepNotFoundError
 from raysweep.live import LiveTable, show_config, show_counts, show_duration, show_number
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec
+from raysweep.spec import RunRequest, SweepSpec
 from raysweep.storage.store import open_store
 
 _CHANGED: Final = b'{"e":"SpecChanged"'
@@ -66,10 +66,11 @@ def newest_spec(folder: SweepFolder, record: SweepRecord) -> dict[str, Any]:
 
 def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
     """Run the sweep, show how it goes and what came out; returns the exit code."""
+    request = RunRequest.of(spec, key)
     if has_jobs_api(how.address, job):
         from raysweep.cli import remote
 
-        found = remote.run(spec, key, how.address or "", job, is_json=how.is_json)
+        found = remote.run(request, how.address or "", job, is_json=how.is_json)
         return show_outcome(found, is_json=how.is_json) if isinstance(found, SweepOutcome) else DONE
     from raysweep.cluster.run import run_sweep
 
@@ -79,8 +80,7 @@ def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
         clean_stdout(is_json=how.is_json),
     ):
         outcome = run_sweep(
-            spec,
-            key=key,
+            request,
             address=how.address,
             on_progress=table,
             takeover=how.takeover,
