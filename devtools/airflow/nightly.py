@@ -27,11 +27,11 @@ from raysweep.live import LiveTable
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline import with_gate
 from raysweep.pipeline.gate import RESULT
-from raysweep.pipeline.night import why_skipped
 from raysweep.pipeline.summary import print_night
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.training import RunFolder
 from raysweep.spec import RunId, SweepSpec, TrainSpec
+from raysweep.step.brief import why_not_trained
 from raysweep.storage.store import open_store
 
 DAG_ID: Final = "nightly_sweep"
@@ -65,7 +65,7 @@ def nightly(
         Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     if sweep is not None:
-        skipped = why_skipped(night.train, sweep)
+        skipped = why_not_trained(sweep)
         print_night(console, sweep, train, skipped=skipped, seconds=time.monotonic() - began)
     if not is_done:
         log = home.absolute() / "dags-test.log"

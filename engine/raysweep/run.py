@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import SpecError
-from raysweep.jobs.connection import ClusterConnection, is_jobs_address
+from raysweep.jobs.connection import ClusterConnection
+from raysweep.jobs.options import JobOptions
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
-from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
+from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
+from raysweep.step.step import Place, Step
 
 if TYPE_CHECKING:
-    from raysweep.jobs.options import JobOptions
     from raysweep.training import TrainProgress
 
 
@@ -61,30 +61,18 @@ def run_sweep(
         StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
         JobStoppedError, JobFailedError: Only of a job: a person stopped it, or it failed for good.
     """
-    if is_jobs_address(address):
-        if num_cpus is not None:
-            raise SpecError(
-                "num_cpus", "is for an embedded Ray", "leave it out with the address of a cluster"
-            )
-        request = RunRequest.of(_resolved(SweepSpec.from_any(spec), scheduled_at), key)
-        options = _with(job, takeover)
-        if resume_cancelled:
-            options = replace(options, on_cancelled="resume")
-        outcome = _run_job(request, address, on_progress, options)
-        assert isinstance(outcome, SweepOutcome)
-        return outcome
-    _refuse_job(job)
-    from raysweep.cluster.run import run_sweep as run_here
-
-    return run_here(
-        RunRequest.of(SweepSpec.from_any(spec), key),
-        address=_plain(address),
-        on_progress=on_progress,
-        takeover=takeover,
-        num_cpus=num_cpus,
-        scheduled_at=scheduled_at,
-        resume_cancelled=resume_cancelled,
+    asked, place = SweepSpec.from_any(spec), Place.of(address)
+    if place.is_job and num_cpus is not None:
+        raise SpecError("num_cpus", "is for an embedded Ray", "leave it out with the address of a cluster")
+    options = _options(place, job, takeover=takeover)
+    step = Step(
+        request=RunRequest.of(_resolved(asked, scheduled_at) if place.is_job else asked, key),
+        place=place,
+        options=options.replace(on_cancelled="resume") if resume_cancelled else options,
     )
+    outcome = step.run(on_progress=on_progress, num_cpus=num_cpus, scheduled_at=scheduled_at)
+    assert isinstance(outcome, SweepOutcome)
+    return outcome
 
 
 def _resolved(spec: SweepSpec, scheduled_at: datetime | None) -> SweepSpec:
@@ -129,42 +117,16 @@ def run_training(
             tries again. Of a job: JobFailedError.
         SweepInterrupted: Ctrl-C; a call with the same key goes on.
     """
+    place = Place.of(address)
     request = RunRequest.of(TrainSpec.from_any(spec), key)
-    if is_jobs_address(address):
-        outcome = _run_job(request, address, on_progress, _with(job, False))
-        assert isinstance(outcome, TrainOutcome)
-        return outcome
-    _refuse_job(job)
-    from raysweep.training.run import run_training as run_here
-
-    take: Any = on_progress
-    return run_here(request, address=_plain(address), on_progress=take)
+    outcome = Step(request=request, place=place, options=_options(place, job)).run(on_progress=on_progress)
+    assert isinstance(outcome, TrainOutcome)
+    return outcome
 
 
-def _run_job(
-    request: AnyRequest, address: Any, on_progress: Any, options: JobOptions
-) -> SweepOutcome | TrainOutcome:
-    from raysweep.jobs.sync import Cluster
-
-    cluster = Cluster(address)
-    job = cluster.submit(request, options=options)
-    return cluster.wait(job, on_progress=on_progress, lease_ttl_s=options.lease_ttl_s)
-
-
-def _with(job: JobOptions | None, takeover: bool) -> JobOptions:
-    from dataclasses import replace
-
-    from raysweep.jobs.options import JobOptions
-
-    options = job or JobOptions()
-    return replace(options, takeover=True) if takeover else options
-
-
-def _refuse_job(job: JobOptions | None) -> None:
-    if job is not None:
+def _options(place: Place, job: JobOptions | None, *, takeover: bool = False) -> JobOptions:
+    if job is not None and not place.is_job:
         fix = "give address='http://host:8265', or leave job out"
         raise SpecError("job", "is for a cluster's Jobs API", fix)
-
-
-def _plain(address: str | ClusterConnection | None) -> str | None:
-    return address.address if isinstance(address, ClusterConnection) else address
+    options = job or JobOptions()
+    return options.replace(takeover=True) if takeover else options

@@ -25,6 +25,7 @@ from raysweep.jobs.attach import RunningJob, submit_or_attach
 from raysweep.jobs.client import JobsClient
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.follow import cancel, wait
+from raysweep.jobs.options import JobOptions
 from raysweep.jobs.sync import run_sync
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.spec import SweepSpec
@@ -193,7 +194,7 @@ class SweepJob(JobBlock[SweepOutcome]):
             SweepSpec.from_any(self.spec),
             to=connection,
             key=self.key or default_key("sweep"),
-            options=self.job.options(),
+            options=JobOptions.of(self.job),
         )
         self.logger.info("sweep %s: %s job %s", job.run_id, job.how, job.job_id or "(none)")
         return SweepJobRun(job, connection, self.job)

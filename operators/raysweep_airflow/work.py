@@ -8,31 +8,27 @@ by itself: whoever kills it leaves a state, and that is asked for.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-import raysweep as rs
-from raysweep.brief import brief
-from raysweep.errors import JobStoppedError, RaysweepError, SpecChangedError, SpecError, SweepInterrupted
-from raysweep.jobs import Cluster, JobOptions, RunningJob, complete, details_of
-from raysweep.jobs.attach import storage_not_shared
-from raysweep.jobs.errorline import decode_error
+from raysweep.errors import RaysweepError, SpecChangedError, SpecError, SweepInterrupted
+from raysweep.jobs import JobOptions, RunningJob
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
+from raysweep.step import End, Place, Step, brief, cancel_if_over, complete, connected, details_of
 from raysweep_airflow import documents
 from raysweep_airflow.hooks import Access, RaySweepHook
-from raysweep_airflow.identity import TaskId, is_over
+from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
 from raysweep_airflow.tries import Record, decide
 from raysweep_airflow.triggers import SETTLE_S, ProgressLines, SweepTrigger
@@ -71,24 +67,18 @@ class Running:
 
     def killed(self, log: Any) -> None:
         """Cancel the job if its task's state says so; within the seconds that Airflow leaves."""
-        thread = threading.Thread(target=self._stop_if_over, args=(log,), daemon=True)
+        stopping = cancel_if_over(
+            self.job,
+            why=self.task.why_over,
+            to=connected(self.access.cluster),
+            by=self.task.canceller,
+            log=log,
+            grace_s=2.0,
+        )
+        thread = threading.Thread(target=asyncio.run, args=(stopping,), daemon=True)
         thread.start()
         # Whoever handles the signal may hold what the thread waits for: not for ever.
         thread.join(KILL_S)
-
-    def _stop_if_over(self, log: Any) -> None:
-        try:
-            state = self.task.state()
-            if not is_over(state):
-                log.info("task is %s: job %s goes on; the next try attaches", state, self.job.job_id)
-                return
-            log.warning("task is %s: cancelling job %s", state, self.job.job_id)
-            reason = f"its task was marked {state} in Airflow"
-            by = f"Airflow: {self.task.key}"
-            Cluster(self.access.cluster).cancel(self.job, reason=reason, by=by, grace_s=2.0)
-        except Exception:
-            # A job whose task's state is not known goes on.
-            log.exception("job %s was not cancelled: raysweep cancel does it", self.job.job_id)
 
 
 class Try:
@@ -120,15 +110,7 @@ class Try:
 
     def complete(self, event: Mapping[str, Any]) -> Any:
         """Finish by a trigger's event."""
-        job = RunningJob.from_dict(event["job"])
-        if event["end"] == "error":
-            return self.finish(decode_error(event["error"], job.job_id))
-        view = RunView(job.kind, job.storage_path, job.run_id)
-        outcome = view.outcome()
-        if event["end"] == "timeout" and (outcome is None or outcome.status == "cancelled"):
-            note = f"{event['limit']} is over; clear the task to go on with it, or give it more time"
-            return self.finish(JobStoppedError(job.job_id, note))
-        return self.finish(outcome or storage_not_shared(job.job_id, view.uri))
+        return self.finish(End.from_dict(event).result(again="clear the task"))
 
     def finish(self, end: Outcome | RaysweepError) -> Any:
         """Hand on the outcome, or fail: the end of every try that ran something."""
@@ -149,7 +131,8 @@ class Try:
 
     def _run_job(self, attempt: Attempt, access: Access) -> Any:
         operator, options = self.operator, self._options(attempt)
-        job = Cluster(access.cluster).submit(attempt.request, options=options)
+        step = Step(request=attempt.request, place=Place(connection=access.cluster), options=options)
+        job = step.submit()
         operator.running = Running(job=job, access=access, task=self.task)
         self._show(job, access)
         ends_at, limit = self._limit(attempt.request.spec)
@@ -170,19 +153,15 @@ class Try:
 
     def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:
         """On a Ray of this process: an embedded one, or one that it is near."""
-        address = self.operator.address
         self._note_place(attempt)
+        step = Step(
+            request=attempt.request,
+            place=Place(address=self.operator.address),
+            options=JobOptions(on_cancelled="resume" if attempt.resumes else "keep"),
+        )
+        on_progress = ProgressLines(self.log.info) if attempt.request.run.kind == "sweep" else None
         try:
-            spec, key = attempt.request.spec, attempt.request.run.key
-            if isinstance(spec, TrainSpec):
-                return rs.run_training(spec, key=key, address=address)
-            return rs.run_sweep(
-                spec,
-                key=key,
-                address=address,
-                on_progress=ProgressLines(self.log.info),
-                resume_cancelled=attempt.resumes,
-            )
+            return step.run(on_progress=on_progress)
         except SweepInterrupted as error:
             # A worker that shuts down, as a rule: the next try goes on.
             raise AirflowException(str(error)) from None
@@ -254,25 +233,24 @@ class Try:
         """The job's options, its templates rendered here and not before: they may hold secrets."""
         given: Any = self.operator.job if self.operator.job is not None else {}
         if isinstance(given, Mapping):
-            known = [field.name for field in fields(JobOptions)]
-            if unknown := sorted(set(given) - set(known)):
-                raise SpecError("job", f"has no {unknown[0]!r}", f"it knows {', '.join(known)}")
-            values: Any = self.operator.render_template(dict(given), cast(Any, self.context))
-            given = JobOptions(**values)
-        folder = given.working_dir
-        options = replace(
-            given,
-            working_dir=self._located(folder, "job.working_dir") if folder is not None else None,
-            py_modules=[self._located(each, "job.py_modules") for each in given.py_modules],
-            metadata={**self.task.metadata(), **given.metadata},
-            on_cancelled="resume" if attempt.resumes else given.on_cancelled,
+            given = self.operator.render_template(dict(given), cast(Any, self.context))
+        try:
+            options = given if isinstance(given, JobOptions) else JobOptions.model_validate(given)
+        except SpecError as error:
+            raise SpecError(f"job.{error.field}", error.problem, error.fix) from None
+        folder = options.working_dir
+        return self.operator.options(
+            options.replace(
+                working_dir=self._located(folder, "job.working_dir") if folder is not None else None,
+                py_modules=[self._located(each, "job.py_modules") for each in options.py_modules],
+                metadata={**self.task.metadata(), **options.metadata},
+                on_cancelled="resume" if attempt.resumes else options.on_cancelled,
+            )
         )
-        return self.operator.options(options)
 
-    def _located(self, path: str | os.PathLike[str], field: str) -> str:
+    def _located(self, path: str, field: str) -> str:
         """A folder or file to upload: relative paths are beside the DAG."""
-        text = os.fspath(path)
-        return text if "://" in text else str(documents.find(text, self.context, field))
+        return path if "://" in path else str(documents.find(path, self.context, field))
 
     def _limit(self, spec: Spec) -> tuple[float | None, str]:
         """When it is cancelled, in UTC seconds, and by which limit."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.documents import read_spec
-from raysweep.cli.jobhow import is_jobs_address
 from raysweep.cli.lookup import read_sweep
 from raysweep.cli.process import DONE
 from raysweep.errors import SpecError
+from raysweep.jobs.connection import is_jobs_address
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec import Resources, RunRequest, SweepSpec, changes
 from raysweep.storage.store import open_store

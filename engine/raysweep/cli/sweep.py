@@ -85,7 +85,7 @@ def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
             on_progress=table,
             takeover=how.takeover,
             num_cpus=how.num_cpus,
-            resume_cancelled=job.resume_cancelled,
+            resume_cancelled=job.options.on_cancelled == "resume",
         )
     return show_outcome(outcome, is_json=how.is_json)
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from raysweep.jobs.attach import RunningJob, submit_or_attach
     from raysweep.jobs.client import JobsClient
-    from raysweep.jobs.completion import complete, details_of
     from raysweep.jobs.connection import ClusterConnection
-    from raysweep.jobs.decisions import Verdict, decide, verdict_of
+    from raysweep.jobs.decisions import decide
     from raysweep.jobs.follow import cancel, wait
     from raysweep.jobs.options import JobOptions
     from raysweep.jobs.request import JobRequest
@@ -26,16 +25,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "submit_or_attach",
     ),
     "client": ("JobsClient",),
-    "completion": (
-        "complete",
-        "details_of",
-    ),
     "connection": ("ClusterConnection",),
-    "decisions": (
-        "Verdict",
-        "decide",
-        "verdict_of",
-    ),
+    "decisions": ("decide",),
     "follow": (
         "cancel",
         "wait",
@@ -61,13 +52,9 @@ __all__ = [
     "JobsClient",
     "RunningJob",
     "Submission",
-    "Verdict",
     "cancel",
-    "complete",
     "decide",
-    "details_of",
     "submit_or_attach",
-    "verdict_of",
     "wait",
 ]
 

@@ -227,6 +227,7 @@ async def _carry_out(
 async def _submit(
     number: int, client: JobsClient, request: AnyRequest, view: RunView, options: JobOptions
 ) -> tuple[Literal["submitted", "attached"], tuple[str, ...]]:
+    env_vars = options.secrets()
     environment, left_out = await upload_code(client, options)
     package = _request_package(request, options)
     await _upload(client, package)
@@ -234,7 +235,7 @@ async def _submit(
     if options.lease_ttl_s is not None:
         # The first renewal: the driver counts from its own start.
         await asyncio.to_thread(view.renew_lease, options.lease_ttl_s)
-    submission = _submission(number, request, view.store.url, environment, options)
+    submission = _submission(number, request, view.store.url, environment, env_vars, options)
     try:
         await client.submit(submission)
     except JobExistsError:
@@ -325,11 +326,15 @@ def _request_package(request: AnyRequest, options: JobOptions) -> Package:
 
 
 def _submission(
-    number: int, request: AnyRequest, storage: str, environment: Mapping[str, Any], options: JobOptions
+    number: int,
+    request: AnyRequest,
+    storage: str,
+    environment: Mapping[str, Any],
+    env_vars: Mapping[str, SecretStr],
+    options: JobOptions,
 ) -> Submission:
     from raysweep import __version__
 
-    env_vars: Mapping[str, SecretStr] = options.secrets()
     return Submission(
         job_id=job_id_of(request.run.id, number),
         entrypoint=ENTRYPOINT,
