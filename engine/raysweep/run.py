@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import SpecError
-from raysweep.jobs.connection import ClusterConnection
-from raysweep.jobs.options import JobOptions
+from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
-from raysweep.step.step import Place, Step
 
 if TYPE_CHECKING:
+    from raysweep.jobs.options import JobOptions
+    from raysweep.step import Step
     from raysweep.training import TrainProgress
 
 
@@ -61,16 +62,19 @@ def run_sweep(
         StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
         JobStoppedError, JobFailedError: Only of a job: a person stopped it, or it failed for good.
     """
-    asked, place = SweepSpec.from_any(spec), Place.of(address)
-    if place.is_job and num_cpus is not None:
-        raise SpecError("num_cpus", "is for an embedded Ray", "leave it out with the address of a cluster")
-    options = _options(place, job, takeover=takeover)
-    step = Step(
-        request=RunRequest.of(_resolved(asked, scheduled_at) if place.is_job else asked, key),
-        place=place,
-        options=options.replace(on_cancelled="resume") if resume_cancelled else options,
+    asked = SweepSpec.from_any(spec)
+    if is_jobs_address(address):
+        asked = _resolved(asked, scheduled_at)
+        if num_cpus is not None:
+            fix = "leave it out with the address of a cluster"
+            raise SpecError("num_cpus", "is for an embedded Ray", fix)
+    step = _step(asked, key, address, job)
+    options = step.options.replace(takeover=takeover or step.options.takeover)
+    if resume_cancelled:
+        options = options.replace(on_cancelled="resume")
+    outcome = replace(step, options=options).run(
+        on_progress=on_progress, num_cpus=num_cpus, scheduled_at=scheduled_at
     )
-    outcome = step.run(on_progress=on_progress, num_cpus=num_cpus, scheduled_at=scheduled_at)
     assert isinstance(outcome, SweepOutcome)
     return outcome
 
@@ -117,16 +121,23 @@ def run_training(
             tries again. Of a job: JobFailedError.
         SweepInterrupted: Ctrl-C; a call with the same key goes on.
     """
-    place = Place.of(address)
-    request = RunRequest.of(TrainSpec.from_any(spec), key)
-    outcome = Step(request=request, place=place, options=_options(place, job)).run(on_progress=on_progress)
+    outcome = _step(TrainSpec.from_any(spec), key, address, job).run(on_progress=on_progress)
     assert isinstance(outcome, TrainOutcome)
     return outcome
 
 
-def _options(place: Place, job: JobOptions | None, *, takeover: bool = False) -> JobOptions:
+def _step(
+    spec: SweepSpec | TrainSpec,
+    key: str | None,
+    address: str | ClusterConnection | None,
+    job: JobOptions | None,
+) -> Step:
+    # Imported here: who only imports raysweep needs none of it.
+    from raysweep.jobs.options import JobOptions
+    from raysweep.step import Place, Step
+
+    place = Place.of(address)
     if job is not None and not place.is_job:
         fix = "give address='http://host:8265', or leave job out"
         raise SpecError("job", "is for a cluster's Jobs API", fix)
-    options = job or JobOptions()
-    return options.replace(takeover=True) if takeover else options
+    return Step(request=RunRequest.of(spec, key), place=place, options=job or JobOptions())

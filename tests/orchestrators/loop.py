@@ -75,7 +75,7 @@ class LoopOrchestrator:
     """Each night is a process of its own; a run is named by its folder."""
 
     def __init__(self, head: Head, home: Path) -> None:
-        self.environment = os.environ | {"HEAD": head.address, "RAY_AUTH_TOKEN": head.token}
+        self.env = os.environ | {"HEAD": head.address, "RAY_AUTH_TOKEN": head.token}
         self.home, self.processes = home, dict[str, subprocess.Popen[bytes]]()
 
     def begin(self, night: Night) -> str:
@@ -112,8 +112,7 @@ class LoopOrchestrator:
     def again(self, run: str) -> None:
         command = [sys.executable, "-m", "tests.orchestrators.loop", run]
         with Path(run, "log").open("ab") as log:
-            started = subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
-        self.processes[run] = started
+            self.processes[run] = subprocess.Popen(command, cwd=ROOT, env=self.env, stdout=log, stderr=log)
 
 
 if __name__ == "__main__":
