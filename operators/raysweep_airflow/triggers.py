@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from raysweep.jobs import ClusterConnection, RunningJob
-from raysweep.outcome import SweepProgress
-from raysweep.step.cancelling import cancel_if_over, connected
-from raysweep.step.waiting import Limit, wait_for_end
+from raysweep.jobs.follow import CANCEL_GRACE_S
+from raysweep.jobs.notes import ProgressLines
+from raysweep.step import cancel_if_over, connected, wait_for_end
 from raysweep_airflow.hooks import RaySweepHook
 from raysweep_airflow.identity import TaskId
 
 SETTLE_S: Final = 8.0
 """Nothing fires so soon after the task was deferred: the scheduler might take it for a failure."""
-PROGRESS_S: Final = 60.0
-"""No more than one line of progress in so many seconds."""
 # A stop that has begun is finished, even where nobody waits for it any more.
 _stops: set[asyncio.Task[None]] = set()
 
@@ -87,14 +85,28 @@ class SweepTrigger(BaseTrigger):
         """Wait for the end, and say how it came; never raises. Also for tasks that are not deferred."""
         end = await wait_for_end(
             self.job,
-            to=connected(cluster) if cluster is not None else self._connect,
+            to=self._connect if cluster is None else connected(cluster),
             by=self.task_of.canceller,
             on_progress=ProgressLines(self.log.info),
             lease_ttl_s=self.lease_ttl_s,
-            limit=Limit(ends_at=self.ends_at, name=self.limit) if self.ends_at is not None else None,
+            ends_at=self.ends_at,
+            limit=self.limit,
             log=self.log,
         )
         return end.to_dict()
+
+    async def stop_if_over(
+        self, cluster: ClusterConnection | None = None, grace_s: float = CANCEL_GRACE_S
+    ) -> None:
+        """Cancel the job if the task's state says that nobody wants it any more; never raises."""
+        await cancel_if_over(
+            self.job,
+            why=self.task_of.why_over,
+            to=self._connect if cluster is None else connected(cluster),
+            by=self.task_of.canceller,
+            log=self.log,
+            grace_s=grace_s,
+        )
 
     async def on_kill(self) -> None:
         """Cancel the job if the task's state says that nobody wants it any more.
@@ -102,45 +114,10 @@ class SweepTrigger(BaseTrigger):
         Airflow calls this also when the task was cleared, and when another triggerer has it by now; and it
         gives it about a second. So the stop goes on alone, and first asks for the state.
         """
-        stopping = cancel_if_over(
-            self.job,
-            why=self.task_of.why_over,
-            to=self._connect,
-            by=self.task_of.canceller,
-            log=self.log,
-        )
-        stop = asyncio.create_task(stopping)
+        stop = asyncio.create_task(self.stop_if_over())
         _stops.add(stop)
         stop.add_done_callback(_stops.discard)
         await asyncio.shield(stop)
 
     async def _connect(self) -> ClusterConnection:
         return (await RaySweepHook(self.conn_id).aaccess()).cluster
-
-
-class ProgressLines:
-    """Says how a sweep is doing, at most once in `PROGRESS_S`: the first time at once."""
-
-    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._say = say
-        self._clock = clock
-        self._said_at = -PROGRESS_S
-        self._last = ""
-
-    def __call__(self, progress: SweepProgress) -> None:
-        text = progress_line(progress)
-        if text != self._last and self._clock() - self._said_at >= PROGRESS_S:
-            self._said_at, self._last = self._clock(), text
-            self._say(text)
-
-
-def progress_line(progress: SweepProgress) -> str:
-    """`12 of 50 trials ended, 4 running; best auc 0.93 (trial 00007)`."""
-    ended = sum(progress.counts.get(state, 0) for state in ("completed", "stopped", "failed"))
-    total = f" of {progress.num_trials}" if progress.num_trials is not None else ""
-    parts = [f"{progress.status}: {ended}{total} trials ended, {len(progress.running)} running"]
-    if failed := progress.counts.get("failed", 0):
-        parts.append(f"{failed} failed")
-    if progress.best is not None:
-        parts.append(f"best {progress.metric} {progress.best.score:.6g} (trial {progress.best.trial_id})")
-    return "; ".join(parts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -21,17 +21,18 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from raysweep.errors import RaysweepError, SpecChangedError, SpecError, SweepInterrupted
 from raysweep.jobs import JobOptions, RunningJob
+from raysweep.jobs.notes import ProgressLines
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
-from raysweep.step import End, Place, Step, brief, cancel_if_over, complete, connected, details_of
+from raysweep.step import End, Place, Step, brief, complete, details_of
 from raysweep_airflow import documents
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
 from raysweep_airflow.tries import Record, decide
-from raysweep_airflow.triggers import SETTLE_S, ProgressLines, SweepTrigger
+from raysweep_airflow.triggers import SETTLE_S, SweepTrigger
 
 if TYPE_CHECKING:
     from raysweep_airflow.base import JobOperator
@@ -57,28 +58,12 @@ class Attempt:
     resumes: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A job that this process waits for."""
-
-    job: RunningJob
-    access: Access
-    task: TaskId
-
-    def killed(self, log: Any) -> None:
-        """Cancel the job if its task's state says so; within the seconds that Airflow leaves."""
-        stopping = cancel_if_over(
-            self.job,
-            why=self.task.why_over,
-            to=connected(self.access.cluster),
-            by=self.task.canceller,
-            log=log,
-            grace_s=2.0,
-        )
-        thread = threading.Thread(target=asyncio.run, args=(stopping,), daemon=True)
-        thread.start()
-        # Whoever handles the signal may hold what the thread waits for: not for ever.
-        thread.join(KILL_S)
+def stop_in_time(stopping: Coroutine[Any, Any, None]) -> None:
+    """Run it within the seconds that Airflow leaves."""
+    thread = threading.Thread(target=asyncio.run, args=(stopping,), daemon=True)
+    thread.start()
+    # Whoever handles the signal may hold what the thread waits for: not for ever.
+    thread.join(KILL_S)
 
 
 class Try:
@@ -133,8 +118,6 @@ class Try:
         operator, options = self.operator, self._options(attempt)
         step = Step(request=attempt.request, place=Place(connection=access.cluster), options=options)
         job = step.submit()
-        operator.running = Running(job=job, access=access, task=self.task)
-        self._show(job, access)
         ends_at, limit = self._limit(attempt.request.spec)
         trigger = SweepTrigger(
             job=job.to_dict(),
@@ -145,10 +128,12 @@ class Try:
             limit=limit,
             lease_ttl_s=options.lease_ttl_s,
         )
+        operator.killed = lambda: stop_in_time(trigger.stop_if_over(access.cluster, grace_s=2.0))
+        self._show(job, access)
         if operator.deferrable and job.how != "finished":
             operator.defer(trigger=trigger, method_name="execute_complete")
         event = asyncio.run(trigger.follow(access.cluster))
-        operator.running = None
+        operator.killed = None
         return self.complete(event)
 
     def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:

@@ -24,8 +24,8 @@ from tests.orchestrators.suite import Night, State
 
 
 def run_night(folder: Path) -> None:
-    """The steps in order; the folder's name is the key."""
-    night, key = json.loads((folder / "night.json").read_text()), folder.name
+    """The steps in order; the folder is the key."""
+    night, key = json.loads((folder / "night.json").read_text()), str(folder)
     place = Place.of(os.environ["HEAD"])
 
     def tried(name: str, request: Callable[[], Any]) -> Any:
@@ -79,8 +79,7 @@ class LoopOrchestrator:
         self.home, self.processes = home, dict[str, subprocess.Popen[bytes]]()
 
     def begin(self, night: Night) -> str:
-        folder = self.home / f"night {len(self.processes)}"
-        folder.mkdir()
+        (folder := self.home / f"night {len(self.processes)}").mkdir()
         (folder / "night.json").write_text(json.dumps(asdict(night)))
         (folder / "over").touch()
         self.again(str(folder))
@@ -107,7 +106,7 @@ class LoopOrchestrator:
 
     def cancel(self, run: str) -> None:
         Path(run, "over").write_text("its night was cancelled")
-        self.processes[run].send_signal(signal.SIGINT)
+        self.processes[run].terminate()
 
     def again(self, run: str) -> None:
         command = [sys.executable, "-m", "tests.orchestrators.loop", run]
@@ -116,4 +115,5 @@ class LoopOrchestrator:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     run_night(Path(sys.argv[1]))

@@ -14,31 +14,21 @@ if TYPE_CHECKING:
     from raysweep.jobs.connection import ClusterConnection
     from raysweep.jobs.decisions import decide
     from raysweep.jobs.follow import cancel, wait
-    from raysweep.jobs.options import JobOptions
+    from raysweep.jobs.options import JobOptions, JobSettings
     from raysweep.jobs.request import JobRequest
     from raysweep.jobs.sync import Cluster
     from raysweep.jobs.wire import ClusterVersion, JobInfo, Submission
 
-_HOMES: dict[str, tuple[str, ...]] = {
-    "attach": (
-        "RunningJob",
-        "submit_or_attach",
-    ),
+_HOMES = {
+    "attach": ("RunningJob", "submit_or_attach"),
     "client": ("JobsClient",),
     "connection": ("ClusterConnection",),
     "decisions": ("decide",),
-    "follow": (
-        "cancel",
-        "wait",
-    ),
-    "options": ("JobOptions",),
+    "follow": ("cancel", "wait"),
+    "options": ("JobOptions", "JobSettings"),
     "request": ("JobRequest",),
     "sync": ("Cluster",),
-    "wire": (
-        "ClusterVersion",
-        "JobInfo",
-        "Submission",
-    ),
+    "wire": ("ClusterVersion", "JobInfo", "Submission"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -49,6 +39,7 @@ __all__ = [
     "JobInfo",
     "JobOptions",
     "JobRequest",
+    "JobSettings",
     "JobsClient",
     "RunningJob",
     "Submission",

@@ -80,6 +80,10 @@ class RunningJob:
         """As plain JSON data."""
         return {**asdict(self), "left_out": list(self.left_out)}
 
+    def view(self) -> RunView:
+        """What the storage tells of its run. May block; raises StorageError."""
+        return RunView(self.kind, self.storage_path, self.run_id)
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """From what `to_dict` made."""

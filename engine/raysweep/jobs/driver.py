@@ -108,13 +108,13 @@ def _run(stops: Stops) -> int:
 def _run_sweep(request: JobRequest, stops: Stops) -> int:
     from raysweep.cluster.run import Interrupts, run_connected
     from raysweep.errors import SweepInterrupted
-    from raysweep.jobs.notes import ProgressNotes
+    from raysweep.jobs.notes import ProgressLines
     from raysweep.spec import RunRequest, SweepSpec
 
     asked = RunRequest.of(SweepSpec.from_any(request.spec), request.key)
     spec, name = asked.spec, asked.run.id
     interrupts = Interrupts()
-    notes = ProgressNotes(_say)
+    notes = ProgressLines(_say, every_s=10.0)
     running = _Thread(
         lambda: run_connected(
             asked,

@@ -11,11 +11,10 @@ from raysweep.step.brief import best_config, brief, stored_outcome, why_not_trai
 from raysweep.step.cancelling import cancel_anyway, cancel_if_over, connected
 from raysweep.step.step import Place, Step
 from raysweep.step.verdict import Verdict, complete, details_of, verdict_of
-from raysweep.step.waiting import End, Limit, wait_for_end
+from raysweep.step.waiting import End, wait_for_end
 
 __all__ = [
     "End",
-    "Limit",
     "Place",
     "Step",
     "Verdict",

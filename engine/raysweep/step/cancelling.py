@@ -10,7 +10,6 @@ from raysweep.errors import ClusterError, SpecError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.follow import CANCEL_GRACE_S, cancel
-from raysweep.runs.view import RunView
 
 TRIES: Final = 5
 PAUSE_S: Final = 2.0
@@ -73,7 +72,7 @@ async def cancel_anyway(
     except (ClusterError, SpecError):
         if job.kind != "sweep":
             raise
-        view = await asyncio.to_thread(RunView, job.kind, job.storage_path, job.run_id)
+        view = await asyncio.to_thread(job.view)
         await asyncio.to_thread(view.ask_to_cancel, reason, by)
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
@@ -13,20 +13,10 @@ from raysweep.errors import JobStoppedError, RaysweepError
 from raysweep.jobs.attach import RunningJob, storage_not_shared
 from raysweep.jobs.errorline import decode_error, encode_error, find_error
 from raysweep.jobs.follow import OnProgress, cancel, wait
-from raysweep.runs.view import Outcome, RunView
+from raysweep.runs.view import Outcome
 from raysweep.step.cancelling import Connect
 
 LOG: Final = logging.getLogger("raysweep.step")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """When a step has waited long enough: its job is cancelled then."""
-
-    ends_at: float
-    """In UTC seconds."""
-    name: str
-    """What it comes from, for people: `execution_timeout of 1:00:00`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +52,7 @@ class End:
         """
         if self.error is not None:
             return decode_error(self.error, self.job.job_id)
-        view = RunView(self.job.kind, self.job.storage_path, self.job.run_id)
+        view = self.job.view()
         outcome = view.outcome()
         if self.how == "timeout" and (outcome is None or outcome.status == "cancelled"):
             note = f"{self.limit} is over; {again} to go on with it, or give it more time"
@@ -77,9 +67,9 @@ async def wait_for_end(
     by: str,
     on_progress: OnProgress | None = None,
     lease_ttl_s: float | None = None,
-    limit: Limit | None = None,
+    ends_at: float | None = None,
+    limit: str = "",
     log: Any = LOG,
-    clock: Callable[[], float] = time.time,
 ) -> End:
     """Wait for the end of a job, and say how it came; raises nothing but `CancelledError`.
 
@@ -89,21 +79,20 @@ async def wait_for_end(
         by: Who cancels it at its limit, for people.
         on_progress: Called with each new heartbeat.
         lease_ttl_s: Renew the job's lease meanwhile; what `JobOptions.lease_ttl_s` was.
-        limit: When the job is cancelled; default: never.
+        ends_at: When the job is cancelled, in UTC seconds; default: never.
+        limit: What that comes from, for people: `execution_timeout of 1:00:00`.
         log: Takes what people should know.
-        clock: Gives UTC seconds.
     """
     try:
         cluster = await to()
-        left_s = None if limit is None else max(0.0, limit.ends_at - clock())
+        left_s = None if ends_at is None else max(0.0, ends_at - time.time())
         try:
             waiting = wait(job, to=cluster, on_progress=on_progress, lease_ttl_s=lease_ttl_s)
             await asyncio.wait_for(waiting, left_s)
         except TimeoutError:
-            assert limit is not None
-            log.warning("%s is over: cancelling job %s", limit.name, job.job_id)
-            await cancel(job, to=cluster, reason=f"{limit.name} is over", by=by)
-            return End(job=job, how="timeout", limit=limit.name)
+            log.warning("%s is over: cancelling job %s", limit, job.job_id)
+            await cancel(job, to=cluster, reason=f"{limit} is over", by=by)
+            return End(job=job, how="timeout", limit=limit)
         return End(job=job, how="ended")
     except RaysweepError as error:
         return End.of_error(job, error)

@@ -11,11 +11,12 @@ import pytest
 from raysweep.errors import ClusterLostError, SpecError
 from raysweep.jobs import RunningJob
 from raysweep.jobs.errorline import decode_error
+from raysweep.jobs.notes import ProgressLines, progress_line
 from raysweep.outcome import BestTrial, Holder, SweepProgress
 from raysweep.step import cancelling, waiting
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
-from raysweep_airflow.triggers import ProgressLines, SweepTrigger, progress_line
+from raysweep_airflow.triggers import SweepTrigger
 
 JOB = RunningJob(
     address="http://head:8265",
