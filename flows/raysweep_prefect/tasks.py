@@ -39,16 +39,17 @@ def is_retryable(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> 
     return False
 
 
-@task(
-    name="sweep",
-    task_run_name="sweep {key}",
-    retries=2,
-    retry_delay_seconds=[10, 60],
-    retry_condition_fn=is_retryable,
-    persist_result=True,
-    result_serializer="json",
-    cache_key_fn=cache_key,
-)
+_RESUMABLE: Final[dict[str, Any]] = {
+    "retries": 2,
+    "retry_delay_seconds": [10, 60],
+    "retry_condition_fn": is_retryable,
+    "persist_result": True,
+    "result_serializer": "json",
+    "cache_key_fn": cache_key,
+}
+
+
+@task(name="sweep", task_run_name="sweep {key}", **_RESUMABLE)
 def sweep(
     spec: SweepDocument,
     key: str | None = None,
@@ -89,16 +90,7 @@ def sweep(
     return small(outcome)
 
 
-@task(
-    name="gate",
-    task_run_name="gate {key}",
-    retries=2,
-    retry_delay_seconds=[10, 60],
-    retry_condition_fn=is_retryable,
-    persist_result=True,
-    result_serializer="json",
-    cache_key_fn=cache_key,
-)
+@task(name="gate", task_run_name="gate {key}", **_RESUMABLE)
 def gate(
     spec: SweepDocument,
     key: str | None,
@@ -134,16 +126,7 @@ def gate(
     return with_gate(outcome, verdict)
 
 
-@task(
-    name="train",
-    task_run_name="train {key}",
-    retries=2,
-    retry_delay_seconds=[10, 60],
-    retry_condition_fn=is_retryable,
-    persist_result=True,
-    result_serializer="json",
-    cache_key_fn=cache_key,
-)
+@task(name="train", task_run_name="train {key}", **_RESUMABLE)
 def train(
     spec: TrainDocument,
     key: str | None = None,

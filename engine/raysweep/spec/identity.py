@@ -6,12 +6,16 @@ import hashlib
 import re
 import unicodedata
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import orjson
 
 from raysweep.errors import SpecError
 from raysweep.spec.validation import Problem, show
+
+if TYPE_CHECKING:
+    from raysweep.spec.sweep import SweepSpec
+    from raysweep.spec.train import TrainSpec
 
 SLUG_CHARACTERS = 40
 Kind = Literal["sweep", "train"]
@@ -33,19 +37,6 @@ def check_name(name: str) -> str:
     if not name.isprintable():
         raise Problem(f"{show(name)} has control characters", f'give a name such as "{slug(name)}"')
     return name
-
-
-class Runnable(Protocol):
-    """What a run is made from: a `SweepSpec` or a `TrainSpec`."""
-
-    kind: ClassVar[Kind]
-
-    @property
-    def name(self) -> str:
-        """The run's name."""
-
-    def digest(self) -> str:
-        """Equal specs have equal digests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +62,7 @@ class RunId:
         object.__setattr__(self, "id", f"{slug(self.name)}-{digest}")
 
     @classmethod
-    def of(cls, spec: Runnable, key: str | None) -> Self:
+    def of(cls, spec: SweepSpec | TrainSpec, key: str | None) -> Self:
         """Of this spec under this key. Without one the digest is the key: the same spec is the same run."""
         named = key if key is not None else f"spec-{spec.digest()[:16]}"
         return cls(kind=spec.kind, name=spec.name, key=named)
