@@ -98,6 +98,7 @@ LEFT_ALONE: tuple[m.BaseMatcherNode, ...] = (
     STRICT,
     m.Arg(keyword=m.Name("slots")),
     m.If(test=m.Name("TYPE_CHECKING")),
+    m.If(test=m.Comparison(left=m.Name("__name__"))),
     m.Expr(m.SimpleString() | m.ConcatenatedString()),
     m.Assign(targets=[m.AssignTarget(m.Name("__all__"))]),
     m.TypeAlias(),
@@ -120,6 +121,11 @@ class Change:
         mutated = self.module.visit(Replacement(self.old, self.new))
         assert isinstance(mutated, cst.Module)
         return mutated.code
+
+    @property
+    def likeness(self) -> tuple[str, str, str]:
+        """The operator, the old node and the new one: the same wherever in the module they stand."""
+        return self.operator, self.module.code_for_node(self.old), self.module.code_for_node(self.new)
 
 
 def changes(code: str) -> list[Change]:
