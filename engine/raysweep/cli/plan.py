@@ -10,13 +10,12 @@ from typing import Any
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.documents import read_spec
-from raysweep.cli.jobhow import is_jobs_address
 from raysweep.cli.process import DONE
 from raysweep.errors import SpecError
+from raysweep.jobs.connection import is_jobs_address
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reader import SweepReader
-from raysweep.spec import Resources, SweepSpec, changes, sweep_id
-from raysweep.spec.identity import default_key
+from raysweep.spec import Resources, RunRequest, SweepSpec, changes
 from raysweep.storage.store import open_store
 
 
@@ -83,17 +82,16 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
     from raysweep.cluster.setup import check_new
     from raysweep.search import make_searcher
 
-    key = key if key is not None else default_key(spec.digest())
-    store = open_store(spec.storage_path)
-    folder = SweepFolder(store, sweep_id(spec.name, key))
+    run = RunRequest.of(spec, key).run
+    folder = SweepFolder(open_store(spec.storage_path), run.id)
     state, differences = _state(folder, spec)
     if state == "new":
         check_new(spec, spec.seed or 0, time.time())
     at_once, where = _at_once(spec, address)
     fields = spec.to_dict()
     return Plan(
-        sweep_id=folder.sweep_id,
-        key=key,
+        sweep_id=run.id,
+        key=run.key,
         stored_at=folder.uri,
         state=state,
         changes=differences,

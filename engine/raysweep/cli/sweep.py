@@ -20,7 +20,7 @@ from raysweep.live import LiveTable
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.replay import newest_spec
 from raysweep.runs.status import status_of_outcome
-from raysweep.spec import SweepSpec
+from raysweep.spec import RunRequest, SweepSpec
 from raysweep.storage.store import open_store
 
 EXIT_CODES: Final = {"failed": FAILED, "cancelled": CANCELLED}
@@ -57,10 +57,11 @@ def resume(name: str, storage: str | None, how: How, job: JobHow) -> int:
 
 def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
     """Run the sweep, show how it goes and what came out; returns the exit code."""
+    request = RunRequest.of(spec, key)
     if has_jobs_api(how.address, job):
         from raysweep.cli import remote
 
-        found = remote.run(spec, key, how.address or "", job, is_json=how.is_json)
+        found = remote.run(request, how.address or "", job, is_json=how.is_json)
         return show_outcome(found, is_json=how.is_json) if isinstance(found, SweepOutcome) else DONE
     from raysweep.cluster.run import run_sweep
 
@@ -70,13 +71,12 @@ def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
         clean_stdout(is_json=how.is_json),
     ):
         outcome = run_sweep(
-            spec,
-            key=key,
+            request,
             address=how.address,
             on_progress=table,
             takeover=how.takeover,
             num_cpus=how.num_cpus,
-            resume_cancelled=job.resume_cancelled,
+            resume_cancelled=job.options.on_cancelled == "resume",
         )
     return show_outcome(outcome, is_json=how.is_json)
 

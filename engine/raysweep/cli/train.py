@@ -15,7 +15,7 @@ from raysweep.errors import SpecError, TrainingFailedError
 from raysweep.live import LiveTraining
 from raysweep.outcome import TrainOutcome
 from raysweep.show import show_config, show_duration
-from raysweep.spec import TrainSpec
+from raysweep.spec import RunRequest, TrainSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +50,19 @@ def run(asked: Asked, *, key: str | None, address: str | None, is_json: bool, jo
 
     Without a key the spec itself is the key, as with sweeps: the same command goes on with the same run.
     """
-    spec = plan(asked)
-    key = key if key is not None else f"spec-{spec.digest()[:16]}"
+    request = RunRequest.of(plan(asked), key)
     if has_jobs_api(address, job):
         from raysweep.cli import remote
 
-        found = remote.run(spec, key, address or "", job, is_json=is_json)
+        found = remote.run(request, address or "", job, is_json=is_json)
         return show_outcome(found, is_json=is_json) if isinstance(found, TrainOutcome) else DONE
     from raysweep.training import run_training
 
     console = make_console(is_stderr=is_json)
     try:
-        with LiveTraining(spec.name, console) as line, logged_to(line.note), clean_stdout(is_json=is_json):
-            outcome = run_training(spec, key=key, address=address, on_progress=line)
+        live = LiveTraining(request.run.name, console)
+        with live as line, logged_to(line.note), clean_stdout(is_json=is_json):
+            outcome = run_training(request, address=address, on_progress=line)
     except TrainingFailedError as error:
         if is_json:
             typer.echo(error.outcome.to_json())

@@ -12,7 +12,7 @@ from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.replay import replay
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.spec import RunId, SweepSpec
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.report import Finding
 
@@ -50,7 +50,7 @@ def check_spec(folder: SweepFolder, findings: list[Finding]) -> tuple[SweepRecor
         return None, None
     try:
         spec = SweepSpec.from_any(dict(record.spec))
-        wanted = sweep_id(spec.name, record.key)
+        wanted = RunId.of(spec, record.key).id
     except SpecError as error:
         damage(f"holds no spec that this version can read ({error})")
         return None, None
