@@ -244,7 +244,7 @@ def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Ou
     for number, config in enumerate(event.configs, start=event.first):
         state.trials[number] = Trial(number=number, config=config)
         state.active[number] = None
-        state.scheduler.add(number)
+        state.scheduler.add(number, config)
         if number not in failed:
             state.pending.append(number)
     state.counts["pending"] = state.counts.get("pending", 0) + len(event.configs)

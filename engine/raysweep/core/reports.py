@@ -9,11 +9,12 @@ from pydantic import JsonValue
 from raysweep.core import moves
 from raysweep.core.commands import AnswerReport, Command, DeleteCheckpoint
 from raysweep.core.events import CheckpointCommitted, Row, TrialReported
-from raysweep.core.rules import TRAINING_ITERATION, Limit
+from raysweep.core.rules import Limit
 from raysweep.core.scores import as_number, is_better
 from raysweep.core.state import SweepState
 from raysweep.core.stops import STOPS, StopReason
 from raysweep.core.trial import Checkpoint, Metrics, Trial
+from raysweep.schedulers import NOTHING, TRAINING_ITERATION, Stop
 
 Out = list[Command]
 # JSON has no such numbers: reports carry them as these strings.
@@ -100,11 +101,11 @@ def _take_one(state: SweepState, trial: Trial, metrics: Metrics) -> StopReason |
 def _verdict(state: SweepState, trial: Trial, metrics: Metrics, value: float | None) -> StopReason | None:
     rules = state.rules
     time = as_number(metrics.get(rules.time_attr))
-    decision = "continue"
+    decisions = NOTHING
     if time is not None:
         state.has_timed = True
         if value is not None:
-            decision = state.scheduler.report(trial.number, time, value)
+            decisions = state.scheduler.report(trial.number, time, value)
     # What ends the whole sweep counts before what would only end the trial.
     if state.behaviour >= 2 and _reaches_target(state, trial, value):
         return "limit"
@@ -114,7 +115,7 @@ def _verdict(state: SweepState, trial: Trial, metrics: Metrics, value: float | N
         return "limit"
     if _reaches_target(state, trial, value):
         return "limit"
-    return "scheduler" if decision == "stop" else None
+    return "scheduler" if any(isinstance(verdict, Stop) for _, verdict in decisions) else None
 
 
 def _reaches_target(state: SweepState, trial: Trial, value: float | None) -> bool:

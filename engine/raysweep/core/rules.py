@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from raysweep.schedulers import TRAINING_ITERATION
 from raysweep.spec import AshaOptions, SweepSpec
 from raysweep.spec.policies import Plateau
 from raysweep.spec.search import ConfigsOptions
 
 Limit = tuple[str, float | None, float | None, float | None]
 
-TRAINING_ITERATION: Final = "training_iteration"
 _BLIND_SEARCHES: Final = frozenset({"random", "grid", "configs"})
 
 

@@ -1,14 +1,39 @@
-"""Early stopping: pure policies that turn reports into decisions."""
+"""Schedulers: pure policies that turn reports into verdicts on trials."""
 
 from __future__ import annotations
 
 from raysweep.schedulers.asha import AshaScheduler
-from raysweep.schedulers.base import Decision, Scheduler
+from raysweep.schedulers.base import (
+    NOTHING,
+    TRAINING_ITERATION,
+    Decisions,
+    Exploit,
+    Move,
+    Pause,
+    Resume,
+    Scheduler,
+    Stop,
+    Verdict,
+)
 from raysweep.schedulers.fifo import FifoScheduler
 from raysweep.spec.search import AshaOptions
 from raysweep.spec.sweep import SweepSpec
 
-__all__ = ["AshaScheduler", "Decision", "FifoScheduler", "Scheduler", "make_scheduler"]
+__all__ = [
+    "NOTHING",
+    "TRAINING_ITERATION",
+    "AshaScheduler",
+    "Decisions",
+    "Exploit",
+    "FifoScheduler",
+    "Move",
+    "Pause",
+    "Resume",
+    "Scheduler",
+    "Stop",
+    "Verdict",
+    "make_scheduler",
+]
 
 
 def make_scheduler(spec: SweepSpec, seed: int | None = None) -> Scheduler:
@@ -29,4 +54,5 @@ def make_scheduler(spec: SweepSpec, seed: int | None = None) -> Scheduler:
         reduction_factor=options.reduction_factor,
         brackets=options.brackets,
         seed=seed if seed is not None else spec.seed or 0,
+        time_attr=options.time_attr,
     )
