@@ -37,9 +37,10 @@ from raysweep.core.liveness import UnderWay, explain_stuck
 from raysweep.core.loop import Loop
 from raysweep.core.scores import told_value
 from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.stops import STOPS
 from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
-from tests.unit.core.workers import End, Worker
+from tests.unit.core.workers import End, Job, Worker
 
 METRIC = "loss"
 STEP = "step"
@@ -246,12 +247,18 @@ class World:
             if isinstance(command, cmd.DeleteCheckpoint):
                 self.stored.discard(command.uri)
                 jobs = [job for worker in self._alive() for job in (worker.job, *worker.queue) if job]
-                assert all(job.newest != command.uri for job in jobs), "a trial may still ask for it"
+                asking = [job for job in jobs if job.newest == command.uri]
+                assert all(map(self._is_told_to_end, asking)), "a trial may still ask for it"
             elif isinstance(command, cmd.AnswerReport) and command.slot in self.workers:
                 self.workers[command.slot].inbox.append(command)
         for trial in self.state.trials.values():
             needed = {checkpoint.uri for checkpoint in (*trial.checkpoints, *trial.borrowed)}
             assert needed <= self.stored, f"trial {trial.number} needs {needed - self.stored}: deleted"
+
+    def _is_told_to_end(self, job: Job) -> bool:
+        """Whether nothing counts any more that the attempt does: not even whether it fails."""
+        reason = self.state.trials[job.start.trial].stop_reason
+        return reason is not None and not STOPS[reason].counts
 
     def crash(self, keep: int | None = None, capacity: int = 4) -> None:
         """The controller dies with all workers; the next one replays the first `keep` events."""
