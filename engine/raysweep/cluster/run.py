@@ -20,6 +20,7 @@ from raysweep.core.seeds import derive_seed
 from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.policies import load_policies
 from raysweep.runs.takeover import (
     Asked,
     Held,
@@ -142,6 +143,8 @@ def _run(
             check_same(folder, asked)
             follow(folder, on_progress)
             continue
+        check_same(folder, asked)
+        load_policies(asked.spec)
         if folder.read_spec() is None:
             check_not_lost(folder, generation)
             check_new(asked.spec, asked.seed, time.time(), asked.scheduled_at)

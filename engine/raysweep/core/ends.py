@@ -218,16 +218,14 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     problem = _missing_time(state, trial)
     if not problem:
         return
+    field = f"scheduler.{state.spec.scheduler.kind}.time_attr"
     is_first = state.counts.get("completed", 0) == 1 and not state.has_timed
     if is_first or state.behaviour < 2:
-        field = "scheduler.asha.time_attr"
         moves.stop_sweep(state, "failed", problem, at, out, fault="spec", fault_field=field)
     else:
         # Others have reported it: the spec is right, and this trial's score is as good as theirs.
         attr = state.rules.time_attr
-        moves.note(
-            state, f"the last report of trial {trial.number} has no {attr!r} (scheduler.asha.time_attr)"
-        )
+        moves.note(state, f"the last report of trial {trial.number} has no {attr!r} ({field})")
 
 
 def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:

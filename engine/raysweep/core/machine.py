@@ -86,7 +86,7 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
 
 def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None:
     state.spec = SweepSpec.model_validate(event.spec)
-    state.rules = Rules.of(state.spec)
+    state.rules = Rules.of(state.spec, state.scheduler)
     state.deadline_at, state.deadline_text = state.rules.deadline, ""
     stopping.set_deadline(state, event.deadline)
     if state.has_cut and state.phase == "running":

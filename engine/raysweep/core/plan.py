@@ -103,7 +103,8 @@ def _needed_slots(state: SweepState) -> int:
     active = len(state.active) - len(memory.out_of_reach(state)) - state.counts.get("paused", 0)
     if state.rules.max_trials is not None:
         return state.rules.max_trials - state.suggested + active
-    return active
+    # Who suggests late gives each slot one when it is there; how many there will be is not known.
+    return active if state.rules.is_blind else moves.slot_limit(state)
 
 
 def _open_slots(state: SweepState, out: Out) -> None:

@@ -110,12 +110,17 @@ class SweepState:
 
     @classmethod
     def create(cls, spec: SweepSpec, seed: int) -> SweepState:
-        """The state before the first event; `seed` is the sweep's own (spec.seed, or derived from its id)."""
-        rules = Rules.of(spec)
+        """The state before the first event; `seed` is the sweep's own (spec.seed, or derived from its id).
+
+        Raises:
+            SpecError: the scheduler is of a class that this process has not loaded (`load_scheduler`).
+        """
+        scheduler = make_scheduler(spec, seed)
+        rules = Rules.of(spec, scheduler)
         return cls(
             spec=spec,
             seed=seed,
-            scheduler=make_scheduler(spec, seed),
+            scheduler=scheduler,
             rules=rules,
             deadline_at=rules.deadline,
         )

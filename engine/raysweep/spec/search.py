@@ -18,8 +18,8 @@ class SearchOptions(SpecModel):
 
     is_adaptive: ClassVar[bool] = False
     """Whether what it suggests depends on results: then it is asked as late as possible."""
-    is_sampling: ClassVar[bool] = False
-    """Whether it suggests `num_samples` configs and no more."""
+    is_bounded: ClassVar[bool] = False
+    """Whether it suggests `num_samples` configs at most: a grid among random parameters multiplies them."""
 
     @property
     def configs_per_seed(self) -> int:
@@ -39,7 +39,7 @@ class TpeOptions(SearchOptions):
     """Tree-structured Parzen estimator, by Optuna (Bergstra et al., 2011)."""
 
     is_adaptive = True
-    is_sampling = True
+    is_bounded = True
 
     n_startup_trials: int = Field(default=10, ge=0)
     """How many trials are random before the model is used."""

@@ -73,7 +73,7 @@ class SearcherContract:
         played = self._play(width)
         for at in range(0, len(played), 3):
             rebuilt = self.make_searcher()
-            told = {number: end for _, before in played[:at] for number, *end in before}
+            told = {number: (value, end) for _, before in played[:at] for number, value, end in before}
             # As a resume does: by number, whatever the order in which the trials ended.
             for number in range(at):
                 rebuilt.restore(number, orjson.loads(orjson.dumps(played[number][0])))
