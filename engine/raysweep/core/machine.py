@@ -294,7 +294,7 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
     if trial is None:
         return
     if trial.attempt != event.attempt:
-        reports.let_go(trial, event, out)
+        reports.let_go(state, trial, event, out)
     elif event.number >= trial.next_checkpoint:
         trial = moves.thaw(state, trial)
         reports.take_checkpoint(state, trial, event, out)

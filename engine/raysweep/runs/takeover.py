@@ -14,7 +14,7 @@ from typing import Any, Final
 from raysweep.core import SweepState, encode
 from raysweep.core.events import ControllerStarted, SpecChanged
 from raysweep.core.lifecycle import FINAL
-from raysweep.core.scores import score_of
+from raysweep.core.scores import told_value
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
@@ -213,9 +213,9 @@ def rebuild_searcher(spec: SweepSpec, state: SweepState, warm: WarmStart | None 
     searcher = make_searcher(spec, state.seed, warm)
     for number, trial in state.trials.items():
         if trial.config:  # else it could not be made at all
-            searcher.restore(number, trial.config)
+            searcher.restore(number, trial.config if trial.suggested is None else trial.suggested)
         if trial.state in FINAL and trial.state != "cancelled":
-            searcher.tell(number, score_of(state, trial), _TOLD[trial.state])
+            searcher.tell(number, told_value(state, trial), _TOLD[trial.state])
     return searcher
 
 
