@@ -25,7 +25,7 @@ from raysweep.worker.outbox import Outbox
 from raysweep.worker.runner import INTERRUPT, install_interrupt, run_attempt
 from raysweep.worker.session import Session, SweepPlace
 from raysweep.worker.wire import Job, Message, pack, read_frames
-from tests.unit.cluster import forkable
+from tests.unit.worker import forkable
 
 PLACE = SweepPlace(sweep_id="s-1", storage_path="", resources={})
 JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=0)
@@ -105,7 +105,7 @@ def zygote_of() -> Iterator[Callable[[str], Zygote]]:
             host="",
             port=0,
             token="",
-            trainable=f"tests.unit.cluster.forkable:{trainable}",
+            trainable=f"tests.unit.worker.forkable:{trainable}",
             pickled=None,
             isolation="process",
             place=PLACE,
