@@ -1,4 +1,4 @@
-"""A scheduler and a searcher that only the job's working_dir has, behind the Jobs API: killed, resumed exactly."""
+"""Policies that only the working_dir of a job has, behind the Jobs API: killed, and resumed exactly."""
 
 from __future__ import annotations
 
