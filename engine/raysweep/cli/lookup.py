@@ -149,7 +149,11 @@ def _is_alive(folder: SweepFolder, progress: SweepProgress) -> bool:
 
 def _replayed(folder: SweepFolder, record: SweepRecord) -> tuple[SweepState, list[str]]:
     from raysweep.runs.replay import replay
+    from raysweep.schedulers import load_scheduler
+    from raysweep.spec import SweepSpec
 
+    # Whoever looks by hand may import it: what is on their path is theirs.
+    load_scheduler(SweepSpec.from_any(dict(record.spec)))
     journal = folder.journal()
     return replay(journal, record), journal.repairs
 

@@ -15,6 +15,7 @@ from raysweep.cli.lookup import read_sweep
 from raysweep.cli.process import DONE
 from raysweep.errors import SpecError
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.policies import load_policies
 from raysweep.spec import Resources, SweepSpec, changes, sweep_id
 from raysweep.spec.identity import default_key
 from raysweep.storage.store import open_store
@@ -83,6 +84,7 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
     from raysweep.cluster.setup import check_new
     from raysweep.search import make_searcher
 
+    load_policies(spec)
     key = key if key is not None else default_key(spec.digest())
     store = open_store(spec.storage_path)
     folder = SweepFolder(store, sweep_id(spec.name, key))
