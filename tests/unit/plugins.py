@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from raysweep.schedulers import NOTHING, Decisions, Move, PolicySetup, Stop
+from raysweep.schedulers import NOTHING, Decisions, Exploit, Move, Pause, PolicySetup, Stop
 from raysweep.schedulers.base import Config
 from raysweep.search import SearchSetup, TrialEnd
 from raysweep.search.base import derived_rng
@@ -24,7 +24,7 @@ class StopsOdd:
     Options = Options
     time_attr = "training_iteration"
     max_t: float | None = None
-    moves: frozenset[Move] = frozenset({"stop"})
+    moves: frozenset[Move] = frozenset({"stop", "exploit"})
 
     def __init__(self, options: Options, setup: PolicySetup) -> None:
         self.options, self.setup = options, setup
@@ -42,6 +42,8 @@ class StopsOdd:
             "nothing": lambda: None,
             "word": lambda: [(trial, "stop")],
             "pair": lambda: [Stop()],
+            "pauses": lambda: [(trial, Pause())],
+            "sets": lambda: [(trial, Exploit(donor=0, config={"x": {1}}))],  # type: ignore[dict-item]
         }.get(self.options.does)
         if odd is not None:
             found: Decisions = odd()

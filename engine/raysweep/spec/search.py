@@ -114,7 +114,7 @@ class AshaOptions(SpecModel):
     grace_period: int = Field(default=1, ge=1)
     """The time before which no trial is stopped."""
     reduction_factor: float = Field(default=4.0, gt=1)
-    """One in so many trials goes on from each rung."""
+    """The top 1/reduction_factor of each rung goes on."""
     brackets: int = Field(default=1, ge=1)
     """How many brackets, each with a later first rung than the one before."""
     time_attr: str = Field(default="training_iteration", min_length=1)

@@ -173,6 +173,8 @@ def test_a_sweep_under_them_is_killed_and_resumed_exactly(total: str, concurrent
         ("nothing", "gave None, not a sequence of (trial, verdict), or NOTHING"),
         ("word", "gave (0, 'stop'), not (trial, verdict)"),
         ("pair", "gave Stop(), not (trial, verdict)"),
+        ("pauses", "gave Pause(), not one of its moves, ['exploit', 'stop']"),
+        ("sets", "not a config of plain JSON"),
     ],
 )
 def test_what_a_scheduler_does_wrong_names_it(does: str, problem: str) -> None:
