@@ -90,7 +90,7 @@ def _suggest(state: SweepState, out: Out) -> None:
         # nothing is under way, as then it will never know more.
         idle = len(state.hungry) if not memory.count_in_reach(state) else 0
         idle = order.places(state, idle)
-        count = idle if state.active else max(1, idle)
+        count = idle if len(state.active) > state.counts.get("paused", 0) else max(1, idle)
     if count:
         state.asked = state.suggested + count
         out.append(SuggestConfigs(first=state.suggested, count=count))

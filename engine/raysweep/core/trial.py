@@ -127,6 +127,12 @@ class Trial:
             yield self.turn.checkpoint
 
     @property
+    def needed(self) -> Iterator[tuple[int, Checkpoint]]:
+        """The checkpoints that must not be deleted for its sake, each with the trial that made it."""
+        for checkpoint in (*self.checkpoints, *self.borrowed):
+            yield self.number if checkpoint.owner is None else checkpoint.owner, checkpoint
+
+    @property
     def has_gone_on_anew(self) -> bool:
         """Whether it went on with another config or checkpoint, and has not reported since."""
         return not self.last and (self.origin is not None or self.suggested is not None)

@@ -72,9 +72,9 @@ def _still_wanted(folder: SweepFolder, findings: list[Finding]) -> list[Finding]
     if replayed is None:
         return findings
     wanted = {
-        (trial_id(trial.number), str(checkpoint.number))
+        (trial_id(owner), str(checkpoint.number))
         for trial in replayed[1].trials.values()
-        for checkpoint in trial.checkpoints
+        for owner, checkpoint in trial.needed
     }
 
     def is_wanted(finding: Finding) -> bool:

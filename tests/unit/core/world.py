@@ -252,7 +252,7 @@ class World:
             elif isinstance(command, cmd.AnswerReport) and command.slot in self.workers:
                 self.workers[command.slot].inbox.append(command)
         for trial in self.state.trials.values():
-            needed = {checkpoint.uri for checkpoint in (*trial.checkpoints, *trial.borrowed)}
+            needed = {checkpoint.uri for _, checkpoint in trial.needed}
             assert needed <= self.stored, f"trial {trial.number} needs {needed - self.stored}: deleted"
 
     def _is_told_to_end(self, job: Job) -> bool:
