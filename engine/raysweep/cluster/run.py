@@ -143,7 +143,6 @@ def _run(
             check_same(folder, asked)
             follow(folder, on_progress)
             continue
-        check_same(folder, asked)
         load_policies(asked.spec)
         if folder.read_spec() is None:
             check_not_lost(folder, generation)

@@ -161,6 +161,10 @@ def hold(
     """
     claimed_at = time.time() if at is None else at
     record = _write_or_read_record(folder, asked, claimed_at)
+    # Before the replay as well: of schedulers, only the one that is asked for is there.
+    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
+    if diff.unsafe:
+        raise SpecChangedError(folder.sweep_id, diff.unsafe)
     rebuilt = rebuild(folder, record)
     journal, state = rebuilt.journal, rebuilt.state
     if after is not None and journal.generation != after:

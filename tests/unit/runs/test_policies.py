@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from raysweep.core import SweepState
-from raysweep.errors import SpecError
+from raysweep.errors import SpecChangedError, SpecError
+from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
+from raysweep.runs.takeover import Asked, hold
 from raysweep.schedulers import make_scheduler
+from raysweep.schedulers.plugin import PLUGINS
 from raysweep.search import make_searcher
 from raysweep.simulate import Kill, simulate
 from raysweep.spec import SweepSpec
+from raysweep.storage.store import open_store
 from tests.unit import plugins
 
 HERE = "tests.unit.plugins"
@@ -198,6 +204,23 @@ def test_what_a_searcher_cannot_make_is_that_trials_failure(does: str, error: st
 def test_what_a_searcher_raises_when_told_ends_the_sweep_and_names_it() -> None:
     with pytest.raises(SpecError, match=r"search: .*Draws' failed in tell: RuntimeError: no luck"):
         simulate(make(search={plugins.Draws: {"does": "raises when told"}}), curve)
+
+
+def test_another_class_than_before_is_a_changed_spec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where the one of before cannot be imported any more."""
+    folder = SweepFolder(open_store(tmp_path), "s-1")
+    asked = Asked(spec=make(scheduler=plugins.StopsOdd), key="k", seed=1)
+    load_policies(asked.spec)
+    assert hold(folder, asked) is not None
+    monkeypatch.setattr(PLUGINS, "_loaded", {})
+    with pytest.raises(SpecChangedError, match=r"scheduler: .*StopsOdd"):
+        hold(folder, replace(asked, spec=make()))
+    with pytest.raises(SpecError, match="is not imported"):
+        hold(folder, asked)
+    load_policies(asked.spec)
+    held = hold(folder, asked)
+    assert held is not None
+    assert held.claim.generation == 2
 
 
 def test_a_snapshot_of_another_class_is_not_used() -> None:
