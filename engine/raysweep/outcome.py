@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas
 
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
-TrialState = Literal["pending", "running", "completed", "stopped", "failed", "cancelled"]
+TrialState = Literal["pending", "running", "paused", "completed", "stopped", "failed", "cancelled"]
 TRACEBACK_CHARACTERS = 4096
 _AT_WORK: Final = frozenset({"starting", "running", "stopping"})
 
@@ -80,8 +80,12 @@ class AttemptOutcome(Record):
     started_at: float
     ended_at: float | None = None
     end: str = ""
-    """How it ended: `completed`, `stopped`, `failed`, `lost`, `preempted`, ..."""
+    """How it ended: `completed`, `stopped`, `failed`, `lost`, `preempted`, `paused`, `exploited`, ..."""
     error: ErrorInfo | None = None
+    config: dict[str, Any] | None = None
+    """What it ran with, where the trial went on with another config; else the trial's own."""
+    donor: int | None = None
+    """The number of the trial from whose checkpoint this one went on afterwards."""
 
     @property
     def took_s(self) -> float | None:

@@ -102,7 +102,7 @@ def run_again(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, shift: flo
     """What the gate's sweep gives: each config its own x, and a little by the seed."""
     store = open_store(spec.storage_path)
     candidates, champion = _plan(store, spec, outcome, gate)
-    listed: Any = _spec(spec, gate, candidates, champion).search.options
+    listed: Any = _spec(spec, outcome, gate, candidates, champion).search.options
     scores = [c["x"] + shift + seed / 1000 for seed in range(gate.seeds) for c in listed.configs]
     again = swept(f"{outcome.sweep_id}-again", *scores)
     return lambda: settle(store, spec, outcome, gate, again, candidates, champion)
@@ -110,10 +110,11 @@ def run_again(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, shift: flo
 
 def test_what_is_run_again(tmp_path: Path) -> None:
     spec, gate = make_spec(tmp_path), GateSpec(confirm_top_k=2, seeds=3, seed_param="seed")
-    candidates, champion = _plan(open_store(tmp_path), spec, swept("n1", 0.5, 0.7, 0.6), gate)
+    outcome = swept("n1", 0.5, 0.7, 0.6)
+    candidates, champion = _plan(open_store(tmp_path), spec, outcome, gate)
     assert [each.config["x"] for each in candidates] == [0.7, 0.6]
     assert champion is None
-    asked = _spec(spec, gate, candidates, champion)
+    asked = _spec(spec, outcome, gate, candidates, champion)
     assert asked.name == "flights-gate"
     assert asked.scheduler.kind == "fifo"
     assert asked.stop.deadline is None
@@ -121,6 +122,24 @@ def test_what_is_run_again(tmp_path: Path) -> None:
     assert asked.to_dict()["search"] == {
         "configs": {"configs": [{"x": 0.7}, {"x": 0.6}], "seeds": 3, "seed_param": "seed"}
     }
+
+
+def test_what_is_run_again_ends_where_the_sweeps_scheduler_ended_it(tmp_path: Path) -> None:
+    """Where that was a class of the user's own, which need not be there, the candidates tell."""
+    outcome, gate = swept("n1", 0.5, 0.7, 0.6), GateSpec(confirm_top_k=2)
+    lengths = (90, 12, 9)
+    trials = tuple(
+        trial.model_copy(update={"metrics": {**trial.metrics, "training_iteration": length}})
+        for trial, length in zip(outcome.trials, lengths, strict=True)
+    )
+    outcome = outcome.model_copy(update={"trials": trials, "best": trials[1]})
+    limits = []
+    for scheduler in ("fifo", {"asha": {"max_t": 9, "time_attr": "epoch"}}, "not.here:Mine"):
+        spec = make_spec(tmp_path, scheduler=scheduler, stop={"trial": {"loss": {"above": 3.0}}})
+        candidates, champion = _plan(open_store(tmp_path), spec, outcome, gate)
+        limits.append(dict(_spec(spec, outcome, gate, candidates, champion).stop.trial))
+    assert [limit.pop("loss") is not None for limit in limits] == [True, True, True]
+    assert limits == [{}, {"epoch": 9.0}, {"training_iteration": 12.0}]
 
 
 def test_nights_follow_each_other(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from raysweep.cli.process import DONE
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.policies import load_policies
 from raysweep.runs.reader import SweepReader
 from raysweep.spec import Resources, RunRequest, SweepSpec, changes
 from raysweep.storage.store import open_store
@@ -82,6 +83,7 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
     from raysweep.cluster.setup import check_new
     from raysweep.search import make_searcher
 
+    load_policies(spec)
     run = RunRequest.of(spec, key).run
     folder = SweepFolder(open_store(spec.storage_path), run.id)
     state, differences = _state(folder, spec)

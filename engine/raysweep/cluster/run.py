@@ -19,6 +19,7 @@ from raysweep.core.seeds import derive_seed
 from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.policies import load_policies
 from raysweep.runs.reopening import check_same
 from raysweep.runs.takeover import (
     Asked,
@@ -111,6 +112,7 @@ def _run(
             check_same(folder, asked.spec, None)
             follow(folder, on_progress)
             continue
+        load_policies(asked.spec)
         if folder.read_spec() is None:
             check_not_lost(folder, generation)
             check_new(asked.spec, asked.seed, time.time(), asked.scheduled_at)

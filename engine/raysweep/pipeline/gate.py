@@ -20,7 +20,8 @@ from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress
 from raysweep.pipeline.decision import decide, measured
 from raysweep.run import run_sweep
 from raysweep.runs.champions import Champion, ChampionRecord, Night, add_night, read_champion
-from raysweep.spec import AshaOptions, RunRequest, SweepSpec
+from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
+from raysweep.spec import RunRequest, SweepSpec
 from raysweep.spec.pipeline import GateSpec
 from raysweep.step.brief import stored_outcome
 from raysweep.storage.segment import RESTORE_FIX
@@ -74,7 +75,7 @@ class GateRun:
     @property
     def request(self) -> RunRequest[SweepSpec]:
         """The sweep of those that run again, under the key of the first."""
-        again = _spec(self.spec, self.gate, self.candidates, self.champion)
+        again = _spec(self.spec, self.outcome, self.gate, self.candidates, self.champion)
         return RunRequest.of(again, self.outcome.key)
 
     def settle(self, again: SweepOutcome) -> GateOutcome:
@@ -197,15 +198,17 @@ def _plan(
 
 
 def _spec(
-    spec: SweepSpec, gate: GateSpec, candidates: tuple[Confirmed, ...], champion: Confirmed | None
+    spec: SweepSpec,
+    outcome: SweepOutcome,
+    gate: GateSpec,
+    candidates: tuple[Confirmed, ...],
+    champion: Confirmed | None,
 ) -> SweepSpec:
     """The sweep that runs them again: every trial to its full end, nothing stopped early."""
     configs = [each.config for each in (*candidates, *([champion] if champion else []))]
     limits: dict[str, Any] = dict(spec.stop.trial)
-    options = spec.scheduler.options
-    if isinstance(options, AshaOptions):
-        # The scheduler's own end of a trial; some trainables know no other.
-        limits.setdefault(options.time_attr, float(options.max_t))
+    # The scheduler's own end of a trial; some trainables know no other.
+    limits = _full_length(spec, outcome, candidates) | limits
     return spec.replace(
         name=f"{spec.name}-gate",
         search={"configs": {"configs": configs, "seeds": gate.seeds, "seed_param": gate.seed_param}},
@@ -216,6 +219,20 @@ def _spec(
         warm_start=None,
         stop={"trial": limits, "trial_time_s": spec.stop.trial_time_s, "grace_s": spec.stop.grace_s},
     )
+
+
+def _full_length(
+    spec: SweepSpec, outcome: SweepOutcome, candidates: tuple[Confirmed, ...]
+) -> dict[str, float]:
+    """How far the sweep's scheduler let a trial go, as a limit for each trial; empty: as far as it went."""
+    if not spec.scheduler.is_plugin:
+        scheduler = make_scheduler(spec)
+        return {} if scheduler.max_t is None else {scheduler.time_attr: scheduler.max_t}
+    # Whoever prepares a gate need not have the class: what its candidates reached tells the same.
+    names = {candidate.trial_id for candidate in candidates}
+    reached = [trial.metrics.get(TRAINING_ITERATION) for trial in outcome.trials if trial.trial_id in names]
+    lengths = [float(length) for length in reached if isinstance(length, int | float)]
+    return {TRAINING_ITERATION: max(lengths)} if lengths else {}
 
 
 def _with_scores(confirmed: Confirmed, again: SweepOutcome, index: int, count: int) -> Confirmed:

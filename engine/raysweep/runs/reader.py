@@ -30,6 +30,8 @@ from raysweep.runs.status import (
     status_of_training,
 )
 from raysweep.runs.training import RunFolder
+from raysweep.schedulers import load_scheduler
+from raysweep.spec import SweepSpec
 from raysweep.storage.journal import Journal
 from raysweep.storage.store import ObjectInfo, open_store
 
@@ -46,8 +48,9 @@ class SweepReader:
         storage_path: The storage path.
         sweep_id: The sweep.
         fresh_s: How long a status is as good as new, in seconds.
-        is_strict: For who looks once, and wants to know: a journal that cannot be read raises, and a holder
-            whose clock is wrong is watched until it is known whether it lives.
+        is_strict: For who looks once, and wants to know: a journal that cannot be read raises, a holder
+            whose clock is wrong is watched until it is known whether it lives, and a scheduler of the user's
+            own is imported.
     """
 
     def __init__(
@@ -119,6 +122,8 @@ class SweepReader:
         """The journal and the state, read on from where they were."""
         kept, self._state = self._state, None
         if kept is None:
+            if self._is_strict:
+                load_scheduler(SweepSpec.from_any(dict(record.spec)))
             journal, state, _ = read_state(self._folder, record)
         else:
             journal, state = kept

@@ -14,7 +14,7 @@ from typing import Any, Final
 from raysweep.core import SweepState, encode
 from raysweep.core.events import ControllerStarted, SpecChanged
 from raysweep.core.lifecycle import FINAL
-from raysweep.core.scores import score_of
+from raysweep.core.scores import told_value
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
@@ -149,6 +149,10 @@ def hold(
     """
     claimed_at = time.time() if at is None else at
     record = _write_or_read_record(folder, asked, claimed_at)
+    # Before the replay as well: of schedulers, only the one that is asked for is there.
+    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
+    if diff.unsafe:
+        raise SpecChangedError(folder.sweep_id, diff.unsafe)
     rebuilt = rebuild(folder, record)
     journal, state = rebuilt.journal, rebuilt.state
     if after is not None and journal.generation != after:
@@ -201,9 +205,9 @@ def rebuild_searcher(spec: SweepSpec, state: SweepState, warm: WarmStart | None 
     searcher = make_searcher(spec, state.seed, warm)
     for number, trial in state.trials.items():
         if trial.config:  # else it could not be made at all
-            searcher.restore(number, trial.config)
+            searcher.restore(number, trial.config if trial.suggested is None else trial.suggested)
         if trial.state in FINAL and trial.state != "cancelled":
-            searcher.tell(number, score_of(state, trial), _TOLD[trial.state])
+            searcher.tell(number, told_value(state, trial), _TOLD[trial.state])
     return searcher
 
 

@@ -15,6 +15,7 @@ from raysweep.core.seeds import derive_seed
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.policies import load_policies
 from raysweep.runs.takeover import Asked, find_outcome, hold
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import Costs, Curve, Moment, Pace, SimulatedCluster
@@ -120,6 +121,7 @@ def simulate(
         RaysweepError: The sweep left without an end (no worker could be started), or cannot go on.
     """
     made = SweepSpec.from_any(spec)
+    load_policies(made)
     # Under one name, so that nothing in the result tells one run from another.
     store = WrappedStore(open_store(f"memory://simulated/{next(_numbers)}"), url="memory://simulated")
     simulation = _Simulation(

@@ -11,6 +11,7 @@ from raysweep.fields import Counts
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.holder import holder_state
+from raysweep.schedulers import load_scheduler
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.checkpoints import CheckpointCheck
 from raysweep.verify.documents import check_outcome, check_progress, check_spec, replay_state
@@ -27,12 +28,15 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
 
     Raises:
         StorageError: The storage does not answer. What is damaged is in the report, and raises nothing.
+        SpecError: The sweep's scheduler is a class that cannot be imported here.
     """
     checked = Checked()
     # In this order: what controllers wrote after the listing, and refer to, cannot look like an orphan.
     infos = list(folder.store.list(folder.sweep_id))
     progress, findings = check_progress(folder)
     record, spec = check_spec(folder, findings)
+    if spec is not None:
+        load_scheduler(spec)
     snapshots = SnapshotCheck(folder, infos, checked, findings)
     state = SweepState.create(spec, record.seed) if record is not None and spec is not None else None
     journal = check_journal(folder, state, checked, snapshots.compare)
@@ -67,9 +71,9 @@ def _still_wanted(folder: SweepFolder, findings: list[Finding]) -> list[Finding]
     if replayed is None:
         return findings
     wanted = {
-        (trial_id(trial.number), str(checkpoint.number))
+        (trial_id(owner), str(checkpoint.number))
         for trial in replayed[1].trials.values()
-        for checkpoint in trial.checkpoints
+        for owner, checkpoint in trial.needed
     }
 
     def is_wanted(finding: Finding) -> bool:
