@@ -135,7 +135,7 @@ python_of = $(shell for python in python$(1) $$(ls -d "$${PYENV_ROOT:-$$HOME/.py
 	"$$python" -c '$(SUPPORTED); assert "%d.%d" % sys.version_info[:2] == "$(1)"' >/dev/null 2>&1 && echo "$$python" && break; done)
 # What leans on asyncio, threads, forks and signals: the link, the core, and on Ray a sweep that starts, reports, stores
 # checkpoints, stops, loses its workers, and is resumed.
-SAMPLE := tests/unit/cluster tests/unit/core $(addprefix tests/engine/, \
+SAMPLE := tests/unit/cluster tests/unit/worker tests/unit/core $(addprefix tests/engine/, \
 	test_backpressure.py test_on_progress.py test_reports.py::test_ten_thousand_reports_arrive_in_order \
 	test_reports.py::test_a_waiting_report_returns_when_it_is_durable test_checkpoints.py::test_the_last_and_the_best_are_kept \
 	test_stopping.py::test_asha_stops_a_trial_at_its_next_report test_stopping.py::test_a_trial_that_sleeps_past_the_grace_is_woken \

@@ -28,7 +28,7 @@ from raysweep.verify import verify_sweep
 from tests.engine import trainables
 from tests.engine.conftest import wait_for
 from tests.proxy import Proxy
-from tests.unit.storage.conftest import s3_url as s3_url  # a fixture
+from tests.unit.conftest import s3_url as s3_url  # a fixture
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 Lines = Callable[[], list[list[str]]]

@@ -121,6 +121,11 @@ class Change:
         assert isinstance(mutated, cst.Module)
         return mutated.code
 
+    @property
+    def likeness(self) -> tuple[str, str, str]:
+        """The operator, the old node and the new one: the same wherever in the module they stand."""
+        return self.operator, self.module.code_for_node(self.old), self.module.code_for_node(self.new)
+
 
 def changes(code: str) -> list[Change]:
     """Every change that an operator can make to this module, in a fixed order."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
-from random import Random
 
 from tests.mutation import operators, scope
 
@@ -56,13 +57,27 @@ def equivalents() -> list[Equivalent]:
 
 
 def draw(root: Path, files: Collection[str], seed: int) -> Iterator[Mutant]:
-    """Every mutant of these files, in an order that the seed decides."""
-    found = [(file, change) for file in files for change in operators.changes((root / file).read_text())]
-    Random(seed).shuffle(found)
-    for file, change in found:
+    """Every mutant of these files, in an order that the seed decides.
+
+    A mutant's place is a hash of the seed and of its own words: while its line stays as it is, it stays in
+    the sample, whatever changes elsewhere.
+    """
+    found = sorted(_places(root, files, seed), key=lambda placed: placed[0])
+    for _, file, change in found:
         before, after = (root / file).read_text(), change.code()
         if after != before:
             yield Mutant(file, change.line, change.operator, *differing(before, after), after)
+
+
+def _places(root: Path, files: Collection[str], seed: int) -> Iterator[tuple[bytes, str, operators.Change]]:
+    for file in files:
+        code = (root / file).read_text()
+        lines, seen = code.splitlines(), Counter[tuple[str, ...]]()
+        for change in operators.changes(code):
+            words = (lines[change.line - 1].strip(), *change.likeness)
+            seen[words] += 1
+            text = repr((seed, Path(file).name, *words, seen[words]))
+            yield blake2b(text.encode(), digest_size=16).digest(), file, change
 
 
 def differing(before: str, after: str) -> tuple[str, str]:

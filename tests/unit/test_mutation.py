@@ -98,6 +98,18 @@ def test_the_seed_decides() -> None:
     assert all(mutant.before != mutant.after for mutant in drawn(1))
 
 
+def test_a_sample_stays_while_other_lines_change(tmp_path: Path) -> None:
+    lines = [f"def f{n}(x):\n    return x + {n}\n" for n in range(8)]
+
+    def drawn() -> list[str]:
+        return [mutant.after for mutant in draw(tmp_path, ["module.py"], seed=1)]
+
+    (tmp_path / "module.py").write_text("\n\n".join(lines))
+    before = drawn()
+    (tmp_path / "module.py").write_text("\n\n".join(["y = [2, 3]\n", *lines]))
+    assert [after for after in drawn() if after in set(before)] == before
+
+
 def test_every_module_of_the_rooms_is_in_scope_or_says_why_not() -> None:
     found = scope.files(ROOT)
     assert f"{scope.ENGINE}/core/machine.py" in found

@@ -228,7 +228,7 @@ def note_completed(state: SweepState, trial: Trial, score: float | None, at: flo
         state.plateau_best, state.plateau_since = score, 0
         return
     state.plateau_since += 1
-    completed = state.counts.get("completed", 0)
+    completed = state.counts["completed"]
     if state.plateau_since < plateau.window or completed < plateau.min_trials or state.phase != "running":
         return
     state.ended_by = {

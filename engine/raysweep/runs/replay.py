@@ -45,7 +45,7 @@ class Rebuilt:
 
     journal: Journal
     state: SweepState
-    discarded: tuple[str, ...] = ()
+    discarded: tuple[str, ...]
 
 
 def rebuild(folder: SweepFolder, record: SweepRecord) -> Rebuilt:

@@ -68,7 +68,7 @@ class Held:
     changed: SpecChanged | None
     holder: Holder
     old_cancellation: Cancellation | None = None
-    discarded: tuple[str, ...] = ()
+    discarded: tuple[str, ...]
     """Checkpoints that the controller before may not have come to delete."""
 
 

@@ -246,6 +246,21 @@ def test_budgets_count_what_five_dead_controllers_used() -> None:
     assert used["active_s"] == pytest.approx(100.0)
 
 
+@pytest.mark.parametrize(
+    ("budget", "why"),
+    [
+        ({"cost": 0.5}, "budget: cost 0.5 of 0.5"),
+        ({"cpu_hours": 0.25}, "budget: 0.25 of 0.25 CPU-hours"),
+    ],
+)
+def test_why_names_the_budget(budget: dict[str, float], why: str) -> None:
+    """A slot of one CPU, at 2 an hour: 900 s."""
+    sweep = planned(1, 9, stop={"budget": budget, "cost_per_hour": {"cpu": 2.0}})
+    assert sweep.state.timer_at is not None
+    sweep.timer(sweep.state.timer_at)
+    assert sweep.state.why == why
+
+
 def test_a_plateau_is_over_completed_trials() -> None:
     stop = {"plateau": {"window": 3, "min_improvement": 0.1}}
     sweep = planned(1, 20, stop=stop, max_concurrent_trials=1)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import orjson
 import pytest
 
-from raysweep.cluster import replay as room
 from raysweep.cluster import snapshots as making
 from raysweep.cluster.snapshots import Snapshots
 from raysweep.core import SweepState, decode, encode, step
 from raysweep.core import events as ev
 from raysweep.core.frozen import freeze
+from raysweep.runs import replay as room
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec
 from raysweep.storage.store import Store, open_store
@@ -230,6 +231,41 @@ def test_a_snapshot_comes_after_so_many_records_and_so_much_time(
     controller.snapshots.look()
     controller.close()
     assert empty.read_snapshot_latest().number == 2
+
+
+def test_one_follows_another(empty: SweepFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that took long are rarer: writing them may take a share of the time, and no more."""
+    monkeypatch.setattr(making, "EVERY_RECORDS", 1)
+    monkeypatch.setattr(making, "EVERY_S", 0.0)
+    now = [0.0]
+    monkeypatch.setattr(making, "monotonic", lambda: now[0])
+    controller, events = Controller(empty), _events()
+    write = SweepFolder.write_snapshot_parts
+
+    def write_slowly(
+        folder: SweepFolder, number: int, parts: Iterable[bytes], discarded: Sequence[str]
+    ) -> None:
+        now[0] += 2.0
+        write(folder, number, parts, discarded)
+
+    monkeypatch.setattr(SweepFolder, "write_snapshot_parts", write_slowly)
+    taken = iter(events)
+
+    def look(at: float) -> int:
+        now[0] = max(at, now[0])
+        controller.take([next(taken)])
+        controller.snapshots.look()
+        controller.writer.flush()
+        while controller.snapshots._is_under_way:
+            time.sleep(0.01)
+        return empty.read_snapshot_latest().number
+
+    first = look(0.0)
+    assert now[0] == 2.0
+    pause = making.SHARE * 2.0
+    assert look(2.0 + pause - 0.1) == first
+    assert look(2.0 + pause + 0.1) > first
+    controller.close()
 
 
 class HeldStore(WrappedStore):

@@ -14,6 +14,7 @@ import pytest
 
 from raysweep.errors import SpecError, StorageError, StorageNotWritableError, StorageUnavailableError
 from raysweep.storage.local import TEMPORARY_MARK
+from raysweep.storage.remote import _first_line
 from raysweep.storage.store import Store, open_store
 
 
@@ -76,6 +77,8 @@ def test_large_objects_go_in_pieces(store: Store) -> None:
     assert store.get_chunks("nothing") is None
     store.put_chunks("none", iter([]))
     assert store.get("none") == b""
+    store.put_chunks("big", iter([b"another", b" one"]))
+    assert store.get("big") == b"another one"
 
 
 def test_a_put_that_fails_half_way_leaves_nothing(store: Store) -> None:
@@ -307,3 +310,9 @@ def test_a_durable_put_syncs_the_file_and_each_new_folder(
     assert not store.put_if_absent("a/c", b"x")
     store.put("a/d", b"x")
     assert synced == []
+
+
+def test_an_error_is_told_in_one_line_of_a_bounded_length() -> None:
+    assert _first_line(OSError("first\nsecond")) == "first"
+    assert _first_line(TimeoutError()) == "TimeoutError"
+    assert len(_first_line(OSError("x" * 999))) == 243

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -119,6 +120,13 @@ def test_a_checkpoint_that_is_let_go_of_while_it_is_read_is_read_anew(
 
     monkeypatch.setattr(CheckpointStore, "restore", restore_late)
     assert read(trial.session.get_checkpoint()) == "second"
+
+
+def test_whoever_removes_a_restored_checkpoint_is_not_told_of_it(trial: Trial) -> None:
+    checkpoint = trial.session.get_checkpoint()
+    assert checkpoint is not None
+    with checkpoint as folder:
+        shutil.rmtree(folder.parent)
 
 
 def test_the_newest_checkpoint_is_refused_if_it_is_damaged_and_nothing_older_is_given(trial: Trial) -> None:

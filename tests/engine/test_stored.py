@@ -1,0 +1,74 @@
+"""What an earlier version stored is read, gone on with and verified by this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+import raysweep as rs
+from raysweep.runs.folder import SweepFolder
+from raysweep.spec.identity import sweep_id
+from raysweep.storage.store import open_store
+from raysweep.verify import verify_sweep
+from tests.engine import stored
+from tests.unit.conftest import s3_url as s3_url  # a fixture
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def expected(s3_url: str) -> dict[str, Any]:
+    """The outcomes of that version; its objects lie in the bucket."""
+    store = open_store("s3://bucket")
+    with ZipFile(ROOT / "tests" / "golden" / "stored.zip") as archive:
+        for name in archive.namelist():
+            if name != "expected.json":
+                store.put(name, archive.read(name))
+        outcomes: dict[str, Any] = json.loads(archive.read("expected.json"))
+    return outcomes
+
+
+def folder_of(name: str) -> SweepFolder:
+    return SweepFolder(open_store(stored.STORAGE), sweep_id(name, "k"))
+
+
+def found(outcome: dict[str, Any]) -> list[Any]:
+    """What it says of each trial, without times and places."""
+    return [
+        (trial["number"], trial["state"], trial["config"], trial["metrics"], trial["iterations"])
+        for trial in outcome["trials"]
+    ]
+
+
+def test_what_has_ended_comes_back_as_it_was(expected: dict[str, Any]) -> None:
+    ended = rs.run_sweep(stored.sweep_spec("ended"), key="k")
+    assert json.loads(ended.to_json()) == expected["ended"]
+    trained = rs.run_training(stored.train_spec(), key="k")
+    assert json.loads(trained.to_json()) == expected["trained"]
+    assert verify_sweep(folder_of("ended")).is_sound
+
+
+@pytest.mark.ray
+def test_a_sweep_goes_on_to_the_same_end(expected: dict[str, Any]) -> None:
+    process = subprocess.run(
+        [sys.executable, "-m", "tests.engine.stored", "sweep", "going"],
+        cwd=ROOT,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert process.returncode == 0, process.stderr
+    outcome = json.loads(process.stdout.splitlines()[-1])
+    assert found(outcome) == found(expected["going"])
+    assert outcome["counts"] == expected["going"]["counts"]
+    went_on = [trial["number"] for trial in outcome["trials"] if trial["metrics"]["from"] > 0]
+    assert went_on == [6], "the trial that was cut goes on from its checkpoint"
+    assert verify_sweep(folder_of("going")).is_sound
