@@ -6,7 +6,6 @@ bounded, in reports and in bytes: at the bound `report` blocks until some of it 
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 import time
@@ -21,7 +20,6 @@ from raysweep.worker.rows import PLAIN_BYTES
 from raysweep.worker.wire import TO_WORKER, encode, pack, read_frames
 
 Take = Callable[[list[ToWorker]], None]
-log = logging.getLogger("raysweep")
 
 # What may lie here before `report` blocks: the memory is bounded when the controller cannot keep up.
 MAX_QUEUED_BYTES: Final = 16 * 2**20
@@ -264,6 +262,9 @@ class SocketLink:
             for messages in read_frames(self._sock, TO_WORKER):
                 take(messages)
         except ValueError as error:
+            import logging  # a fork server starts faster without it
+
+            log = logging.getLogger("raysweep")
             log.error("the link is closed, for what came on it cannot be read: %s", error)
         finally:
             on_gone()

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from raysweep.messages import (
     Began,
@@ -35,37 +36,32 @@ from raysweep.messages import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(Struct, frozen=True):
     """Start this attempt."""
 
     job: Job
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(Struct, frozen=True):
     """Hand an order to the present attempt."""
 
     order: Order
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
+class Say(Struct, frozen=True):
     """Send a message to the controller; `now`: it must not be lost with this process."""
 
     message: FromWorker
     now: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Abandon:
+class Abandon(Struct, frozen=True):
     """End the attempt's process now; `has_news`: once the controller has been sent what was said."""
 
     has_news: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """The worker is to end: nothing runs, and nothing will."""
 
 
@@ -139,7 +135,6 @@ class WorkerMachine:
         """From now on the attempt can be told what is said of it; of what was kept, first."""
         self._is_reached = self.job is not None
         self.actions.extend(map(Tell, self._kept))
-        self._kept.clear()
         if self._is_alone:
             self.actions.append(Abandon())
 

@@ -55,10 +55,11 @@ class WorkerShell:
 
     def take(self, messages: list[ToWorker]) -> None:
         """What the controller says."""
-        with self._changed:
-            for message in messages:
-                self._machine.take(message)
-            self._act()
+        self._do(lambda: self._take(messages))
+
+    def _take(self, messages: list[ToWorker]) -> None:
+        for message in messages:
+            self._machine.take(message)
 
     def lose_link(self) -> None:
         """The controller is gone, or has hung up."""
@@ -72,8 +73,7 @@ class WorkerShell:
         """The attempt can be told from now on."""
         with self._changed:
             self._attempt = attempt
-            self._machine.reach()
-            self._act()
+        self._do(self._machine.reach)
 
     def end(self, end: End) -> None:
         """The attempt says how it ended."""
@@ -96,29 +96,32 @@ class WorkerShell:
     def _do(self, call: Callable[[], None]) -> None:
         with self._changed:
             call()
-            self._act()
+            attempt, rest = self._attempt, self._act()
+        # Not under the lock: a message may take a moment to leave, and other threads have news meanwhile.
+        for action in rest:
+            if isinstance(action, Say):
+                (self.link.send_now if action.now else self.link.send)(action.message)
+                continue
+            if action.has_news:
+                self.link.close(LAST_WORDS_S)
+            if attempt is not None:
+                attempt.abandon()
 
-    def _act(self) -> None:
+    def _act(self) -> list[Say | Abandon]:
+        """Carry out what is done at once; gives the rest."""
+        rest: list[Say | Abandon] = []
         actions = self._machine.actions
         while actions:
-            action = actions.popleft()
-            match action:
-                case Say(message=message, now=now):
-                    (self.link.send_now if now else self.link.send)(message)
+            match action := actions.popleft():
+                case Say() | Abandon():
+                    rest.append(action)
                 case Tell(order=order):
                     assert self._attempt is not None
                     self._attempt.tell(order)
                 case Begin(job=job):
                     self._next, self._attempt = job, None
                     self._changed.notify_all()
-                case Abandon(has_news=has_news):
-                    self._abandon(has_news)
                 case Leave():
                     self._is_leaving = True
                     self._changed.notify_all()
-
-    def _abandon(self, has_news: bool) -> None:
-        if has_news:
-            self.link.close(LAST_WORDS_S)
-        if self._attempt is not None:
-            self._attempt.abandon()
+        return rest
