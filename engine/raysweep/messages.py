@@ -1,27 +1,5 @@
 """What a controller and its workers say to each other, as types. `worker.wire` knows how they travel.
 
-| from the worker | |
-|---|---|
-| `Hello` | the first frame, alone: who connects, and that it may |
-| `Ready`, `Unready` | the trainable is loaded; or cannot be |
-| `Memory` | the most that the trial's process has held |
-| `Began` | user code runs |
-| `Rows` | reports |
-| `Busy` | the trial stores or fetches a checkpoint and cannot report |
-| `Saved`, `Unsaved` | a checkpoint is committed; or could not be |
-| `Returned`, `Stopped`, `Failed` | the end of the attempt: exactly one of these |
-| `Recalled` | these trials had not begun and are not in the queue any more |
-
-| to the worker | |
-|---|---|
-| `Job` | append this attempt to the queue |
-| `Stop` | raise `TrialStopped`, as `core.stops` has it |
-| `Interrupt` | raise it now, in the main thread |
-| `Kill` | kill the trial's process (only where it has one of its own) |
-| `Answer` | what the trial waits for is done |
-| `Recall` | take these trials out of the queue |
-| `Exit` | end the worker |
-
 A message is a JSON array whose first item is the name of its type, in lower case. A field that is added comes
 last and has a default.
 """
@@ -37,7 +15,7 @@ class Message(Struct, frozen=True, array_like=True, kw_only=True, tag=str.lower)
     """One message."""
 
 
-class AttemptMessage(Message, frozen=True, kw_only=True):
+class AttemptMessage(Message, frozen=True):
     """A message about one attempt of one trial."""
 
     trial: int
@@ -66,38 +44,38 @@ class FailureFacts(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Message, frozen=True, kw_only=True):
-    """`token` is the sweep's; `worker` is Ray's id of the actor."""
+    """The first frame, alone: who connects (Ray's id of the actor), and that it may (the sweep's token)."""
 
     token: str
     worker: str
 
 
 class Ready(Message, frozen=True, kw_only=True):
-    """`node` is Ray's id of the node; empty where there is no Ray."""
+    """The trainable is loaded. `node`: Ray's id of it; empty where there is no Ray."""
 
     node: str
     pid: int
 
 
 class Unready(Message, frozen=True, kw_only=True):
-    """The worker ends."""
+    """The trainable cannot be loaded, and the worker ends."""
 
     failure: FailureFacts
     node: str
 
 
 class Memory(Message, frozen=True, kw_only=True):
-    """A new maximum, in bytes."""
+    """The most that the trial's process has held so far."""
 
     held_bytes: int
 
 
-class Began(AttemptMessage, frozen=True, kw_only=True):
-    """Leaves at once, with all that was said before it."""
+class Began(AttemptMessage, frozen=True):
+    """User code runs. Leaves at once, with all that was said before it."""
 
 
-class Rows(AttemptMessage, frozen=True, kw_only=True):
-    """`rows[i][j]` is metric `keys[j]` of report `first + i`; see `core.events.TrialReported`.
+class Rows(AttemptMessage, frozen=True):
+    """Reports: `rows[i][j]` is metric `keys[j]` of report `first + i`; see `core.events.TrialReported`.
 
     Non-finite numbers are the strings `NaN`, `Infinity` and `-Infinity`.
     """
@@ -108,13 +86,13 @@ class Rows(AttemptMessage, frozen=True, kw_only=True):
     is_waiting: bool = False
 
 
-class Busy(AttemptMessage, frozen=True, kw_only=True):
-    """`is_over`: it can report again."""
+class Busy(AttemptMessage, frozen=True):
+    """The trial stores or fetches a checkpoint and cannot report. `is_over`: it can again."""
 
     is_over: bool
 
 
-class Saved(AttemptMessage, frozen=True, kw_only=True):
+class Saved(AttemptMessage, frozen=True):
     """Checkpoint `number` holds the state after report `report` of this attempt."""
 
     number: int
@@ -123,32 +101,32 @@ class Saved(AttemptMessage, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class Unsaved(AttemptMessage, frozen=True, kw_only=True):
-    """The trial goes on without it."""
+class Unsaved(AttemptMessage, frozen=True):
+    """A checkpoint could not be stored; the trial goes on without it."""
 
     number: int
     problem: str
 
 
-class Returned(AttemptMessage, frozen=True, kw_only=True):
+class Returned(AttemptMessage, frozen=True):
     """The trainable returned."""
 
 
-class Stopped(AttemptMessage, frozen=True, kw_only=True):
-    """It ended because it was told to. `where`: the traceback of one that was hung."""
+class Stopped(AttemptMessage, frozen=True):
+    """The attempt ended because it was told to. `where`: the traceback of one that was hung."""
 
     was_killed: bool = False
     where: str = ""
 
 
-class Failed(AttemptMessage, frozen=True, kw_only=True):
-    """It raised, died, or took too much memory."""
+class Failed(AttemptMessage, frozen=True):
+    """The attempt raised, died, or took too much memory."""
 
     failure: FailureFacts
 
 
 class Recalled(Message, frozen=True, kw_only=True):
-    """The answer to one `Recall`: some of its trials, or none."""
+    """The answer to one `Recall`: those of its trials that had not begun; they have left the queue."""
 
     trials: list[int]
 
@@ -156,8 +134,8 @@ class Recalled(Message, frozen=True, kw_only=True):
 # -- to the worker -------------------------------------------------------------------------------------
 
 
-class Job(AttemptMessage, frozen=True, kw_only=True):
-    """One attempt of one trial. `iteration`: the reports behind `checkpoint`; `rank`: the slot's member."""
+class Job(AttemptMessage, frozen=True):
+    """Append this attempt to the queue. `iteration`: the reports behind `checkpoint`; `rank`: the member."""
 
     config: dict[str, Any]
     seed: int
@@ -168,36 +146,36 @@ class Job(AttemptMessage, frozen=True, kw_only=True):
     rank: int = 0
 
 
-class Stop(AttemptMessage, frozen=True, kw_only=True):
-    """`allows` says what the trial may still make: a `checkpoint` that it has in hand, or a `report`."""
+class Stop(AttemptMessage, frozen=True):
+    """Raise `TrialStopped` at the next report. `allows`: what may still be made before (see `core.stops`)."""
 
     reason: str
     wants_checkpoint: bool = False
     allows: Literal["nothing", "checkpoint", "report"] = "nothing"
 
 
-class Interrupt(AttemptMessage, frozen=True, kw_only=True):
-    """Follows a `Stop` whose grace is over."""
+class Interrupt(AttemptMessage, frozen=True):
+    """Raise `TrialStopped` now, in the main thread: follows a `Stop` whose grace is over."""
 
 
-class Kill(AttemptMessage, frozen=True, kw_only=True):
-    """Follows an `Interrupt` that was not heard."""
+class Kill(AttemptMessage, frozen=True):
+    """Kill the trial's process, where it has one of its own: follows an `Interrupt` that was not heard."""
 
 
-class Answer(AttemptMessage, frozen=True, kw_only=True):
-    """All up to report `report` of the attempt is durable."""
+class Answer(AttemptMessage, frozen=True):
+    """What the trial waits for is done: all up to report `report` of the attempt is durable."""
 
     report: int
 
 
 class Recall(Message, frozen=True, kw_only=True):
-    """`Recalled` follows."""
+    """Take these trials out of the queue; `Recalled` follows."""
 
     trials: list[int]
 
 
 class Exit(Message, frozen=True, kw_only=True):
-    """The attempt that runs may end first."""
+    """End the worker; the attempt that runs may end first."""
 
 
 End = Returned | Stopped | Failed

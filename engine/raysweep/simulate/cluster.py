@@ -253,7 +253,7 @@ class SimulatedCluster:
         if slot is None or job is None or self._is_letting_go:
             return
         forced = slot.forced
-        is_meant = forced is not None and (forced.trial, forced.attempt) == job.who
+        is_meant = forced is not None and forced.job.who == job.who
         # What has just begun may have done so while the decision was on its way.
         costs = self._costs
         way_s = costs.message_s * (1.0 + costs.jitter) + (costs.hiccup_s if costs.hiccups else 0.0)

@@ -112,21 +112,12 @@ class Process:
     def begin_saving(self, job: Job) -> None:
         """The trial begins to store a checkpoint."""
         job.is_saving = True
-        self._post(msg.Busy(trial=job.trial, attempt=job.attempt, is_over=False))
+        self._post(msg.Busy(*job.who, is_over=False))
 
     def save(self, job: Job, uri: str, keys: list[str], *, is_waiting: bool) -> None:
         """The trial has stored its next checkpoint: it holds all reports so far."""
         job.is_saving = False
-        self._post(
-            msg.Saved(
-                trial=job.trial,
-                attempt=job.attempt,
-                number=job.next_checkpoint,
-                report=job.reports - 1,
-                uri=uri,
-                size_bytes=job.iteration,
-            )
-        )
+        self._post(msg.Saved(*job.who, job.next_checkpoint, job.reports - 1, uri, size_bytes=job.iteration))
         job.next_checkpoint += 1
         if is_waiting:
             # The answer to a report without rows comes when the checkpoint's record is durable.
@@ -134,27 +125,15 @@ class Process:
             job.awaits = job.reports - 1
 
     def _post_rows(self, job: Job, keys: list[str], rows: list[list[JsonValue]], *, is_waiting: bool) -> None:
-        self._post(
-            msg.Rows(
-                trial=job.trial,
-                attempt=job.attempt,
-                first=job.reports,
-                keys=tuple(keys),
-                rows=rows,
-                is_waiting=is_waiting,
-            )
-        )
+        self._post(msg.Rows(*job.who, job.reports, tuple(keys), rows, is_waiting))
 
     def finish(self, failure: msg.FailureFacts | None = None, *, is_stopped: bool = False) -> Job:
         """The running trial ends: it returns, or stops, or fails."""
         job = self._end_job()
-        trial, attempt = job.who
         if failure is not None:
-            self._machine.end(msg.Failed(trial=trial, attempt=attempt, failure=failure))
-        elif is_stopped:
-            self._machine.end(msg.Stopped(trial=trial, attempt=attempt))
+            self._machine.end(msg.Failed(*job.who, failure=failure))
         else:
-            self._machine.end(msg.Returned(trial=trial, attempt=attempt))
+            self._machine.end(msg.Stopped(*job.who) if is_stopped else msg.Returned(*job.who))
         self._act()
         return job
 

@@ -118,8 +118,7 @@ class _Recorder:
                 for row in rows:
                     self._take_row(message.keys, row)
                 if is_waiting:
-                    trial, attempt = message.who
-                    self._take([Answer(trial=trial, attempt=attempt, report=first + len(rows) - 1)])
+                    self._take([Answer(*message.who, report=first + len(rows) - 1)])
             case Saved(number=number, report=report, uri=uri):
                 self.saved.append((number, uri, report + 1))
             case Returned() | Stopped() | Failed():
@@ -145,8 +144,7 @@ class _Recorder:
     def _take_row(self, keys: tuple[str, ...], row: list[Any]) -> None:
         self._rows.append(dict(zip(keys, row, strict=True)))
         if self._job.iteration + len(self._rows) == self._stop_at:
-            trial, attempt = self._job.who
-            self._take([Stop(trial=trial, attempt=attempt, reason="scheduler")])
+            self._take([Stop(*self._job.who, reason="scheduler")])
 
     def _end(self, end: End) -> None:
         self.attempts.append(

@@ -104,7 +104,7 @@ def _explain_garbage(job: Job, error: ValueError) -> Failed:
     log.error("the trial's process was killed, for what it says cannot be read: %s", error)
     text = f"the trial's process said what cannot be read: {error}"
     failure = FailureFacts(origin="process", type="LinkBroken", message=text)
-    return Failed(trial=job.trial, attempt=job.attempt, failure=failure)
+    return Failed(*job.who, failure=failure)
 
 
 class Child:

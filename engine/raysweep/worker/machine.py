@@ -128,8 +128,7 @@ class WorkerMachine:
     def begin(self) -> None:
         """User code is about to run: should the process be killed, it is known of whom."""
         if self.job is not None:
-            trial, attempt = self.job.who
-            self.actions.append(Say(Began(trial=trial, attempt=attempt), now=True))
+            self.actions.append(Say(Began(*self.job.who), now=True))
 
     def reach(self) -> None:
         """From now on the attempt can be told what is said of it; of what was kept, first."""
@@ -146,7 +145,7 @@ class WorkerMachine:
         if self._is_forked:
             self.actions.append(Abandon())
             return
-        self.end(_failed(self.job, failure), goes_on=False)
+        self.end(Failed(*self.job.who, failure=failure), goes_on=False)
         self.actions.append(Abandon(has_news=True))
 
     def end(self, end: End, *, goes_on: bool = True) -> None:
@@ -166,13 +165,12 @@ class WorkerMachine:
         job = self.job
         if job is None:
             return
-        trial, attempt = job.who
         if self._excess is not None:
-            self.end(_failed(job, self._excess))
+            self.end(Failed(*job.who, failure=self._excess))
         elif self._was_killed:
-            self.end(Stopped(trial=trial, attempt=attempt, was_killed=True))
+            self.end(Stopped(*job.who, was_killed=True))
         else:
-            self.end(_failed(job, _explain(exit_code, is_kernel_oom)))
+            self.end(Failed(*job.who, failure=_explain(exit_code, is_kernel_oom)))
 
     def _go_on(self) -> None:
         if self.job is not None:
@@ -182,10 +180,6 @@ class WorkerMachine:
         elif self._queue:
             self.job = self._queue.popleft()
             self.actions.append(Begin(self.job))
-
-
-def _failed(job: Job, failure: FailureFacts) -> Failed:
-    return Failed(trial=job.trial, attempt=job.attempt, failure=failure)
 
 
 def _explain(exit_code: int, is_kernel_oom: bool) -> FailureFacts:

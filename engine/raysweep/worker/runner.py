@@ -94,7 +94,6 @@ def run_attempt(trainable: Trainable, job: Job, place: SweepPlace, shell: Worker
 
 def _run(trainable: Trainable, job: Job, session: Session) -> End:
     global _interruptible
-    trial, attempt = job.who
     try:
         try:
             seed_generators(job.seed)
@@ -112,13 +111,10 @@ def _run(trainable: Trainable, job: Job, session: Session) -> End:
             _interruptible = None
     except TrialStopped as stopped:
         where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
-        return Stopped(trial=trial, attempt=attempt, where=where)
+        return Stopped(*job.who, where=where)
     except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
-        failure = describe(error, max_chars=FULL_TRACEBACK_CHARS)
-        return Failed(trial=trial, attempt=attempt, failure=failure)
-    if session.was_raised:
-        return Stopped(trial=trial, attempt=attempt)
-    return Returned(trial=trial, attempt=attempt)
+        return Failed(*job.who, failure=describe(error, max_chars=FULL_TRACEBACK_CHARS))
+    return Stopped(*job.who) if session.was_raised else Returned(*job.who)
 
 
 def describe(

@@ -119,14 +119,10 @@ class Session:
     def _send_rows(
         self, first: int, keys: tuple[str, ...], rows: list[list[Any]], *, is_waiting: bool
     ) -> None:
-        trial, attempt = self.job.who
-        self._link.send(
-            Rows(trial=trial, attempt=attempt, first=first, keys=keys, rows=rows, is_waiting=is_waiting)
-        )
+        self._link.send(Rows(*self.job.who, first=first, keys=keys, rows=rows, is_waiting=is_waiting))
 
     def _send_busy(self, *, is_over: bool) -> None:
-        trial, attempt = self.job.who
-        self._link.send(Busy(trial=trial, attempt=attempt, is_over=is_over))
+        self._link.send(Busy(*self.job.who, is_over=is_over))
 
     def _may_report(self, has_checkpoint: bool) -> bool:
         """Whether a trial that was told to end may report once more."""
@@ -223,7 +219,6 @@ class Session:
         from raysweep.storage.store import open_store
 
         job, number = self.job, self._next_checkpoint
-        trial, attempt = job.who
         if not directory.is_dir():
             raise RaysweepError(f"report(checkpoint=…) takes a directory; {str(directory)!r} is none")
         self._next_checkpoint = number + 1
@@ -235,20 +230,11 @@ class Session:
             saved = store.save(self.context.trial_id, number, directory, metadata)
         except StorageError as error:
             self.is_busy = True
-            self._link.send(Unsaved(trial=trial, attempt=attempt, number=number, problem=str(error)))
+            self._link.send(Unsaved(*job.who, number=number, problem=str(error)))
             return False
         self.is_busy = True
         self._newest = saved.uri  # before anybody hears of it, and lets go of the one before
-        self._link.send(
-            Saved(
-                trial=trial,
-                attempt=attempt,
-                number=number,
-                report=report,
-                uri=saved.uri,
-                size_bytes=saved.size_bytes,
-            )
-        )
+        self._link.send(Saved(*job.who, number, report, saved.uri, saved.size_bytes))
         return True
 
 

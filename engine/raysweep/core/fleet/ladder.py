@@ -26,16 +26,8 @@ if TYPE_CHECKING:
 
 def ask(fleet: Fleet, slot: FleetSlot, handed: Handed, command: cmd.StopTrial, at: float) -> None:
     """The first step. A later request replaces an earlier one, but never makes it weaker."""
-    fleet.say(
-        slot,
-        Stop(
-            trial=handed.trial,
-            attempt=handed.attempt,
-            reason=command.reason,
-            wants_checkpoint=command.wants_checkpoint,
-            allows=STOPS[command.reason].allows,
-        ),
-    )
+    reason, wants_checkpoint = command.reason, command.wants_checkpoint
+    fleet.say(slot, Stop(*handed.job.who, reason, wants_checkpoint, STOPS[reason].allows))
     handed.stops += 1
     if not handed.is_interrupted:
         stops = handed.stops
@@ -51,7 +43,7 @@ def interrupt_all(fleet: Fleet) -> None:
         begun = slot.begun
         if begun is not None:
             begun.is_interrupted = True
-            fleet.say(slot, Interrupt(trial=begun.trial, attempt=begun.attempt))
+            fleet.say(slot, Interrupt(*begun.job.who))
     fleet.flush()
 
 
@@ -59,7 +51,7 @@ def _interrupt(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None
     if not _runs(fleet, slot, handed):
         return
     handed.is_interrupted = True
-    fleet.say(slot, Interrupt(trial=handed.trial, attempt=handed.attempt))
+    fleet.say(slot, Interrupt(*handed.job.who))
     fleet.flush()
     if fleet.policy.can_spare:
         fleet.crew.start_spare(slot)
@@ -70,7 +62,7 @@ def _kill(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
     if fleet.policy.isolation != "process":
         _kill_worker(fleet, slot, handed, at)
     elif _runs(fleet, slot, handed):
-        fleet.say(slot, Kill(trial=handed.trial, attempt=handed.attempt))
+        fleet.say(slot, Kill(*handed.job.who))
         fleet.flush()
         fleet.alarms.set(at + KILL_GRACE_S, lambda at: _kill_worker(fleet, slot, handed, at))
 

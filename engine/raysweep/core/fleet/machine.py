@@ -140,8 +140,7 @@ class Fleet:
         """Let a waiting trial go on."""
         slot = self.slots.get(command.slot)
         if slot is not None:
-            who = {"trial": command.trial, "attempt": command.attempt}
-            self.say(slot, msg.Answer(**who, report=command.report))
+            self.say(slot, msg.Answer(command.trial, command.attempt, command.report))
 
     # -- from those who drive it ---------------------------------------------------------------------
 
@@ -377,7 +376,7 @@ class Fleet:
             self._give_up_attempt(slot, begun, at)
             return
         del slot.handed[begun.trial]
-        who = begun.trial, begun.attempt
+        who = begun.job.who
         self.events.append(ev.TrialStopped(at=at, trial=who[0], attempt=who[1], was_killed=True))
 
     def _give_up_attempt(self, slot: FleetSlot, handed: Handed, at: float) -> None:
@@ -386,7 +385,7 @@ class Fleet:
         It runs again as another attempt: whatever this one did stays apart from what that will do.
         """
         del slot.handed[handed.trial]
-        who = handed.trial, handed.attempt
+        who = handed.job.who
         self.events.append(ev.TrialFailed(at=at, trial=who[0], attempt=who[1], failure=_REPLACED))
 
     def _say_delayed(self, slot: FleetSlot, worker: Worker) -> None:

@@ -78,11 +78,6 @@ class Handed:
         """Its number."""
         return self.job.trial
 
-    @property
-    def attempt(self) -> int:
-        """The number of the attempt, from 1."""
-        return self.job.attempt
-
     def move(self, cause: HandedCause) -> None:
         """Along a row of the table."""
         self.state = HANDED[self.state, cause]
@@ -125,4 +120,4 @@ class FleetSlot:
     def find(self, trial: int, attempt: int) -> Handed | None:
         """This attempt, while the slot has it."""
         handed = self.handed.get(trial)
-        return handed if handed is not None and handed.attempt == attempt else None
+        return handed if handed is not None and handed.job.attempt == attempt else None
