@@ -33,6 +33,7 @@ from raysweep.core import events as ev
 from raysweep.core.loop import Loop
 from raysweep.core.trial import trial_id
 from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepInterrupted
+from raysweep.messages import FromWorker
 from raysweep.outcome import Cancellation, SweepProgress
 from raysweep.runs.progress import make_progress
 from raysweep.runs.takeover import Held, OnProgress
@@ -223,7 +224,7 @@ class Controller:
 
     # -- from outside ------------------------------------------------------------------------------
 
-    def _take_messages(self, worker: str, messages: list[list[Any]]) -> None:
+    def _take_messages(self, worker: str, messages: list[FromWorker]) -> None:
         if self._done.done():
             return
         try:
