@@ -12,12 +12,11 @@ import numpy as np
 import orjson
 import pytest
 
+from raysweep.schedulers import NOTHING, Decisions, Stop
 from raysweep.schedulers.asha import AshaScheduler, percentile
 
 pytest.importorskip("ray.tune")
 from ray.tune.schedulers import AsyncHyperBandScheduler, TrialScheduler
-
-RAY_DECISIONS = {TrialScheduler.CONTINUE: "continue", TrialScheduler.STOP: "stop"}
 
 
 class RayAsha:
@@ -29,9 +28,10 @@ class RayAsha:
     def add(self, trial: int, bracket: int) -> None:
         self.inner._trial_info[str(trial)] = self.inner._brackets[bracket]
 
-    def report(self, trial: int, time: float, value: float) -> str:
+    def report(self, trial: int, time: float, value: float) -> Decisions:
         handle = SimpleNamespace(trial_id=str(trial))
-        return RAY_DECISIONS[self.inner.on_trial_result(None, handle, {"t": time, "m": value})]
+        decision = self.inner.on_trial_result(None, handle, {"t": time, "m": value})
+        return ((trial, Stop()),) if decision == TrialScheduler.STOP else NOTHING
 
     def end(self, trial: int, time: float, value: float) -> None:
         self.inner.on_trial_complete(None, SimpleNamespace(trial_id=str(trial)), {"t": time, "m": value})
@@ -100,7 +100,7 @@ def test_decides_as_ray(seed: int) -> None:
             if waiting and (len(running) < 8 or rng.random() < 0.1):
                 trial = waiting.pop(0)
                 running[trial] = 0.0
-                ours.add(trial)
+                ours.add(trial, {})
                 ray.add(trial, ours.bracket(trial))
             trial = rng.choice(list(running))
             time, value = next_time(rng, running[trial], times), random_value(rng, values)
@@ -119,7 +119,7 @@ def test_decides_as_ray(seed: int) -> None:
                 running[trial] = time
                 decision = ours.report(trial, time, value)
                 assert decision == ray.report(trial, time, value), (trial, time, value)
-                if decision == "stop":
+                if decision:
                     stops += 1
                     del running[trial]
             if time > 3 * parameters["max_t"] and trial in running:

@@ -12,10 +12,11 @@ from raysweep.errors import SpecError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
 from raysweep.pipeline.decision import decide, measured
 from raysweep.pipeline.gate import RESULT, _plan, _spec, settle
-from raysweep.pipeline.night import handed_on, why_skipped, with_gate
+from raysweep.pipeline.night import handed_on, with_gate
 from raysweep.runs.champions import ChampionRecord, Night, read_champion
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec import SweepSpec
 from raysweep.spec.pipeline import GateSpec, PipelineSpec
+from raysweep.step import why_not_trained
 from raysweep.storage.store import open_store
 
 
@@ -101,7 +102,7 @@ def run_again(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, shift: flo
     """What the gate's sweep gives: each config its own x, and a little by the seed."""
     store = open_store(spec.storage_path)
     candidates, champion = _plan(store, spec, outcome, gate)
-    listed: Any = _spec(spec, gate, candidates, champion).search.options
+    listed: Any = _spec(spec, outcome, gate, candidates, champion).search.options
     scores = [c["x"] + shift + seed / 1000 for seed in range(gate.seeds) for c in listed.configs]
     again = swept(f"{outcome.sweep_id}-again", *scores)
     return lambda: settle(store, spec, outcome, gate, again, candidates, champion)
@@ -109,10 +110,11 @@ def run_again(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, shift: flo
 
 def test_what_is_run_again(tmp_path: Path) -> None:
     spec, gate = make_spec(tmp_path), GateSpec(confirm_top_k=2, seeds=3, seed_param="seed")
-    candidates, champion = _plan(open_store(tmp_path), spec, swept("n1", 0.5, 0.7, 0.6), gate)
+    outcome = swept("n1", 0.5, 0.7, 0.6)
+    candidates, champion = _plan(open_store(tmp_path), spec, outcome, gate)
     assert [each.config["x"] for each in candidates] == [0.7, 0.6]
     assert champion is None
-    asked = _spec(spec, gate, candidates, champion)
+    asked = _spec(spec, outcome, gate, candidates, champion)
     assert asked.name == "flights-gate"
     assert asked.scheduler.kind == "fifo"
     assert asked.stop.deadline is None
@@ -120,6 +122,24 @@ def test_what_is_run_again(tmp_path: Path) -> None:
     assert asked.to_dict()["search"] == {
         "configs": {"configs": [{"x": 0.7}, {"x": 0.6}], "seeds": 3, "seed_param": "seed"}
     }
+
+
+def test_what_is_run_again_ends_where_the_sweeps_scheduler_ended_it(tmp_path: Path) -> None:
+    """Where that was a class of the user's own, which need not be there, the candidates tell."""
+    outcome, gate = swept("n1", 0.5, 0.7, 0.6), GateSpec(confirm_top_k=2)
+    lengths = (90, 12, 9)
+    trials = tuple(
+        trial.model_copy(update={"metrics": {**trial.metrics, "training_iteration": length}})
+        for trial, length in zip(outcome.trials, lengths, strict=True)
+    )
+    outcome = outcome.model_copy(update={"trials": trials, "best": trials[1]})
+    limits = []
+    for scheduler in ("fifo", {"asha": {"max_t": 9, "time_attr": "epoch"}}, "not.here:Mine"):
+        spec = make_spec(tmp_path, scheduler=scheduler, stop={"trial": {"loss": {"above": 3.0}}})
+        candidates, champion = _plan(open_store(tmp_path), spec, outcome, gate)
+        limits.append(dict(_spec(spec, outcome, gate, candidates, champion).stop.trial))
+    assert [limit.pop("loss") is not None for limit in limits] == [True, True, True]
+    assert limits == [{}, {"epoch": 9.0}, {"training_iteration": 12.0}]
 
 
 def test_nights_follow_each_other(tmp_path: Path) -> None:
@@ -189,11 +209,8 @@ def test_the_verdict_is_in_the_outcome_and_skips_the_training() -> None:
     assert merged.promoted is False
     assert merged.why == "3 of 3 trials; champion 0.739 ± 0; not promoted: +0.0012 < 0.002"
     assert SweepOutcome.from_json(merged.to_json()) == merged
-    train = TrainSpec(trainable="m:f")
-    assert why_skipped(train, merged) == (
-        "training skipped: champion 0.739 ± 0; not promoted: +0.0012 < 0.002"
-    )
-    assert why_skipped(train, outcome) == ""
+    assert why_not_trained(merged) == ("training skipped: champion 0.739 ± 0; not promoted: +0.0012 < 0.002")
+    assert why_not_trained(outcome) == ""
     best_trial = handed_on(merged).best
     assert best_trial is not None
     assert best_trial.trial_id == "00000", "the one that was best when run again, not the sweep's luckiest"

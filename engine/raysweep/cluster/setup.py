@@ -84,7 +84,14 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
             for the first config already.
     """
     check_deadline(spec.stop.deadline, now if scheduled_at is None else scheduled_at, now)
-    make_searcher(spec, seed).ask(0)
+    try:
+        make_searcher(spec, seed).ask(0)
+    except Exception as error:
+        if isinstance(error, SpecError) or not spec.search.is_plugin:
+            raise
+        what = one_line(f"{type(error).__name__}: {error}", 200)
+        fix = "mend the class, and run again"
+        raise SpecError("search", f"{spec.search.kind!r} failed in ask: {what}", fix) from error
 
 
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:

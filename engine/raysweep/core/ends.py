@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raysweep.core import moves, order, stopping
+from raysweep.core import moves, order, stopping, turns
 from raysweep.core.commands import Command, ExcludeNode, TellSearch, TrialEnd
 from raysweep.core.failures import (
     Failure,
@@ -17,7 +17,7 @@ from raysweep.core.failures import (
 )
 from raysweep.core.lifecycle import FINAL, Cause, TrialState
 from raysweep.core.reports import NON_FINITE
-from raysweep.core.scores import consider_best, score_of, trial_time
+from raysweep.core.scores import consider_best, score_of, told_value, trial_time
 from raysweep.core.state import Fault, SweepState
 from raysweep.core.trial import Attempt, Trial
 
@@ -30,6 +30,7 @@ _INFRASTRUCTURE = frozenset({"worker_died", "hung", "oom", "preempted"})
 _BLAMED = frozenset({"user_error", "worker_died", "hung"})
 # A part of the trials that failed says little before so many have ended.
 _MIN_ENDED = 4
+_VERDICTS = frozenset({"scheduler", "pause", "resume", "exploit", "non_finite"})
 
 
 def return_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
@@ -37,7 +38,7 @@ def return_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None
     reason = trial.stop_reason
     # A verdict stands, also where the return crossed it on the wire; and a sweep's end that left reports out
     # of account leaves no result to complete with.
-    if reason in ("scheduler", "non_finite") or (reason == "sweep" and trial.overrun):
+    if reason in _VERDICTS or (reason == "sweep" and trial.overrun):
         stop_attempt(state, trial, at, out)
     else:
         _conclude(state, trial, "returned", at, out)
@@ -58,6 +59,12 @@ def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out, where: st
             _close(state, trial, at, "kept", out)
         case "preempt":
             _close(state, trial, at, "moved", out)
+        case "pause":
+            _close(state, trial, at, "paused", out)
+        case "resume":
+            _close(state, trial, at, "resumed", out)
+        case "exploit":
+            _close(state, trial, at, "exploited", out)
         case "hung":
             _fail(state, trial, _hung(state, where), at, out)
         case _:
@@ -82,6 +89,12 @@ def lose_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
         _close(state, trial, at, "lost", out)
     else:
         moves.requeue(state, trial, "lost")
+
+
+def halt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
+    """The scheduler stops a trial that no slot has."""
+    moves.move(state, trial, "halted")
+    _finish(state, trial, at, None, out)
 
 
 def fail_config(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
@@ -189,7 +202,13 @@ def fault_of(state: SweepState) -> Fault:
 
 
 def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out) -> None:
-    """The trial has done all its work; that counts as completed if there is a score to show for it."""
+    """The trial has done all its work; that counts as completed if there is a score to show for it.
+
+    One that went on from where there was nothing left to do has none of its own, and has not failed.
+    """
+    if trial.has_gone_on_anew:
+        _close(state, trial, at, cause, out)
+        return
     if trial.last_score is None:
         # It may have returned by itself, once the report that came too late was made.
         is_cut_short = cause == "reached" or (state.behaviour >= 2 and trial.stop_reason == "limit")
@@ -199,16 +218,14 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     problem = _missing_time(state, trial)
     if not problem:
         return
+    field = f"scheduler.{state.spec.scheduler.kind}.time_attr"
     is_first = state.counts.get("completed", 0) == 1 and not state.has_timed
     if is_first or state.behaviour < 2:
-        field = "scheduler.asha.time_attr"
         moves.stop_sweep(state, "failed", problem, at, out, fault="spec", fault_field=field)
     else:
         # Others have reported it: the spec is right, and this trial's score is as good as theirs.
         attr = state.rules.time_attr
-        moves.note(
-            state, f"the last report of trial {trial.number} has no {attr!r} (scheduler.asha.time_attr)"
-        )
+        moves.note(state, f"the last report of trial {trial.number} has no {attr!r} ({field})")
 
 
 def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
@@ -244,6 +261,7 @@ def _close(
         failure=failure,
     )
     trial.attempts = (*trial.attempts, ended)
+    was_asked = trial.state == "stopping"
     moves.move(state, trial, cause)
     slot = state.slots.get(trial.slot) if trial.slot is not None else None
     if slot is not None:
@@ -253,12 +271,16 @@ def _close(
             slot.queue.remove(number)
         moves.mark_hungry(state, slot)
     trial.slot = trial.stop_reason = trial.attempt_started_at = None
+    if cause in ("resumed", "exploited") and trial.turn is not None:
+        turns.follow(state, trial, trial.turn, out)
+    if was_asked:
+        turns.drop(state, trial, out)
     if trial.state in FINAL:
         _finish(state, trial, at, started_at, out)
     elif trial.state == "waiting":
         state.waiting[number] = trial.due_at if trial.due_at is not None else at
         state.tally.wait(number, state.waiting[number])
-    else:
+    elif trial.state == "pending":
         moves.enqueue(state, number)
 
 
@@ -267,17 +289,18 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     moves.forget_active(state, trial)
     told = _TOLD_AS.get(trial.state)
     if told is not None:
-        out.append(TellSearch(trial=trial.number, value=score_of(state, trial), end=told))
+        out.append(TellSearch(trial=trial.number, value=told_value(state, trial), end=told))
     if trial.state != "failed":
         consider_best(state, trial)
     if started_at is not None and told in ("completed", "stopped"):
         seconds, mean = max(0.0, at - started_at), state.mean_duration_s
         state.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
     if told == "completed":
-        state.scheduler.end(trial.number, trial_time(state, trial), trial.last_score)
+        decisions = state.scheduler.end(trial.number, trial_time(state, trial), trial.last_score)
         stopping.note_completed(state, trial, score_of(state, trial), at, out)
     else:
-        state.scheduler.remove(trial.number)
+        decisions = state.scheduler.remove(trial.number)
+    state.undecided.extend(decisions)
 
 
 def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:

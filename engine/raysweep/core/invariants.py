@@ -35,6 +35,8 @@ def _check_trials(state: SweepState) -> None:
             f"trial {number}: {trial.state}, slot {trial.slot}"
         )
         assert (trial.stop_reason is not None) == (trial.state == "stopping"), f"trial {number}: stop reason"
+        assert trial.turn is None or trial.state in ("queued", "stopping"), f"trial {number}: turn"
+        assert trial.origin is None or not trial.checkpoints, f"trial {number}: another's checkpoint, and own"
         assert (trial.due_at is not None) == (trial.state == "waiting"), f"trial {number}: due time"
         assert trial.due_at == state.waiting.get(number), f"trial {number}: due at another time"
         assert trial.overrun <= trial.reports, f"trial {number}: more overrun than reports"
@@ -93,6 +95,9 @@ def _check_tally(state: SweepState) -> None:
     idle = [number for number in state.hungry if not state.slots[number].queue]
     assert state.hungry.sorted(tally.idle) == idle, f"idle slots {tally.idle} are not {idle}"
     vacated = [slot.number for slot in slots if slot.is_leaving and not slot.queue]
+    borrowed = [checkpoint for trial in state.trials.values() for checkpoint in trial.borrowed]
+    assert tally.pins == Counter(each.uri for each in borrowed), f"pinned {tally.pins}, needed {borrowed}"
+    assert not state.undecided, f"verdicts are left over: {state.undecided}"
     assert tally.vacated == vacated, f"vacated slots {tally.vacated} are not {vacated}"
     large = [slot for slot in slots if slot.memory_bytes is not None]
     assert tally.large_slots == large, f"large slots {tally.large_slots} are not {large}"

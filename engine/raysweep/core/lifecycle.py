@@ -1,10 +1,11 @@
 """The life of a trial, as a literal table.
 
 A trial is *pending* until a slot takes it, *queued* at that slot until its user code begins, *running* until
-it ends, *stopping* from the moment the core wants it to end, and *waiting* while a failed attempt backs off.
-The other four states are final; of them only *cancelled* is ever left again, where a sweep that had a limit
-goes on without it. What may happen in which state, and where it leads, stands in `TABLE`; anything else is
-ignored by the core as late or doubled (a stop that crosses a return on the wire, a second delivery).
+it ends, *stopping* from the moment the core wants it to end, *waiting* while a failed attempt backs off, and
+*paused* while its scheduler keeps it back: it has no slot, and its newest checkpoint stays. The other four
+states are final; of them only *cancelled* is ever left again, where a sweep that had a limit goes on without
+it. What may happen in which state, and where it leads, stands in `TABLE`; anything else is ignored by the
+core as late or doubled (a stop that crosses a return on the wire, a second delivery).
 `moves.move` is the only place that moves a trial; a test forbids any other.
 
 | from | to | when |
@@ -12,6 +13,9 @@ ignored by the core as late or doubled (a stop that crosses a return on the wire
 | pending | queued | assigned |
 | pending | cancelled | cut |
 | pending | failed | gave_up |
+| pending | paused | paused |
+| pending | stopped | halted |
+| pending | pending | exploited |
 | queued | running | began |
 | queued | pending | recalled, lost |
 | running | stopping | asked |
@@ -25,9 +29,15 @@ ignored by the core as late or doubled (a stop that crosses a return on the wire
 | stopping | failed | gave_up |
 | stopping | waiting | retried |
 | stopping | cancelled | cut |
-| stopping | pending | kept, moved |
-| waiting | pending | due |
+| stopping | pending | kept, moved, resumed, exploited |
+| stopping | paused | paused |
+| waiting | pending | due, exploited |
 | waiting | cancelled | cut |
+| waiting | paused | paused |
+| waiting | stopped | halted |
+| paused | pending | resumed, exploited |
+| paused | stopped | halted |
+| paused | cancelled | cut |
 | cancelled | pending | brought |
 """
 
@@ -36,7 +46,16 @@ from __future__ import annotations
 from typing import Final, Literal
 
 TrialState = Literal[
-    "pending", "queued", "running", "stopping", "waiting", "completed", "stopped", "failed", "cancelled"
+    "pending",
+    "queued",
+    "running",
+    "stopping",
+    "waiting",
+    "paused",
+    "completed",
+    "stopped",
+    "failed",
+    "cancelled",
 ]
 Cause = Literal[
     "assigned",  # a slot took the trial
@@ -50,6 +69,9 @@ Cause = Literal[
     "cut",  # ended with the sweep
     "kept",  # ended with the controller; runs again when the sweep is resumed
     "moved",  # ended because its node is about to go; runs again on another
+    "paused",  # gave its slot back, as a scheduler asked
+    "resumed",  # goes on after a pause, with its own config or another
+    "exploited",  # gives up its own progress, and goes on from another's checkpoint with another config
     "retried",  # failed, within its budget
     "gave_up",  # failed for good
     "due",  # the backoff is over
@@ -60,6 +82,9 @@ TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
     ("pending", "assigned"): "queued",
     ("pending", "cut"): "cancelled",
     ("pending", "gave_up"): "failed",
+    ("pending", "paused"): "paused",
+    ("pending", "halted"): "stopped",
+    ("pending", "exploited"): "pending",
     ("queued", "began"): "running",
     ("queued", "recalled"): "pending",
     ("queued", "lost"): "pending",
@@ -77,8 +102,18 @@ TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
     ("stopping", "cut"): "cancelled",
     ("stopping", "kept"): "pending",
     ("stopping", "moved"): "pending",
+    ("stopping", "resumed"): "pending",
+    ("stopping", "exploited"): "pending",
+    ("stopping", "paused"): "paused",
     ("waiting", "due"): "pending",
+    ("waiting", "exploited"): "pending",
     ("waiting", "cut"): "cancelled",
+    ("waiting", "paused"): "paused",
+    ("waiting", "halted"): "stopped",
+    ("paused", "resumed"): "pending",
+    ("paused", "exploited"): "pending",
+    ("paused", "halted"): "stopped",
+    ("paused", "cut"): "cancelled",
     ("cancelled", "brought"): "pending",
 }
 

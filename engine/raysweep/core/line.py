@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from raysweep.core import memory, moves
+from raysweep.core import memory, moves, order
 from raysweep.core.commands import Command, StartTrial
 from raysweep.core.seeds import derive_seed
 from raysweep.core.state import SweepState
@@ -45,7 +45,7 @@ def assign(state: SweepState, out: Out) -> None:
         if len(slot.queue) >= depth:
             slot.is_hungry = False
             continue
-        trial = trials[pending.popleft()]
+        trial = trials[order.take_next(state)]
         if not memory.fits(trial, slot):
             too_large.append(trial.number)
             hungry.appendleft(slot.number)
@@ -96,8 +96,11 @@ def settle(state: SweepState, out: Out) -> None:
     if loaded is not None:
         if not moves.recalling(state, loaded):
             moves.recall(state, loaded, _to_spread(state, loaded), out)
-    elif len(state.tally.idle) > len(state.waiting):
-        for slot in moves.idle(state)[len(state.waiting) :]:
+        return
+    # What backs off, or is paused, will need a slot again.
+    kept = len(state.waiting) + state.counts.get("paused", 0)
+    if len(state.tally.idle) > kept:
+        for slot in moves.idle(state)[kept:]:
             moves.close(state, slot, out)
 
 

@@ -69,6 +69,8 @@ def _explain_idle(state: SweepState, under_way: UnderWay) -> str:
         return f"the searcher has more trials, and nobody asks it ({_where(state)})"
     if beyond and under_way.timer_at is None:
         return f"{beyond} trials wait for memory that no node has, and no timer ends that ({_where(state)})"
+    if (paused := state.counts.get("paused", 0)) and not in_reach:
+        return f"{paused} trials are paused, and nobody asks the scheduler about them ({_where(state)})"
     if not state.active:
         return f"every trial has ended, and the sweep goes on ({_where(state)})"
     return ""

@@ -86,7 +86,7 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
 
 def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None:
     state.spec = SweepSpec.model_validate(event.spec)
-    state.rules = Rules.of(state.spec)
+    state.rules = Rules.of(state.spec, state.scheduler)
     state.deadline_at, state.deadline_text = state.rules.deadline, ""
     stopping.set_deadline(state, event.deadline)
     if state.has_cut and state.phase == "running":
@@ -244,7 +244,7 @@ def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Ou
     for number, config in enumerate(event.configs, start=event.first):
         state.trials[number] = Trial(number=number, config=config)
         state.active[number] = None
-        state.scheduler.add(number)
+        state.scheduler.add(number, config)
         if number not in failed:
             state.pending.append(number)
     state.counts["pending"] = state.counts.get("pending", 0) + len(event.configs)
@@ -294,7 +294,7 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
     if trial is None:
         return
     if trial.attempt != event.attempt:
-        reports.let_go(trial, event, out)
+        reports.let_go(state, trial, event, out)
     elif event.number >= trial.next_checkpoint:
         trial = moves.thaw(state, trial)
         reports.take_checkpoint(state, trial, event, out)

@@ -24,6 +24,8 @@ MAX_DEPTH: Final = 64
 MAX_NOTES: Final = 100
 # Workers that came to nothing, one after the other: then no more are started until something changes.
 MAX_SLOT_FAILURES: Final = 3
+# Who stops for one of these was to go on, which the end of the sweep forbids.
+_OVERRULED: Final[frozenset[StopReason]] = frozenset({"interrupt", "pause", "resume", "exploit"})
 
 
 def thaw(state: SweepState, trial: Trial) -> Trial:
@@ -48,6 +50,7 @@ def move(state: SweepState, trial: Trial, cause: Cause) -> None:
 def begin(state: SweepState, trial: Trial, at: float) -> None:
     """User code of the present attempt runs."""
     move(state, trial, "began")
+    _take_turn(state, trial)
     trial.attempt_started_at = at
     slot = state.slots.get(trial.slot) if trial.slot is not None else None
     if slot is not None and not slot.heard_at and state.behaviour >= 2:
@@ -94,6 +97,29 @@ def requeue(state: SweepState, trial: Trial, cause: Cause) -> None:
     move(state, trial, cause)
     trial.slot = None
     enqueue(state, trial.number)
+    _take_turn(state, trial)
+
+
+def _take_turn(state: SweepState, trial: Trial) -> None:
+    """A trial that was queued is not so any more: what was decided about it meanwhile is carried out."""
+    if trial.turn is not None:
+        state.undecided.append((trial.number, None))
+
+
+def leave_line(state: SweepState, trial: Trial) -> None:
+    """Take a pending or waiting trial out of the line; whoever calls this moves it."""
+    if trial.state == "pending":
+        state.pending.remove(trial.number)
+    else:
+        del state.waiting[trial.number]
+        trial.due_at = None
+
+
+def paused(state: SweepState) -> list[int]:
+    """The paused trials, in the order of their numbers."""
+    if not state.counts.get("paused"):
+        return []
+    return sorted(number for number in state.active if state.trials[number].state == "paused")
 
 
 def cut(state: SweepState, trial: Trial, at: float) -> None:
@@ -113,7 +139,7 @@ def forget_active(state: SweepState, trial: Trial) -> None:
 
 def cut_unbegun(state: SweepState, at: float) -> None:
     """Cancel what no slot has."""
-    for number in [*state.pending, *state.waiting]:
+    for number in [*state.pending, *state.waiting, *paused(state)]:
         cut(state, state.trials[number], at)
     state.pending.clear()
     state.waiting.clear()
@@ -248,7 +274,7 @@ def ask_all_to_end(state: SweepState, reason: StopReason, out: Out) -> None:
                 ask_to_end(state, trial, reason, out)
             elif trial.state == "queued":
                 queued.append(number)
-            elif reason == "sweep" and trial.stop_reason == "interrupt":
+            elif reason == "sweep" and trial.stop_reason in _OVERRULED:
                 trial.stop_reason = "sweep"
             elif trial.stop_reason == "preempt":
                 ask_to_end(state, trial, reason, out)

@@ -7,11 +7,22 @@ where in all this the controller dies.
 
 A pause idles the slot, so the order is kept only while something looks at it: a blind search without early
 stopping goes on with the next trial once one has succeeded, for then the breaker is out of the way.
+
+A scheduler that resumes trials brings lower numbers back into the line. The trial that was under way when a
+controller died goes before them: it would have been decided first.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from raysweep.core.lifecycle import Cause
 from raysweep.core.state import SweepState
+from raysweep.schedulers import Move
+
+# The ends of attempts that decide nothing: the trial is still under way.
+_BRINGS_BACK: Final[frozenset[Move]] = frozenset({"pause", "exploit"})
+_UNDER_WAY: Final[frozenset[Cause]] = frozenset({"lost", "kept", "moved", "retried"})
 
 
 def is_kept(state: SweepState) -> bool:
@@ -25,6 +36,17 @@ def is_kept(state: SweepState) -> bool:
 def holds(state: SweepState) -> bool:
     """Whether no trial may begin now, as an earlier one backs off and keeps its place."""
     return bool(state.waiting) and is_kept(state)
+
+
+def take_next(state: SweepState) -> int:
+    """Take the trial that begins next out of the line: the lowest number, or the one that is under way."""
+    if not _BRINGS_BACK.isdisjoint(state.scheduler.moves) and is_kept(state):
+        for number in state.pending:
+            attempts = state.trials[number].attempts
+            if attempts and attempts[-1].end in _UNDER_WAY:
+                state.pending.remove(number)
+                return number
+    return state.pending.popleft()
 
 
 def places(state: SweepState, idle: int) -> int:

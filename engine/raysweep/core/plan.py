@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from raysweep.core import ends, line, memory, moves, order, stopping
+from raysweep.core import ends, line, memory, moves, order, stopping, verdicts
 from raysweep.core.commands import (
     Command,
     EndSweep,
@@ -28,7 +28,11 @@ def advance(state: SweepState, at: float, out: Out) -> None:
         stopping.note_target(state)
         why = f"trial {state.target_trial} reached the target {state.rules.target:g}"
         moves.stop_sweep(state, "target", why, at, out)
+    if state.undecided:
+        verdicts.settle(state, at, out)
     if state.phase == "running" and not state.is_interrupted:
+        if state.counts.get("paused") and _has_only_paused(state):
+            verdicts.wake(state, at, out)
         if state.draining or state.excluded:
             _close_leaving(state, out)
         if state.hungry_for_memory or state.largest_slot_bytes:
@@ -60,6 +64,13 @@ def advance(state: SweepState, at: float, out: Out) -> None:
         keep_time(state, out)
 
 
+def _has_only_paused(state: SweepState) -> bool:
+    """Whether nothing can run but what is paused."""
+    is_asking = state.asked > state.suggested
+    is_busy = state.tally.busy_slots or state.waiting or memory.count_in_reach(state)
+    return state.is_exhausted and not (is_asking or is_busy)
+
+
 def _close_leaving(state: SweepState, out: Out) -> None:
     for number in state.tally.vacated:
         moves.close(state, state.slots[number], out)
@@ -79,7 +90,7 @@ def _suggest(state: SweepState, out: Out) -> None:
         # nothing is under way, as then it will never know more.
         idle = len(state.hungry) if not memory.count_in_reach(state) else 0
         idle = order.places(state, idle)
-        count = idle if state.active else max(1, idle)
+        count = idle if len(state.active) > state.counts.get("paused", 0) else max(1, idle)
     if count:
         state.asked = state.suggested + count
         out.append(SuggestConfigs(first=state.suggested, count=count))
@@ -89,10 +100,11 @@ def _needed_slots(state: SweepState) -> int:
     """How many slots there is work for: none is opened that would only be closed again."""
     if state.is_exhausted:
         return state.tally.busy_slots + memory.count_in_reach(state) + len(state.waiting)
-    active = len(state.active) - len(memory.out_of_reach(state))
+    active = len(state.active) - len(memory.out_of_reach(state)) - state.counts.get("paused", 0)
     if state.rules.max_trials is not None:
         return state.rules.max_trials - state.suggested + active
-    return active
+    # Who suggests late gives each slot one when it is there; how many there will be is not known.
+    return active if state.rules.is_blind else moves.slot_limit(state)
 
 
 def _open_slots(state: SweepState, out: Out) -> None:

@@ -6,17 +6,21 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from raysweep.core import moves
-from raysweep.core.commands import AnswerReport, Command, DeleteCheckpoint
+from raysweep.core import moves, turns
+from raysweep.core.commands import AnswerReport, Command
 from raysweep.core.events import CheckpointCommitted, Row, TrialReported
-from raysweep.core.rules import TRAINING_ITERATION, Limit
+from raysweep.core.lifecycle import Cause
+from raysweep.core.rules import Limit
 from raysweep.core.scores import as_number, is_better
 from raysweep.core.state import SweepState
 from raysweep.core.stops import STOPS, StopReason
 from raysweep.core.trial import Checkpoint, Metrics, Trial
+from raysweep.schedulers import NOTHING, TRAINING_ITERATION, Decisions, Resume
 
 Out = list[Command]
 # JSON has no such numbers: reports carry them as these strings.
+# The ends of attempts after which a trial makes anew what lies past them, and why it was asked to end so.
+_GOES_ON: Final[dict[Cause, StopReason]] = {"paused": "pause", "resumed": "resume", "exploited": "exploit"}
 NON_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
@@ -72,7 +76,7 @@ def _take_each(
 ) -> None:
     for taken, row in enumerate(rows, start=1):
         trial.iteration += 1
-        reason = _take_one(state, trial, _metrics(keys, row, trial.iteration))
+        reason = _take_one(state, trial, _metrics(keys, row, trial.iteration), out)
         if reason is not None:
             trial.overrun += len(rows) - taken
             if trial.stop_reason in ("interrupt", "hung"):
@@ -82,7 +86,7 @@ def _take_each(
             return
 
 
-def _take_one(state: SweepState, trial: Trial, metrics: Metrics) -> StopReason | None:
+def _take_one(state: SweepState, trial: Trial, metrics: Metrics, out: Out) -> StopReason | None:
     rules = state.rules
     raw = metrics.get(rules.metric)
     value = as_number(raw)
@@ -94,17 +98,21 @@ def _take_one(state: SweepState, trial: Trial, metrics: Metrics) -> StopReason |
         trial.last_score = value
         if is_better(state, value, trial.best_score):
             trial.best_score, trial.best = value, metrics
-    return _verdict(state, trial, metrics, value)
+    return _verdict(state, trial, metrics, value, out)
 
 
-def _verdict(state: SweepState, trial: Trial, metrics: Metrics, value: float | None) -> StopReason | None:
+def _verdict(
+    state: SweepState, trial: Trial, metrics: Metrics, value: float | None, out: Out
+) -> StopReason | None:
     rules = state.rules
     time = as_number(metrics.get(rules.time_attr))
-    decision = "continue"
+    decisions = NOTHING
     if time is not None:
         state.has_timed = True
         if value is not None:
-            decision = state.scheduler.report(trial.number, time, value)
+            decisions = state.scheduler.report(trial.number, time, value)
+            if decisions:
+                state.undecided.extend(each for each in decisions if each[0] != trial.number)
     # What ends the whole sweep counts before what would only end the trial.
     if state.behaviour >= 2 and _reaches_target(state, trial, value):
         return "limit"
@@ -114,7 +122,17 @@ def _verdict(state: SweepState, trial: Trial, metrics: Metrics, value: float | N
         return "limit"
     if _reaches_target(state, trial, value):
         return "limit"
-    return "scheduler" if decision == "stop" else None
+    return _own_verdict(state, trial, decisions, out) if decisions else None
+
+
+def _own_verdict(state: SweepState, trial: Trial, decisions: Decisions, out: Out) -> StopReason | None:
+    """What the scheduler decided about the trial that reported: the last word counts."""
+    own = [verdict for number, verdict in decisions if number == trial.number]
+    if not own or isinstance(own[-1], Resume):
+        return None
+    turn = turns.turn_of(state, trial, own[-1])
+    turns.give(state, trial, turn, out)
+    return turn.reason
 
 
 def _reaches_target(state: SweepState, trial: Trial, value: float | None) -> bool:
@@ -129,26 +147,40 @@ def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted,
     """Remember a committed checkpoint, and let go of those that the policy does not keep."""
     iteration = trial.attempt_iteration + event.report + 1
     is_latest = iteration == trial.iteration
-    checkpoint = Checkpoint(
-        number=event.number,
-        iteration=iteration,
-        uri=event.uri,
-        score=as_number(trial.last.get(state.rules.metric)) if is_latest else None,
-        size_bytes=event.size_bytes,
-    )
+    score = as_number(trial.last.get(state.rules.metric)) if is_latest else None
+    checkpoint = _checkpoint(event, iteration, score)
     trial.next_checkpoint = event.number + 1
     moves.hear(state, trial, event.at)
+    if _is_past_verdict(trial, iteration):
+        turns.discard(state, trial.number, checkpoint, out)
+        return
+    turns.let_origin_go(state, trial, out)
     kept = _kept(state, (*trial.checkpoints, checkpoint))
     for old in trial.checkpoints:
         if old not in kept:
-            out.append(DeleteCheckpoint(trial=trial.number, number=old.number, uri=old.uri))
+            turns.discard(state, trial.number, old, out)
     trial.checkpoints = kept
 
 
-def let_go(trial: Trial, event: CheckpointCommitted, out: Out) -> None:
+def _is_past_verdict(trial: Trial, iteration: int) -> bool:
+    """Whether the trial goes on from before a checkpoint, or from elsewhere: it does not count then."""
+    last = trial.attempts[-1] if trial.attempts and trial.attempts[-1].attempt == trial.attempt else None
+    if last is not None and last.donor is not None:
+        return True
+    goes_on = last.end in _GOES_ON if last is not None else trial.stop_reason in _GOES_ON.values()
+    return goes_on and iteration > trial.iteration
+
+
+def let_go(state: SweepState, trial: Trial, event: CheckpointCommitted, out: Out) -> None:
     """Delete what an attempt committed that nobody waits for any more, unless the trial has it already."""
     if all(checkpoint.number != event.number for checkpoint in trial.checkpoints):
-        out.append(DeleteCheckpoint(trial=trial.number, number=event.number, uri=event.uri))
+        turns.discard(state, trial.number, _checkpoint(event, 0, None), out)
+
+
+def _checkpoint(event: CheckpointCommitted, iteration: int, score: float | None) -> Checkpoint:
+    return Checkpoint(
+        number=event.number, iteration=iteration, uri=event.uri, score=score, size_bytes=event.size_bytes
+    )
 
 
 def _kept(state: SweepState, checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:

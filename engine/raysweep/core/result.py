@@ -24,6 +24,9 @@ _ENDS: Final[dict[Cause, str]] = {
     "cut": "cancelled",
     "kept": "interrupted",
     "moved": "preempted",
+    "paused": "paused",
+    "resumed": "paused",
+    "exploited": "exploited",
 }
 
 
@@ -83,7 +86,7 @@ def explain(state: SweepState) -> str:
 def trial_outcome(state: SweepState, trial: Trial) -> TrialOutcome:
     """One trial as the outcome shows it."""
     is_final = trial.state in FINAL
-    shown = trial.state if is_final or trial.state in ("pending", "running") else "pending"
+    shown = trial.state if is_final or trial.state in ("pending", "running", "paused") else "pending"
     if trial.state == "stopping":
         shown = "running"
     checkpoint = trial.checkpoint
@@ -114,6 +117,8 @@ def _attempt_outcome(attempt: Attempt) -> AttemptOutcome:
         ended_at=attempt.ended_at,
         end=_ENDS[attempt.end],
         error=_error_info(attempt),
+        config=attempt.config,
+        donor=attempt.donor,
     )
 
 

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from raysweep.spec import AshaOptions, SweepSpec
+from raysweep.schedulers import Scheduler
+from raysweep.spec import SweepSpec
 from raysweep.spec.policies import Plateau
-from raysweep.spec.search import ConfigsOptions
 
 Limit = tuple[str, float | None, float | None, float | None]
-
-TRAINING_ITERATION: Final = "training_iteration"
-_BLIND_SEARCHES: Final = frozenset({"random", "grid", "configs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Derived from the spec alone; never stored.
+    """Derived from the spec, and from what its scheduler says of itself; never stored.
 
     `is_blind`: the searcher's configs do not depend on results, so they can be asked for ahead of need.
     `is_timed`: the clock can end the sweep or a trial.
@@ -28,7 +25,8 @@ class Rules:
     `configs_a_seed`: so many trials in a row have one seed, so that configs can be compared in pairs.
     `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
     `looks_at_order`: something follows from the order in which trials end: what is asked, stopped, or ended.
-    `is_plain`: no report can end a trial (FIFO, no limits, no target): only the last and the best one matter.
+    `is_plain`: no report can end a trial (a scheduler without moves, no limits, no target): only the last and
+    the best one matter.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
     """
 
@@ -61,29 +59,28 @@ class Rules:
     placement_timeout_s: float
 
     @classmethod
-    def of(cls, spec: SweepSpec) -> Rules:
-        """The rules of a spec."""
-        options, listed, stop = spec.scheduler.options, spec.search.options, spec.stop
-        asha = options if isinstance(options, AshaOptions) else None
+    def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Rules:
+        """The rules of a spec under its scheduler."""
+        search, stop = spec.search.options, spec.stop
         limits = stop.trial_limits
         use = _use_per_slot_hour(spec)
         budgets = _budgets(spec, dict(use))
         has_end = any((stop.deadline, stop.time_budget_s, budgets))
-        is_blind = spec.search.kind in _BLIND_SEARCHES
+        is_blind = not search.is_adaptive
         return cls(
             metric=spec.metric,
             is_max=spec.mode == "max",
             is_blind=is_blind,
             looks_at_order=(
                 not is_blind
-                or asha is not None
+                or bool(scheduler.moves)
                 or (stop.target, stop.plateau, spec.failure.max_failed_fraction) != (None, None, None)
             ),
-            is_plain=asha is None and not limits and stop.target is None,
+            is_plain=not (scheduler.moves or scheduler.max_t is not None or limits) and stop.target is None,
             is_timed=has_end or any((stop.trial_time_s, spec.failure.report_timeout_s)),
             has_end=has_end,
-            time_attr=asha.time_attr if asha else TRAINING_ITERATION,
-            max_t=float(asha.max_t) if asha else None,
+            time_attr=scheduler.time_attr,
+            max_t=scheduler.max_t,
             limits=limits,
             target=stop.target,
             fails_on_non_finite=spec.failure.non_finite == "fail",
@@ -96,12 +93,11 @@ class Rules:
             use_per_slot_hour=use,
             plateau=stop.plateau,
             max_concurrent=spec.max_concurrent_trials,
-            # A grid among random parameters multiplies the samples; other searches take no grid.
-            max_trials=None if is_blind else spec.num_samples,
+            max_trials=spec.num_samples if search.is_bounded else None,
             keep_last=spec.checkpoint.keep_last,
             keep_best=spec.checkpoint.keep_best,
             grace_s=stop.grace_s,
-            configs_a_seed=len(listed.configs) if isinstance(listed, ConfigsOptions) else 1,
+            configs_a_seed=search.configs_per_seed,
             report_timeout_s=spec.failure.report_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
         )

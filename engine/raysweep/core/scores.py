@@ -16,6 +16,11 @@ def score_of(state: SweepState, trial: Trial) -> float | None:
     return trial.best_score if state.rules.ranks_by_best else trial.last_score
 
 
+def told_value(state: SweepState, trial: Trial) -> float | None:
+    """What the searcher is told of a trial: nothing, where its results are those of another config."""
+    return score_of(state, trial) if trial.suggested is None else None
+
+
 def is_better(state: SweepState, score: float, other: float | None) -> bool:
     """Whether `score` beats `other`, strictly."""
     if other is None:

@@ -14,7 +14,7 @@ from raysweep.core.rules import Rules
 from raysweep.core.tally import Line, Tally
 from raysweep.core.trial import Attempt, Slot, Trial, trial_id
 from raysweep.errors import RaysweepError
-from raysweep.schedulers import Scheduler, make_scheduler
+from raysweep.schedulers import Scheduler, Verdict, make_scheduler
 from raysweep.spec import SweepSpec
 
 Phase = Literal["running", "stopping", "ending", "ended"]
@@ -35,7 +35,8 @@ class SweepState:
     are. `is_stalled`: the journal lags behind, and the trials' silence means nothing. `first_reports_s`
     and `saves_s` are the newest times from an attempt's start to its first report, and between checkpoints.
     `behaviour` is the set of rules that the controller at work follows: an older
-    journal replays under its own. `tally` follows from slots and trials, and is not stored.
+    journal replays under its own. `tally` follows from slots and trials, and is not stored; `undecided` holds
+    verdicts that are carried out before the present event is done (None: the trial's own `turn`).
     """
 
     spec: SweepSpec
@@ -102,18 +103,24 @@ class SweepState:
     ended_by: dict[str, JsonValue] | None = None
     reopened: int = 0
     tally: Tally = field(init=False, repr=False)
+    undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque, repr=False)
 
     def __post_init__(self) -> None:
         self.tally = Tally(self.slots, self.trials, self.waiting)
 
     @classmethod
     def create(cls, spec: SweepSpec, seed: int) -> SweepState:
-        """The state before the first event; `seed` is the sweep's own (spec.seed, or derived from its id)."""
-        rules = Rules.of(spec)
+        """The state before the first event; `seed` is the sweep's own (spec.seed, or derived from its id).
+
+        Raises:
+            SpecError: the scheduler is of a class that this process has not loaded (`load_scheduler`).
+        """
+        scheduler = make_scheduler(spec, seed)
+        rules = Rules.of(spec, scheduler)
         return cls(
             spec=spec,
             seed=seed,
-            scheduler=make_scheduler(spec, seed),
+            scheduler=scheduler,
             rules=rules,
             deadline_at=rules.deadline,
         )
@@ -173,6 +180,7 @@ _STRUCTURED = {
     "first_reports_s",
     "saves_s",
     "tally",
+    "undecided",
 }
 _PLAIN = tuple(name for name in SweepState.__slots__ if name not in _STRUCTURED)
 _TRIALS = TypeAdapter(list[Trial])

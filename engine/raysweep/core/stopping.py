@@ -310,7 +310,7 @@ def bring_back(state: SweepState) -> None:
         if trial.memory_bytes is not None and state.behaviour >= 2:
             state.hungry_for_memory += 1
         moves.enqueue(state, number)
-        state.scheduler.add(number)
+        state.scheduler.add(number, trial.config)
     state.best_ended = None
     for number, trial in state.trials.items():
         if number not in state.active and trial.state != "failed":

@@ -3,6 +3,9 @@
 | reason | the trial | its reports count | it may still make |
 |---|---|---|---|
 | `scheduler` | is not promising | no | nothing |
+| `pause` | gives its slot back | no: it makes them again when it is resumed | nothing |
+| `resume` | was to be paused, and goes on after all | no | nothing |
+| `exploit` | goes on from another's checkpoint | no | nothing |
 | `limit` | has done all that it may | no | nothing |
 | `non_finite` | has failed | no | nothing |
 | `hung` | is silent | yes: perhaps it was only slow | nothing |
@@ -19,7 +22,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-StopReason = Literal["scheduler", "limit", "sweep", "interrupt", "non_finite", "preempt", "hung", "ending"]
+StopReason = Literal[
+    "scheduler",
+    "pause",
+    "resume",
+    "exploit",
+    "limit",
+    "sweep",
+    "interrupt",
+    "non_finite",
+    "preempt",
+    "hung",
+    "ending",
+]
 Allowed = Literal["nothing", "checkpoint", "report"]
 
 
@@ -33,6 +48,9 @@ class Stop:
 
 STOPS: Final[dict[StopReason, Stop]] = {
     "scheduler": Stop(counts=False, allows="nothing"),
+    "pause": Stop(counts=False, allows="nothing"),
+    "resume": Stop(counts=False, allows="nothing"),
+    "exploit": Stop(counts=False, allows="nothing"),
     "limit": Stop(counts=False, allows="nothing"),
     "non_finite": Stop(counts=False, allows="nothing"),
     "hung": Stop(counts=True, allows="nothing"),

@@ -126,7 +126,8 @@ _GONE: Final = _Look()
 class Tally:
     """Of the slots and trials of one state, whose own containers it looks at.
 
-    `large`: the trials that have run out of memory; some may have ended since.
+    `large`: the trials that have run out of memory; some may have ended since. `pins`: for how many trials a
+    checkpoint is kept that another one made.
     `longest_s` and `latest_at`: no running trial takes longer from report to report or from checkpoint to
     checkpoint, and none did so later.
     """
@@ -150,6 +151,7 @@ class Tally:
         "large",
         "latest_at",
         "longest_s",
+        "pins",
     )
 
     def __init__(self, slots: dict[int, Slot], trials: dict[int, Trial], waiting: dict[int, float]) -> None:
@@ -165,6 +167,7 @@ class Tally:
         for number, at in waiting.items():
             self._due.put(number, at)
         self.large = {number for number, trial in trials.items() if trial.memory_bytes is not None}
+        self.pins = Counter(checkpoint.uri for trial in trials.values() for checkpoint in trial.borrowed)
         self.longest_s = self.latest_at = 0.0
         for trial in trials.values():
             self.note_pace(trial.step_s or 0.0, trial.reported_at or 0.0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
@@ -19,7 +19,11 @@ NO_METRICS: Final[Metrics] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One ended attempt: `end` is the cause in the lifecycle table."""
+    """One ended attempt: `end` is the cause in the lifecycle table.
+
+    `config`: what it ran with, where the trial went on with another. `donor`: the trial whose checkpoint this
+    one went on from afterwards.
+    """
 
     attempt: int
     started_at: float | None
@@ -28,17 +32,37 @@ class Attempt:
     node: str = ""
     kind: FailureKind | None = None
     failure: Failure | None = None
+    config: Metrics | None = None
+    donor: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A committed checkpoint: `iteration` reports lie behind it, `score` is the last one's metric."""
+    """A committed checkpoint: `iteration` reports lie behind it, `score` is the last one's metric.
+
+    `owner`: the trial that made it, where another one goes on from it.
+    """
 
     number: int
     iteration: int
     uri: str
     score: float | None
     size_bytes: int = 0
+    owner: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What a scheduler wants of a trial that is on a slot: it is done when the trial comes off it.
+
+    It goes on with `config` (None: its own), from `checkpoint`, which is one of trial `donor` (None: from its
+    own newest).
+    """
+
+    reason: Literal["scheduler", "pause", "resume", "exploit"]
+    config: Metrics | None = None
+    donor: int | None = None
+    checkpoint: Checkpoint | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -49,6 +73,8 @@ class Trial:
     taken back before it began leaves a gap. `memory_bytes`: it ran out of memory, and needs so much.
     `step_s` and `save_s` are the seconds from report to report and
     from checkpoint to checkpoint, last seen in this attempt; kept where the sweep plans towards an end.
+    The results are those of the present `config`; `suggested` is what the searcher had suggested, where that
+    was another. `origin` is another trial's checkpoint, from which this one goes on until it has its own.
     """
 
     number: int
@@ -79,6 +105,9 @@ class Trial:
     step_s: float | None = None
     saved_at: float | None = None
     save_s: float | None = None
+    turn: Turn | None = None
+    origin: Checkpoint | None = None
+    suggested: Metrics | None = None
 
     def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:
         """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""
@@ -86,8 +115,27 @@ class Trial:
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The newest committed checkpoint."""
-        return self.checkpoints[-1] if self.checkpoints else None
+        """The newest committed checkpoint that the trial can go on from."""
+        return self.checkpoints[-1] if self.checkpoints else self.origin
+
+    @property
+    def borrowed(self) -> Iterator[Checkpoint]:
+        """The checkpoints of other trials that it needs."""
+        if self.origin is not None:
+            yield self.origin
+        if self.turn is not None and self.turn.checkpoint is not None:
+            yield self.turn.checkpoint
+
+    @property
+    def needed(self) -> Iterator[tuple[int, Checkpoint]]:
+        """The checkpoints that must not be deleted for its sake, each with the trial that made it."""
+        for checkpoint in (*self.checkpoints, *self.borrowed):
+            yield self.number if checkpoint.owner is None else checkpoint.owner, checkpoint
+
+    @property
+    def has_gone_on_anew(self) -> bool:
+        """Whether it went on with another config or checkpoint, and has not reported since."""
+        return not self.last and (self.origin is not None or self.suggested is not None)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -109,19 +109,18 @@ def _run(stops: Stops) -> int:
 def _run_sweep(request: JobRequest, stops: Stops) -> int:
     from raysweep.cluster.run import Interrupts, run_connected
     from raysweep.errors import SweepInterrupted
-    from raysweep.jobs.notes import ProgressNotes
-    from raysweep.spec import SweepSpec, sweep_id
+    from raysweep.jobs.notes import ProgressLines
+    from raysweep.spec import RunRequest, SweepSpec
     from raysweep.threads import start_thread
 
-    spec = SweepSpec.from_any(request.spec)
-    name = sweep_id(spec.name, request.key)
+    asked = RunRequest.of(SweepSpec.from_any(request.spec), request.key)
+    spec, name = asked.spec, asked.run.id
     interrupts = Interrupts()
-    notes = ProgressNotes(_say)
+    notes = ProgressLines(_say, every_s=10.0)
 
     def run() -> SweepOutcome:
         return run_connected(
-            spec,
-            request.key,
+            asked,
             interrupts,
             on_progress=notes,
             takeover=request.options.takeover,
@@ -191,11 +190,11 @@ class _Ending:
 
 def _run_training(request: JobRequest, stops: Stops) -> int:
     from raysweep.errors import SweepInterrupted
-    from raysweep.spec import TrainSpec, sweep_id
+    from raysweep.spec import RunRequest, TrainSpec
     from raysweep.training import run_training
 
-    spec = TrainSpec.from_any(request.spec)
-    run_id = sweep_id(spec.name, f"train {request.key}")
+    asked = RunRequest.of(TrainSpec.from_any(request.spec), request.key)
+    spec, run_id = asked.spec, asked.run.id
     has_expired = threading.Event()
     main_thread = threading.main_thread().ident or 0
 
@@ -208,7 +207,7 @@ def _run_training(request: JobRequest, stops: Stops) -> int:
     _say(f"training {run_id}: stored at {spec.storage_path}")
     try:
         with _leased(request, spec.storage_path, run_id, expire):
-            outcome = run_training(spec, key=request.key)
+            outcome = run_training(asked)
     except SweepInterrupted:
         if has_expired.is_set():
             raise SweepInterrupted(run_id, "nobody renewed its lease; run it again to go on") from None

@@ -17,6 +17,7 @@ import orjson
 from raysweep.errors import InfeasibleResourcesError, RaysweepError, SpecError
 from raysweep.jobs.checks import PROBE_PREFIX, Check, failed, marker, ok, skipped
 from raysweep.jobs.driver import find_request
+from raysweep.runs.policies import load_policies
 from raysweep.spec import SweepSpec, TrainSpec
 from raysweep.storage.store import open_store
 
@@ -50,7 +51,7 @@ def _look(spec: SweepSpec | TrainSpec, key: str) -> list[Check]:
     checks = check_storage(spec.storage_path, key)
     join_cluster()
     try:
-        return [*checks, _check_trainable(spec), _check_resources(spec)]
+        return [*checks, _check_trainable(spec), *_check_policies(spec), _check_resources(spec)]
     finally:
         leave_cluster()
 
@@ -79,6 +80,20 @@ def _check_trainable(spec: SweepSpec | TrainSpec) -> Check:
     if problem is not None:
         return failed("trainable", problem, IMPORT_FIX)
     return ok("trainable", f"{reference} can be imported on the cluster")
+
+
+def _check_policies(spec: SweepSpec | TrainSpec) -> list[Check]:
+    """Those of the user's own, if there are any."""
+    if isinstance(spec, TrainSpec):
+        return []
+    paths = [part.kind for part in (spec.scheduler, spec.search) if part.is_plugin]
+    if not paths:
+        return []
+    try:
+        load_policies(spec)
+    except SpecError as error:
+        return [failed("policies", str(error), IMPORT_FIX)]
+    return [ok("policies", f"{' and '.join(paths)} can be imported on the cluster")]
 
 
 def _check_resources(spec: SweepSpec | TrainSpec) -> Check:

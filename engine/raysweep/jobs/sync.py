@@ -18,14 +18,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from raysweep.errors import SweepInterrupted
-from raysweep.jobs.attach import RunningJob, submit_or_attach
+from raysweep.jobs.attach import RunningJob, submit
 from raysweep.jobs.client import TAIL_PAUSE_S, JobsClient
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.follow import CANCEL_GRACE_S, OnProgress, cancel, wait
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.wire import ClusterVersion, JobInfo
 from raysweep.runs.view import Outcome
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.threads import start_thread
 
 T = TypeVar("T")
@@ -89,11 +89,15 @@ class Cluster:
 
         Raises SweepInterrupted for Ctrl-C: the job may have been submitted.
         """
+        return self.submit(RunRequest.of(spec, key), options=options)
+
+    def submit(self, request: AnyRequest, *, options: JobOptions | None = None) -> RunningJob:
+        """As `submit_or_attach`, for who has a request already."""
         try:
-            return run_sync(lambda: submit_or_attach(spec, to=self.connection, key=key, options=options))
+            return run_sync(lambda: submit(request, to=self.connection, options=options))
         except KeyboardInterrupt:
             note = "it may have been submitted; attach with the same key to see"
-            raise SweepInterrupted(spec.name, note) from None
+            raise SweepInterrupted(request.run.name, note) from None
 
     def wait(
         self,

@@ -1,14 +1,58 @@
-"""Early stopping: pure policies that turn reports into decisions."""
+"""Schedulers: pure policies that turn reports into verdicts on trials."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Final
+
 from raysweep.schedulers.asha import AshaScheduler
-from raysweep.schedulers.base import Decision, Scheduler
+from raysweep.schedulers.base import (
+    NOTHING,
+    TRAINING_ITERATION,
+    Decisions,
+    Exploit,
+    Move,
+    Pause,
+    Resume,
+    Scheduler,
+    Stop,
+    Verdict,
+)
 from raysweep.schedulers.fifo import FifoScheduler
-from raysweep.spec.search import AshaOptions
+from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
+from raysweep.spec.plugins import PolicySetup
+from raysweep.spec.search import AshaOptions, FifoOptions
 from raysweep.spec.sweep import SweepSpec
 
-__all__ = ["AshaScheduler", "Decision", "FifoScheduler", "Scheduler", "make_scheduler"]
+__all__ = [
+    "NOTHING",
+    "TRAINING_ITERATION",
+    "AshaScheduler",
+    "Decisions",
+    "Exploit",
+    "FifoScheduler",
+    "Move",
+    "Pause",
+    "PolicySetup",
+    "Resume",
+    "Scheduler",
+    "Stop",
+    "Verdict",
+    "load_scheduler",
+    "make_scheduler",
+]
+
+
+def load_scheduler(spec: SweepSpec) -> None:
+    """Import the class of the spec's scheduler, if it is one of the user's own.
+
+    Raises:
+        SpecError: it cannot be imported, is no scheduler, its options do not fit, or its state is not JSON.
+    """
+    if spec.scheduler.is_plugin:
+        PLUGINS.load(spec.scheduler.kind)
+        scheduler = make_scheduler(spec)
+        scheduler.from_json(scheduler.to_json())
 
 
 def make_scheduler(spec: SweepSpec, seed: int | None = None) -> Scheduler:
@@ -16,17 +60,31 @@ def make_scheduler(spec: SweepSpec, seed: int | None = None) -> Scheduler:
 
     Args:
         spec: the sweep's spec.
-        seed: the seed that the sweep runs with; default `spec.seed`, or 0. It chooses brackets and
-            nothing else.
+        seed: the seed that the sweep runs with; default `spec.seed`, or 0.
+
+    Raises:
+        SpecError: it is of a class that was not loaded, or that does not take these options.
     """
-    options = spec.scheduler.options
-    if not isinstance(options, AshaOptions):
-        return FifoScheduler()
+    seed = seed if seed is not None else spec.seed or 0
+    setup = PolicySetup(mode=spec.mode, seed=seed, param_space=spec.param_space)
+    make = _KINDS.get(spec.scheduler.kind)
+    return make(spec.scheduler.options, setup) if make is not None else PluginScheduler(spec.scheduler, setup)
+
+
+def _make_fifo(options: FifoOptions, setup: PolicySetup) -> Scheduler:
+    return FifoScheduler()
+
+
+def _make_asha(options: AshaOptions, setup: PolicySetup) -> Scheduler:
     return AshaScheduler(
-        mode=spec.mode,
+        mode=setup.mode,
         max_t=options.max_t,
         grace_period=options.grace_period,
         reduction_factor=options.reduction_factor,
         brackets=options.brackets,
-        seed=seed if seed is not None else spec.seed or 0,
+        seed=setup.seed,
+        time_attr=options.time_attr,
     )
+
+
+_KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {"fifo": _make_fifo, "asha": _make_asha}

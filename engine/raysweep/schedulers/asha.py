@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from bisect import insort
+from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from raysweep.errors import SpecError
-from raysweep.schedulers.base import CONTINUE, STOP, Decision
+from raysweep.schedulers.base import NOTHING, STOP, TRAINING_ITERATION, Config, Decisions, Move
 
 
 def percentile(ordered: list[float], fraction: float) -> float:
@@ -76,6 +77,7 @@ class AshaScheduler:
             falls into one with a probability that is the softmax of the brackets' numbers of rungs.
         seed: decides, with the trial number, which bracket a trial falls into. Unused with one bracket.
         stop_last_trials: whether `max_t` ends a trial.
+        time_attr: the reported value that counts as time.
 
     Raises:
         SpecError: a parameter outside its range.
@@ -90,7 +92,11 @@ class AshaScheduler:
         "_seed",
         "_sign",
         "_stop_time",
+        "max_t",
+        "time_attr",
     )
+
+    moves: Final[frozenset[Move]] = frozenset({"stop"})
 
     def __init__(
         self,
@@ -102,6 +108,7 @@ class AshaScheduler:
         brackets: int = 1,
         seed: int = 0,
         stop_last_trials: bool = True,
+        time_attr: str = TRAINING_ITERATION,
     ) -> None:
         _check(max_t, grace_period, reduction_factor, brackets)
         self._parameters: dict[str, Any] = {
@@ -113,6 +120,8 @@ class AshaScheduler:
             "seed": seed,
             "stop_last_trials": stop_last_trials,
         }
+        self.time_attr = time_attr
+        self.max_t = float(max_t) if stop_last_trials else None
         self._sign = 1.0 if mode == "max" else -1.0
         self._seed = seed
         self._stop_time: float = max_t if stop_last_trials else math.inf
@@ -126,34 +135,38 @@ class AshaScheduler:
         # Per active trial: before this time no rung has anything to decide about it.
         self._next_time: dict[int, float] = {}
 
-    def add(self, trial: int) -> None:
+    def add(self, trial: int, config: Config) -> None:
         """Make a trial known. A trial that was here before keeps its bracket and what it recorded."""
         self._next_time[trial] = self._first_open_milestone(trial)
 
-    def report(self, trial: int, time: float, value: float) -> Decision:
-        """Decide on one report: "stop" at `max_t`, or below the cutoff of the highest open rung reached.
+    def report(self, trial: int, time: float, value: float) -> Decisions:
+        """Decide on one report: stop at `max_t`, or below the cutoff of the highest open rung reached.
 
         A rung is open to a trial that it has not recorded. Times may repeat or go back (a restart from a
         checkpoint): a rung records a trial once. A trial that was not added is added. Costs one comparison
         unless a rung is reached.
         """
         if time >= self._stop_time:
-            return STOP
+            return ((trial, STOP),)
         next_time = self._next_time.get(trial)
         if next_time is None:
-            self.add(trial)
-            next_time = self._next_time[trial]
-        return CONTINUE if time < next_time else self._decide(trial, time, value)
+            next_time = self._next_time[trial] = self._first_open_milestone(trial)
+        return NOTHING if time < next_time else self._decide(trial, time, value)
 
-    def end(self, trial: int, time: float | None, value: float | None) -> None:
+    def end(self, trial: int, time: float | None, value: float | None) -> Decisions:
         """Record a trial's last report where it reaches a new rung, then forget the trial."""
         if time is not None and value is not None:
             self._decide(trial, time, value)
-        self._next_time.pop(trial, None)
+        return self.remove(trial)
 
-    def remove(self, trial: int) -> None:
+    def remove(self, trial: int) -> Decisions:
         """Forget a trial; the rungs keep what it recorded. Unknown trials are ignored."""
         self._next_time.pop(trial, None)
+        return NOTHING
+
+    def idle(self, paused: Sequence[int]) -> Decisions:
+        """Return no decisions: it pauses nothing."""
+        return NOTHING
 
     def bracket(self, trial: int) -> int:
         """Return the index of the bracket that a trial falls into."""
@@ -190,9 +203,9 @@ class AshaScheduler:
                 rung.recorded = dict(zip(saved["trials"], scores, strict=True))
                 rung.ordered = sorted(score for score in scores if score == score)
 
-    def _decide(self, trial: int, time: float, value: float) -> Decision:
+    def _decide(self, trial: int, time: float, value: float) -> Decisions:
         score = float(value) * self._sign
-        decision = CONTINUE
+        decisions = NOTHING
         for rung in reversed(self._brackets[self.bracket(trial)]):
             if not time >= rung.milestone:
                 continue
@@ -201,11 +214,11 @@ class AshaScheduler:
                     break
                 continue  # Ray's rule: a trial that jumped over lower rungs is measured there afterwards
             if rung.is_below_cutoff(score, self._fraction):
-                decision = STOP
+                decisions = ((trial, STOP),)
             rung.record(trial, score)
             break
         self._next_time[trial] = self._first_open_milestone(trial)
-        return decision
+        return decisions
 
     def _first_open_milestone(self, trial: int) -> float:
         rungs = self._brackets[self.bracket(trial)]

@@ -1,38 +1,115 @@
-"""What an early-stopping policy is: reports in, decisions out, state as plain JSON."""
+"""What a scheduler is: reports in, verdicts on trials out, state as plain JSON."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
 
-Decision = Literal["continue", "stop"]
-"""What a trial does after a report."""
+from pydantic import JsonValue
 
-CONTINUE: Decision = "continue"
-STOP: Decision = "stop"
+TRAINING_ITERATION: Final = "training_iteration"
+"""The time of a scheduler that names no other: the number of a trial's report, counted by the engine."""
+
+Config = Mapping[str, JsonValue]
+Move = Literal["stop", "pause", "exploit"]
+"""What a scheduler may decide; one that pauses may also resume."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The trial ends for good: it is not promising."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The trial gives its slot back and keeps its newest checkpoint, from which a later `Resume` goes on.
+
+    What it reports past this verdict does not count; it makes those reports again when it is resumed. One
+    that has no checkpoint starts over then.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A paused trial goes on from its newest checkpoint; None: with the config that it has."""
+
+    config: Config | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exploit:
+    """The trial goes on from the newest checkpoint of trial `donor`, with this config.
+
+    It gives up its own checkpoints and results. A donor without a checkpoint changes the config alone: the
+    trial goes on from its own newest checkpoint. `donor` may be the trial itself.
+    """
+
+    donor: int
+    config: Config
+
+
+Verdict = Stop | Pause | Resume | Exploit
+Decisions = Sequence[tuple[int, Verdict]]
+"""Trials and what becomes of them. A trial that is not named goes on."""
+
+NOTHING: Final[Decisions] = ()
+STOP: Final = Stop()
+PAUSE: Final = Pause()
 
 
 class Scheduler(Protocol):
-    """A pure early-stopping policy over trial numbers.
+    """A pure policy over trial numbers.
 
     No method reads a clock, a random generator or the environment: the same calls give the same
     decisions, in this process or after `from_json(to_json())` in another. `value` is the raw metric; its
-    direction was given at construction.
+    direction was given at construction. Decisions may concern any trial, not only the one that reported;
+    those on trials that have ended are passed over. A trial that was paused or exploited may report times
+    again that it has reported before, as after any restart from a checkpoint.
     """
 
-    def add(self, trial: int) -> None:
+    @property
+    def time_attr(self) -> str:
+        """The reported value that counts as time."""
+        ...
+
+    @property
+    def max_t(self) -> float | None:
+        """A trial that reports this time has done all its work; None: there is no such time."""
+        ...
+
+    @property
+    def moves(self) -> frozenset[Move]:
+        """What it may decide. One that decides nothing is never asked."""
+        ...
+
+    def add(self, trial: int, config: Config) -> None:
         """Make a trial known before its first report. A second `add` changes nothing."""
         ...
 
-    def report(self, trial: int, time: float, value: float) -> Decision:
-        """Decide whether a trial goes on after it reported `value` at `time` (units: time attribute)."""
+    def report(self, trial: int, time: float, value: float) -> Decisions:
+        """Decide what follows from a report of `value` at `time` (units: time attribute).
+
+        Called for every report: one that changes nothing returns `NOTHING`, at the cost of a comparison.
+        """
         ...
 
-    def end(self, trial: int, time: float | None, value: float | None) -> None:
-        """Take a trial's last report into account (None: it never reported) and forget the trial."""
+    def end(self, trial: int, time: float | None, value: float | None) -> Decisions:
+        """Take the last report of a trial that has completed into account, and forget the trial.
+
+        None: it never reported.
+        """
         ...
 
-    def remove(self, trial: int) -> None:
-        """Forget a trial that failed or was cancelled; what it recorded stays recorded."""
+    def remove(self, trial: int) -> Decisions:
+        """Forget a trial that was stopped, failed or was cancelled; what it recorded stays recorded."""
+        ...
+
+    def idle(self, paused: Sequence[int]) -> Decisions:
+        """Decide what becomes of the paused trials, now that nothing else can run.
+
+        Where none of them is resumed, all of them are stopped: no sweep waits for ever.
+        """
         ...
 
     def to_json(self) -> dict[str, Any]:

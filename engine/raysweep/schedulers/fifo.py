@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from raysweep.schedulers.base import CONTINUE, Decision
+from raysweep.schedulers.base import NOTHING, TRAINING_ITERATION, Decisions, Move
 
 
 class FifoScheduler:
-    """Lets every trial continue. Holds no state."""
+    """Lets every trial go on. Holds no state."""
 
     __slots__ = ()
 
-    def add(self, trial: int) -> None:
+    time_attr: Final = TRAINING_ITERATION
+    max_t: Final = None
+    moves: Final[frozenset[Move]] = frozenset()
+
+    def add(self, trial: int, config: Mapping[str, Any]) -> None:
         """Do nothing: trials are not told apart."""
 
-    def report(self, trial: int, time: float, value: float) -> Decision:
-        """Return "continue"."""
-        return CONTINUE
+    def report(self, trial: int, time: float, value: float) -> Decisions:
+        """Return no decisions."""
+        return NOTHING
 
-    def end(self, trial: int, time: float | None, value: float | None) -> None:
-        """Do nothing."""
+    def end(self, trial: int, time: float | None, value: float | None) -> Decisions:
+        """Return no decisions."""
+        return NOTHING
 
-    def remove(self, trial: int) -> None:
-        """Do nothing."""
+    def remove(self, trial: int) -> Decisions:
+        """Return no decisions."""
+        return NOTHING
+
+    def idle(self, paused: Sequence[int]) -> Decisions:
+        """Return no decisions: it pauses nothing."""
+        return NOTHING
 
     def to_json(self) -> dict[str, Any]:
         """Return an empty state."""

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import blake2b
 from random import Random
 from typing import Any, Literal, Protocol
 
+from raysweep.spec.plugins import PolicySetup
+
 TrialEnd = Literal["completed", "stopped", "failed"]
 """How a trial ended: by itself, by an early-stopping decision, or without a usable result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSetup(PolicySetup):
+    """What a searcher is made from, beside its options; made anew at each resume, with what is asked then."""
+
+    num_samples: int
 
 
 class Searcher(Protocol):

@@ -15,6 +15,7 @@ from raysweep.core.seeds import derive_seed
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.policies import load_policies
 from raysweep.runs.takeover import Asked, find_outcome, hold
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import Costs, Curve, Moment, Pace, SimulatedCluster
@@ -22,7 +23,7 @@ from raysweep.simulate.controller import SimulatedController
 from raysweep.simulate.journal import SimulatedWriter
 from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, appended
 from raysweep.simulate.nodes import Node, Nodes
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.spec import RunId, SweepSpec
 from raysweep.storage.store import Store, open_store
 from raysweep.storage.wrapped import WrappedStore
 
@@ -120,6 +121,7 @@ def simulate(
         RaysweepError: The sweep left without an end (no worker could be started), or cannot go on.
     """
     made = SweepSpec.from_any(spec)
+    load_policies(made)
     # Under one name, so that nothing in the result tells one run from another.
     store = WrappedStore(open_store(f"memory://simulated/{next(_numbers)}"), url="memory://simulated")
     simulation = _Simulation(
@@ -172,7 +174,7 @@ class _Simulation:
         self.generation = 0
         self.moved_at = 0.0
         self.moved_events = 0
-        self.folder = SweepFolder(self.watched, sweep_id(self.spec.name, "simulated"))
+        self.folder = SweepFolder(self.watched, RunId.of(self.spec, "simulated").id)
         seed = self.spec.seed if self.spec.seed is not None else derive_seed(0, self.folder.sweep_id)
         self.asked = Asked(spec=self.spec, key="simulated", seed=seed)
 

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from raysweep.spec.base import SpecModel
 from raysweep.spec.jsonable import plain
-from raysweep.spec.kinds import KindSpec
+from raysweep.spec.kinds import KindSpec, PluginOptions
 from raysweep.spec.validation import Problem, show
 
 
-class RandomOptions(SpecModel):
+class SearchOptions(SpecModel):
+    """What the engine wants to know of a search before it has a searcher."""
+
+    is_adaptive: ClassVar[bool] = False
+    """Whether what it suggests depends on results: then it is asked as late as possible."""
+    is_bounded: ClassVar[bool] = False
+    """Whether it suggests `num_samples` configs at most: a grid among random parameters multiplies them."""
+
+    @property
+    def configs_per_seed(self) -> int:
+        """So many trials in a row have one seed, so that configs can be compared in pairs."""
+        return 1
+
+
+class RandomOptions(SearchOptions):
     """Random search has no options."""
 
 
-class GridOptions(SpecModel):
+class GridOptions(SearchOptions):
     """Grid search has no options."""
 
 
-class TpeOptions(SpecModel):
+class TpeOptions(SearchOptions):
     """Tree-structured Parzen estimator, by Optuna (Bergstra et al., 2011)."""
+
+    is_adaptive = True
+    is_bounded = True
 
     n_startup_trials: int = Field(default=10, ge=0)
     """How many trials are random before the model is used."""
@@ -43,7 +60,7 @@ def _configs(given: Any) -> Any:
     return tuple(plain(dict(config), (number,)) for number, config in enumerate(given))
 
 
-class ConfigsOptions(SpecModel):
+class ConfigsOptions(SearchOptions):
     """These configs, in turn, each with the same seeds; `param_space` and `num_samples` are not used."""
 
     configs: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_configs)]
@@ -53,9 +70,20 @@ class ConfigsOptions(SpecModel):
     seed_param: Annotated[str, Field(min_length=1)] | None = None
     """A parameter that gets the seed too, for trainables that take theirs from the config."""
 
+    @property
+    def configs_per_seed(self) -> int:
+        """All configs get the first seed, then all the second."""
+        return len(self.configs)
+
+
+class SearcherPluginOptions(SearchOptions, PluginOptions):
+    """Options of a searcher of the user's own, which checks them itself when it is imported."""
+
+    is_adaptive = True
+
 
 class SearchSpec(KindSpec):
-    """How configs are found: `random`, `grid`, `tpe` or `configs`, or one of them with its options."""
+    """How configs are found: `random`, `grid`, `tpe`, `configs` or `module:Class`, with its options."""
 
     kinds: ClassVar[dict[str, type[SpecModel]]] = {
         "random": RandomOptions,
@@ -64,9 +92,13 @@ class SearchSpec(KindSpec):
         "configs": ConfigsOptions,
     }
 
-    kind: Literal["random", "grid", "tpe", "configs"] = "random"
+    plugin_options = SearcherPluginOptions
+
+    kind: str = "random"
     """The search algorithm."""
-    options: RandomOptions | GridOptions | TpeOptions | ConfigsOptions = RandomOptions()
+    options: RandomOptions | GridOptions | TpeOptions | ConfigsOptions | SearcherPluginOptions = (
+        RandomOptions()
+    )
     """Its options."""
 
 
@@ -82,7 +114,7 @@ class AshaOptions(SpecModel):
     grace_period: int = Field(default=1, ge=1)
     """The time before which no trial is stopped."""
     reduction_factor: float = Field(default=4.0, gt=1)
-    """One in so many trials goes on from each rung."""
+    """The top 1/reduction_factor of each rung goes on."""
     brackets: int = Field(default=1, ge=1)
     """How many brackets, each with a later first rung than the one before."""
     time_attr: str = Field(default="training_iteration", min_length=1)
@@ -100,11 +132,11 @@ class AshaOptions(SpecModel):
 
 
 class SchedulerSpec(KindSpec):
-    """Which trials are stopped early: `fifo` (none) or `asha`, or one of them with its options."""
+    """Which trials are stopped early: `fifo` (none), `asha` or `module:Class`, with its options."""
 
     kinds: ClassVar[dict[str, type[SpecModel]]] = {"fifo": FifoOptions, "asha": AshaOptions}
 
-    kind: Literal["fifo", "asha"] = "fifo"
+    kind: str = "fifo"
     """The scheduling algorithm."""
-    options: FifoOptions | AshaOptions = FifoOptions()
+    options: FifoOptions | AshaOptions | PluginOptions = FifoOptions()
     """Its options."""

@@ -97,20 +97,19 @@ def _code_pieces(code: types.CodeType) -> Iterator[str]:
             yield repr(constant)
 
 
-def check_reference(given: Any) -> str | Callable[..., Any]:
-    """A trainable as the user gave it, if it can be one. Imports nothing. Raises Problem."""
+def check_reference(given: Any, example: str = "package.module:function") -> str | Callable[..., Any]:
+    """A callable, or an import path such as `example`, if it can be one. Imports nothing. Raises Problem."""
     if callable(given):
         found: Callable[..., Any] = given
         return found
+    write = f'write "{example}"'
     if not isinstance(given, str):
-        raise Problem(
-            f"expected an import path or a callable, got {show(given)}", 'write "package.module:function"'
-        )
+        raise Problem(f"expected an import path or a callable, got {show(given)}", write)
     if given.startswith(f"{PYTHON_ONLY} "):
         return given
     text = given.strip()
     if not text:
-        raise Problem("is empty", 'write "package.module:function"')
+        raise Problem("is empty", write)
     if text.endswith(".py") or "/" in text or ".py:" in text:
         module = text.split(".py")[0].strip("./").replace("/", ".")
         name = text.partition(".py:")[2] or "train"
@@ -118,7 +117,7 @@ def check_reference(given: Any) -> str | Callable[..., Any]:
     if ":" not in text and "." not in text:
         raise Problem(f"{show(given)} names no module", f'write "package.module:{text}"')
     if not _REFERENCE.fullmatch(text):
-        raise Problem(f"{show(given)} is not an import path", 'write "package.module:function"')
+        raise Problem(f"{show(given)} is not an import path", write)
     return text
 
 

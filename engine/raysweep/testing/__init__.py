@@ -1,7 +1,8 @@
 """Contract suites, fakes and fault injection for those who extend or test raysweep.
 
 `FaultPlan` breaks a sweep where it is told to; `run_trial` runs a trainable without Ray.
-`journal_contract.JournalBackendContract` is the suite that a journal backend must pass (needs pytest).
+The suites that one of your own must pass (they need pytest): `scheduler_contract.SchedulerContract`,
+`searcher_contract.SearcherContract`, `journal_contract.JournalBackendContract`.
 """
 
 from raysweep.faultplan import Fault, FaultPlan

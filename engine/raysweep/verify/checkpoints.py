@@ -59,9 +59,9 @@ class CheckpointCheck:
                 yield from self._check(*who, None)
             return
         wanted = {
-            (trial_id(trial.number), checkpoint.number): trial
+            (trial_id(owner), checkpoint.number): trial
             for trial in state.trials.values()
-            for checkpoint in trial.checkpoints
+            for owner, checkpoint in trial.needed
         }
         for who, trial in sorted(wanted.items(), key=lambda item: item[0]):
             yield from self._check(*who, trial)
@@ -88,7 +88,7 @@ class CheckpointCheck:
     def _check(self, trial_name: str, number: int, trial: Trial | None) -> Iterator[Finding]:
         name, stored = f"checkpoints/{trial_name}/{number}", self._stored[trial_name, number]
         self._checked.checkpoints += 1
-        lost, fix = _consequence(trial, number)
+        lost, fix = _consequence(trial, trial_name, number)
         try:
             manifest = self._store.read_manifest(self._store.uri(trial_name, number))
         except CheckpointDamagedError as error:
@@ -160,17 +160,18 @@ class CheckpointCheck:
         return key.removeprefix(f"{self._folder.sweep_id}/")
 
 
-def _consequence(trial: Trial | None, number: int) -> tuple[str, str]:
-    """What is lost with checkpoint `number`, and what is left."""
+def _consequence(trial: Trial | None, owner: str, number: int) -> tuple[str, str]:
+    """What is lost with checkpoint `number` of trial `owner`, which `trial` needs, and what is left."""
     if trial is None:
         return f"checkpoint {number}", "restore the object from a backup"
-    what = f"checkpoint {number} of trial {trial.number}"
+    what = f"checkpoint {number} of trial {int(owner)}"
     others = [each.number for each in trial.checkpoints if each.number != number]
     left = f"; whole or not, it has also {', '.join(map(str, others))}" if others else ""
     newest = trial.checkpoint
     if trial.state in FINAL:
         return what, f"the trial's results stand{left}"
     if newest is not None and newest.number == number:
-        problem = "the trial goes on from it: its next attempt will fail with CheckpointDamagedError"
+        who = "the trial" if trial_id(trial.number) == owner else f"trial {trial.number}"
+        problem = f"{who} goes on from it: its next attempt will fail with CheckpointDamagedError"
         return what, f"{problem} unless the object is restored from a backup{left}"
     return what, f"the trial goes on from a newer one{left}"

@@ -7,9 +7,11 @@ import time
 
 from raysweep.core import SweepState
 from raysweep.core.trial import trial_id
+from raysweep.fields import Counts
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import is_held
+from raysweep.runs.holder import holder_state
+from raysweep.schedulers import load_scheduler
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.checkpoints import CheckpointCheck
 from raysweep.verify.documents import check_outcome, check_progress, check_spec, replay_state
@@ -26,12 +28,15 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
 
     Raises:
         StorageError: The storage does not answer. What is damaged is in the report, and raises nothing.
+        SpecError: The sweep's scheduler is a class that cannot be imported here.
     """
     checked = Checked()
     # In this order: what controllers wrote after the listing, and refer to, cannot look like an orphan.
     infos = list(folder.store.list(folder.sweep_id))
     progress, findings = check_progress(folder)
     record, spec = check_spec(folder, findings)
+    if spec is not None:
+        load_scheduler(spec)
     snapshots = SnapshotCheck(folder, infos, checked, findings)
     state = SweepState.create(spec, record.seed) if record is not None and spec is not None else None
     journal = check_journal(folder, state, checked, snapshots.compare)
@@ -40,7 +45,7 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
     _check_end(folder, journal, progress, findings)
     known = journal.state if journal.is_whole else None
     checkpoints = [info for info in infos if info.key.startswith(f"{folder.sweep_id}/checkpoints/")]
-    is_running = is_held(progress, time.time())
+    is_running = holder_state(progress, time.time()) == "alive"
     found = list(CheckpointCheck(folder, checkpoints, checked, is_quick=is_quick).run(known))
     findings += _still_wanted(folder, found) if is_running else found
     findings += check_outcome(folder, record, known)
@@ -51,9 +56,7 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
         is_running=is_running,
         is_quick=is_quick,
         generation=journal.generation,
-        trials={name: count for name, count in journal.state.counts.items() if count}
-        if journal.state
-        else {},
+        trials=Counts.of(journal.state.counts if journal.state is not None else {}),
         readable=_readable(journal),
         checked=checked,
         findings=tuple(sorted(findings, key=lambda finding: _RANK[finding.severity])),
@@ -68,9 +71,9 @@ def _still_wanted(folder: SweepFolder, findings: list[Finding]) -> list[Finding]
     if replayed is None:
         return findings
     wanted = {
-        (trial_id(trial.number), str(checkpoint.number))
+        (trial_id(owner), str(checkpoint.number))
         for trial in replayed[1].trials.values()
-        for checkpoint in trial.checkpoints
+        for owner, checkpoint in trial.needed
     }
 
     def is_wanted(finding: Finding) -> bool:
@@ -92,7 +95,7 @@ def _status(state: SweepState | None) -> str:
 def _readable(journal: JournalCheck) -> str:
     if journal.state is None:
         return "the journal cannot be replayed without sweep.json"
-    ended = sum(journal.state.counts.get(name, 0) for name in ("completed", "stopped", "failed"))
+    ended = Counts(journal.state.counts).ended
     what = f"{ended} of {len(journal.state.trials)} trials had ended"
     if journal.is_whole:
         return f"the journal is readable to its end, segment {journal.last_number}: {what}"

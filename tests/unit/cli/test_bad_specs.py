@@ -291,3 +291,25 @@ def test_a_traceback_only_where_it_is_asked_for(
     assert ran.code == 2
     assert "Traceback" in ran.err
     assert ran.err.rstrip().splitlines()[-1].startswith("error: missing.yaml: cannot be read")
+
+
+@pytest.mark.parametrize("command", ["sweep", "plan"])
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"scheduler": "no_such_package:Mine"}, "scheduler: no module 'no_such_package'"),
+        ({"search": {"tests.unit.plugins:Draws": {"att": 1}}}, "search.tests.unit.plugins:Draws.att: unknown field 'att'; did you mean 'at'?"),
+        ({"search": {"tests.unit.plugins:Draws": {"does": "raises first"}}}, "search: 'tests.unit.plugins:Draws' failed in ask: RuntimeError: no luck"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_cannot_be_used(
+    refusal: Callable[..., str],
+    tmp_path: Path,
+    storage: Path,
+    command: str,
+    fields: dict[str, Any],
+    line: str,
+) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(changed(SWEEP, fields))
+    assert refusal(command, str(path), "--storage", str(storage)).startswith(line)

@@ -8,7 +8,8 @@ itself asserts, while it carries commands out:
 - no trial runs on two workers, no finished trial is started, no trial is told to the searcher twice;
 - a trial resumes from a checkpoint that is still stored, with the number of reports that lie behind it;
 - no checkpoint number is given out twice;
-- the checkpoint that a trial's own code would get if it asked for one is never deleted;
+- the checkpoint that a trial's own code would get if it asked for one is never deleted; nor is any that the
+  state knows, paused trials' and donors' among them;
 - where nothing is under way any more, the sweep is not stuck (`liveness.explain_stuck`);
 - nothing goes in circles: each recall is paid for by a slot that fell idle, and no timer is set to a moment
   that has just come.
@@ -34,9 +35,12 @@ from raysweep.core.invariants import check
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.liveness import UnderWay, explain_stuck
 from raysweep.core.loop import Loop
+from raysweep.core.scores import told_value
 from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.stops import STOPS
+from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
-from tests.unit.core.workers import End, Worker
+from tests.unit.core.workers import End, Job, Worker
 
 METRIC = "loss"
 STEP = "step"
@@ -91,6 +95,7 @@ class World:
         total: int | None = None,
         tick_s: float = 0.125,
     ) -> None:
+        load_scheduler(spec)
         self.spec = spec
         self.length = length
         self.save_every = save_every
@@ -139,8 +144,7 @@ class World:
         ended = {"completed", "stopped", "failed"}
         for trial in self.state.trials.values():
             if trial.state in ended:
-                score = trial.best_score if self.state.rules.ranks_by_best else trial.last_score
-                self.searcher.tell(trial.number, score, trial.state)
+                self.searcher.tell(trial.number, told_value(self.state, trial), trial.state)
         self.send(
             ev.ControllerStarted(
                 at=self.now, generation=self.generation, behaviour=BEHAVIOUR, is_reopening=is_reopening
@@ -243,9 +247,18 @@ class World:
             if isinstance(command, cmd.DeleteCheckpoint):
                 self.stored.discard(command.uri)
                 jobs = [job for worker in self._alive() for job in (worker.job, *worker.queue) if job]
-                assert all(job.newest != command.uri for job in jobs), "a trial may still ask for it"
+                asking = [job for job in jobs if job.newest == command.uri]
+                assert all(map(self._is_told_to_end, asking)), "a trial may still ask for it"
             elif isinstance(command, cmd.AnswerReport) and command.slot in self.workers:
                 self.workers[command.slot].inbox.append(command)
+        for trial in self.state.trials.values():
+            needed = {checkpoint.uri for _, checkpoint in trial.needed}
+            assert needed <= self.stored, f"trial {trial.number} needs {needed - self.stored}: deleted"
+
+    def _is_told_to_end(self, job: Job) -> bool:
+        """Whether nothing counts any more that the attempt does: not even whether it fails."""
+        reason = self.state.trials[job.start.trial].stop_reason
+        return reason is not None and not STOPS[reason].counts
 
     def crash(self, keep: int | None = None, capacity: int = 4) -> None:
         """The controller dies with all workers; the next one replays the first `keep` events."""

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.errors import SpecError
+from raysweep.schedulers import NOTHING, Stop
 from raysweep.schedulers.asha import AshaScheduler, milestones, percentile
 
 
@@ -25,11 +26,11 @@ def asha(**changes: Any) -> AshaScheduler:
 def test_stops_below_the_cutoff_of_its_rung() -> None:
     """The first trial of a rung goes on; later ones need the top third of what is recorded before them."""
     scheduler = asha()
-    assert scheduler.report(0, 1, 0.5) == "continue"
-    assert scheduler.report(1, 1, 0.4) == "stop"
-    assert scheduler.report(2, 1, 0.5) == "continue"  # equal to the cutoff is not below it
-    assert scheduler.report(0, 2, 0.0) == "continue"  # between two rungs nothing is decided
-    assert scheduler.report(0, 3, 0.0) == "continue"  # first of the next rung
+    assert scheduler.report(0, 1, 0.5) == NOTHING
+    assert scheduler.report(1, 1, 0.4) == ((1, Stop()),)
+    assert scheduler.report(2, 1, 0.5) == NOTHING  # equal to the cutoff is not below it
+    assert scheduler.report(0, 2, 0.0) == NOTHING  # between two rungs nothing is decided
+    assert scheduler.report(0, 3, 0.0) == NOTHING  # first of the next rung
 
 
 def test_min_mode_is_the_mirror_of_max() -> None:
@@ -42,9 +43,9 @@ def test_min_mode_is_the_mirror_of_max() -> None:
 def test_max_t_stops_and_records_nothing() -> None:
     """A trial at `max_t` stops; without `stop_last_trials` it goes on."""
     scheduler = asha()
-    assert scheduler.report(0, 27, 1.0) == "stop"
+    assert scheduler.report(0, 27, 1.0) == ((0, Stop()),)
     assert not any(rung["trials"] for rung in scheduler.to_json()["rungs"][0])
-    assert asha(stop_last_trials=False).report(0, 27, 1.0) == "continue"
+    assert asha(stop_last_trials=False).report(0, 27, 1.0) == NOTHING
 
 
 def test_a_rung_records_a_trial_once() -> None:
@@ -54,7 +55,7 @@ def test_a_rung_records_a_trial_once() -> None:
         scheduler.report(7, time, 0.5)
     before = scheduler.to_json()
     for time in [2, 3, 4, 1, 4]:
-        assert scheduler.report(7, time, -100.0) == "continue"
+        assert scheduler.report(7, time, -100.0) == NOTHING
     assert scheduler.to_json() == before
 
 
@@ -64,8 +65,8 @@ def test_a_trial_keeps_its_records_over_remove_and_add() -> None:
     scheduler.report(0, 1, 0.5)
     scheduler.remove(0)
     scheduler.remove(0)
-    scheduler.add(0)
-    assert scheduler.report(0, 1, -9.0) == "continue"
+    scheduler.add(0, {})
+    assert scheduler.report(0, 1, -9.0) == NOTHING
     assert scheduler.to_json()["rungs"][0][0]["values"] == [0.5]
 
 
@@ -75,15 +76,15 @@ def test_end_records_the_last_report() -> None:
     scheduler.end(0, 4, 0.5)
     scheduler.end(1, None, None)
     assert [rung["trials"] for rung in scheduler.to_json()["rungs"][0]] == [[], [0], [], []]
-    assert scheduler.report(2, 3, 0.4) == "stop"
+    assert scheduler.report(2, 3, 0.4) == ((2, Stop()),)
 
 
 def test_nan_is_recorded_and_left_out_of_the_cutoff() -> None:
     """A NaN neither stops a trial nor moves the cutoff of others."""
     scheduler = asha()
-    assert scheduler.report(0, 1, math.nan) == "continue"
-    assert scheduler.report(1, 1, 0.1) == "continue"
-    assert scheduler.report(2, 1, 0.05) == "stop"
+    assert scheduler.report(0, 1, math.nan) == NOTHING
+    assert scheduler.report(1, 1, 0.1) == NOTHING
+    assert scheduler.report(2, 1, 0.05) == ((2, Stop()),)
 
 
 def test_milestones() -> None:
@@ -117,7 +118,7 @@ def test_bracket_depends_on_seed_and_number_only() -> None:
     """Order and history do not matter; another seed gives another assignment."""
     first, second = asha(brackets=3, seed=1), asha(brackets=3, seed=1)
     for trial in range(50):
-        first.add(trial)
+        first.add(trial, {})
     assert [first.bracket(i) for i in range(50)] == [second.bracket(i) for i in reversed(range(50))][::-1]
     assert [first.bracket(i) for i in range(50)] != [asha(brackets=3, seed=2).bracket(i) for i in range(50)]
 

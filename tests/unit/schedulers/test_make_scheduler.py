@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raysweep.schedulers import AshaScheduler, FifoScheduler, Scheduler, make_scheduler
+from raysweep.schedulers import NOTHING, AshaScheduler, FifoScheduler, Scheduler, make_scheduler
 from raysweep.spec import SweepSpec
 
 
@@ -17,10 +17,10 @@ def test_fifo_never_stops() -> None:
     """The default lets every trial run to its end and has no state."""
     scheduler: Scheduler = make_scheduler(spec())
     assert isinstance(scheduler, FifoScheduler)
-    scheduler.add(0)
-    assert scheduler.report(0, 10**9, 1e9) == "continue"
-    scheduler.end(0, None, None)
-    scheduler.remove(0)
+    scheduler.add(0, {})
+    assert scheduler.moves == frozenset()
+    assert scheduler.report(0, 10**9, 1e9) is NOTHING
+    assert (scheduler.end(0, None, None), scheduler.remove(0), scheduler.idle([])) == (NOTHING,) * 3
     scheduler.from_json(scheduler.to_json())
     assert scheduler.to_json() == {}
 
@@ -28,8 +28,9 @@ def test_fifo_never_stops() -> None:
 def test_asha_takes_the_specs_options() -> None:
     """Each option and the direction reach the scheduler."""
     asha = {"max_t": 27, "grace_period": 3, "reduction_factor": 3.0, "brackets": 2}
-    scheduler = make_scheduler(spec(scheduler={"asha": asha}, seed=5))
+    scheduler = make_scheduler(spec(scheduler={"asha": asha | {"time_attr": "epoch"}}, seed=5))
     assert isinstance(scheduler, AshaScheduler)
+    assert (scheduler.time_attr, scheduler.max_t, scheduler.moves) == ("epoch", 27.0, {"stop"})
     assert scheduler.to_json()["parameters"] == {**asha, "mode": "min", "seed": 5, "stop_last_trials": True}
 
 

@@ -263,6 +263,11 @@ class Drawn:
 
 
 _TARGET_AT_A_LIMIT: Final = {"target": 0.12, "trial": {"training_iteration": 1}}
+_MOVING: Final[list[dict[str, Any]]] = [
+    {"tests.policies:Halving": {"rungs": [1, 3], "tweak": 0.01}},
+    {"tests.policies:Copycat": {"at": 2}},
+    {"tests.policies:Whim": {"left": 30}},
+]
 _BELOW: Final = {"trial": {"loss": {"below": 0.2}}}
 
 
@@ -310,7 +315,8 @@ def _draw_spec(random: Random, length: int, nodes: Nodes) -> SweepSpec:
         fields["search"], fields["num_samples"] = "grid", 2
         fields["param_space"] = {"x": {"grid_search": [0.1, 0.4, 0.7]}}
     if length > 1 and random.random() < 0.5:
-        fields["scheduler"] = {"asha": {"max_t": length, "grace_period": 1, "reduction_factor": 2}}
+        asha = {"asha": {"max_t": length, "grace_period": 1, "reduction_factor": 2}}
+        fields["scheduler"] = pick([asha, asha, *_MOVING])
     if nodes.memory_bytes:
         fields["resources"] = {"cpu": 1, "memory": nodes.memory_bytes}
     return sweeps.make_spec(**fields)

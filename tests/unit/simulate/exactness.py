@@ -20,7 +20,15 @@ SEARCHES: dict[str, dict[str, Any]] = {
     },
     "tpe": {"search": {"tpe": {"n_startup_trials": 3, "constant_liar": False}}, "num_samples": 12},
 }
-SCHEDULERS: dict[str, dict[str, Any]] = {"fifo": {}, "asha": {"scheduler": ASHA}}
+# These give slots and progress away: `halving` pauses and resumes, `copycat` exploits those that have ended.
+HALVING: dict[str, Any] = {"tests.policies:Halving": {"rungs": [2, 5]}}
+COPYCAT: dict[str, Any] = {"tests.policies:Copycat": {"at": 3, "of_ended": True}}
+SCHEDULERS: dict[str, dict[str, Any]] = {
+    "fifo": {},
+    "asha": {"scheduler": ASHA},
+    "halving": {"scheduler": HALVING},
+    "copycat": {"scheduler": COPYCAT},
+}
 BACKOFF_S = 20.0
 FAULTS = ("none", "flaky", "deterministic")
 
@@ -105,7 +113,7 @@ def draw_exact(seed: int) -> Exact:
         options = {"n_startup_trials": 2, "constant_liar": draw([True, False])}
         plain["search"] = {"tpe": options | {"multivariate": draw([True, False])}}
     asha = ASHA["asha"] | {"brackets": draw([1, 2]), "time_attr": draw(["training_iteration", "epoch"])}
-    plain["scheduler"] = draw(["fifo", {"asha": asha}])
+    plain["scheduler"] = draw(["fifo", {"asha": asha}, {"asha": asha}, HALVING, COPYCAT])
     if draw([True, False]):
         space = plain.get("param_space", {"x": {"uniform": [0, 1]}})
         plain["param_space"] = space | {"y": {"sample_from": rarely_raises}}

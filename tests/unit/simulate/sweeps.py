@@ -109,6 +109,23 @@ SCENARIOS = {
         faults={"raises": [(3, 9)], "dies": [(4, 2)]},
         options={"slots": 3, "save_every": 3, "costs": Costs(jitter=0.5)},
     ),
+    "halving": Scenario(
+        spec=make_spec(
+            max_concurrent_trials=1, scheduler={"tests.policies:Halving": {}}, checkpoint={"keep_last": 2}
+        ),
+        faults={"dies": [(2, 1)], "hopeless": [4]},
+        options={"save_every": 2, "wait_every": 1},
+    ),
+    "halving-at-once": Scenario(
+        spec=make_spec(num_samples=12, scheduler={"tests.policies:Halving": {"tweak": 0.01}}),
+        faults={"raises": [(0, 1)], "dies": [(1, 1)], "hopeless": [7]},
+        options={"slots": 4, "save_every": 1, "costs": Costs(jitter=0.5)},
+    ),
+    "copycat-at-once": Scenario(
+        spec=make_spec(num_samples=12, scheduler={"tests.policies:Copycat": {}}),
+        faults={"raises": [(0, 1)], "dies": [(1, 1)], "hopeless": [7]},
+        options={"slots": 4, "save_every": 1, "wait_every": 2, "costs": Costs(jitter=0.5)},
+    ),
     "short-trials-ahead": Scenario(
         spec=make_spec(num_samples=40),
         faults={"dies": [(20, 1)]},

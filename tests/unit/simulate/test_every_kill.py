@@ -61,6 +61,9 @@ def test_undisturbed_sweeps_have_failures_and_checkpoints_in_them(name: str) -> 
         assert "saved" in seen
     if "asha" in name:
         assert "stopped" in simulated.outcome.counts
+    ends = {attempt.end for trial in simulated.outcome.trials for attempt in trial.attempts}
+    assert ("paused" in ends) == ("halving" in name)
+    assert ("exploited" in ends) == ("copycat" in name)
 
 
 def test_the_checks_would_see_a_broken_promise() -> None:

@@ -52,9 +52,11 @@ def test_the_sweeps_have_in_them_what_they_are_for() -> None:
         ends = {attempt.end for trial in simulated.outcome.trials for attempt in trial.attempts}
         assert ("failed" in ends) == (not name.endswith("none")), name
         assert ("stopped" in ends) == ("asha" in name), name
+        assert ("paused" in ends) == ("halving" in name), name
+        assert ("exploited" in ends) == ("copycat" in name), name
         assert any(moment.what == "saved" for moment in simulated.timeline)
         resumed |= {moment.iteration for moment in simulated.timeline if moment.what == "began"}
-    assert resumed == {0, 2}
+    assert resumed == {0, 2, 4, 8}
 
 
 @pytest.mark.parametrize("name", EXACT)

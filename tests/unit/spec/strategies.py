@@ -84,12 +84,20 @@ ASHA = st.fixed_dictionaries(
         "time_attr": st.sampled_from(["training_iteration", "step"]),
     },
 )
+PATHS = st.sampled_from(["m:Mine", "pkg.sub.mod:Outer.Mine", "päckchen:Ω"])
+OPTIONS = st.dictionaries(TEXT | st.sampled_from(["model_dump", "replace", "is_adaptive", "kind"]), CONSTANTS)
+PLUGINS = st.one_of(
+    PATHS,
+    st.dictionaries(PATHS, OPTIONS | st.none(), min_size=1, max_size=1),
+    st.fixed_dictionaries({"kind": PATHS}, optional={"options": OPTIONS | st.none()}),
+)
 SCHEDULERS = st.one_of(
+    PLUGINS,
     st.sampled_from(["fifo", "asha", {"fifo": {}}, {}]),
     ASHA.map(lambda options: {"asha": options}),
     ASHA.map(lambda options: {"kind": "asha", "options": options}),
 )
-SEARCHES = st.sampled_from(
+SEARCHES = PLUGINS | st.sampled_from(
     ["random", "tpe", {"tpe": {"multivariate": True, "n_startup_trials": 3}}, {"random": None}]
 )
 STOPS = st.fixed_dictionaries(

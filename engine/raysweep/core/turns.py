@@ -1,0 +1,102 @@
+"""What a trial goes on with after a verdict, and which checkpoints are kept for it.
+
+A trial that exploits another goes on from that one's newest checkpoint as of the verdict. From then on the
+checkpoint is pinned: until the trial has one of its own, nothing deletes it, whatever becomes of its owner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from raysweep.core import moves
+from raysweep.core.commands import Command, DeleteCheckpoint
+from raysweep.core.state import SweepState
+from raysweep.core.trial import NO_METRICS, Checkpoint, Trial, Turn
+from raysweep.schedulers import Exploit, Pause, Resume, Stop, Verdict
+
+Out = list[Command]
+
+
+def turn_of(state: SweepState, trial: Trial, verdict: Verdict) -> Turn:
+    """What a verdict means for a trial now."""
+    match verdict:
+        case Stop():
+            return Turn(reason="scheduler")
+        case Pause():
+            return Turn(reason="pause")
+        case Resume():
+            config = dict(verdict.config) if verdict.config is not None else None
+            return Turn(reason="resume", config=config)
+        case Exploit():
+            return _exploit(state, trial, verdict)
+
+
+def _exploit(state: SweepState, trial: Trial, verdict: Exploit) -> Turn:
+    config, donor = dict(verdict.config), state.trials.get(verdict.donor)
+    checkpoint = donor.checkpoint if donor is not None else None
+    if checkpoint is None:
+        text = f"trial {verdict.donor} has no checkpoint that trial {trial.number} could go on from"
+        moves.note(state, f"{text}: that one goes on from its own, with the other config")
+        return Turn(reason="exploit", config=config)
+    if checkpoint.owner is None:
+        checkpoint = replace(checkpoint, owner=verdict.donor)
+    return Turn(reason="exploit", config=config, donor=verdict.donor, checkpoint=checkpoint)
+
+
+def give(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
+    """Remember what becomes of a trial that is on a slot; the last word counts."""
+    if turn.checkpoint is not None:
+        state.tally.pins[turn.checkpoint.uri] += 1
+    drop(state, trial, out)
+    trial.turn = turn
+
+
+def drop(state: SweepState, trial: Trial, out: Out) -> None:
+    """Nothing becomes of what was remembered."""
+    turn, trial.turn = trial.turn, None
+    if turn is not None and turn.checkpoint is not None:
+        _release(state, turn.checkpoint, out)
+
+
+def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
+    """The trial goes on as its turn says. Its results are those of its config: they begin anew with it."""
+    donated, before = turn.checkpoint, trial.config
+    is_other = turn.config is not None and turn.config != before
+    if trial.attempts and (is_other or donated is not None):
+        config, donor = before if is_other else None, turn.donor
+        trial.attempts = (*trial.attempts[:-1], replace(trial.attempts[-1], config=config, donor=donor))
+    if is_other and turn.config is not None:
+        trial.suggested = before if trial.suggested is None else trial.suggested
+        trial.config = turn.config
+    if is_other or donated is not None:
+        trial.last = trial.best = NO_METRICS
+        trial.last_score = trial.best_score = None
+    if donated is not None:
+        state.tally.pins[donated.uri] += 1
+        checkpoints, trial.checkpoints = trial.checkpoints, ()
+        for checkpoint in checkpoints:
+            discard(state, trial.number, checkpoint, out)
+        let_origin_go(state, trial, out)
+        trial.origin = donated
+
+
+def let_origin_go(state: SweepState, trial: Trial, out: Out) -> None:
+    """The trial does not need the checkpoint any more that another one made."""
+    origin, trial.origin = trial.origin, None
+    if origin is not None:
+        _release(state, origin, out)
+
+
+def discard(state: SweepState, owner: int, checkpoint: Checkpoint, out: Out) -> None:
+    """Delete a checkpoint that its own trial does not need any more, unless another one does."""
+    if not state.tally.pins[checkpoint.uri]:
+        out.append(DeleteCheckpoint(trial=owner, number=checkpoint.number, uri=checkpoint.uri))
+
+
+def _release(state: SweepState, checkpoint: Checkpoint, out: Out) -> None:
+    pins, owner = state.tally.pins, checkpoint.owner
+    pins[checkpoint.uri] -= 1
+    if not pins[checkpoint.uri]:
+        del pins[checkpoint.uri]
+        if owner is not None and all(own.uri != checkpoint.uri for own in state.trials[owner].checkpoints):
+            discard(state, owner, checkpoint, out)

@@ -1,0 +1,79 @@
+"""A searcher of the user's own, watched: what it gives is checked, and what it raises names it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from raysweep.search.base import Searcher, SearchSetup, TrialEnd
+from raysweep.spec.jsonable import plain
+from raysweep.spec.plugins import Plugins
+from raysweep.spec.search import SearchSpec
+from raysweep.spec.validation import Problem
+
+PLUGINS: Final[Plugins[Searcher]] = Plugins("search", ("ask", "restore", "tell", "tell_earlier"))
+
+
+class PluginSearcher:
+    """Wraps a searcher of a class that was loaded.
+
+    What `ask` raises is the failure of that trial, as it is with functions in the search space; what the
+    others raise ends the sweep, resumably.
+
+    Raises:
+        SpecError: the class was not loaded, its options do not fit, or it cannot be made from them.
+    """
+
+    def __init__(self, spec: SearchSpec, setup: SearchSetup) -> None:
+        self._kind = spec.kind
+        self._inner = PLUGINS.make(spec.kind, spec.options, setup)
+        self.is_adaptive = self._read("is_adaptive", bool, "True or False")
+        self.total: int | None = self._read("total", int | None, "a number of configs, or None")
+
+    @property
+    def note(self) -> str | None:
+        """See `Searcher`."""
+        note: str | None = self._read("note", str | None, "a line, or None")
+        return note
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Return the config of trial `number`, as plain JSON."""
+        given: object = self._inner.ask(number)
+        if given is None:
+            return None
+        try:
+            config = plain(given)
+        except Problem as problem:
+            raise PLUGINS.wrong(self._kind, f"ask({number})", given, f"a config ({problem})") from None
+        if not isinstance(config, dict):
+            raise PLUGINS.wrong(self._kind, f"ask({number})", given, "a config, or None")
+        return config
+
+    def restore(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of a config that an earlier run asked for."""
+        try:
+            self._inner.restore(number, config)
+        except Exception as error:
+            raise PLUGINS.failed(self._kind, "restore", error) from error
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        """Report how a trial ended."""
+        try:
+            self._inner.tell(number, value, state)
+        except Exception as error:
+            raise PLUGINS.failed(self._kind, "tell", error) from error
+
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        """Report a trial of an earlier sweep."""
+        try:
+            self._inner.tell_earlier(config, value)
+        except Exception as error:
+            raise PLUGINS.failed(self._kind, "tell_earlier", error) from error
+
+    def _read(self, name: str, expected: Any, words: str) -> Any:
+        try:
+            value = getattr(self._inner, name)
+        except Exception as error:
+            raise PLUGINS.failed(self._kind, name, error) from error
+        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+            raise PLUGINS.wrong(self._kind, name, value, words)
+        return value

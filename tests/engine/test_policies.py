@@ -1,0 +1,63 @@
+"""A scheduler and a searcher of a user's own on a real Ray: refused in one line, or resumed exactly."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from raysweep.errors import SpecChangedError
+from raysweep.simulate import simulate
+from tests.engine.conftest import Driver, wait_for
+from tests.engine.policies import Climber, Median
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+MakeSpec = Callable[..., rs.SweepSpec]
+
+
+def own(make_spec: MakeSpec, **fields: Any) -> rs.SweepSpec:
+    policies = {"search": Climber, "scheduler": {Median: {"max_t": 7}}}
+    space = {"pause": 0.02, "steps": 9}
+    return make_spec("steps", space, **{"num_samples": 12, "max_concurrent_trials": 1} | policies | fields)
+
+
+def shown(outcome: rs.SweepOutcome) -> list[Any]:
+    """What must not depend on when a driver died, or on where the sweep ran."""
+    return [(trial.config["x"], trial.state, trial.score, trial.metrics["step"]) for trial in outcome.trials]
+
+
+def curve(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
+    """What the trainable `steps` reports."""
+    return {"loss": config["x"] / iteration, "step": iteration} if iteration <= 9 else None
+
+
+def test_a_killed_driver_changes_nothing_in_the_end(
+    make_spec: MakeSpec, drive: Callable[..., Driver], address: str, lines: Callable[[], list[list[str]]]
+) -> None:
+    spec = own(make_spec)
+    driver = drive(spec, address=address)
+    wait_for(lambda: sum(line[0] == "step" for line in lines()) >= 24 or driver.process.poll() is not None)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.process.wait()
+
+    outcome = rs.run_sweep(spec, key="k")
+
+    assert outcome.generation == 2
+    assert {"completed", "stopped"} <= set(outcome.counts)
+    assert max(trial.metrics["step"] for trial in outcome.trials) == 7
+    # Nobody is killed there.
+    assert shown(outcome) == shown(simulate(spec, curve).outcome)
+
+
+def test_another_class_is_another_sweep(make_spec: MakeSpec, ray_cluster: object, storage: Path) -> None:
+    with pytest.raises(rs.SpecError, match=r"scheduler: .*has no 'Mode'.*did you mean"):
+        rs.run_sweep(own(make_spec, scheduler="tests.engine.policies:Mode"), key="k")
+    assert not list(storage.rglob("*.json")), "nothing was written"
+    assert rs.run_sweep(own(make_spec, num_samples=1), key="k").status == "completed"
+    with pytest.raises(SpecChangedError, match="scheduler: "):
+        rs.run_sweep(own(make_spec, num_samples=1, scheduler="fifo"), key="k")

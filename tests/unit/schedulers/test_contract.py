@@ -1,0 +1,129 @@
+"""Each scheduler through the contract suite; and the suite notices what it is there for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from raysweep.schedulers import (
+    NOTHING,
+    AshaScheduler,
+    Decisions,
+    Exploit,
+    FifoScheduler,
+    Move,
+    Pause,
+    Resume,
+    Scheduler,
+    Stop,
+)
+from raysweep.schedulers.base import Config
+from raysweep.testing.scheduler_contract import SchedulerContract
+
+
+class TestFifo(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return FifoScheduler()
+
+
+class TestAsha(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return AshaScheduler(mode="min", max_t=9, grace_period=1, reduction_factor=2)
+
+
+class TestAshaInBrackets(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return AshaScheduler(mode="max", max_t=12, grace_period=1, reduction_factor=2, brackets=3, seed=5)
+
+
+class Mixed:
+    """Pauses at report 2, exploits at 4, stops from 6 on what is bad; with one fault at a time."""
+
+    time_attr = "training_iteration"
+    max_t: float | None = None
+
+    def __init__(self, fault: str = "") -> None:
+        self.fault = fault
+        self.moves: frozenset[Move] = frozenset({"stop", "pause", "exploit"})
+        if fault == "move":
+            self.moves = frozenset({"stop", "exploit"})
+        self._best: tuple[float, int] | None = None
+        self._paused: set[int] = set()
+
+    def add(self, trial: int, config: Config) -> None:
+        if self.fault == "add twice" and trial in self._paused:
+            raise KeyError(trial)
+        if self.fault == "add twice":
+            self._paused.add(trial)
+
+    def report(self, trial: int, time: float, value: float) -> Decisions:
+        if self._best is None or value < self._best[0]:
+            self._best = (value, trial)
+        donor = self._best[1]
+        if time == 2 and trial not in self._paused:
+            self._paused.add(trial)
+            return [(trial, Pause())]
+        if time == 4 and donor != trial:
+            lr: Any = {1} if self.fault == "config" else 0.1
+            return [(trial, Exploit(donor=donor, config={"lr": lr}))]
+        threshold = random.random() if self.fault == "chance" else 0.9
+        return [(trial, Stop())] if time >= 6 and value > threshold else NOTHING
+
+    def end(self, trial: int, time: float | None, value: float | None) -> Decisions:
+        assert self.fault != "early end" or time is not None
+        return NOTHING
+
+    def remove(self, trial: int) -> Decisions:
+        return NOTHING
+
+    def idle(self, paused: Sequence[int]) -> Decisions:
+        return [(trial, Resume()) for trial in paused]
+
+    def to_json(self) -> dict[str, Any]:
+        paused: Any = self._paused if self.fault == "set" else sorted(self._paused)
+        return {"paused": paused, "best": None if self._best is None else list(self._best)}
+
+    def from_json(self, state: dict[str, Any]) -> None:
+        self._paused = set(state["paused"])
+        best = None if self.fault == "forgets" else state["best"]
+        self._best = None if best is None else (best[0], best[1])
+
+
+class TestMixed(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return Mixed()
+
+    def test_all_verdicts_are_played(self) -> None:
+        decided = {type(verdict) for _, decisions, _ in self._play(1) for _, verdict in decisions}
+        assert decided == {Stop, Pause, Resume, Exploit}
+
+
+@pytest.mark.parametrize(
+    ("fault", "test", "arguments"),
+    [
+        ("move", "test_it_decides_what_it_said_it_would", [1]),
+        ("config", "test_it_decides_what_it_said_it_would", [1]),
+        ("chance", "test_the_same_reports_give_the_same_verdicts", [1]),
+        ("forgets", "test_written_down_and_read_back_it_decides_as_before", [1]),
+        ("set", "test_its_state_is_json_and_shares_nothing", []),
+        ("add twice", "test_a_trial_that_comes_back_reports_again", []),
+        ("early end", "test_a_trial_may_end_before_its_first_report", []),
+    ],
+)
+def test_the_suite_notices(fault: str, test: str, arguments: list[int]) -> None:
+    """Each of its tests passes a sound scheduler, and fails one with the fault that it looks for."""
+
+    class Suite(SchedulerContract):
+        made = ""
+
+        def make_scheduler(self) -> Scheduler:
+            return Mixed(self.made)
+
+    suite = Suite()
+    getattr(suite, test)(*arguments)
+    suite.made = fault
+    with pytest.raises((AssertionError, KeyError, TypeError, ValueError)):
+        getattr(suite, test)(*arguments)

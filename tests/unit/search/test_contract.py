@@ -1,0 +1,145 @@
+"""Each searcher through the contract suite; and the suite notices what it is there for."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from raysweep.search import Searcher, WarmStart, make_searcher
+from raysweep.spec import SweepSpec
+from raysweep.testing.searcher_contract import SearcherContract
+
+SPACE: dict[str, Any] = {
+    "lr": {"loguniform": [1e-4, 1e-1]},
+    "layers": [{"randint": [1, 9]}, {"choice": ["a", "b"]}],
+    "fixed": {"nested": {"k": [1, 2]}},
+}
+
+
+def make(
+    search: Any, space: dict[str, Any] = SPACE, samples: int = 20, warm: WarmStart | None = None
+) -> Searcher:
+    spec = SweepSpec(
+        name="s",
+        trainable="m:f",
+        param_space=space,
+        metric="m",
+        mode="min",
+        num_samples=samples,
+        search=search,
+    )
+    return make_searcher(spec, 5, warm)
+
+
+class TestRandom(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("random")
+
+
+class TestDiscrete(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("random", {"a": {"randint": [0, 3]}, "b": {"choice": [1, 2]}}, samples=50)
+
+
+class TestGrid(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("grid", SPACE | {"g": {"grid_search": [1, 2, 3]}}, samples=4)
+
+
+class TestTpe(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({"tpe": {"n_startup_trials": 4}})
+
+
+class TestConfigs(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        configs = [{"lr": 0.1, "net": {"depth": [1]}}, {"lr": 0.2, "net": {"depth": [2]}}]
+        return make({"configs": {"configs": configs, "seeds": 3, "seed_param": "seed"}})
+
+
+class TestWarm(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        first = {"lr": 0.01, "layers": [3, "a"], "fixed": {"nested": {"k": [1, 2]}}}
+        return make({"tpe": {"n_startup_trials": 4}}, warm=WarmStart(first=first, told=((first, 0.5),)))
+
+
+class Counting:
+    """A searcher with one fault at a time."""
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        self.is_adaptive = fault == "in order"
+        self.total: int | None = 12
+        self.note: str | None = None
+        self._told = 0
+        self._shared = [{"x": number} for number in range(12)]
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        if number >= 12 - (self.fault == "fewer"):
+            return None
+        if self.fault == "not json":
+            return {"x": {number}}
+        if self.fault == "chance":
+            return {"x": random.random()}
+        if self.fault == "shared":
+            return self._shared[(number + 1) // 2]
+        return {"x": number, "told": self._told if self.fault in ("in order", "adapts") else 0}
+
+    def restore(self, number: int, config: dict[str, Any]) -> None:
+        pass
+
+    def tell(self, number: int, value: float | None, state: str) -> None:
+        if self.fault == "wants its config" and state == "failed":
+            raise KeyError(number)
+        if state != "failed" and value is not None:
+            self._told = self._told * (2 if self.fault == "in order" else 1) + number
+
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("fault", "test"),
+    [
+        ("fewer", "test_it_gives_as_many_as_it_says"),
+        ("not json", "test_configs_are_plain_json"),
+        ("chance", "test_chance_comes_from_the_seed_alone"),
+        ("adapts", "test_one_that_does_not_adapt_is_not_moved_by_results"),
+        ("shared", "test_who_changes_a_config_changes_no_other"),
+        ("wants its config", "test_a_trial_whose_config_could_not_be_made_is_told_as_failed"),
+    ],
+)
+def test_the_suite_notices(fault: str, test: str) -> None:
+    """Each of its tests passes a sound searcher, and fails one with the fault that it looks for."""
+
+    class Suite(SearcherContract):
+        made = "none"
+
+        def make_searcher(self) -> Searcher:
+            return Counting(self.made)
+
+    suite = Suite()
+    arguments = [1] if "width" in getattr(suite, test).__code__.co_varnames[:2] else []
+    getattr(suite, test)(*arguments)
+    suite.made = fault
+    with pytest.raises((AssertionError, KeyError, TypeError)):
+        getattr(suite, test)(*arguments)
+
+
+def test_the_suite_notices_results_that_count_by_the_order_in_which_they_came() -> None:
+    """A resume tells them by number."""
+
+    class Suite(SearcherContract):
+        made = "adapts"
+
+        def make_searcher(self) -> Searcher:
+            return Counting(self.made)
+
+    suite = Suite()
+    suite.test_rebuilt_it_goes_on_as_the_one_that_was_never_interrupted(3)
+    suite.made = "in order"
+    suite.test_rebuilt_it_goes_on_as_the_one_that_was_never_interrupted(1)
+    with pytest.raises(AssertionError, match="after a resume"):
+        suite.test_rebuilt_it_goes_on_as_the_one_that_was_never_interrupted(3)
