@@ -15,6 +15,7 @@ import raysweep as rs
 from raysweep.errors import ClusterLostError
 from raysweep.jobs import ClusterConnection, JobOptions, JobsClient, submit_or_attach, wait
 from raysweep.simulate import simulate
+from raysweep.spec.identity import sweep_id
 from tests.engine import policies
 from tests.engine.conftest import wait_for
 from tests.engine.test_policies import curve, shown
@@ -50,7 +51,7 @@ def test_the_working_dir_carries_them(
 
     def kill() -> None:
         wait_for(lambda: sum(line[0] == "step" for line in lines()) >= 16)
-        kill_driver(rs.sweep_id(spec.name, "k"))
+        kill_driver(sweep_id(spec.name, "k"))
 
     killing = threading.Thread(target=kill)
     killing.start()
