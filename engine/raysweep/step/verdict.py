@@ -67,14 +67,9 @@ def verdict_of(
     if end.status in _WHOLE:
         return Verdict(result="success")
     if isinstance(end, SweepOutcome) and end.status in _PARTIAL and accept_partial:
-        is_enough = finished_trials(end) >= trials_needed(end, min_trials)
+        is_enough = end.counts.finished >= trials_needed(end, min_trials)
         return Verdict(result="success", is_partial=True) if is_enough else Verdict(result="failure")
     return Verdict(result="failure")
-
-
-def finished_trials(outcome: SweepOutcome) -> int:
-    """How many trials came to an end of their own, or were stopped early."""
-    return outcome.counts.finished
 
 
 def trials_needed(outcome: SweepOutcome, min_trials: int = 1) -> int:
@@ -128,7 +123,7 @@ def _sweep_text(outcome: SweepOutcome, accept_partial: bool) -> str:
     if outcome.status == "cancelled":
         return f"{head}; see {outcome.uri}"
     if outcome.is_partial:
-        finished, needed = finished_trials(outcome), trials_needed(outcome)
+        finished, needed = outcome.counts.finished, trials_needed(outcome)
         if not accept_partial:
             why = "accept_partial is off, so its best so far does not count"
         elif finished < needed:
