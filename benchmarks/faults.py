@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.measure import Json
-from raysweep.cluster.patience import patient_start
+from raysweep.raycompat.patience import patient_start
 
 STEPS: Final = 8
 STEP_S: Final = 0.25

@@ -127,7 +127,7 @@ class LocalHead:
         """What is wrong; empty once it answers."""
         self._current.unlink(missing_ok=True)
         command = [
-            *(sys.executable, "-m", "raysweep.cluster.patience", "start", "--head", "--block"),
+            *(sys.executable, "-m", "raysweep.raycompat.patience", "start", "--head", "--block"),
             *("--node-ip-address", "127.0.0.1", "--port", str(self.gcs_port)),
             *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(self.dashboard_port)),
             *("--num-cpus", str(self.num_cpus), "--num-gpus", str(self.num_gpus)),

@@ -23,16 +23,16 @@ import raysweep as rs
 from devtools.airflow.local import LocalAirflow
 from devtools.head import free_ports
 from devtools.servers import LocalServersError
+from raysweep.cli.summary import print_night
+from raysweep.errors import SweepInterrupted
 from raysweep.live import LiveTable
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline import with_gate
 from raysweep.pipeline.gate import RESULT
-from raysweep.pipeline.night import why_skipped
-from raysweep.pipeline.summary import print_night
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.training import RunFolder
-from raysweep.runs.view import Asked
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec import RunId, SweepSpec, TrainSpec
+from raysweep.step.brief import why_not_trained
 from raysweep.storage.store import open_store
 
 DAG_ID: Final = "nightly_sweep"
@@ -52,7 +52,6 @@ def nightly(
 ) -> None:
     """Sweep, gate, train, as the DAG does it. Each call is a run, and so a night, of its own."""
     console = Console()
-    began = time.monotonic()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         night = Night(storage, example, specs)
@@ -61,13 +60,13 @@ def nightly(
         sweep, train = night.found()
     except KeyboardInterrupt:
         console.print("[yellow]interrupted[/]", soft_wrap=True)
-        raise typer.Exit(rs.SweepInterrupted.exit_code) from None
+        raise typer.Exit(SweepInterrupted.exit_code) from None
     except (rs.RaysweepError, LocalServersError) as error:
         Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     if sweep is not None:
-        skipped = why_skipped(night.train, sweep)
-        print_night(console, sweep, train, skipped=skipped, seconds=time.monotonic() - began)
+        skipped = why_not_trained(sweep)
+        print_night(console, sweep, train, skipped=skipped)
     if not is_done:
         log = home.absolute() / "dags-test.log"
         Console(stderr=True).print(
@@ -111,8 +110,8 @@ class Night:
         verdict = self.store.get(f"{folder.sweep_id}/{RESULT}")
         if outcome is not None and verdict is not None:
             outcome = with_gate(outcome, GateOutcome.from_json(verdict))
-        asked = Asked.of(self.train, self._key.replace("/sweep/", "/train/", 1))
-        return outcome, RunFolder(self.store, asked.run_id).read_outcome()
+        run = RunId.of(self.train, self._key.replace("/sweep/", "/train/", 1))
+        return outcome, RunFolder(self.store, run.id).read_outcome()
 
 
 def _run(console: Console, night: Night, home: Path, dags: Path, deadline: str) -> bool:

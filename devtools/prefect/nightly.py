@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 
 import raysweep as rs
-from raysweep.pipeline.summary import print_night
+from raysweep.cli.summary import print_night
+from raysweep.errors import SweepInterrupted
 from raysweep.spec.pipeline import PipelineSpec
 from raysweep.storage.store import open_store
 
@@ -43,13 +44,12 @@ def nightly(
     """Sweep, then train the best config at full scale. The same key again: go on where it stopped."""
     console = Console()
     name = key or time.strftime("%Y-%m-%d")
-    began = time.monotonic()
     sys.path.insert(0, os.getcwd())
     try:
         outcome = _run(console, _read(spec, train, pipeline), name, storage, address)
     except KeyboardInterrupt as error:
         console.print(f"[yellow]{str(error) or 'interrupted'}[/]\nGo on with: {_again()}", soft_wrap=True)
-        raise typer.Exit(rs.SweepInterrupted.exit_code) from None
+        raise typer.Exit(SweepInterrupted.exit_code) from None
     except rs.RaysweepError as error:
         if os.environ.get("RAYSWEEP_DEBUG"):
             raise
@@ -57,8 +57,7 @@ def nightly(
         if error.retryable:
             console.print(f"A retry may help: {_again()}", soft_wrap=True)
         raise typer.Exit(error.exit_code) from None
-    took_s = time.monotonic() - began
-    print_night(console, outcome.sweep, outcome.train, skipped=outcome.skipped, seconds=took_s)
+    print_night(console, outcome.sweep, outcome.train, skipped=outcome.skipped)
 
 
 def _read(spec: Path | None, train: Path | None, pipeline: Path | None) -> PipelineSpec:

@@ -10,10 +10,10 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raysweep.outcome import BestTrial, RunningTrial, SweepProgress
+from raysweep.show import show_best, show_config, show_counts, show_duration, show_number, show_progress
 
 if TYPE_CHECKING:
     from raysweep.training import TrainProgress
@@ -30,58 +31,7 @@ BEST_EVERY_S: Final = 5.0
 ROWS: Final = 12
 BAR_COLUMNS: Final = 60
 NOTES: Final = 3
-ENDED: Final = ("completed", "deadline", "budget", "target", "plateau", "cancelled", "failed")
 _COLOURS: Final = {"completed": "green", "target": "green", "failed": "red", "cancelled": "yellow"}
-
-
-# -- how things are written ---------------------------------------------------------------------------
-
-
-def show_number(value: object) -> str:
-    """A value in few characters: floats with six digits."""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return str(value)
-
-
-def show_duration(seconds: float) -> str:
-    """`0:34`, `12:05` or `3:04:05`."""
-    whole = max(0, round(seconds))
-    hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
-
-
-def show_config(config: Mapping[str, Any]) -> str:
-    """A config on one line: `lr=0.0123 net.depth=4`."""
-    return " ".join(f"{path}={show_number(value)}" for path, value in _leaves(config, ""))
-
-
-def show_counts(counts: Mapping[str, int], total: int | None = None) -> str:
-    """`12 of 30 done, 5 stopped, 1 failed, 2 running`; leaves out what is none, but for the first."""
-    done = f"{counts.get('completed', 0)} done"
-    ended = sum(counts.get(state, 0) for state in ("completed", "stopped", "failed", "cancelled"))
-    parts = [done if total is None else f"{ended} of {total} trials ended: {done}"]
-    others = {name: counts.get(name, 0) for name in ("stopped", "failed", "cancelled")}
-    others["running"] = counts.get("running", 0) + counts.get("stopping", 0)
-    others["waiting for a retry"] = counts.get("waiting", 0)
-    return ", ".join([*parts, *(f"{number} {name}" for name, number in others.items() if number)])
-
-
-def show_best(progress: SweepProgress) -> str:
-    """`best auc 0.7213 (trial 00007): lr=0.01`, or that there is none yet."""
-    best = progress.best
-    if best is None:
-        return f"no {progress.metric} yet"
-    head = f"best {progress.metric} {show_number(best.score)} (trial {best.trial_id})"
-    return f"{head}: {show_config(best.config)}"
-
-
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}" if path else str(key))
-    elif path:
-        yield path, value
 
 
 # -- a sweep ------------------------------------------------------------------------------------------
@@ -151,21 +101,18 @@ class LiveTable:
             self._shown_best = progress.best
         for note in notes:
             face.say(f"{head} note: {note}")
-        if progress.status in ENDED:
+        if not progress.is_at_work:
             if not self._has_ended:
-                face.say(f"{head} {progress.status}: {self._line(progress)}")
+                face.say(f"{head} {progress.status}: {show_progress(progress)}")
             self._has_ended = True
             return
         best = progress.best
         if now - self._line_at >= LINE_EVERY_S:
             self._line_at, self._shown_best = now, best
-            face.say(f"{head} {progress.status}: {self._line(progress)}")
+            face.say(f"{head} {progress.status}: {show_progress(progress)}")
         elif _is_other(best, self._shown_best) and now - self._best_at >= BEST_EVERY_S:
             self._best_at, self._shown_best = now, best
             face.say(f"{head} {show_best(progress)}")
-
-    def _line(self, progress: SweepProgress) -> str:
-        return f"{show_counts(progress.counts, progress.num_trials)}; {show_best(progress)}"
 
     # -- screen
 
@@ -189,7 +136,7 @@ def _begin(progress: SweepProgress) -> str:
 
 
 def draw_progress(
-    progress: SweepProgress, elapsed_s: float, *, notes: list[str] | None = None, now: float | None = None
+    progress: SweepProgress, elapsed_s: float, *, notes: Sequence[str] = (), now: float | None = None
 ) -> RenderableType:
     """A progress as a block for a terminal: counts, best, running trials, notes. `now` is in UTC seconds."""
     now = time.time() if now is None else now
@@ -203,22 +150,18 @@ def draw_progress(
         head.append(f"  deadline in {show_duration(progress.deadline - now)}", "yellow")
     rows: list[RenderableType] = [head]
     if progress.num_trials:
-        rows.append(_bar(_ended(progress), progress.num_trials))
+        rows.append(_bar(progress.share))
     rows.append(Text(show_counts(progress.counts, progress.num_trials)))
     rows.append(Text(show_best(progress), style="bold green" if progress.best else "dim"))
     if progress.running:
         rows.append(_running_table(progress, now))
-    rows += [Text.assemble(("note: ", "yellow"), note) for note in notes or ()]
+    rows += [Text.assemble(("note: ", "yellow"), note) for note in notes]
     return Group(*rows)
 
 
-def _bar(done: int, total: int) -> Text:
-    full = min(BAR_COLUMNS, BAR_COLUMNS * done // total)
+def _bar(share: float) -> Text:
+    full = int(BAR_COLUMNS * share)
     return Text.assemble(("━" * full, "green"), ("━" * (BAR_COLUMNS - full), "grey35"))
-
-
-def _ended(progress: SweepProgress) -> int:
-    return sum(progress.counts.get(name, 0) for name in ("completed", "stopped", "failed", "cancelled"))
 
 
 def _running_table(progress: SweepProgress, now: float) -> Table:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import orjson
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from raysweep.errors import SpecError, SweepFailedError, TrainingFailedError
+from raysweep.errors import SpecError, SweepFailedError, TrainingFailedError, one_line
+from raysweep.fields import Counts, Metrics, Number
+from raysweep.spec.jsonable import leaves
 from raysweep.spec.validation import issues_of, spec_error
 
 if TYPE_CHECKING:
@@ -18,35 +19,10 @@ if TYPE_CHECKING:
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
 TrialState = Literal["pending", "running", "paused", "completed", "stopped", "failed", "cancelled"]
 TRACEBACK_CHARACTERS = 4096
-
-_NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
-
-def _with_names(value: Any) -> Any:
-    """NaN and infinity by name, as JSON has no numbers for them."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if isinstance(value, dict):
-        return {key: _with_names(item) for key, item in value.items()}
-    return [_with_names(item) for item in value] if isinstance(value, list | tuple) else value
+_AT_WORK: Final = frozenset({"starting", "running", "stopping"})
 
 
-def _without_names(value: Any) -> Any:
-    if isinstance(value, str):
-        return _NAMES.get(value, value)
-    if isinstance(value, dict):
-        return {key: _without_names(item) for key, item in value.items()}
-    return [_without_names(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-Metrics = Annotated[
-    dict[str, Any], BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")
-]
-"""What a trial reported; NaN and infinity are the strings "NaN", "Infinity" and "-Infinity" in JSON."""
-Number = Annotated[float, BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")]
-
-
-class _Record(BaseModel):
+class Record(BaseModel):
     """Frozen, and open for fields of later versions, which are passed over."""
 
     model_config = ConfigDict(
@@ -70,7 +46,7 @@ class _Record(BaseModel):
             raise spec_error(issues_of(error, cls), cls.__name__) from None
 
 
-class ErrorInfo(_Record):
+class ErrorInfo(Record):
     """An error as data."""
 
     kind: str
@@ -84,8 +60,17 @@ class ErrorInfo(_Record):
     traceback_uri: str | None = None
     """Where the whole traceback is."""
 
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.type else self.message
 
-class AttemptOutcome(_Record):
+    @property
+    def line(self) -> str:
+        """`ValueError: bad rate`: the type and the first line of the message."""
+        first = (self.message.strip().splitlines() or [""])[0]
+        return one_line(str(self.model_copy(update={"message": first})))
+
+
+class AttemptOutcome(Record):
     """One attempt to run a trial. Times are seconds since 1970 UTC."""
 
     attempt: int
@@ -102,8 +87,13 @@ class AttemptOutcome(_Record):
     donor: int | None = None
     """The number of the trial from whose checkpoint this one went on afterwards."""
 
+    @property
+    def took_s(self) -> float | None:
+        """How long it ran, in seconds; None before its end."""
+        return _took_s(self)
 
-class TrialOutcome(_Record):
+
+class TrialOutcome(Record):
     """One trial. Times are seconds since 1970 UTC."""
 
     trial_id: str
@@ -126,8 +116,28 @@ class TrialOutcome(_Record):
     ended_at: float | None = None
     error: ErrorInfo | None = None
 
+    @property
+    def num_attempts(self) -> int:
+        """How many attempts were begun, one that runs included."""
+        return len(self.attempts) + (self.state == "running")
 
-class EndedBy(_Record):
+    @property
+    def took_s(self) -> float | None:
+        """From its first start to its end, in seconds; None before that."""
+        return _took_s(self)
+
+    @property
+    def problem(self) -> str:
+        """What made it fail, on one line; empty for one that did not."""
+        error = self.error or (self.attempts[-1].error if self.attempts else None)
+        return error.line if error is not None and self.state == "failed" else ""
+
+
+def _took_s(ran: AttemptOutcome | TrialOutcome) -> float | None:
+    return None if ran.started_at is None or ran.ended_at is None else ran.ended_at - ran.started_at
+
+
+class EndedBy(Record):
     """Which rule ended a sweep before its search was done, and the numbers behind it."""
 
     rule: str
@@ -142,7 +152,7 @@ class EndedBy(_Record):
     """For `stop.target`: the trial that reached it."""
 
 
-class Usage(_Record):
+class Usage(Record):
     """What a sweep used: workers count from their start to their end, idle or not."""
 
     cpu_hours: float = 0.0
@@ -153,7 +163,7 @@ class Usage(_Record):
     """How long its controllers were at work, in seconds."""
 
 
-class Confirmed(_Record):
+class Confirmed(Record):
     """One config as a gate ran it: with several seeds, at full budget."""
 
     config: dict[str, Any]
@@ -171,7 +181,7 @@ class Confirmed(_Record):
     checkpoint_uri: str | None = None
 
 
-class GateOutcome(_Record):
+class GateOutcome(Record):
     """Whether a night's best config is good enough for the full-scale training, and the evidence."""
 
     promoted: bool
@@ -201,7 +211,7 @@ class GateOutcome(_Record):
         return self.candidates[0] if self.candidates else None
 
 
-class SweepOutcome(_Record):
+class SweepOutcome(Record):
     """One sweep that ended; `outcome[i]` is trial i, `len(outcome)` counts them. Times are UTC seconds."""
 
     sweep_id: str
@@ -225,7 +235,7 @@ class SweepOutcome(_Record):
     best: TrialOutcome | None = None
     """The trial with the best score."""
     trials: tuple[TrialOutcome, ...] = ()
-    counts: dict[str, int] = {}
+    counts: Counts = Counts()
     """How many trials ended in each state."""
     seed: int | None = None
     started_at: float
@@ -251,10 +261,23 @@ class SweepOutcome(_Record):
         return self.trials[index]
 
     def top(self, k: int) -> tuple[TrialOutcome, ...]:
-        """The `k` best trials, best first, without those that have no finite score; ties keep their order."""
-        scored = [(t.score, t) for t in self.trials if t.score is not None and math.isfinite(t.score)]
+        """The `k` best trials, best first; without those that failed, or have no finite score.
+
+        Ties keep their order.
+        """
+        trials = [trial for trial in self.trials if trial.state != "failed"]
+        scored = [(t.score, t) for t in trials if t.score is not None and math.isfinite(t.score)]
         sign = -1 if self.mode == "max" else 1
         return tuple(trial for _, trial in sorted(scored, key=lambda pair: sign * pair[0])[: max(k, 0)])
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, without the counts and the best that `why` has around it."""
+        _, found, rest = self.why.partition(", ended by ")
+        if found:
+            return rest.partition("; best ")[0]
+        _, found, rest = self.why.partition(f"{self.status}: ")
+        return rest.rpartition("; best ")[0] or rest if found else self.why
 
     @property
     def is_partial(self) -> bool:
@@ -267,8 +290,7 @@ class SweepOutcome(_Record):
         A failure is a sweep that failed or was cancelled, and one that a deadline or a budget ended: always
         where `accept_partial` is off, else with fewer finished trials than the spec's `stop.min_trials`.
         """
-        finished = self.counts.get("completed", 0) + self.counts.get("stopped", 0)
-        is_too_little = self.is_partial and (not accept_partial or finished < self.min_trials)
+        is_too_little = self.is_partial and (not accept_partial or self.counts.finished < self.min_trials)
         if self.status in ("failed", "cancelled") or is_too_little:
             raise SweepFailedError(self)
         return self
@@ -285,18 +307,11 @@ def _row(trial: TrialOutcome) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(trial, name) for name in names}
     row["error"] = trial.error.message if trial.error else None
     metrics = {(f"metrics/{name}" if name in row else name): value for name, value in trial.metrics.items()}
-    return {**row, **metrics, **dict(_flat("config", trial.config))}
+    config = {f"config/{path}": value for path, value in leaves(trial.config, separator="/")}
+    return {**row, **metrics, **config}
 
 
-def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _flat(f"{path}/{key}", item)
-    elif path != "config":
-        yield path, value
-
-
-class TrainOutcome(_Record):
+class TrainOutcome(Record):
     """One training run that ended. Times are seconds since 1970 UTC."""
 
     run_id: str
@@ -318,6 +333,11 @@ class TrainOutcome(_Record):
     raysweep_version: str = ""
     format_version: int = 1
 
+    @property
+    def took_s(self) -> float:
+        """From its start to its end, in seconds."""
+        return self.ended_at - self.started_at
+
     def raise_for_status(self) -> Self:
         """The outcome itself, or TrainingFailedError."""
         if self.status == "failed":
@@ -325,7 +345,7 @@ class TrainOutcome(_Record):
         return self
 
 
-class PipelineOutcome(_Record):
+class PipelineOutcome(Record):
     """What a night gave."""
 
     sweep: SweepOutcome
@@ -337,7 +357,7 @@ class PipelineOutcome(_Record):
     """Why the training was skipped; empty where it was not."""
 
 
-class Holder(_Record):
+class Holder(Record):
     """The process that runs a sweep, so that others can see whether it still lives."""
 
     host: str
@@ -350,7 +370,7 @@ class Holder(_Record):
         return f"process {self.pid} of {self.user or 'somebody'} on {self.host}"
 
 
-class BestTrial(_Record):
+class BestTrial(Record):
     """The best trial so far."""
 
     trial_id: str
@@ -359,7 +379,7 @@ class BestTrial(_Record):
     metrics: Metrics = {}
 
 
-class RunningTrial(_Record):
+class RunningTrial(Record):
     """A trial that runs now."""
 
     trial_id: str
@@ -370,7 +390,7 @@ class RunningTrial(_Record):
     started_at: float | None = None
 
 
-class SweepProgress(_Record):
+class SweepProgress(Record):
     """What is known of a sweep while it runs: the content of `progress.json`. Times are UTC seconds."""
 
     sweep_id: str
@@ -381,7 +401,7 @@ class SweepProgress(_Record):
     at: float
     """When this was written."""
     started_at: float
-    counts: dict[str, int] = {}
+    counts: Counts = Counts()
     num_trials: int | None = None
     """How many trials there will be; None where that is not known."""
     metric: str
@@ -395,8 +415,25 @@ class SweepProgress(_Record):
     has_left: bool = False
     """The holder gave the sweep up before its end, and may live on: nobody runs it."""
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its holder was at work when it wrote this."""
+        return self.status in _AT_WORK
 
-class Cancellation(_Record):
+    @property
+    def share(self) -> float:
+        """How far it is, from 0 to 1: by its trials, or by its deadline where nobody knows how many."""
+        if not self.is_at_work:
+            return 1.0
+        if self.num_trials:
+            return min(1.0, self.counts.ended / self.num_trials)
+        if self.deadline is not None and self.deadline > self.started_at:
+            span_s = self.deadline - self.started_at
+            return max(0.0, min(1.0, (self.at - self.started_at) / span_s))
+        return 0.0
+
+
+class Cancellation(Record):
     """A request to cancel a sweep, made by another process: the content of `cancel.json`."""
 
     at: float
@@ -407,7 +444,7 @@ class Cancellation(_Record):
     """Why; becomes the outcome's `why`."""
 
 
-class Lease(_Record):
+class Lease(Record):
     """Says that somebody still waits for a sweep or a training run: the content of `lease.json`."""
 
     at: float

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
+    from raysweep.step import Step
     from raysweep.training import TrainProgress
 
 
@@ -61,31 +62,21 @@ def run_sweep(
         StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
         JobStoppedError, JobFailedError: Only of a job: a person stopped it, or it failed for good.
     """
+    asked = SweepSpec.from_any(spec)
     if is_jobs_address(address):
+        asked = _resolved(asked, scheduled_at)
         if num_cpus is not None:
-            raise SpecError(
-                "num_cpus", "is for an embedded Ray", "leave it out with the address of a cluster"
-            )
-        asked = _resolved(SweepSpec.from_any(spec), scheduled_at)
-        options = _with(job, takeover)
-        if resume_cancelled:
-            options = replace(options, on_cancelled="resume")
-        outcome = _run_job(asked, key, address, on_progress, options)
-        assert isinstance(outcome, SweepOutcome)
-        return outcome
-    _refuse_job(job)
-    from raysweep.cluster.run import run_sweep as run_here
-
-    return run_here(
-        spec,
-        key=key,
-        address=_plain(address),
-        on_progress=on_progress,
-        takeover=takeover,
-        num_cpus=num_cpus,
-        scheduled_at=scheduled_at,
-        resume_cancelled=resume_cancelled,
+            fix = "leave it out with the address of a cluster"
+            raise SpecError("num_cpus", "is for an embedded Ray", fix)
+    step = _step(asked, key, address, job)
+    options = step.options.replace(takeover=takeover or step.options.takeover)
+    if resume_cancelled:
+        options = options.replace(on_cancelled="resume")
+    outcome = replace(step, options=options).run(
+        on_progress=on_progress, num_cpus=num_cpus, scheduled_at=scheduled_at
     )
+    assert isinstance(outcome, SweepOutcome)
+    return outcome
 
 
 def _resolved(spec: SweepSpec, scheduled_at: datetime | None) -> SweepSpec:
@@ -107,11 +98,12 @@ def run_training(
     """Train one config on Ray Train workers, and return how it ended.
 
     With the same name and key: a run that ended well is returned at once, without Ray; one that crashed or
-    failed goes on from its newest checkpoint. Without a key every call is a new run.
+    failed goes on from its newest checkpoint.
 
     Args:
         spec: A TrainSpec, a mapping, or the path of a YAML or JSON file.
-        key: What makes this run the same run: a date, an orchestrator's run id.
+        key: What makes this run the same run: a date, an orchestrator's run id. Default: the spec itself is
+            the key.
         address: Default: the Ray that this process is connected to, else an embedded one that ends with the
             call. `"auto"` or `"host:port"` connect. `"http(s)://host:8265"`, or a `ClusterConnection`: a job
             of that cluster.
@@ -129,41 +121,23 @@ def run_training(
             tries again. Of a job: JobFailedError.
         SweepInterrupted: Ctrl-C; a call with the same key goes on.
     """
-    if is_jobs_address(address):
-        outcome = _run_job(TrainSpec.from_any(spec), key, address, on_progress, _with(job, False))
-        assert isinstance(outcome, TrainOutcome)
-        return outcome
-    _refuse_job(job)
-    from raysweep.training.run import run_training as run_here
-
-    take: Any = on_progress
-    return run_here(spec, key=key, address=_plain(address), on_progress=take)
+    outcome = _step(TrainSpec.from_any(spec), key, address, job).run(on_progress=on_progress)
+    assert isinstance(outcome, TrainOutcome)
+    return outcome
 
 
-def _run_job(
-    spec: SweepSpec | TrainSpec, key: str | None, address: Any, on_progress: Any, options: JobOptions
-) -> SweepOutcome | TrainOutcome:
-    from raysweep.jobs.sync import Cluster
-
-    cluster = Cluster(address)
-    job = cluster.submit_or_attach(spec, key=key, options=options)
-    return cluster.wait(job, on_progress=on_progress, lease_ttl_s=options.lease_ttl_s)
-
-
-def _with(job: JobOptions | None, takeover: bool) -> JobOptions:
-    from dataclasses import replace
-
+def _step(
+    spec: SweepSpec | TrainSpec,
+    key: str | None,
+    address: str | ClusterConnection | None,
+    job: JobOptions | None,
+) -> Step:
+    # Imported here: who only imports raysweep needs none of it.
     from raysweep.jobs.options import JobOptions
+    from raysweep.step import Place, Step
 
-    options = job or JobOptions()
-    return replace(options, takeover=True) if takeover else options
-
-
-def _refuse_job(job: JobOptions | None) -> None:
-    if job is not None:
+    place = Place.of(address)
+    if job is not None and not place.is_job:
         fix = "give address='http://host:8265', or leave job out"
         raise SpecError("job", "is for a cluster's Jobs API", fix)
-
-
-def _plain(address: str | ClusterConnection | None) -> str | None:
-    return address.address if isinstance(address, ClusterConnection) else address
+    return Step(request=RunRequest.of(spec, key), place=place, options=job or JobOptions())

@@ -1,4 +1,4 @@
-"""What Prefect's pages show of a sweep: progress, leaderboard, report, links. A report in, texts out."""
+"""What Prefect's pages show of a sweep: progress, leaderboard, report, links. A status in, texts out."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from raysweep.jobs.attach import RunningJob
-from raysweep.live import show_config, show_counts, show_duration, show_number
-from raysweep.outcome import SweepProgress
-from raysweep.runs.report import CurvePoint, Standing, SweepReport
+from raysweep.outcome import TrialOutcome
+from raysweep.runs.curve import Dot
+from raysweep.runs.status import RunStatus
+from raysweep.show import show_config, show_counts, show_duration, show_number
 from raysweep.spec.identity import slug
 
 ROWS: Final = 20
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _CURVE_COLUMNS: Final = 48
 _CELL_CHARACTERS: Final = 200
-_ENDED: Final = ("completed", "stopped", "failed", "cancelled")
 
 
 def artifact_key(name: str, kind: str) -> str:
@@ -24,53 +24,40 @@ def artifact_key(name: str, kind: str) -> str:
     return f"raysweep-{slug(name)}-{kind}"
 
 
-def percent(progress: SweepProgress) -> float:
-    """How far a sweep is, from 0 to 100: by its trials, or by its deadline where nobody knows how many."""
-    ended = sum(progress.counts.get(state, 0) for state in _ENDED)
-    if progress.status not in ("starting", "running", "stopping"):
-        return 100.0
-    if progress.num_trials:
-        return min(100.0, 100.0 * ended / progress.num_trials)
-    if progress.deadline is not None and progress.deadline > progress.started_at:
-        span_s = progress.deadline - progress.started_at
-        return max(0.0, min(100.0, 100.0 * (progress.at - progress.started_at) / span_s))
-    return 0.0
-
-
-def leaderboard(report: SweepReport) -> list[dict[str, Any]]:
+def leaderboard(status: RunStatus) -> list[dict[str, Any]]:
     """One row for each of the best trials."""
     rows = []
-    for place, trial in enumerate(report.top[:ROWS], 1):
-        row: dict[str, Any] = {"#": place, "trial": trial.trial_id, report.metric: trial.score}
+    for place, trial in enumerate(status.top[:ROWS], 1):
+        row: dict[str, Any] = {"#": place, "trial": trial.trial_id, status.metric: trial.score}
         row |= {"state": trial.state, "reports": trial.reports}
         row |= {name: _cell(value) for name, value in trial.config.items() if name not in row}
         rows.append(row)
     return rows
 
 
-def report_text(report: SweepReport) -> str:
+def report_text(status: RunStatus) -> str:
     """The report in Markdown: what a person who is paged wants to see first stands first."""
-    parts = [f"# {report.name}: {report.status}", _summary(report)]
-    if report.why:
-        parts.append(_escape(report.why))
-    if report.best is not None:
-        parts += [f"## Best {report.metric}: {show_number(report.best.score)}", _trial(report.best)]
-    if len(report.curve) > 1:
-        parts += ["## Best so far", curve_text(report.curve, report.metric)]
-    if report.top:
-        parts += ["## Leaderboard", _table(leaderboard(report)[:10])]
-    if report.failures:
-        lines = [f"- trial {each.trial_id}: {_escape(each.error)}" for each in report.failures]
+    parts = [f"# {status.name}: {status.status}", _summary(status)]
+    if status.why:
+        parts.append(_escape(status.why))
+    if status.best is not None:
+        parts += [f"## Best {status.metric}: {show_number(status.best.score)}", _trial(status.best)]
+    if len(status.curve) > 1:
+        parts += ["## Best so far", curve_text(status.curve, status.metric)]
+    if status.top:
+        parts += ["## Leaderboard", _table(leaderboard(status)[:10])]
+    if status.failures:
+        lines = [f"- trial {each.trial_id}: {_escape(each.problem)}" for each in status.failures]
         parts += ["## Newest failures", "\n".join(lines)]
-    if report.gate is not None:
-        parts += ["## Gate", _escape(report.gate.why)]
-    if report.notes:
-        parts += ["## Notes", "\n".join(f"- {_escape(note)}" for note in report.notes[-5:])]
-    parts += ["## More", _commands(report)]
+    if status.gate is not None:
+        parts += ["## Gate", _escape(status.gate.why)]
+    if status.notes:
+        parts += ["## Notes", "\n".join(f"- {_escape(note)}" for note in status.notes[-5:])]
+    parts += ["## More", _commands(status)]
     return "\n\n".join(parts)
 
 
-def curve_text(curve: Sequence[CurvePoint], metric: str) -> str:
+def curve_text(curve: Sequence[Dot], metric: str) -> str:
     """The best so far over the trials that ended, as a line of bars; taller is larger."""
     last = curve[-1].ended
     columns = min(_CURVE_COLUMNS, last)
@@ -94,33 +81,29 @@ def links_text(job: RunningJob | None, uri: str) -> str:
     return "\n".join(lines)
 
 
-def _score_at(curve: Sequence[CurvePoint], ended: int) -> float:
+def _score_at(curve: Sequence[Dot], ended: int) -> float:
     reached = [point.score for point in curve if point.ended <= ended]
     return reached[-1] if reached else curve[0].score
 
 
-def _summary(report: SweepReport) -> str:
-    now = report.read_at
-    rows: list[tuple[str, str]] = [("trials", show_counts(report.counts, report.num_trials))]
-    if report.started_at is not None:
-        until = report.ended_at if report.ended_at is not None else now
-        rows.append(
-            ("running for" if report.is_running else "took", show_duration(until - report.started_at))
-        )
-    if report.expected_end_at is not None:
-        rows.append(("expected end", _instant(report.expected_end_at)))
-    if report.deadline is not None:
-        rows.append(("deadline", _instant(report.deadline)))
-    if report.is_running and report.slots:
-        rows.append(("at once", f"{report.slots} trials"))
-    if report.usage is not None:
-        usage = report.usage
+def _summary(status: RunStatus) -> str:
+    rows: list[tuple[str, str]] = [("trials", show_counts(status.counts, status.num_trials))]
+    if status.elapsed_s is not None:
+        rows.append(("running for" if status.is_running else "took", show_duration(status.elapsed_s)))
+    if status.expected_end_at is not None:
+        rows.append(("expected end", _instant(status.expected_end_at)))
+    if status.deadline is not None:
+        rows.append(("deadline", _instant(status.deadline)))
+    if status.is_running and status.slots:
+        rows.append(("at once", f"{status.slots} trials"))
+    if status.usage is not None:
+        usage = status.usage
         rows.append(("used", f"{usage.cpu_hours:.2f} CPU-hours, {usage.gpu_hours:.2f} GPU-hours"))
-    rows += [("sweep", f"`{report.sweep_id}`"), ("key", f"`{_escape(report.key)}`")]
+    rows += [("sweep", f"`{status.run_id}`"), ("key", f"`{_escape(status.key)}`")]
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {text} |" for name, text in rows)
 
 
-def _trial(trial: Standing) -> str:
+def _trial(trial: TrialOutcome) -> str:
     rows = [(name, show_number(_cell(value))) for name, value in trial.config.items()]
     head = f"trial {trial.trial_id}"
     head += f", checkpoint `{trial.checkpoint_uri}`" if trial.checkpoint_uri else ""
@@ -135,11 +118,10 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in cells)])
 
 
-def _commands(report: SweepReport) -> str:
-    storage = report.uri.rpartition("/")[0]
+def _commands(status: RunStatus) -> str:
     return (
-        f"```\nraysweep status {report.sweep_id} --storage {storage}\n"
-        f"raysweep trials {report.sweep_id} --storage {storage}\n```"
+        f"```\nraysweep status {status.run_id} --storage {status.storage}\n"
+        f"raysweep trials {status.run_id} --storage {status.storage}\n```"
     )
 
 

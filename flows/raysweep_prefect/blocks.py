@@ -25,8 +25,10 @@ from raysweep.jobs.attach import RunningJob, submit_or_attach
 from raysweep.jobs.client import JobsClient
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.follow import cancel, wait
+from raysweep.jobs.notes import ProgressLines
+from raysweep.jobs.options import JobOptions
 from raysweep.jobs.sync import run_sync
-from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.outcome import SweepOutcome
 from raysweep.spec import SweepSpec
 from raysweep_prefect.identity import default_key
 from raysweep_prefect.parameters import JobSettings
@@ -113,7 +115,10 @@ class SweepJobRun(JobRun[SweepOutcome]):
                 it again.
         """
         outcome = await wait(
-            self.job, to=self._connection, on_progress=self._say, lease_ttl_s=self._settings.lease_ttl_s
+            self.job,
+            to=self._connection,
+            on_progress=ProgressLines(self.logger.info, every_s=0.0),
+            lease_ttl_s=self._settings.lease_ttl_s,
         )
         assert isinstance(outcome, SweepOutcome)
         self._outcome = outcome
@@ -147,11 +152,6 @@ class SweepJobRun(JobRun[SweepOutcome]):
     def cancel(self, reason: str = "") -> bool:
         """As `acancel`."""
         return run_sync(partial(self.acancel, reason))
-
-    def _say(self, progress: SweepProgress) -> None:
-        best = progress.best
-        shown = f", best {progress.metric} {best.score:.6g}" if best is not None else ""
-        self.logger.info("sweep %s: %s, %s%s", self.job.run_id, progress.status, progress.counts, shown)
 
 
 class SweepJob(JobBlock[SweepOutcome]):
@@ -193,7 +193,7 @@ class SweepJob(JobBlock[SweepOutcome]):
             SweepSpec.from_any(self.spec),
             to=connection,
             key=self.key or default_key("sweep"),
-            options=self.job.options(),
+            options=JobOptions.of(self.job),
         )
         self.logger.info("sweep %s: %s job %s", job.run_id, job.how, job.job_id or "(none)")
         return SweepJobRun(job, connection, self.job)

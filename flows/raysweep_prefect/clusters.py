@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from raysweep.errors import SpecError
-from raysweep.jobs.connection import ClusterConnection, is_jobs_address
+from raysweep.jobs.connection import ClusterConnection
+from raysweep.step import Place
 
 if TYPE_CHECKING:
     from raysweep_prefect.blocks import RayCluster
@@ -17,20 +18,11 @@ ClusterLike = "RayCluster | ClusterConnection | str | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where a step runs: as a job of a cluster, or in this process on a Ray of its own or another's."""
+class Target(Place):
+    """Where a step runs, and how another process finds the same place."""
 
-    connection: ClusterConnection | None = None
-    """The Jobs API; None for a run in this process."""
-    address: str | None = None
-    """For a run in this process: what `ray.init` takes; None: the Ray of this process, or an embedded one."""
     block: str = ""
-    """The name of the block that the connection comes from: how another process gets the same one."""
-
-    @property
-    def is_job(self) -> bool:
-        """Whether it outlives this process."""
-        return self.connection is not None
+    """The name of the block that the connection comes from."""
 
 
 def find_target(cluster: RayCluster | ClusterConnection | str | None) -> Target:
@@ -44,10 +36,9 @@ def find_target(cluster: RayCluster | ClusterConnection | str | None) -> Target:
         return Target(connection=cluster)
     if not isinstance(cluster, str):
         return Target(connection=cluster.get_connection(), block=cluster.name)
-    if is_jobs_address(cluster):
-        return Target(connection=ClusterConnection.of(cluster))
     if cluster in _RAY_OWN or any(mark in cluster for mark in ".:"):
-        return Target(address=cluster)
+        place = Place.of(cluster)
+        return Target(connection=place.connection, address=place.address)
     return Target(connection=load_cluster(cluster).get_connection(), block=cluster)
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 import raysweep as rs
 from raysweep.spec.pipeline import GateSpec
+from raysweep.step import why_not_trained
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import Target, find_target
 from raysweep_prefect.hooks import stop_sweeps, stop_sweeps_if_aborted
@@ -87,8 +88,7 @@ def nightly_sweep(
         if outcome.promoted is False:
             # Prefect shows the task as completed, named Skipped.
             train.with_options(**again)(train_spec, name, outcome, **where, return_state=True)
-            why = outcome.gate.why if outcome.gate is not None else "not promoted"
-            return NightOutcome(sweep=outcome, skipped=f"training skipped: {why}")
+            return NightOutcome(sweep=outcome, skipped=why_not_trained(outcome))
         trained = train.with_options(**again)(train_spec, name, outcome, **where)
     return NightOutcome(sweep=outcome, train=trained)
 

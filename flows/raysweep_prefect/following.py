@@ -24,7 +24,8 @@ from raysweep.errors import RaysweepError
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import SweepProgress
 from raysweep.runs.reader import SweepReader
-from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, percent, report_text
+from raysweep.show import show_progress
+from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, report_text
 from raysweep_prefect.identity import Asker
 from raysweep_prefect.listening import tell_listeners
 from raysweep_prefect.signals import emit
@@ -46,7 +47,7 @@ class Follower:
         asker: The flow run.
         name: The spec's name.
         run_id: The sweep's id, or the training run's.
-        reader: Reads the sweep's report; None for a training.
+        reader: Reads the sweep's status; None for a training.
         uri: Where it is stored.
         logger: The task run's.
         stop: Stops what is followed; called, on this object's thread, when a person has ended the flow run.
@@ -146,27 +147,27 @@ class Follower:
     def _show(self, client: SyncPrefectClient, *, is_last: bool) -> None:
         progress = self._progress
         if progress is not None and self._kind == "sweep":
-            self._put(client, "progress", "progress", percent(progress), _progress_title(progress))
+            self._put(client, "progress", "progress", 100 * progress.share, show_progress(progress)[:500])
         self._put(client, "links", "markdown", links_text(self._job, self._uri), "Where to look")
         if self._reader is None:
             return
         with suppress(RaysweepError):
-            report = self._reader.read()
-            if report is None:
+            status = self._reader.read()
+            if status is None:
                 return
-            rows = leaderboard(report)
+            rows = leaderboard(status)
             if rows:
                 text = orjson.dumps(rows, default=str).decode()
                 self._put(client, "leaderboard", "table", text, f"The best trials of {self._name}")
-            self._put(client, "report", "markdown", report_text(report), f"Report of {report.sweep_id}")
-            best = report.best
+            self._put(client, "report", "markdown", report_text(status), f"Report of {status.run_id}")
+            best = status.best
             if best is not None and best.trial_id != self._best:
                 self._best = best.trial_id
                 shown = best.model_dump(mode="json", include=_BEST_FIELDS)
-                payload = {"metric": report.metric, "mode": report.mode, "uri": report.uri, "best": shown}
+                payload = {"metric": status.metric, "mode": status.mode, "uri": status.uri, "best": shown}
                 emit("sweep", self._run_id, "new_best", payload, name=self._name)
-            if is_last and report.has_ended:
-                self._put(client, "progress", "progress", 100.0, f"{self._name}: {report.status}")
+            if is_last and status.has_ended:
+                self._put(client, "progress", "progress", 100.0, f"{self._name}: {status.status}")
 
     def _put(self, client: SyncPrefectClient, kind: str, type_: str, data: Any, title: str) -> None:
         """Create it, or write it anew in place: a version every 5 s, all night, would fill the database."""
@@ -206,9 +207,3 @@ def emit_end(kind: str, name: str, run_id: str, status: str, payload: Mapping[st
     """The event of an end: `completed` for all that may be used, else `failed` or `cancelled`."""
     what = status if status in ("failed", "cancelled") else "completed"
     emit(kind, run_id, what, payload, name=name)
-
-
-def _progress_title(progress: SweepProgress) -> str:
-    from raysweep.live import show_best, show_counts
-
-    return f"{show_counts(progress.counts, progress.num_trials)}; {show_best(progress)}"[:500]

@@ -17,8 +17,8 @@ which jobs it had. Prefect does not promise to run them; a sweep that they miss 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from uuid import UUID
 
@@ -27,11 +27,8 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 from prefect.logging.loggers import flow_run_logger
 
-from raysweep.errors import ClusterError, RaysweepError, SpecError, StorageError
-from raysweep.jobs.connection import ClusterConnection
-from raysweep.jobs.sync import Cluster
-from raysweep.runs.view import RunView
-from raysweep_prefect.clusters import load_cluster
+from raysweep.jobs.sync import run_sync
+from raysweep.step import cancel_if_over
 from raysweep_prefect.records import NotedJob, noted_jobs
 
 # What `prefect.states.exception_to_crashed_state` says of KeyboardInterrupt and SystemExit.
@@ -61,27 +58,6 @@ def is_aborted(state: State[Any]) -> bool:
     return (state.message or "").startswith(ABORTED)
 
 
-def cancel_job(noted: NotedJob, reason: str) -> bool:
-    """Stop this very job, never a later one of the same sweep; whether it was running.
-
-    A cluster that cannot be reached is no way out: the sweep's controller is asked through the storage.
-
-    Raises: ClusterError, StorageError.
-    """
-    try:
-        connection = (
-            load_cluster(noted.block).get_connection()
-            if noted.block
-            else ClusterConnection.of(noted.job.address)
-        )
-        return Cluster(connection).cancel(noted.job, reason=reason, by="Prefect")
-    except (ClusterError, SpecError):
-        if noted.job.kind != "sweep":
-            raise
-        RunView(noted.job.kind, noted.job.storage_path, noted.job.run_id).ask_to_cancel(reason, "Prefect")
-        return True
-
-
 def _stop(flow: Flow[..., Any], flow_run: FlowRun, is_meant: Callable[[State[Any]], bool], what: str) -> None:
     logger = flow_run_logger(flow_run, flow)
     with get_client(sync_client=True) as client:
@@ -93,13 +69,19 @@ def _stop(flow: Flow[..., Any], flow_run: FlowRun, is_meant: Callable[[State[Any
         jobs = noted_jobs(client, now.id, now.run_count)
     reason = f"flow run {now.name!r} {what}"
 
-    def stop(noted: NotedJob) -> None:
-        try:
-            was_running = cancel_job(noted, reason)
-        except (RaysweepError, StorageError) as error:
-            logger.error("Job %s was not stopped, its lease will end it: %s", noted.job.job_id, error)
-            return
-        logger.info("Job %s: %s", noted.job.job_id, "stopped" if was_running else "had ended")
+    async def stop_all() -> None:
+        at_once = asyncio.Semaphore(_AT_ONCE)
 
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        list(pool.map(stop, jobs))
+        async def stop(noted: NotedJob) -> None:
+            async with at_once:
+                await cancel_if_over(
+                    noted.job,
+                    why=lambda: reason,
+                    to=lambda: asyncio.to_thread(noted.connection),
+                    by="Prefect",
+                    log=logger,
+                )
+
+        await asyncio.gather(*map(stop, jobs))
+
+    run_sync(stop_all)

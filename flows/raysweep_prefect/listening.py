@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from raysweep import SweepProgress
+from raysweep.outcome import SweepProgress
 
 OnProgress = Callable[[SweepProgress], None]
 _listeners: list[OnProgress] = []

@@ -17,6 +17,8 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectAlreadyExists, PrefectHTTPStatusError
 
 from raysweep.jobs.attach import RunningJob
+from raysweep.jobs.connection import ClusterConnection
+from raysweep_prefect.clusters import load_cluster
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -35,6 +37,14 @@ class NotedJob:
     job: RunningJob
     block: str = ""
     """The RayCluster block; empty where an address was given."""
+
+    def connection(self) -> ClusterConnection:
+        """How to reach it. Raises: SpecError where the block is gone."""
+        return (
+            load_cluster(self.block).get_connection()
+            if self.block
+            else ClusterConnection.of(self.job.address)
+        )
 
 
 def note_job(asker: Asker, job: RunningJob, block: str) -> None:

@@ -1,117 +1,61 @@
-"""One step of a night: a sweep or a training, here or as a job, shown and followed in Prefect."""
+"""One step of a pipeline as Prefect shows it: followed beside the wait, its end an event and an asset."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from prefect.exceptions import MissingContextError
 from prefect.logging.loggers import get_logger, get_run_logger
 
-import raysweep as rs
-from raysweep.brief import brief
-from raysweep.errors import RaysweepError
+from raysweep.errors import RaysweepError, SweepInterrupted
 from raysweep.jobs.attach import RunningJob
-from raysweep.jobs.completion import complete, details_of
-from raysweep.jobs.sync import Cluster
 from raysweep.runs.reader import SweepReader
-from raysweep.runs.view import Asked, RunView
+from raysweep.runs.view import Outcome
+from raysweep.step import Step, brief, details_of
 from raysweep_prefect.clusters import Target
 from raysweep_prefect.following import Follower, emit_end
 from raysweep_prefect.identity import Asker, find_asker
 from raysweep_prefect.listening import tell_listeners
-from raysweep_prefect.parameters import JobSettings
 from raysweep_prefect.records import note_job
 from raysweep_prefect.signals import materialize
 
-SpecT = TypeVar("SpecT", rs.SweepSpec, rs.TrainSpec)
 Logger = logging.Logger | logging.LoggerAdapter[Any]
-Outcome = rs.SweepOutcome | rs.TrainOutcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """How one step is run."""
+def run_step(step: Step, *, made_from: str = "") -> Outcome:
+    """Run a step, follow it, and say in Prefect how it ended.
 
-    target: Target
-    settings: JobSettings
-    key: str | None
-    accept_partial: bool = True
-    resume_cancelled: bool = False
+    Args:
+        step: The step.
+        made_from: The name of the sweep that a training's config comes from.
 
-    def run(self, spec: rs.SweepSpec | rs.TrainSpec, *, made_from: str = "") -> Outcome:
-        """Run it, follow it, and say in Prefect how it ended.
-
-        Args:
-            spec: What to run.
-            made_from: The name of the sweep that a training's config comes from.
-
-        Raises:
-            SweepFailedError, TrainingFailedError: It ended without a result that may be used.
-            RaysweepError: As `raysweep.run_sweep` and `raysweep.run_training`; see `retryable`.
-        """
-        logger = run_logger()
-        asked = Asked.of(spec, self.key) if self.target.is_job else _asked_here(spec, self.key)
-        kind = asked.kind
-        try:
-            with interruptible():
-                outcome = self._run(asked, logger)
-            usable = complete(outcome, accept_partial=self.accept_partial)
-        except RaysweepError as error:
-            details = details_of(error)
-            if details:
-                logger.error("%s", details)
-            if not error.retryable:
-                end = getattr(error, "outcome", None)
-                status = "cancelled" if getattr(end, "status", "") == "cancelled" else "failed"
-                payload = brief(end) if isinstance(end, Outcome) else {"run_id": asked.run_id}
-                emit_end(kind, spec.name, asked.run_id, status, payload | {"error": str(error)})
-            raise
-        logger.info("%s %s: %s", kind, asked.run_id, getattr(usable, "why", "") or usable.status)
-        payload = brief(usable)
-        emit_end(kind, spec.name, asked.run_id, usable.status, payload)
-        materialize(kind, spec.name, payload, made_from=made_from)
-        return usable
-
-    def _run(self, asked: Asked, logger: Logger) -> Outcome:
-        asker = find_asker()
-        if self.target.connection is not None:
-            return self._run_job(asked, asker, logger)
-
-        def stop(reason: str) -> None:
-            _view(asked).ask_to_cancel(reason, "Prefect")
-
-        with _following(asker, asked, logger, stop if asked.kind == "sweep" else None) as follower:
-            if follower is not None:
-                follower.began(None)
-            take = follower if follower is not None else tell_listeners
-            if isinstance(asked.spec, rs.SweepSpec):
-                return rs.run_sweep(
-                    asked.spec,
-                    key=asked.key,
-                    address=self.target.address,
-                    on_progress=take,
-                    resume_cancelled=self.resume_cancelled,
-                )
-            return rs.run_training(asked.spec, key=asked.key, address=self.target.address)
-
-    def _run_job(self, asked: Asked, asker: Asker | None, logger: Logger) -> Outcome:
-        assert self.target.connection is not None
-        cluster = Cluster(self.target.connection)
-        options = self.settings.options()
-        if self.resume_cancelled:
-            options = replace(options, on_cancelled="resume")
-        job = cluster.submit_or_attach(asked.spec, key=asked.key, options=options)
-        logger.info("%s %s: %s job %s", job.kind, job.run_id, job.how, job.job_id or "(none)")
-        _note(asker, job, self.target, logger)
-        with _following(asker, asked, logger, lambda reason: cluster.cancel(job, reason=reason)) as follower:
-            if follower is not None:
-                follower.began(job)
-            take = follower if follower is not None else tell_listeners
-            return cluster.wait(job, on_progress=take, lease_ttl_s=options.lease_ttl_s)
+    Raises:
+        SweepFailedError, TrainingFailedError: It ended without a result that may be used.
+        RaysweepError: As `raysweep.run_sweep` and `raysweep.run_training`; see `retryable`.
+    """
+    logger, run = run_logger(), step.request.run
+    try:
+        with interruptible():
+            outcome = step.run(beside=lambda job: _following(step, job, logger))
+        usable = step.finish(outcome)
+    except RaysweepError as error:
+        details = details_of(error)
+        if details:
+            logger.error("%s", details)
+        if not error.retryable:
+            end = getattr(error, "outcome", None)
+            status = "cancelled" if getattr(end, "status", "") == "cancelled" else "failed"
+            payload = brief(end) if isinstance(end, Outcome) else {"run_id": run.id}
+            emit_end(run.kind, run.name, run.id, status, payload | {"error": str(error)})
+        raise
+    logger.info("%s %s: %s", run.kind, run.id, getattr(usable, "why", "") or usable.status)
+    payload = brief(usable)
+    emit_end(run.kind, run.name, run.id, usable.status, payload)
+    materialize(run.kind, run.name, payload, made_from=made_from)
+    return usable
 
 
 def run_logger() -> Logger:
@@ -127,51 +71,44 @@ def interruptible() -> Iterator[None]:
     """An interruption is no failure of the task: Prefect sees it as what it is, and nothing retries it."""
     try:
         yield
-    except rs.SweepInterrupted as error:
+    except SweepInterrupted as error:
         raise KeyboardInterrupt(str(error)) from None
 
 
-def _asked_here(spec: rs.SweepSpec | rs.TrainSpec, key: str | None) -> Asked:
-    """As `Asked.of`, for a run in this process: its trainable need not have an import path."""
-    from raysweep.spec.identity import default_key, sweep_id
-
-    spec = spec.placed()
-    if isinstance(spec, rs.SweepSpec):
-        name = key if key is not None else default_key(spec.digest())
-        return Asked(spec=spec, key=name, run_id=sweep_id(spec.name, name))
-    name = key if key is not None else spec.digest()
-    return Asked(spec=spec, key=name, run_id=sweep_id(spec.name, f"train {name}"))
-
-
-def _note(asker: Asker | None, job: RunningJob, target: Target, logger: Logger) -> None:
+def _note(asker: Asker | None, job: RunningJob, place: object, logger: Logger) -> None:
     if asker is None or not job.job_id:
         return
     try:
-        note_job(asker, job, target.block)
+        note_job(asker, job, place.block if isinstance(place, Target) else "")
     except Exception as error:  # noqa: BLE001  the sweep runs; without the note only its lease ends it
         logger.warning("job %s could not be noted at the flow run: %s", job.job_id, error)
 
 
-def _view(asked: Asked) -> RunView:
-    return RunView(asked.kind, asked.spec.storage_path, asked.run_id)
-
-
 @contextmanager
-def _following(
-    asker: Asker | None, asked: Asked, logger: Logger, stop: Callable[[str], Any] | None
-) -> Iterator[Follower | None]:
+def _following(step: Step, job: RunningJob | None, logger: Logger) -> Iterator[Callable[[Any], None]]:
+    """What stands beside the wait: who shows how it goes, and sees whether a person ended the flow run."""
+    asker, run = find_asker(), step.request.run
+    if job is not None:
+        logger.info("%s %s: %s job %s", job.kind, job.run_id, job.how, job.job_id or "(none)")
+        _note(asker, job, step.place, logger)
     if asker is None:
-        yield None
+        yield tell_listeners
         return
-    view = _view(asked)
-    reader = SweepReader(asked.spec.storage_path, asked.run_id) if asked.kind == "sweep" else None
+
+    def stop(reason: str) -> None:
+        if job is not None:
+            step.cluster.cancel(job, reason=reason)
+        else:
+            step.view.ask_to_cancel(reason, "Prefect")
+
     with Follower(
         asker,
-        name=asked.spec.name,
-        run_id=asked.run_id,
-        reader=reader,
-        uri=view.uri,
+        name=run.name,
+        run_id=run.id,
+        reader=SweepReader(step.request.spec.storage_path, run.id) if run.kind == "sweep" else None,
+        uri=step.view.uri,
         logger=logger,
-        stop=stop,
+        stop=stop if job is not None or run.kind == "sweep" else None,
     ) as follower:
+        follower.began(job)
         yield follower

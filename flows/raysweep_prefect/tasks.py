@@ -11,13 +11,14 @@ from prefect.states import Completed
 
 import raysweep as rs
 from raysweep.jobs.connection import ClusterConnection
-from raysweep.outcome import GateOutcome
-from raysweep.runs.view import RunView
+from raysweep.jobs.options import JobOptions
+from raysweep.spec import RunRequest
+from raysweep.step import Step, why_not_trained
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import find_target
 from raysweep_prefect.identity import cache_key, default_key
 from raysweep_prefect.parameters import GateDocument, JobSettings, SweepDocument, TrainDocument
-from raysweep_prefect.steps import Step
+from raysweep_prefect.steps import run_step
 
 SpecT = TypeVar("SpecT", rs.SweepSpec, rs.TrainSpec)
 ClusterLike = RayCluster | ClusterConnection | str | None
@@ -38,16 +39,17 @@ def is_retryable(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> 
     return False
 
 
-@task(
-    name="sweep",
-    task_run_name="sweep {key}",
-    retries=2,
-    retry_delay_seconds=[10, 60],
-    retry_condition_fn=is_retryable,
-    persist_result=True,
-    result_serializer="json",
-    cache_key_fn=cache_key,
-)
+_RESUMABLE: Final[dict[str, Any]] = {
+    "retries": 2,
+    "retry_delay_seconds": [10, 60],
+    "retry_condition_fn": is_retryable,
+    "persist_result": True,
+    "result_serializer": "json",
+    "cache_key_fn": cache_key,
+}
+
+
+@task(name="sweep", task_run_name="sweep {key}", **_RESUMABLE)
 def sweep(
     spec: SweepDocument,
     key: str | None = None,
@@ -76,28 +78,19 @@ def sweep(
         RaysweepError: As `raysweep.run_sweep`.
     """
     asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
+    options = JobOptions.of(job or JobSettings())
     step = Step(
-        target=find_target(cluster),
-        settings=job or JobSettings(),
-        key=key if key is not None else default_key("sweep"),
+        request=RunRequest.of(asked, key if key is not None else default_key("sweep")),
+        place=find_target(cluster),
+        options=options.replace(on_cancelled="resume") if resume_cancelled else options,
         accept_partial=accept_partial,
-        resume_cancelled=resume_cancelled,
     )
-    outcome = step.run(asked)
+    outcome = run_step(step)
     assert isinstance(outcome, rs.SweepOutcome)
     return small(outcome)
 
 
-@task(
-    name="gate",
-    task_run_name="gate {key}",
-    retries=2,
-    retry_delay_seconds=[10, 60],
-    retry_condition_fn=is_retryable,
-    persist_result=True,
-    result_serializer="json",
-    cache_key_fn=cache_key,
-)
+@task(name="gate", task_run_name="gate {key}", **_RESUMABLE)
 def gate(
     spec: SweepDocument,
     key: str | None,
@@ -121,30 +114,19 @@ def gate(
     Raises:
         RaysweepError: As `raysweep.pipeline.run_gate`.
     """
-    from raysweep.pipeline import with_gate
-    from raysweep.pipeline.gate import prepare_gate
-    from raysweep.spec.pipeline import GateSpec
+    from raysweep.pipeline import prepare_gate, with_gate
 
-    asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
-    verdict = prepare_gate(asked, whole(outcome), GateSpec.model_validate(gate_spec))
-    if not isinstance(verdict, GateOutcome):
-        step = Step(target=find_target(cluster), settings=job or JobSettings(), key=verdict.key)
-        again = step.run(verdict.again)
+    prepared = prepare_gate(_placed(rs.SweepSpec.from_any(spec), storage_path), outcome, gate_spec)
+    verdict = prepared.verdict
+    if verdict is None:
+        options = JobOptions.of(job or JobSettings())
+        again = run_step(Step(request=prepared.request, place=find_target(cluster), options=options))
         assert isinstance(again, rs.SweepOutcome)
-        verdict = verdict.settle(again)
+        verdict = prepared.settle(again)
     return with_gate(outcome, verdict)
 
 
-@task(
-    name="train",
-    task_run_name="train {key}",
-    retries=2,
-    retry_delay_seconds=[10, 60],
-    retry_condition_fn=is_retryable,
-    persist_result=True,
-    result_serializer="json",
-    cache_key_fn=cache_key,
-)
+@task(name="train", task_run_name="train {key}", **_RESUMABLE)
 def train(
     spec: TrainDocument,
     key: str | None = None,
@@ -171,16 +153,18 @@ def train(
         SweepFailedError: `outcome` has no best trial.
         RaysweepError: As `raysweep.run_training`.
     """
+    from raysweep.pipeline import with_best
+
     asked = _placed(rs.TrainSpec.from_any(spec), storage_path)
-    skipped = _why_skipped(asked, outcome)
+    skipped = why_not_trained(outcome)
     if skipped:
         return Completed(name="Skipped", message=skipped)  # Prefect takes a state that a task returns
     step = Step(
-        target=find_target(cluster),
-        settings=job or JobSettings(),
-        key=key if key is not None else default_key("train"),
+        request=RunRequest.of(with_best(asked, outcome), key if key is not None else default_key("train")),
+        place=find_target(cluster),
+        options=JobOptions.of(job or JobSettings()),
     )
-    return step.run(_configured(asked, outcome), made_from=_name_of(outcome))
+    return run_step(step, made_from=_name_of(outcome))
 
 
 def small(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
@@ -188,33 +172,6 @@ def small(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
     trials = tuple(trial.model_copy(update={"attempts": ()}) for trial in outcome.top(KEPT_TRIALS))
     best = outcome.best.model_copy(update={"attempts": ()}) if outcome.best is not None else None
     return outcome.model_copy(update={"trials": trials, "best": best})
-
-
-def whole(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
-    """The outcome with all its trials, from the storage; as it is where the storage has none (any more)."""
-    storage, _, name = outcome.uri.rpartition("/")
-    found = RunView("sweep", storage, name).outcome() if storage else None
-    return found if isinstance(found, rs.SweepOutcome) else outcome
-
-
-def _configured(asked: rs.TrainSpec, outcome: rs.SweepOutcome | Mapping[str, Any] | None) -> rs.TrainSpec:
-    from raysweep.pipeline import best_config, handed_on
-    from raysweep.training.handover import train_spec_for, train_spec_with
-
-    if outcome is None:
-        return asked
-    if isinstance(outcome, rs.SweepOutcome):
-        full = whole(outcome) if outcome.gate is not None else outcome
-        return train_spec_for(asked, handed_on(full.model_copy(update={"gate": outcome.gate})))
-    return train_spec_with(asked, best_config(outcome))
-
-
-def _why_skipped(asked: rs.TrainSpec, outcome: rs.SweepOutcome | Mapping[str, Any] | None) -> str:
-    from raysweep.pipeline import why_not_trained, why_skipped
-
-    if isinstance(outcome, rs.SweepOutcome):
-        return why_skipped(asked, outcome)
-    return why_not_trained(outcome)
 
 
 def _name_of(outcome: rs.SweepOutcome | Mapping[str, Any] | None) -> str:

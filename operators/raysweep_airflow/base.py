@@ -6,7 +6,7 @@ Reading a DAG's file imports this; what a task does when it runs is in `work.py`
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator, conf
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from raysweep.runs.view import Outcome
     from raysweep.spec import SweepSpec, TrainSpec
     from raysweep_airflow.tries import OnClear
-    from raysweep_airflow.work import Running
 
     Spec = SweepSpec | TrainSpec
 
@@ -61,7 +60,7 @@ class JobOperator(BaseOperator):
             deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = deferrable
         # Of this process only: nothing is kept across a deferral.
-        self.running: Running | None = None
+        self.killed: Callable[[], None] | None = None
 
     # --- the parts that differ
 
@@ -105,8 +104,8 @@ class JobOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """Cancel the job if the task's state says so: SIGTERM also comes when a worker is shut down."""
-        if self.running is not None:
-            self.running.killed(self.log)
+        if self.killed is not None:
+            self.killed()
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         from jinja2 import TemplateError

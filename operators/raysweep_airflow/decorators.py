@@ -17,7 +17,6 @@ import tempfile
 import textwrap
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +66,7 @@ class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
         folder = Path(tempfile.mkdtemp(prefix="raysweep-"))
         module = folder / f"{self._module}.py"
         module.write_text(source_of(self.python_callable), encoding="utf-8")
-        return replace(options, py_modules=[*options.py_modules, module])
+        return options.replace(py_modules=[*options.py_modules, module])
 
     @property
     def _module(self) -> str:

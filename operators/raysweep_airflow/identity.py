@@ -63,7 +63,12 @@ class TaskId:
         state = states.get(name)
         return str(getattr(state, "value", state)) if state is not None else None
 
+    def why_over(self) -> str:
+        """Why it wants nothing more of its sweep, by its state; empty where it does."""
+        state = self.state()
+        return f"its task was marked {state} in Airflow" if state in _OVER else ""
 
-def is_over(state: str | None) -> bool:
-    """Whether a task in this state wants nothing more of its sweep."""
-    return state in _OVER
+    @property
+    def canceller(self) -> str:
+        """Who cancels on its behalf, for people."""
+        return f"Airflow: {self.key}"

@@ -86,7 +86,7 @@ class SweepOperator(JobOperator):
         return SweepSpec.from_any(fields)
 
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        from raysweep.brief import brief
+        from raysweep.step import brief
 
         return brief(outcome, top_k=self.top_k)
 
@@ -133,47 +133,33 @@ class GateOperator(JobOperator):
         self.gate = dump(mode="json") if callable(dump) else gate
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
-        outcome = self._sweep()
-        prepared = self._prepared(context, outcome)
-        return self._result(outcome, cast("GateOutcome", prepared)) if _is_verdict(prepared) else None
+        gate = self._gate(context)
+        return self._result(gate, gate.verdict) if gate.verdict is not None else None
 
     def key(self, context: Mapping[str, Any]) -> str:
-        return self._sweep().key
+        return self._gate(context).outcome.key
 
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> SweepSpec:
-        prepared = self._prepared(context, self._sweep())
-        return cast("GateRun", prepared).again
+        return self._gate(context).request.spec
 
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        first = self._sweep()
-        prepared = self._prepared(context, first)
-        if not _is_verdict(prepared):
-            prepared = cast("GateRun", prepared).settle(cast("SweepOutcome", outcome))
-        return self._result(first, cast("GateOutcome", prepared))
+        gate = self._gate(context)
+        return self._result(gate, gate.settle(cast("SweepOutcome", outcome)))
 
-    def _sweep(self) -> SweepOutcome:
-        from raysweep.pipeline import stored_outcome
-
-        return stored_outcome(self.outcome)
-
-    def _result(self, outcome: SweepOutcome, verdict: GateOutcome) -> dict[str, Any]:
-        from raysweep.brief import brief
+    def _result(self, gate: GateRun, verdict: GateOutcome) -> dict[str, Any]:
         from raysweep.pipeline import handed_on, with_gate
+        from raysweep.step import brief
 
         self.log.info("gate: %s", verdict.why)
         listed = len(self.outcome.get("top_k", ())) if isinstance(self.outcome, Mapping) else 5
-        return brief(handed_on(with_gate(outcome, verdict)), top_k=max(1, listed))
+        return brief(handed_on(with_gate(gate.outcome, verdict)), top_k=max(1, listed))
 
-    def _prepared(self, context: Mapping[str, Any], outcome: SweepOutcome) -> GateOutcome | GateRun:
-        """The verdict that there is, or what is to be run for one; stored where the sweep is."""
+    def _gate(self, context: Mapping[str, Any]) -> GateRun:
+        """The gate as it stands; stored where the sweep is."""
         from raysweep.pipeline import prepare_gate
-        from raysweep.spec import SweepSpec
-        from raysweep.spec.pipeline import GateSpec
         from raysweep_airflow import documents
 
-        fields = documents.read(self.spec, context) | {"storage_path": outcome.uri.rpartition("/")[0]}
-        gate = GateSpec.model_validate(dict(self.gate or {}))
-        return prepare_gate(SweepSpec.from_any(fields), outcome, gate)
+        return prepare_gate(documents.read(self.spec, context), self.outcome, self.gate)
 
 
 class TrainOperator(JobOperator):
@@ -216,27 +202,19 @@ class TrainOperator(JobOperator):
         self.outcome = outcome
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
-        from raysweep.pipeline import why_not_trained
+        from raysweep.step import why_not_trained
 
         if why := why_not_trained(self.outcome):
             raise AirflowSkipException(why)
         return None
 
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> TrainSpec:
-        from raysweep.pipeline import best_config
+        from raysweep.pipeline import with_best
         from raysweep.spec import TrainSpec
-        from raysweep.training.handover import train_spec_with
 
-        spec = TrainSpec.from_any(fields)
-        return spec if self.outcome is None else train_spec_with(spec, best_config(self.outcome))
+        return with_best(TrainSpec.from_any(fields), self.outcome)
 
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        from raysweep.brief import brief
+        from raysweep.step import brief
 
         return brief(outcome)
-
-
-def _is_verdict(prepared: object) -> bool:
-    from raysweep.outcome import GateOutcome
-
-    return isinstance(prepared, GateOutcome)

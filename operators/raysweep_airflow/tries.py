@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
-from raysweep.jobs import verdict_of
 from raysweep.outcome import SweepOutcome, TrainOutcome
+from raysweep.step import verdict_of
 
 OnClear = Literal["reuse", "resume", "restart"]
 Do = Literal["go", "reuse", "resume", "restart"]

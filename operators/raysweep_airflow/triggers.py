@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from raysweep.errors import RaysweepError
-from raysweep.jobs import ClusterConnection, RunningJob, cancel, wait
-from raysweep.jobs.errorline import encode_error, find_error
-from raysweep.outcome import SweepProgress
+from raysweep.jobs import ClusterConnection, RunningJob
+from raysweep.jobs.follow import CANCEL_GRACE_S
+from raysweep.jobs.notes import ProgressLines
+from raysweep.step import cancel_if_over, connected, wait_for_end
 from raysweep_airflow.hooks import RaySweepHook
-from raysweep_airflow.identity import TaskId, is_over
+from raysweep_airflow.identity import TaskId
 
 SETTLE_S: Final = 8.0
 """Nothing fires so soon after the task was deferred: the scheduler might take it for a failure."""
-PROGRESS_S: Final = 60.0
-"""No more than one line of progress in so many seconds."""
-STATE_TRIES: Final = 5
-STATE_PAUSE_S: Final = 2.0
 # A stop that has begun is finished, even where nobody waits for it any more.
 _stops: set[asyncio.Task[None]] = set()
 
@@ -36,7 +32,7 @@ Event = dict[str, Any]
 class SweepTrigger(BaseTrigger):
     """Fires once a sweep, or a training run, has ended.
 
-    Its event: `job` (a `RunningJob`), `end` ("ended", "timeout", "error"), `error` (of the last), `limit`.
+    Its event is a `raysweep.step.End` as JSON data.
 
     Args:
         job: The job to wait for, as `RunningJob.to_dict` makes it.
@@ -87,37 +83,30 @@ class SweepTrigger(BaseTrigger):
 
     async def follow(self, cluster: ClusterConnection | None = None) -> Event:
         """Wait for the end, and say how it came; never raises. Also for tasks that are not deferred."""
-        try:
-            cluster = cluster or (await RaySweepHook(self.conn_id).aaccess()).cluster
-            return await self._wait(cluster)
-        except RaysweepError as error:
-            return self._event("error", error)
-        except Exception as error:
-            # One that is raised here loses its class and its text.
-            self.log.exception("the wait for %s failed", self.job.run_id)
-            return self._event("error", error)
-
-    async def _wait(self, cluster: ClusterConnection) -> Event:
-        waiting = wait(
+        end = await wait_for_end(
             self.job,
-            to=cluster,
+            to=self._connect if cluster is None else connected(cluster),
+            by=self.task_of.canceller,
             on_progress=ProgressLines(self.log.info),
             lease_ttl_s=self.lease_ttl_s,
+            ends_at=self.ends_at,
+            limit=self.limit,
+            log=self.log,
         )
-        left_s = None if self.ends_at is None else max(0.0, self.ends_at - time.time())
-        try:
-            await asyncio.wait_for(waiting, left_s)
-        except TimeoutError:
-            self.log.warning("%s is over: cancelling job %s", self.limit, self.job.job_id)
-            await cancel(
-                self.job, to=cluster, reason=f"{self.limit} is over", by=f"Airflow: {self.task_of.key}"
-            )
-            return self._event("timeout")
-        return self._event("ended")
+        return end.to_dict()
 
-    def _event(self, end: str, error: BaseException | None = None) -> Event:
-        record = find_error(encode_error(error)) if error is not None else None
-        return {"end": end, "job": self.job.to_dict(), "error": record, "limit": self.limit}
+    async def stop_if_over(
+        self, cluster: ClusterConnection | None = None, grace_s: float = CANCEL_GRACE_S
+    ) -> None:
+        """Cancel the job if the task's state says that nobody wants it any more; never raises."""
+        await cancel_if_over(
+            self.job,
+            why=self.task_of.why_over,
+            to=self._connect if cluster is None else connected(cluster),
+            by=self.task_of.canceller,
+            log=self.log,
+            grace_s=grace_s,
+        )
 
     async def on_kill(self) -> None:
         """Cancel the job if the task's state says that nobody wants it any more.
@@ -125,59 +114,10 @@ class SweepTrigger(BaseTrigger):
         Airflow calls this also when the task was cleared, and when another triggerer has it by now; and it
         gives it about a second. So the stop goes on alone, and first asks for the state.
         """
-        stop = asyncio.create_task(self._stop_if_over())
+        stop = asyncio.create_task(self.stop_if_over())
         _stops.add(stop)
         stop.add_done_callback(_stops.discard)
         await asyncio.shield(stop)
 
-    async def _stop_if_over(self) -> None:
-        try:
-            state = await self._state()
-            if not is_over(state):
-                self.log.info("task is %s: job %s goes on", state or "to be run again", self.job.job_id)
-                return
-            reason = f"its task was marked {state} in Airflow"
-            self.log.warning("task is %s: cancelling job %s", state, self.job.job_id)
-            access = await RaySweepHook(self.conn_id).aaccess()
-            await cancel(self.job, to=access.cluster, reason=reason, by=f"Airflow: {self.task_of.key}")
-        except Exception:
-            # Nobody waits for this: here, or never. A job whose task's state is not known goes on.
-            self.log.exception("job %s could not be cancelled: raysweep cancel does it", self.job.job_id)
-
-    async def _state(self) -> str | None:
-        for number in range(STATE_TRIES):
-            try:
-                return await asyncio.to_thread(self.task_of.state)
-            except Exception:
-                if number == STATE_TRIES - 1:
-                    raise
-                await asyncio.sleep(STATE_PAUSE_S)
-        return None
-
-
-class ProgressLines:
-    """Says how a sweep is doing, at most once in `PROGRESS_S`: the first time at once."""
-
-    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._say = say
-        self._clock = clock
-        self._said_at = -PROGRESS_S
-        self._last = ""
-
-    def __call__(self, progress: SweepProgress) -> None:
-        text = progress_line(progress)
-        if text != self._last and self._clock() - self._said_at >= PROGRESS_S:
-            self._said_at, self._last = self._clock(), text
-            self._say(text)
-
-
-def progress_line(progress: SweepProgress) -> str:
-    """`12 of 50 trials ended, 4 running; best auc 0.93 (trial 00007)`."""
-    ended = sum(progress.counts.get(state, 0) for state in ("completed", "stopped", "failed"))
-    total = f" of {progress.num_trials}" if progress.num_trials is not None else ""
-    parts = [f"{progress.status}: {ended}{total} trials ended, {len(progress.running)} running"]
-    if failed := progress.counts.get("failed", 0):
-        parts.append(f"{failed} failed")
-    if progress.best is not None:
-        parts.append(f"best {progress.metric} {progress.best.score:.6g} (trial {progress.best.trial_id})")
-    return "; ".join(parts)
+    async def _connect(self) -> ClusterConnection:
+        return (await RaySweepHook(self.conn_id).aaccess()).cluster

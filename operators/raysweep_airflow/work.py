@@ -8,34 +8,31 @@ by itself: whoever kills it leaves a state, and that is asked for.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-import raysweep as rs
-from raysweep.brief import brief
-from raysweep.errors import JobStoppedError, RaysweepError, SpecChangedError, SpecError, SweepInterrupted
-from raysweep.jobs import Cluster, JobOptions, RunningJob, complete, details_of
-from raysweep.jobs.attach import storage_not_shared
-from raysweep.jobs.errorline import decode_error
+from raysweep.errors import RaysweepError, SpecChangedError, SpecError, SweepInterrupted
+from raysweep.jobs import JobOptions, RunningJob
+from raysweep.jobs.notes import ProgressLines
 from raysweep.outcome import SweepOutcome, TrainOutcome
-from raysweep.runs.view import Asked, Outcome, RunView
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.runs.view import Outcome, RunView
+from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
+from raysweep.step import End, Place, Step, brief, complete, details_of
 from raysweep_airflow import documents
 from raysweep_airflow.hooks import Access, RaySweepHook
-from raysweep_airflow.identity import TaskId, is_over
+from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
 from raysweep_airflow.tries import Record, decide
-from raysweep_airflow.triggers import SETTLE_S, ProgressLines, SweepTrigger
+from raysweep_airflow.triggers import SETTLE_S, SweepTrigger
 
 if TYPE_CHECKING:
     from raysweep_airflow.base import JobOperator
@@ -54,42 +51,19 @@ KILL_S: Final = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What this try does: the spec with its deadline, under which key, or the outcome that is there."""
+    """What this try does: what is to be run, its deadline a moment, or the outcome that is there."""
 
-    spec: Spec
-    key: str
+    request: AnyRequest
     ended: Outcome | None
     resumes: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A job that this process waits for."""
-
-    job: RunningJob
-    access: Access
-    task: TaskId
-
-    def killed(self, log: Any) -> None:
-        """Cancel the job if its task's state says so; within the seconds that Airflow leaves."""
-        thread = threading.Thread(target=self._stop_if_over, args=(log,), daemon=True)
-        thread.start()
-        # Whoever handles the signal may hold what the thread waits for: not for ever.
-        thread.join(KILL_S)
-
-    def _stop_if_over(self, log: Any) -> None:
-        try:
-            state = self.task.state()
-            if not is_over(state):
-                log.info("task is %s: job %s goes on; the next try attaches", state, self.job.job_id)
-                return
-            log.warning("task is %s: cancelling job %s", state, self.job.job_id)
-            reason = f"its task was marked {state} in Airflow"
-            by = f"Airflow: {self.task.key}"
-            Cluster(self.access.cluster).cancel(self.job, reason=reason, by=by, grace_s=2.0)
-        except Exception:
-            # A job whose task's state is not known goes on.
-            log.exception("job %s was not cancelled: raysweep cancel does it", self.job.job_id)
+def stop_in_time(stopping: Coroutine[Any, Any, None]) -> None:
+    """Run it within the seconds that Airflow leaves."""
+    thread = threading.Thread(target=asyncio.run, args=(stopping,), daemon=True)
+    thread.start()
+    # Whoever handles the signal may hold what the thread waits for: not for ever.
+    thread.join(KILL_S)
 
 
 class Try:
@@ -121,15 +95,7 @@ class Try:
 
     def complete(self, event: Mapping[str, Any]) -> Any:
         """Finish by a trigger's event."""
-        job = RunningJob.from_dict(event["job"])
-        if event["end"] == "error":
-            return self.finish(decode_error(event["error"], job.job_id))
-        view = RunView(job.kind, job.storage_path, job.run_id)
-        outcome = view.outcome()
-        if event["end"] == "timeout" and (outcome is None or outcome.status == "cancelled"):
-            note = f"{event['limit']} is over; clear the task to go on with it, or give it more time"
-            return self.finish(JobStoppedError(job.job_id, note))
-        return self.finish(outcome or storage_not_shared(job.job_id, view.uri))
+        return self.finish(End.from_dict(event).result(again="clear the task"))
 
     def finish(self, end: Outcome | RaysweepError) -> Any:
         """Hand on the outcome, or fail: the end of every try that ran something."""
@@ -150,10 +116,9 @@ class Try:
 
     def _run_job(self, attempt: Attempt, access: Access) -> Any:
         operator, options = self.operator, self._options(attempt)
-        job = Cluster(access.cluster).submit_or_attach(attempt.spec, key=attempt.key, options=options)
-        operator.running = Running(job=job, access=access, task=self.task)
-        self._show(job, access)
-        ends_at, limit = self._limit(attempt.spec)
+        step = Step(request=attempt.request, place=Place(connection=access.cluster), options=options)
+        job = step.submit()
+        ends_at, limit = self._limit(attempt.request.spec)
         trigger = SweepTrigger(
             job=job.to_dict(),
             conn_id=operator.conn_id,
@@ -163,26 +128,25 @@ class Try:
             limit=limit,
             lease_ttl_s=options.lease_ttl_s,
         )
+        operator.killed = lambda: stop_in_time(trigger.stop_if_over(access.cluster, grace_s=2.0))
+        self._show(job, access)
         if operator.deferrable and job.how != "finished":
             operator.defer(trigger=trigger, method_name="execute_complete")
         event = asyncio.run(trigger.follow(access.cluster))
-        operator.running = None
+        operator.killed = None
         return self.complete(event)
 
     def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:
         """On a Ray of this process: an embedded one, or one that it is near."""
-        address = self.operator.address
         self._note_place(attempt)
+        step = Step(
+            request=attempt.request,
+            place=Place(address=self.operator.address),
+            options=JobOptions(on_cancelled="resume" if attempt.resumes else "keep"),
+        )
+        on_progress = ProgressLines(self.log.info) if attempt.request.run.kind == "sweep" else None
         try:
-            if isinstance(attempt.spec, TrainSpec):
-                return rs.run_training(attempt.spec, key=attempt.key, address=address)
-            return rs.run_sweep(
-                attempt.spec,
-                key=attempt.key,
-                address=address,
-                on_progress=ProgressLines(self.log.info),
-                resume_cancelled=attempt.resumes,
-            )
+            return step.run(on_progress=on_progress)
         except SweepInterrupted as error:
             # A worker that shuts down, as a rule: the next try goes on.
             raise AirflowException(str(error)) from None
@@ -195,8 +159,9 @@ class Try:
         found = Record.from_dict(self.store.get(RECORD_KEY))
         is_cleared = found is not None and found.max_tries != ti.max_tries
         record = found or self._dated(Record(max_tries=ti.max_tries), now)
-        spec, base = _with_deadline(asked, record), operator.key(self.context)
-        ended = _view(spec, base + record.suffix).outcome()
+        base = operator.key(self.context)
+        request = RunRequest.of(_with_deadline(asked, record), base + record.suffix)
+        ended = _view(request).outcome()
         do = decide(
             ended,
             is_cleared=is_cleared,
@@ -204,19 +169,18 @@ class Try:
             accept_partial=operator.accept_partial,
         )
         if do == "reuse":
-            self._check_same(spec, base + record.suffix, ended)
+            self._check_same(request, ended)
         elif is_cleared:
             suffix = f"#{ti.try_number}" if do == "restart" else record.suffix
             renewed = self._dated(replace(record, suffix=suffix), now)
-            later = _with_deadline(asked, renewed)
-            if do != "go" or _may_change(later, base + suffix):
-                record, spec = renewed, later
-        key = base + record.suffix
-        self._say(do, ended, key, is_cleared=is_cleared)
+            later = RunRequest.of(_with_deadline(asked, renewed), base + suffix)
+            if do != "go" or _may_change(later):
+                record, request = renewed, later
+        self._say(do, ended, request.run.key, is_cleared=is_cleared)
         self.store.set(RECORD_KEY, replace(record, max_tries=ti.max_tries).to_dict())
         if do == "reuse":
-            return Attempt(spec=spec, key=key, ended=ended, resumes=False)
-        return Attempt(spec=spec, key=key, ended=None, resumes=is_cleared)
+            return Attempt(request=request, ended=ended, resumes=False)
+        return Attempt(request=request, ended=None, resumes=is_cleared)
 
     def _dated(self, record: Record, now: datetime) -> Record:
         """From when a deadline of the spec counts, and the one that `execution_timeout` gives."""
@@ -230,10 +194,10 @@ class Try:
         ends_at = (now + timeout - _margin(timeout)).isoformat() if timeout is not None else None
         return replace(record, scheduled_at=since.isoformat(), ends_at=ends_at)
 
-    def _check_same(self, spec: Spec, key: str, ended: Outcome | None) -> None:
+    def _check_same(self, request: AnyRequest, ended: Outcome | None) -> None:
         """See that what is reused is what is asked for."""
         try:
-            if _view(spec, key).check_same(_asked(spec, key), ended):
+            if _view(request).check_same(request, ended):
                 self.log.info('its limit was moved since: on_clear="resume" goes on with it')
         except SpecChangedError as error:
             fix = 'change it back, or clear the task with on_clear="restart"'
@@ -254,25 +218,24 @@ class Try:
         """The job's options, its templates rendered here and not before: they may hold secrets."""
         given: Any = self.operator.job if self.operator.job is not None else {}
         if isinstance(given, Mapping):
-            known = [field.name for field in fields(JobOptions)]
-            if unknown := sorted(set(given) - set(known)):
-                raise SpecError("job", f"has no {unknown[0]!r}", f"it knows {', '.join(known)}")
-            values: Any = self.operator.render_template(dict(given), cast(Any, self.context))
-            given = JobOptions(**values)
-        folder = given.working_dir
-        options = replace(
-            given,
-            working_dir=self._located(folder, "job.working_dir") if folder is not None else None,
-            py_modules=[self._located(each, "job.py_modules") for each in given.py_modules],
-            metadata={**self.task.metadata(), **given.metadata},
-            on_cancelled="resume" if attempt.resumes else given.on_cancelled,
+            given = self.operator.render_template(dict(given), cast(Any, self.context))
+        try:
+            options = given if isinstance(given, JobOptions) else JobOptions.model_validate(given)
+        except SpecError as error:
+            raise SpecError(f"job.{error.field}", error.problem, error.fix) from None
+        folder = options.working_dir
+        return self.operator.options(
+            options.replace(
+                working_dir=self._located(folder, "job.working_dir") if folder is not None else None,
+                py_modules=[self._located(each, "job.py_modules") for each in options.py_modules],
+                metadata={**self.task.metadata(), **options.metadata},
+                on_cancelled="resume" if attempt.resumes else options.on_cancelled,
+            )
         )
-        return self.operator.options(options)
 
-    def _located(self, path: str | os.PathLike[str], field: str) -> str:
+    def _located(self, path: str, field: str) -> str:
         """A folder or file to upload: relative paths are beside the DAG."""
-        text = os.fspath(path)
-        return text if "://" in text else str(documents.find(text, self.context, field))
+        return path if "://" in path else str(documents.find(path, self.context, field))
 
     def _limit(self, spec: Spec) -> tuple[float | None, str]:
         """When it is cancelled, in UTC seconds, and by which limit."""
@@ -298,12 +261,9 @@ class Try:
 
     def _note_place(self, attempt: Attempt) -> None:
         """Where a run without a job is stored: the page and scripts look for it where they look for a job."""
-        asked = _asked(attempt.spec, attempt.key)
-        place = {"kind": asked.kind, "run_id": asked.run_id, "key": attempt.key}
-        where = asked.spec.storage_path
-        self.store.set(
-            JOB_KEY, {**place, "storage_path": where, "uri": f"{where}/{asked.run_id}", "job_url": ""}
-        )
+        run, where = attempt.request.run, attempt.request.spec.storage_path
+        place = {"kind": run.kind, "run_id": run.id, "key": run.key, "storage_path": where}
+        self.store.set(JOB_KEY, {**place, "uri": f"{where}/{run.id}", "job_url": ""})
 
     def _show_earlier(self) -> None:
         """The links of the try that ran it: Airflow has forgotten them."""
@@ -334,21 +294,14 @@ def explained(log: Any) -> Iterator[None]:
         raise AirflowFailException(text) from None
 
 
-def _asked(spec: Spec, key: str) -> Asked:
-    """As `Asked.of`, for trainables too that never leave this process."""
-    name = key if isinstance(spec, SweepSpec) else f"train {key}"
-    return Asked(spec=spec.placed(), key=key, run_id=rs.sweep_id(spec.name, name))
+def _view(request: AnyRequest) -> RunView:
+    return RunView(request.run.kind, request.spec.storage_path, request.run.id)
 
 
-def _view(spec: Spec, key: str) -> RunView:
-    asked = _asked(spec, key)
-    return RunView(asked.kind, asked.spec.storage_path, asked.run_id)
-
-
-def _may_change(spec: Spec, key: str) -> bool:
+def _may_change(request: AnyRequest) -> bool:
     """Whether a run that has not ended may go on with this spec."""
     try:
-        _view(spec, key).check_same(_asked(spec, key), None)
+        _view(request).check_same(request, None)
     except SpecChangedError:
         return False
     return True

@@ -23,11 +23,11 @@ if "airflow" not in sys.modules and "AIRFLOW_HOME" not in os.environ:
     atexit.register(shutil.rmtree, _home, ignore_errors=True)
     os.environ["AIRFLOW_HOME"] = _home
 
-from raysweep.cluster.progress import make_progress
 from raysweep.core import SweepState, encode, step
 from raysweep.core import events as ev
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import current_holder
+from raysweep.runs.progress import make_progress
 from raysweep.simulate import Simulated, simulate
 from raysweep.spec import SweepSpec
 from raysweep.storage.store import open_store

@@ -85,6 +85,27 @@ def test_a_sweep_that_nobody_runs(night: Night, tmp_path: Path) -> None:
     assert (data["status"], data["is_running"], data["poll_s"]) == ("interrupted", False, 3.0)
 
 
+def test_a_journal_that_cannot_be_read_leaves_what_the_heartbeat_says(night: Night, tmp_path: Path) -> None:
+    folder = pages.store(tmp_path, *night, part=0.6)
+    whole = room.view_of(task(place=place(tmp_path)), Readers())
+    for path in (tmp_path / SWEEP_ID / "journal").iterdir():
+        path.write_bytes(path.read_bytes().replace(b"TrialStarted", b"TrialStartet"))
+    data = room.view_of(task(place=place(tmp_path)), Readers())
+    assert (data["view"], data["status"], data["top"], data["curve"]) == ("sweep", "running", [], [])
+    assert "the journal cannot be read" in data["notes"][-1]
+    heartbeat = folder.read_progress()
+    assert heartbeat is not None
+    assert heartbeat.best is not None
+    runs = heartbeat.best.trial_id in [trial.trial_id for trial in heartbeat.running]
+    assert (data["best"]["score"], data["best"]["config"]) == (
+        whole["best"]["score"],
+        whole["best"]["config"],
+    )
+    assert data["best"]["state"] == ("running" if runs else ""), (
+        "whether it has ended, only the journal knows"
+    )
+
+
 def test_a_training(tmp_path: Path) -> None:
     folder = RunFolder(open_store(tmp_path), "full-1")
     view = place(tmp_path, kind="train", run_id="full-1")

@@ -15,6 +15,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.runs.folder import SweepFolder
+from raysweep.spec import identity
 from raysweep.storage.store import open_store
 from tests.airflow.servers import Airflow, wait_until
 from tests.jobs.cluster import Cluster
@@ -57,7 +58,7 @@ class Desk:
         return self.airflow.trigger_run(dag_id, run_id, conf)
 
     def folder(self, dag_id: str, run_id: str, suffix: str = "") -> SweepFolder:
-        sweep_id = rs.sweep_id("own", f"{dag_id}/sweep/{run_id}{suffix}")
+        sweep_id = identity.sweep_id("own", f"{dag_id}/sweep/{run_id}{suffix}")
         return SweepFolder(open_store(str(self.storage)), sweep_id)
 
     def ended(self, dag_id: str, run_id: str, suffix: str = "", within_s: float = 120.0) -> rs.SweepOutcome:

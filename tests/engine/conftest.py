@@ -21,6 +21,7 @@ from raysweep.cluster.connection import RayConnection, connect
 from raysweep.core import decode
 from raysweep.core.events import Event
 from raysweep.runs.folder import SweepFolder
+from raysweep.spec.identity import sweep_id
 from raysweep.storage.store import open_store
 
 HERE = "tests.engine.trainables"
@@ -88,7 +89,7 @@ def events(storage: Path) -> Callable[..., list[Any]]:
     """The journal of the sweep with the key `k`, read back: all events, or those of some types."""
 
     def read(*types: type[Event], name: str = "t") -> list[Any]:
-        journal = SweepFolder(open_store(str(storage)), rs.sweep_id(name, "k")).journal()
+        journal = SweepFolder(open_store(str(storage)), sweep_id(name, "k")).journal()
         decoded = [decode(line) for line in journal.contents().records]
         return [event for event in decoded if not types or isinstance(event, types)]
 

@@ -1,7 +1,8 @@
 """What `tests/golden/stored.zip` holds: two sweeps and a training, as the version of that day stored them.
 
 `tests/golden/README.md` says how it came about; `test_stored.py` reads it. The objects lie under one S3
-prefix, since what is recorded of checkpoints has their whole address.
+prefix, since what is recorded of checkpoints has their whole address. The trainables are never edited: in a
+script they are identified by their source.
 """
 
 from __future__ import annotations

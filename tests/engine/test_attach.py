@@ -62,13 +62,13 @@ def check_nothing_is_left(address: str) -> None:
         """
         import sys, time
         import ray
-        from ray._private.state import state
         from ray.util import placement_group_table
+        from tests.insides import actor_states
 
         ray.init(address=sys.argv[1], log_to_driver=False)
         deadline = time.monotonic() + 20
         while True:
-            actors = [a for a in state.actor_table(None).values() if a["State"] != "DEAD"]
+            actors = [state for state in actor_states() if state != "DEAD"]
             groups = [g for g in placement_group_table().values() if g["state"] != "REMOVED"]
             free = ray.available_resources().get("CPU")
             if (not actors and not groups and free == 2.0) or time.monotonic() > deadline:

@@ -13,6 +13,7 @@ import pytest
 import raysweep as rs
 from raysweep.cluster.server import LinkServer
 from raysweep.core.events import TrialReported
+from raysweep.outcome import SweepProgress
 
 pytestmark = pytest.mark.ray
 REPORTS = 150_000
@@ -44,7 +45,7 @@ class Dam:
         self._lines = lines
         self._until: float | None = None
 
-    def __call__(self, progress: rs.SweepProgress) -> None:
+    def __call__(self, progress: SweepProgress) -> None:
         started = [line for line in self._lines() if line[0] == "start"]
         assert self.server is not None
         if not started or (self._until is not None and not self.server.is_held):

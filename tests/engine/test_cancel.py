@@ -14,6 +14,8 @@ import raysweep as rs
 from raysweep.cluster.run import Interrupts, run_connected
 from raysweep.outcome import Cancellation
 from raysweep.runs.folder import SweepFolder
+from raysweep.spec import RunRequest
+from raysweep.spec.identity import sweep_id
 from raysweep.storage.store import open_store
 from tests.engine.conftest import wait_for
 
@@ -34,7 +36,8 @@ class Running:
 
     def _run(self, spec: rs.SweepSpec) -> None:
         try:
-            self.outcome = run_connected(spec, "k", self.interrupts, on_progress=None, takeover=False)
+            request = RunRequest.of(spec, "k")
+            self.outcome = run_connected(request, self.interrupts, on_progress=None, takeover=False)
         except BaseException as error:  # noqa: BLE001  looked at by the test
             self.error = error
 
@@ -47,7 +50,7 @@ class Running:
 
 @pytest.fixture
 def folder(storage: Path) -> SweepFolder:
-    return SweepFolder(open_store(str(storage)), rs.sweep_id("t", "k"))
+    return SweepFolder(open_store(str(storage)), sweep_id("t", "k"))
 
 
 def cancellation(reason: str = "enough") -> Cancellation:
@@ -132,12 +135,9 @@ def test_a_cancel_that_comes_before_the_controller_is_not_lost(
     interrupts.cancel("at once")
     assert not interrupts.is_taken
     results: list[Any] = []
+    request = RunRequest.of(make_spec("forever", num_samples=2), "k")
     thread = threading.Thread(
-        target=lambda: results.append(
-            run_connected(
-                make_spec("forever", num_samples=2), "k", interrupts, on_progress=None, takeover=False
-            )
-        )
+        target=lambda: results.append(run_connected(request, interrupts, on_progress=None, takeover=False))
     )
     thread.start()
     thread.join(30)

@@ -13,6 +13,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.events import CheckpointCommitted
+from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.storage.store import open_store
@@ -119,7 +120,7 @@ def spoil(config: dict[str, Any]) -> None:
         try:
             with checkpoint as folder:
                 raise AssertionError(f"restored {(folder / 'at.json').read_text()}")
-        except rs.CheckpointDamagedError:
+        except CheckpointDamagedError:
             if not config["starts_over"]:
                 raise
     while step < 3:

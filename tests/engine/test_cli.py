@@ -250,7 +250,7 @@ def test_with_a_ray_of_its_own_stdout_is_the_outcome_and_nothing_is_noise(
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1
     assert SweepOutcome.from_json(done.stdout).counts == {"completed": 4}
-    ours = re.compile(r"\[cli \d+:\d\d\] |completed cli-|  (trials|ended|best|config|outcome|next) ")
+    ours = re.compile(r"\[cli \d+:\d\d\] |completed cli-|  (ended|why|trials|best|outcome|next) ")
     assert [line for line in done.stderr.splitlines() if not ours.match(line)] == []
     plain = subprocess.run([*command, "--key", "k"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (plain.returncode, plain.stderr) == (0, "")

@@ -16,6 +16,7 @@ import pytest
 import raysweep as rs
 from raysweep.cli.sweep import newest_spec
 from raysweep.core.events import SlotOpened, SpecChanged
+from raysweep.errors import SpecChangedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.storage.store import open_store
@@ -71,7 +72,7 @@ def test_it_ends_in_time_and_goes_on_where_it_was(
 
     # The same words again: what it gave.
     assert rs.run_sweep(spec, key="k") == outcome
-    with pytest.raises(rs.SpecChangedError):
+    with pytest.raises(SpecChangedError):
         rs.run_sweep(spec.replace(max_concurrent_trials=1), key="k")
     passed = spec.replace(stop=spec.stop.replace(deadline=deadline + timedelta(seconds=0.01)))
     # It may have ended before its time, with nothing that could still report.

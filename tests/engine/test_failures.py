@@ -11,6 +11,8 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.events import SlotLost, TrialStarted
+from raysweep.errors import InfeasibleResourcesError, MetricNeverReportedError, TrainableImportError
+from raysweep.spec.identity import sweep_id
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
@@ -196,23 +198,23 @@ def test_a_closure_that_cannot_be_pickled_is_refused(run: Run, storage: Path) ->
 def test_a_metric_that_is_never_reported_is_a_mistake_in_the_spec(
     run: Run, lines: Lines, storage: Path
 ) -> None:
-    with pytest.raises(rs.MetricNeverReportedError, match="'los'") as caught:
+    with pytest.raises(MetricNeverReportedError, match="'los'") as caught:
         run("other_name", num_samples=20, max_concurrent_trials=1)
     assert caught.value.field == "metric"
     assert len(lines()) < 20
-    assert not (storage / rs.sweep_id("t", "k")).exists()
+    assert not (storage / sweep_id("t", "k")).exists()
     assert (Path(caught.value.kept_uri) / "sweep.json").is_file(), "what has run is kept, aside"
 
 
 @pytest.mark.parametrize("isolation", ["worker", "process"])
 def test_a_trainable_that_is_not_in_its_module(isolation: str, run: Run, storage: Path) -> None:
-    with pytest.raises(rs.TrainableImportError, match="did you mean 'noop'") as caught:
+    with pytest.raises(TrainableImportError, match="did you mean 'noop'") as caught:
         run("noob", isolation=isolation)
     assert "\n" not in str(caught.value)
     assert nothing_is_left(storage)
 
 
 def test_more_than_any_node_has(run: Run, storage: Path) -> None:
-    with pytest.raises(rs.InfeasibleResourcesError, match=r"asks for 64 CPU; the largest node has 2"):
+    with pytest.raises(InfeasibleResourcesError, match=r"asks for 64 CPU; the largest node has 2"):
         run("noop", resources={"cpu": 64})
     assert nothing_is_left(storage)

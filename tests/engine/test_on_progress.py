@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import raysweep as rs
+from raysweep.outcome import SweepProgress
 
 pytestmark = pytest.mark.ray
 
@@ -19,9 +20,9 @@ def test_an_on_progress_that_raises_ends_nothing(
     lines: Callable[[], list[list[str]]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    calls: list[rs.SweepProgress] = []
+    calls: list[SweepProgress] = []
 
-    def show(progress: rs.SweepProgress) -> None:
+    def show(progress: SweepProgress) -> None:
         calls.append(progress)
         if when == "always" or progress.status == "completed":
             raise ZeroDivisionError("a bug in the caller's own code")

@@ -19,6 +19,7 @@ from raysweep.cluster import controller as controller_room
 from raysweep.cluster import run as run_room
 from raysweep.cluster.server import LinkServer
 from raysweep.errors import StorageUnavailableError
+from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.storage.store import open_store
@@ -155,7 +156,7 @@ def test_a_flood_of_reports_in_an_outage_waits_with_the_workers(
         for n in range(REPORTS):
             rs.report({"loss": 1.0 / (1 + n), "text": "x" * 100})
 
-    def show(progress: rs.SweepProgress) -> None:
+    def show(progress: SweepProgress) -> None:
         if stores and time.monotonic() < stores[0].until:
             shown.append(time.monotonic())
 

@@ -10,6 +10,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.events import TrialReported
+from raysweep.errors import SpecChangedError
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
@@ -87,7 +88,7 @@ def test_a_waiting_report_returns_when_it_is_durable(run: Run, lines: Lines, sto
 def test_a_returned_dict_is_one_report_and_other_values_are_refused(run: Run) -> None:
     (trial,) = run("noop").trials
     assert (trial.reports, trial.metrics["loss"]) == (1, trial.config["x"])
-    with pytest.raises(rs.SpecChangedError, match="trainable"):
+    with pytest.raises(SpecChangedError, match="trainable"):
         run("returns_nonsense")
     (trial,) = run("returns_nonsense", name="nonsense", failure={"max_failures": 0}).trials
     assert trial.error is not None

@@ -11,6 +11,8 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.events import SlotFailed, SlotOpened, TrialStarted
+from raysweep.errors import MetricNeverReportedError, TrainableImportError
+from raysweep.outcome import SweepProgress
 from tests.engine.seam import LoadsOnce
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults]
@@ -53,7 +55,7 @@ def test_a_replacement_that_cannot_load_the_trainable_leaves_the_sweep_resumable
         "scheduler": ASHA,
         "stop": {"grace_s": 0.1},
     }
-    with pytest.raises(rs.TrainableImportError, match="only once"):
+    with pytest.raises(TrainableImportError, match="only once"):
         run(trainable, **fields)
     assert events(SlotFailed)
     marker.write_text("again")
@@ -67,7 +69,7 @@ def test_what_a_sweep_does_not_need_any_more_is_free_while_it_runs(run: Run) -> 
     """One long trial is left; the other slot's placement group is not kept until the end."""
     free: list[float] = []
 
-    def look(progress: rs.SweepProgress) -> None:
+    def look(progress: SweepProgress) -> None:
         import ray
 
         if progress.counts.get("completed") == 1 and progress.slots == 1:
@@ -81,7 +83,7 @@ def test_an_error_of_the_spec_after_the_start_deletes_nothing(
     make_spec: Callable[..., rs.SweepSpec], ray_cluster: object, storage: Path
 ) -> None:
     """Trials ran and stored checkpoints before it showed that their metric has another name."""
-    with pytest.raises(rs.MetricNeverReportedError) as caught:
+    with pytest.raises(MetricNeverReportedError) as caught:
         rs.run_sweep(make_spec(f"{HERE}:saves", metric="los"), key="k")
     kept = Path(caught.value.kept_uri)
     assert kept.is_relative_to(storage / "aside")

@@ -18,8 +18,10 @@ import raysweep as rs
 from raysweep.cluster.connection import RayConnection
 from raysweep.core import SweepState, step
 from raysweep.core.events import ControllerStarted, SpecChanged, TrialReturned
+from raysweep.errors import SpecChangedError
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
+from raysweep.spec.identity import sweep_id
 from raysweep.storage.store import open_store
 from tests.engine.conftest import ROOT, Driver, wait_for
 
@@ -40,7 +42,7 @@ def starts_of(lines: list[list[str]]) -> Counter[int]:
 
 def check_journal(storage: Path, spec: rs.SweepSpec, events: Events, claims: int) -> None:
     """It reads whole (each line's checksum included) and replays to the end."""
-    contents = SweepFolder(open_store(str(storage)), rs.sweep_id("t", "k")).journal().contents()
+    contents = SweepFolder(open_store(str(storage)), sweep_id("t", "k")).journal().contents()
     assert contents.repairs == ()
     assert len(contents.claims) == claims
     state = SweepState.create(spec, spec.seed or 0)
@@ -123,7 +125,7 @@ def test_a_sweep_that_runs_under_another_spec_is_not_followed(
 ) -> None:
     driver = drive(make_spec("slow", {"pause": 0.2}, num_samples=100), address=address)
     wait_for(lambda: lines() or driver.process.poll() is not None)
-    with pytest.raises(rs.SpecChangedError, match="mode"):
+    with pytest.raises(SpecChangedError, match="mode"):
         rs.run_sweep(make_spec("slow", {"pause": 0.2}, num_samples=100, mode="max"), key="k")
 
 
@@ -147,9 +149,9 @@ def test_a_changed_spec_is_refused_and_a_safe_change_goes_on(
     before = sum(path.is_file() for path in storage.rglob("*"))
 
     other = make_spec("slow", space | {"x": {"uniform": [0, 2]}}, num_samples=40, mode="max")
-    with pytest.raises(rs.SpecChangedError) as caught:
+    with pytest.raises(SpecChangedError) as caught:
         rs.run_sweep(other, key="k")
-    assert caught.value.sweep_id == rs.sweep_id("t", "k")
+    assert caught.value.sweep_id == sweep_id("t", "k")
     assert any(line.startswith("mode: ") for line in caught.value.diff)
     assert any(line.startswith("param_space.x") for line in caught.value.diff)
     assert sum(path.is_file() for path in storage.rglob("*")) == before
@@ -158,7 +160,7 @@ def test_a_changed_spec_is_refused_and_a_safe_change_goes_on(
     with pytest.raises(EnoughError):
         rs.run_sweep(larger, key="k", on_progress=stop_after(20))
     fewer = make_spec("slow", space, num_samples=30)
-    with pytest.raises(rs.SpecChangedError, match="num_samples"):
+    with pytest.raises(SpecChangedError, match="num_samples"):
         rs.run_sweep(fewer, key="k")
 
     outcome = rs.run_sweep(larger, key="k")

@@ -18,14 +18,27 @@ from typing import Any
 import pytest
 
 import raysweep as rs
+from raysweep.errors import (
+    CheckpointDamagedError,
+    FencedError,
+    InfeasibleResourcesError,
+    SpecChangedError,
+    StorageNotWritableError,
+    SweepHeldError,
+    SweepInterrupted,
+    TrainableImportError,
+    TrainingFailedError,
+)
 from raysweep.outcome import SweepProgress
 from raysweep.runs.claim import claim_run, find_at_rest, read_newest
 from raysweep.runs.training import PROGRESS, RunFolder
+from raysweep.spec.identity import sweep_id
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.store import open_store
 from raysweep.testing import FaultPlan
 from raysweep.training import TrainProgress
 from raysweep.training.snapshot import SNAPSHOT
+from tests.insides import actor_states
 
 ray = pytest.importorskip("ray")
 
@@ -49,9 +62,7 @@ def make_spec(tmp_path: Path) -> Callable[..., rs.TrainSpec]:
 
 
 def actors_alive() -> int:
-    from ray._private.state import state
-
-    return sum(1 for actor in state.actor_table(None).values() if actor["State"] == "ALIVE")
+    return actor_states().count("ALIVE")
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -96,7 +107,7 @@ def test_a_finished_run_is_returned_at_once_and_another_spec_is_refused(
     assert first.metrics == {"loss": 0.5}
     assert marks.read_text() == "x"
 
-    with pytest.raises(rs.SpecChangedError, match=r"config\.lr: 0\.5 -> 0\.6"):
+    with pytest.raises(SpecChangedError, match=r"config\.lr: 0\.5 -> 0\.6"):
         rs.run_training(make_spec(once, config={"lr": 0.6}), key="k")
     assert rs.run_training(make_spec(once, config={"lr": 0.5}, tags={"a": "b"}), key="k") == first
 
@@ -148,7 +159,7 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
             if line.strip() == "step 4":
                 break
         (folder,) = storage_path.iterdir()
-        with pytest.raises(rs.SweepHeldError, match=f"process {first.pid}"):
+        with pytest.raises(SweepHeldError, match=f"process {first.pid}"):
             find_at_rest(RunFolder(open_store(storage_path), folder.name))
         first.send_signal(signal.SIGKILL)
     second = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
@@ -213,7 +224,7 @@ def walking(make_spec: Callable[..., rs.TrainSpec], tmp_path: Path) -> rs.TrainS
 
 @pytest.fixture
 def run_folder(tmp_path: Path) -> RunFolder:
-    return RunFolder(open_store(tmp_path / "runs"), rs.sweep_id("t", "train k"))
+    return RunFolder(open_store(tmp_path / "runs"), sweep_id("t", "train k"))
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -232,7 +243,7 @@ def test_of_several_calls_at_once_one_gets_the_run_where_storage_is_slow(
         for call in calls:
             call.join()
     held = [call.error for call in calls if call.error is not None]
-    assert [type(error) for error in held] == [rs.SweepHeldError] * (number - 1)
+    assert [type(error) for error in held] == [SweepHeldError] * (number - 1)
     (outcome,) = [call.result for call in calls if call.result is not None]
     assert outcome.metrics["step"] == 10
     assert not outcome.resumed
@@ -259,7 +270,7 @@ def test_a_superseded_run_ends_within_seconds_and_the_outcome_is_the_newer_ones(
     superseded_at = time.monotonic()
     older.join(20)
     took_s = time.monotonic() - superseded_at
-    assert isinstance(older.error, rs.FencedError), older.error
+    assert isinstance(older.error, FencedError), older.error
     assert took_s < 10
     newer.join()
     assert newer.error is None
@@ -296,7 +307,7 @@ def test_a_superseded_run_deletes_no_checkpoint_that_the_newer_one_goes_on_from(
     claim.update(SNAPSHOT, lambda data: (data or b"") + b" ")
     left = claim.folder.get_versioned(SNAPSHOT)
     older.join(20)
-    assert isinstance(older.error, rs.FencedError), older.error
+    assert isinstance(older.error, FencedError), older.error
     assert run_folder.get_versioned(SNAPSHOT) == left
     assert actors_alive() == 0
 
@@ -320,7 +331,7 @@ def test_ctrl_c_ends_the_workers_and_the_run_can_go_on(make_spec: Callable[..., 
             os.kill(os.getpid(), signal.SIGINT)
 
     spec = make_spec(config={"steps": 300, "rate": 0.01})
-    with pytest.raises(rs.SweepInterrupted, match="same key"):
+    with pytest.raises(SweepInterrupted, match="same key"):
         rs.run_training(spec, key="k", on_progress=interrupt)
     assert actors_alive() == 0
     outcome = rs.run_training(spec, key="k")
@@ -350,7 +361,7 @@ def test_failures_are_retried_then_raised_with_the_last_line_and_a_later_call_go
     lives = tmp_path / "lives"
     lives.write_text("2")
     spec = make_spec(brittle, config={"lives": str(lives)}, max_failures=1)
-    with pytest.raises(rs.TrainingFailedError, match=r"ValueError: 1 lives left.*/runs/t-") as caught:
+    with pytest.raises(TrainingFailedError, match=r"ValueError: 1 lives left.*/runs/t-") as caught:
         rs.run_training(spec, key="k")
     outcome = caught.value.outcome
     assert outcome.error.kind == "user_error"
@@ -370,7 +381,7 @@ def test_a_worker_that_dies_is_said_so(make_spec: Callable[..., rs.TrainSpec]) -
 
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(rs.TrainingFailedError, match="a worker died") as caught:
+    with pytest.raises(TrainingFailedError, match="a worker died") as caught:
         rs.run_training(make_spec(dies), key="k")
     assert caught.value.outcome.error.kind == "worker_died"
     assert actors_alive() == 0
@@ -446,10 +457,11 @@ def test_workers_that_fit_nowhere_are_refused_before_ray_starts(
 ) -> None:
     program = textwrap.dedent("""
         import raysweep as rs
+        from raysweep.errors import InfeasibleResourcesError
         try:
             rs.run_training({"name": "big", "trainable": "examples.quick:steps", "storage_path": "/dev/null",
                              "scaling": {"num_workers": 3, "resources_per_worker": {"CPU": 1000}}})
-        except rs.InfeasibleResourcesError as error:
+        except InfeasibleResourcesError as error:
             print(error)
         import ray
         print(ray.is_initialized())
@@ -476,7 +488,7 @@ def test_workers_that_fit_nowhere_in_the_cluster_are_refused(
         ),
         ({"num_workers": 1, "resources_per_worker": {"CPU": 1, "magic": 1}}, "magic: 0"),
     ):
-        with pytest.raises(rs.InfeasibleResourcesError, match=room):
+        with pytest.raises(InfeasibleResourcesError, match=room):
             rs.run_training(make_spec(scaling=scaling), key="k")  # each mends the one before
     assert not list(tmp_path.rglob("*"))
 
@@ -484,18 +496,18 @@ def test_workers_that_fit_nowhere_in_the_cluster_are_refused(
 def test_what_cannot_be_imported_or_written_is_said_before_anything_starts(
     make_spec: Callable[..., rs.TrainSpec],
 ) -> None:
-    with pytest.raises(rs.TrainableImportError, match="nowhere"):
+    with pytest.raises(TrainableImportError, match="nowhere"):
         rs.run_training(make_spec("nowhere.to:be_found"))
-    with pytest.raises(rs.StorageNotWritableError, match="Ray Train cannot write"):
+    with pytest.raises(StorageNotWritableError, match="Ray Train cannot write"):
         rs.run_training(make_spec(storage_path="memory://x"))
 
 
 def test_a_damaged_list_of_checkpoints_is_refused(
     make_spec: Callable[..., rs.TrainSpec], tmp_path: Path
 ) -> None:
-    run_id = rs.sweep_id("t", "train k")
+    run_id = sweep_id("t", "train k")
     folder = tmp_path / "runs" / run_id
     folder.mkdir(parents=True)
     (folder / "checkpoint_manager_snapshot.json").write_text('{"checkpoint_results": [')
-    with pytest.raises(rs.CheckpointDamagedError, match="checkpoint_manager_snapshot"):
+    with pytest.raises(CheckpointDamagedError, match="checkpoint_manager_snapshot"):
         rs.run_training(make_spec(), key="k")

@@ -11,6 +11,8 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.events import SlotFailed, TrialReturned, TrialStopped
+from raysweep.errors import ClusterLostError, InfeasibleResourcesError
+from raysweep.outcome import SweepProgress
 from tests.engine.conftest import wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults]
@@ -45,7 +47,7 @@ def test_a_trial_that_hangs_is_killed_and_tried_again(isolation: str, run: Run, 
 
 @pytest.mark.slow
 def test_a_worker_that_hangs_in_an_import_is_given_up(run: Run, events: Events) -> None:
-    with pytest.raises(rs.ClusterLostError, match="StartTimeout: the trainable was still being loaded"):
+    with pytest.raises(ClusterLostError, match="StartTimeout: the trainable was still being loaded"):
         run("tests.engine.stuck_import:train", failure={"start_timeout_s": 0.5})
     assert {event.failure.type for event in events(SlotFailed)} == {"StartTimeout"}
 
@@ -96,7 +98,7 @@ def test_a_deadlock_over_resources_is_explained(
     trainable: str, space: dict[str, Any], says: str, run: Run
 ) -> None:
     started_at = time.monotonic()
-    with pytest.raises(rs.InfeasibleResourcesError, match=says):
+    with pytest.raises(InfeasibleResourcesError, match=says):
         run(f"{HERE}:{trainable}", space, failure={"placement_timeout_s": 2.0})
     assert time.monotonic() - started_at < 60
     assert wait_for(lambda: not groups_alive(), 10)
@@ -120,7 +122,7 @@ def groups_alive() -> list[str]:
 @pytest.mark.slow
 def test_a_deadlock_takes_nothing_that_had_ended(run: Run, events: Events) -> None:
     fields = {"num_samples": 2, "max_concurrent_trials": 1, "failure": {"placement_timeout_s": 2.0}}
-    with pytest.raises(rs.InfeasibleResourcesError):
+    with pytest.raises(InfeasibleResourcesError):
         run(f"{HERE}:wait_for_own_task", {"from": 1}, **fields)
     assert [event.trial for event in events(TrialReturned)] == [0]
 
@@ -133,7 +135,7 @@ def test_a_worker_without_a_place_says_who_has_it(run: Run, ray_cluster: Any) ->
     assert taken.wait(30)
     seen: list[str] = []
 
-    def give_back(progress: rs.SweepProgress) -> None:
+    def give_back(progress: SweepProgress) -> None:
         if progress.notes and not seen:
             seen.extend(progress.notes)
             remove_placement_group(taken)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from raysweep.cluster.patience import patient_start
+from raysweep.raycompat.patience import patient_start
 from tests.engine.conftest import ROOT, Driver, session_of
 
 # A dead node is seen after 1.2 s; with Ray's own settings it takes 14 s.
@@ -42,16 +42,6 @@ def several_nodes(num_cpus: int = 0, **system_config: Any) -> Iterator[Any]:
 def node_id(node: Any) -> str:
     """The id that Ray gave to a node of the cluster."""
     return str(node.node_id)
-
-
-def drain(address: str, node: str, deadline_ms: int) -> None:
-    """What a cloud's notice of preemption leads to: nothing new there, and the node goes at the deadline."""
-    from ray._raylet import GcsClient
-    from ray.core.generated import autoscaler_pb2
-
-    reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
-    is_accepted, why = GcsClient(address=address).drain_node(node, reason, "as the test asks", deadline_ms)
-    assert is_accepted, why
 
 
 @contextmanager

@@ -13,9 +13,11 @@ import raysweep as rs
 from raysweep.core import decode
 from raysweep.core.events import Event, TimerFired, TrialsRecalled
 from raysweep.runs.folder import SweepFolder
+from raysweep.spec.identity import sweep_id
 from raysweep.storage.store import open_store
 from tests.engine.conftest import wait_for
-from tests.faults.nodes import drain, driving, node_id, read_log, several_nodes
+from tests.faults.nodes import driving, node_id, read_log, several_nodes
+from tests.insides import drain
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults]
 Spec = Callable[..., rs.SweepSpec]
@@ -223,7 +225,7 @@ def test_a_node_where_replacements_cannot_load_is_left_to_the_others(
 
 def events_of(spec: rs.SweepSpec, kind: type[Event]) -> list[Event]:
     """What the journal of the sweep holds of this kind."""
-    journal = SweepFolder(open_store(spec.storage_path), rs.sweep_id(spec.name, "k")).journal()
+    journal = SweepFolder(open_store(spec.storage_path), sweep_id(spec.name, "k")).journal()
     return [event for event in map(decode, journal.contents().records) if isinstance(event, kind)]
 
 

@@ -19,6 +19,7 @@ import pytest
 import raysweep as rs
 from raysweep.core.events import TrialReturned, TrialStarted
 from raysweep.runs.folder import SweepFolder
+from raysweep.spec.identity import sweep_id
 from raysweep.storage.store import open_store
 from tests.engine.conftest import Driver
 
@@ -106,7 +107,7 @@ def test_two_thousand_trials_under_random_kills(
         # A killed worker's death may be blamed on any trial whose last words died with it.
         failure={"max_worker_deaths": 50, "backoff_initial_s": 0.01},
     )
-    folder = SweepFolder(open_store(str(storage)), rs.sweep_id("t", "k"))
+    folder = SweepFolder(open_store(str(storage)), sweep_id("t", "k"))
     soak = Soak(lambda: drive(spec, address=address), lines, folder, Random(seed))
     began = time.monotonic()
     driver = soak.run(lambda: {event.trial for event in events(TrialReturned)})

@@ -11,6 +11,7 @@ import pytest
 import raysweep as rs
 from raysweep.jobs import ClusterConnection
 from raysweep.runs.folder import SweepFolder
+from raysweep.spec.identity import sweep_id
 from raysweep.storage.store import open_store
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
@@ -66,6 +67,6 @@ def folder_of() -> Callable[..., SweepFolder]:
     """The folder of a spec's sweep under the key `k`."""
 
     def find(spec: rs.SweepSpec, key: str = "k") -> SweepFolder:
-        return SweepFolder(open_store(spec.storage_path), rs.sweep_id(spec.name, key))
+        return SweepFolder(open_store(spec.storage_path), sweep_id(spec.name, key))
 
     return find

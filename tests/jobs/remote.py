@@ -18,6 +18,7 @@ from typing import Any
 import raysweep as rs
 from raysweep.errors import RaysweepError
 from raysweep.jobs import Cluster, ClusterConnection
+from raysweep.outcome import SweepProgress
 
 
 def main() -> None:
@@ -72,7 +73,7 @@ def errors(given: dict[str, Any]) -> dict[str, str]:
 
 def followed(cluster: Cluster, given: dict[str, Any]) -> dict[str, Any]:
     """A whole sweep through `run_sweep`, then the same again."""
-    seen: list[rs.SweepProgress] = []
+    seen: list[SweepProgress] = []
     wanted = spec(given, "steps", num_samples=4, space={"steps": 4, "pause": 0.5})
     outcome = rs.run_sweep(wanted, key="followed", address=cluster.connection, on_progress=seen.append)
     began = time.monotonic()

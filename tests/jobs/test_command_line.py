@@ -17,6 +17,7 @@ import raysweep as rs
 from raysweep.cli import main
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.folder import SweepFolder
+from raysweep.spec.identity import sweep_id
 from tests.engine.conftest import ROOT, wait_for
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
@@ -145,7 +146,7 @@ def test_a_training_step_runs_on_the_cluster(
     ran = cli("train", path, "--key", "k", "--json")
     assert ran.code == 0, ran.err
     outcome = TrainOutcome.from_json(ran.out)
-    assert (outcome.status, outcome.run_id) == ("completed", rs.sweep_id("full", "train k"))
+    assert (outcome.status, outcome.run_id) == ("completed", sweep_id("full", "train k"))
     assert outcome.model_uri is not None
     assert Path(outcome.model_uri).is_dir()
     again = cli("train", path, "--key", "k", "--json")
@@ -221,7 +222,7 @@ def test_a_plan_counts_the_cluster_and_starts_nothing(
     assert ran.code == 0, ran.err
     plan = json.loads(ran.out)
     assert (plan["trials"], plan["at_once"], plan["state"]) == (7, 4, "new")
-    assert (plan["sweep_id"], plan["resources"]) == (rs.sweep_id("t", "k"), [{"CPU": 0.5}])
+    assert (plan["sweep_id"], plan["resources"]) == (sweep_id("t", "k"), [{"CPU": 0.5}])
     assert len(cluster.ask(lambda client: client.jobs())) == before
     assert not storage.exists()
     too_much = cli("plan", write_spec("noop", resources={"cpu": 64}))

@@ -98,6 +98,7 @@ LEFT_ALONE: tuple[m.BaseMatcherNode, ...] = (
     STRICT,
     m.Arg(keyword=m.Name("slots")),
     m.If(test=m.Name("TYPE_CHECKING")),
+    m.If(test=m.Comparison(left=m.Name("__name__"))),
     m.Expr(m.SimpleString() | m.ConcatenatedString()),
     m.Assign(targets=[m.AssignTarget(m.Name("__all__"))]),
     m.TypeAlias(),

@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 import raysweep as rs
+from raysweep.jobs import JobOptions
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import BestTrial, Holder, SweepProgress, TrialOutcome
-from raysweep.runs.report import report_of_outcome
-from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, percent, report_text
+from raysweep.runs.status import status_of_outcome
+from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, report_text
 from raysweep_prefect.flows import Sweep, nightly_sweep, sweep_many, train_best
 from raysweep_prefect.parameters import JobSettings
 
@@ -56,7 +57,7 @@ def test_parameters_of_the_form_become_specs() -> None:
     assert isinstance(given["spec"], rs.SweepSpec)
     assert given["train_spec"] == "train.yaml"
     assert given["gate_spec"].seeds == 2
-    assert given["job"].options().working_dir == "."
+    assert given["job"].working_dir == "."
     # What the server stores is what comes back.
     stored = nightly_sweep.serialize_parameters(given)
     assert nightly_sweep.validate_parameters(stored)["spec"] == given["spec"]
@@ -71,16 +72,16 @@ def test_a_wrong_field_is_named() -> None:
 
 def test_environment_variables_are_passed_on_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAREHOUSE", "geheim")
-    options = JobSettings(pass_env=["WAREHOUSE"]).options()
-    assert options.env_vars["WAREHOUSE"].get_secret_value() == "geheim"  # type: ignore[union-attr]
+    options = JobOptions.of(JobSettings(pass_env=["WAREHOUSE"]))
+    assert options.secrets()["WAREHOUSE"].get_secret_value() == "geheim"
     assert "geheim" not in repr(options)
     monkeypatch.delenv("WAREHOUSE")
-    with pytest.raises(rs.SpecError, match="WAREHOUSE: not set on the worker"):
-        JobSettings(pass_env=["WAREHOUSE"]).options()
+    with pytest.raises(rs.SpecError, match="WAREHOUSE: not set here"):
+        options.secrets()
 
 
 def test_the_brief_of_a_sweep_is_what_the_event_flow_takes() -> None:
-    from raysweep.brief import brief
+    from raysweep.step import brief
 
     finished = Sweep.model_validate(brief(outcome()))
     assert finished.best["config"] == {"x": 0.5, "net": {"depth": 2}}
@@ -158,11 +159,11 @@ def test_keys_are_what_prefect_takes() -> None:
     ],
 )
 def test_progress_goes_by_trials_or_by_the_deadline(fields: dict[str, Any], expected: float) -> None:
-    assert percent(progress(**fields)) == expected
+    assert 100 * progress(**fields).share == expected
 
 
 def test_the_leaderboard_has_the_best_first_and_its_config() -> None:
-    rows = leaderboard(report_of_outcome(outcome(), now=20.0))
+    rows = leaderboard(status_of_outcome(outcome(), now=20.0))
     assert [row["trial"] for row in rows] == ["00003", "00001", "00000"]
     assert rows[0] == {
         "#": 1,
@@ -176,7 +177,7 @@ def test_the_leaderboard_has_the_best_first_and_its_config() -> None:
 
 
 def test_the_report_tells_what_matters_and_breaks_no_table() -> None:
-    text = report_text(report_of_outcome(outcome(), now=20.0))
+    text = report_text(status_of_outcome(outcome(), now=20.0))
     assert text.startswith("# Flights: East: completed")
     assert "every trial has ended" in text
     assert "## Best loss: 1.5" in text

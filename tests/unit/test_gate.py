@@ -12,10 +12,11 @@ from raysweep.errors import SpecError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
 from raysweep.pipeline.decision import decide, measured
 from raysweep.pipeline.gate import RESULT, _plan, _spec, settle
-from raysweep.pipeline.night import handed_on, why_skipped, with_gate
+from raysweep.pipeline.night import handed_on, with_gate
 from raysweep.runs.champions import ChampionRecord, Night, read_champion
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec import SweepSpec
 from raysweep.spec.pipeline import GateSpec, PipelineSpec
+from raysweep.step import why_not_trained
 from raysweep.storage.store import open_store
 
 
@@ -208,11 +209,8 @@ def test_the_verdict_is_in_the_outcome_and_skips_the_training() -> None:
     assert merged.promoted is False
     assert merged.why == "3 of 3 trials; champion 0.739 ± 0; not promoted: +0.0012 < 0.002"
     assert SweepOutcome.from_json(merged.to_json()) == merged
-    train = TrainSpec(trainable="m:f")
-    assert why_skipped(train, merged) == (
-        "training skipped: champion 0.739 ± 0; not promoted: +0.0012 < 0.002"
-    )
-    assert why_skipped(train, outcome) == ""
+    assert why_not_trained(merged) == ("training skipped: champion 0.739 ± 0; not promoted: +0.0012 < 0.002")
+    assert why_not_trained(outcome) == ""
     best_trial = handed_on(merged).best
     assert best_trial is not None
     assert best_trial.trial_id == "00000", "the one that was best when run again, not the sweep's luckiest"

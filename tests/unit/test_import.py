@@ -44,11 +44,11 @@ import random
 assert set(spec.space.sample(random.Random(0))) == {"a", "b"}
 rs.TrainSpec(trainable="m:f", scaling={"num_workers": 2})
 rs.SweepOutcome(sweep_id="s", name="n", status="completed", metric="x", mode="max", started_at=0, ended_at=1).to_json()
-rs.TrainOutcome, rs.TrialOutcome, rs.SweepProgress, rs.SpecError, rs.Resources, rs.Scaling
-print(rs.sweep_id("n", "k"), sorted(set(sys.modules) & set(HEAVY)))
+rs.TrainOutcome, rs.TrialOutcome, rs.SpecError, rs.Resources, rs.Scaling
+print(rs.__version__, sorted(set(sys.modules) & set(HEAVY)))
 """
     )
-    assert printed == f"{raysweep.sweep_id('n', 'k')} []"
+    assert printed == f"{raysweep.__version__} []"
 
 
 def test_import_alone_loads_nothing() -> None:
@@ -65,6 +65,17 @@ def test_import_is_quick() -> None:
     assert min(float(run(code)) for _ in range(3)) <= 0.3
 
 
+def test_the_public_names_are_few() -> None:
+    assert set(raysweep.__all__) == {
+        *("SweepSpec", "TrainSpec", "Resources", "Scaling"),
+        *("run_sweep", "run_training"),
+        *("report", "get_checkpoint", "get_context", "should_checkpoint"),
+        *("SweepOutcome", "TrainOutcome", "TrialOutcome"),
+        *("RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
+        "__version__",
+    }
+
+
 def test_every_public_name_can_be_had() -> None:
     started = time.monotonic()
     for name in raysweep.__all__:
@@ -73,9 +84,18 @@ def test_every_public_name_can_be_had() -> None:
     assert time.monotonic() - started < 30
 
 
-def test_a_name_that_is_not_there() -> None:
-    with pytest.raises(AttributeError, match="module 'raysweep' has no attribute 'sweep_spec'"):
-        _ = raysweep.sweep_spec  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("sweep_spec", ""),
+        ("_sweep_spec", ""),
+        ("SweepHeldError", ": raysweep.SweepHeldError is raysweep.errors.SweepHeldError"),
+        ("ErrorInfo", ": raysweep.ErrorInfo is raysweep.outcome.ErrorInfo"),
+    ],
+)
+def test_a_name_that_is_not_there(name: str, where: str) -> None:
+    with pytest.raises(AttributeError, match=f"^module 'raysweep' has no attribute '{name}'{where}$"):
+        getattr(raysweep, name)
 
 
 def test_the_table_of_names_is_what_type_checkers_see() -> None:

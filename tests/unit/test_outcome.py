@@ -130,6 +130,9 @@ def test_top(mode: str, order: list[int]) -> None:
     assert [one.number for one in outcome.top(10)] == order
     assert [one.number for one in outcome.top(2)] == order[:2]
     assert outcome.top(0) == outcome.top(-1) == ()
+    assert sweep(trial(0, 2.0), trial(1, 9.0).model_copy(update={"state": "failed"})).top(2) == (
+        trial(0, 2.0),
+    )
 
 
 def test_an_outcome_is_a_sequence_of_trials_and_always_true() -> None:

@@ -129,6 +129,22 @@ def test_packages_are_marked_as_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()
 
 
+def test_devtools_are_in_no_wheel() -> None:
+    packages = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert packages == ["engine/raysweep", "operators/raysweep_airflow", "flows/raysweep_prefect"]
+
+
+def test_pages_say_what_needs_a_checkout() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs/guides").glob("*.md")]
+    needs = {
+        page
+        for page in pages
+        if re.search(r"^make [\w-]+ *(#|$)|`make |devtools", page.read_text(), re.MULTILINE)
+    }
+    assert len(needs) > 3
+    assert {page.name for page in needs if "checkout" not in page.read_text()} == set()
+
+
 def test_python_of_the_readme_compiles() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert blocks

@@ -150,19 +150,19 @@ def sweep(
 
     The same name and key is the same sweep: one that has ended is returned at once.
     """
-    from raysweep.cli.jobhow import JobHow
+    from raysweep.cli.jobhow import job_how
     from raysweep.cli.sweep import How, run_file
 
     how = How(address=address, is_json=as_json, takeover=takeover, num_cpus=num_cpus)
-    job = JobHow(
+    job = job_how(
         working_dir=working_dir,
-        py_modules=tuple(py_modules or ()),
-        env=tuple(env or ()),
+        py_modules=py_modules,
+        env=env,
         lease_s=lease,
         detach=detach,
         resume_cancelled=resume_cancelled,
-        driver_resources=tuple(driver_resources or ()),
-        driver_labels=tuple(driver_labels or ()),
+        driver_resources=driver_resources,
+        driver_labels=driver_labels,
         takeover=takeover,
     )
     return partial(run_file, spec, storage, settings or (), key, how, job)
@@ -185,13 +185,13 @@ def resume(
 
     Its spec and key are those that it was started with.
     """
-    from raysweep.cli.jobhow import JobHow
+    from raysweep.cli.jobhow import job_how
     from raysweep.cli.sweep import How, resume
 
     how = How(address=address, is_json=as_json, takeover=takeover, num_cpus=num_cpus)
-    job = JobHow(
+    job = job_how(
         working_dir=working_dir,
-        env=tuple(env or ()),
+        env=env,
         detach=detach,
         resume_cancelled=resume_cancelled,
         takeover=takeover,
@@ -230,21 +230,21 @@ def train(
 
     The same name and key is the same run: it goes on where it was; one that has ended is returned at once.
     """
-    from raysweep.cli.jobhow import JobHow
+    from raysweep.cli.jobhow import job_how
     from raysweep.cli.train import Asked, run
 
     asked = Asked(
         path=spec, settings=tuple(settings or ()), storage=storage, config=config, from_sweep=from_sweep
     )
-    job = JobHow(
+    job = job_how(
         working_dir=working_dir,
-        py_modules=tuple(py_modules or ()),
-        env=tuple(env or ()),
+        py_modules=py_modules,
+        env=env,
         lease_s=lease,
         detach=detach,
         resume_cancelled=resume_cancelled,
-        driver_resources=tuple(driver_resources or ()),
-        driver_labels=tuple(driver_labels or ()),
+        driver_resources=driver_resources,
+        driver_labels=driver_labels,
     )
     return partial(run, asked, key=key, address=address, is_json=as_json, job=job)
 
@@ -331,14 +331,14 @@ def doctor(
     A small job does the checks there; it runs no trial. Exit code 1 where a check failed.
     """
     from raysweep.cli.doctor import show_checks
-    from raysweep.cli.jobhow import JobHow
+    from raysweep.cli.jobhow import job_how
 
-    job = JobHow(
+    job = job_how(
         working_dir=working_dir,
-        py_modules=tuple(py_modules or ()),
-        env=tuple(env or ()),
-        driver_resources=tuple(driver_resources or ()),
-        driver_labels=tuple(driver_labels or ()),
+        py_modules=py_modules,
+        env=env,
+        driver_resources=driver_resources,
+        driver_labels=driver_labels,
     )
     return partial(show_checks, address, spec, storage, kind.value, job, as_json)
 

@@ -28,7 +28,7 @@ def show_checks(
         spec = read_spec(TrainSpec, path, storage=storage)
     elif path is not None:
         spec = read_spec(SweepSpec, path, storage=storage)
-    checks = run_sync(lambda: examine(address, spec, options=job.options()))
+    checks = run_sync(lambda: examine(address, spec, options=job.options))
     if is_json:
         print_json([asdict(check) for check in checks])
     else:

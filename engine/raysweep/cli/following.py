@@ -6,16 +6,16 @@ import time
 from typing import Final
 
 from raysweep.cli.consoles import logged_to, make_console, print_json
-from raysweep.cli.lookup import open_sweep
+from raysweep.cli.lookup import command, open_sweep
 from raysweep.cli.process import DONE, Detached
-from raysweep.cli.sweep import command, show_outcome
+from raysweep.cli.sweep import show_outcome
 from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
 from raysweep.live import LiveTable
-from raysweep.outcome import Cancellation, SweepOutcome, TrainOutcome
+from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import HolderWatch, find_living
+from raysweep.runs.status import INTERRUPTED
+from raysweep.runs.takeover import ask_to_cancel, follow
 
-POLL_S: Final = 0.5
 # A controller looks at its heartbeat, and then its trials have their grace.
 CANCEL_S: Final = 120.0
 
@@ -45,12 +45,11 @@ def cancel(name: str, storage: str | None, address: str | None, reason: str, is_
 
         return remote.cancel(name, address, storage, reason, is_json=is_json)
     folder = open_sweep(name, storage)
-    was_running = folder.read_outcome() is None and find_living(folder.read_progress) is not None
+    was_running = ask_to_cancel(folder, by="raysweep cancel", reason=reason)
     if was_running:
-        folder.write_cancellation(Cancellation(at=time.time(), by="raysweep cancel", reason=reason))
         _wait_for_end(folder)
     outcome = folder.read_outcome()
-    status = outcome.status if outcome is not None else "interrupted"
+    status = outcome.status if outcome is not None else INTERRUPTED
     if is_json:
         print_json({"run_id": folder.sweep_id, "was_running": was_running, "status": status})
     else:
@@ -86,29 +85,21 @@ def _follow(folder: SweepFolder, table: LiveTable) -> SweepOutcome:
     Raises:
         SweepNotFoundError: Nobody runs it, and it has not ended.
     """
-    watch = HolderWatch()
-    while (outcome := folder.read_outcome()) is None:
-        progress = folder.read_progress()
-        if progress is None or watch.see(progress) in ("gone", "stale"):
-            # It may have ended in between.
-            outcome = folder.read_outcome()
-            if outcome is not None:
-                return outcome
-            again = command("resume", folder.sweep_id, folder.store.url)
-            fix = f"nobody runs it, and it has not ended; go on with: {again}"
-            raise SweepNotFoundError(folder.sweep_id, folder.store.url, fix)
-        table(progress)
-        time.sleep(POLL_S)
+    follow(folder, table)
+    outcome = folder.read_outcome()
+    if outcome is None:
+        again = command("resume", folder.sweep_id, folder.store.url)
+        fix = f"nobody runs it, and it has not ended; go on with: {again}"
+        raise SweepNotFoundError(folder.sweep_id, folder.store.url, fix)
     return outcome
 
 
 def _wait_for_end(folder: SweepFolder) -> None:
-    deadline, watch = time.monotonic() + CANCEL_S, HolderWatch()
-    while folder.read_outcome() is None:
-        progress = folder.read_progress()
-        if progress is None or watch.see(progress) in ("gone", "stale"):
-            return
+    deadline = time.monotonic() + CANCEL_S
+
+    def look(progress: SweepProgress) -> None:
         if time.monotonic() > deadline:
             fix = f"look at it with: {command('status', folder.sweep_id, folder.store.url)}"
             raise SpecError("cancel", f"{folder.sweep_id!r} has not ended after {CANCEL_S:g} s", fix)
-        time.sleep(POLL_S)
+
+    follow(folder, look)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raysweep.errors import SpecError
+from raysweep.jobs.connection import is_jobs_address
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
@@ -16,44 +18,46 @@ if TYPE_CHECKING:
 class JobHow:
     """What the command line says of the job."""
 
-    working_dir: str | None = None
-    py_modules: tuple[str, ...] = ()
-    env: tuple[str, ...] = field(default=(), repr=False)
-    lease_s: float | None = None
+    options: JobOptions
     detach: bool = False
-    resume_cancelled: bool = False
-    driver_resources: tuple[str, ...] = ()
-    driver_labels: tuple[str, ...] = ()
-    takeover: bool = False
 
     @property
     def is_given(self) -> bool:
         """Whether there is anything that only a job can heed."""
-        return self != JobHow(takeover=self.takeover, resume_cancelled=self.resume_cancelled)
-
-    def options(self) -> JobOptions:
-        """For the submission. Raises SpecError for what cannot be."""
-        from raysweep.jobs.options import JobOptions
-
-        resources = dict(_pair("--driver-resource", each) for each in self.driver_resources)
-        cpus, memory = resources.pop("CPU", None), resources.pop("memory", None)
-        return JobOptions(
-            working_dir=self.working_dir,
-            py_modules=self.py_modules,
-            env_vars=dict(_variable(each) for each in self.env),
-            lease_ttl_s=self.lease_s,
-            takeover=self.takeover,
-            on_cancelled="resume" if self.resume_cancelled else "keep",
-            driver_cpus=_number("CPU", cpus) if cpus is not None else None,
-            driver_memory_bytes=int(_number("memory", memory)) if memory is not None else None,
-            driver_resources={name: _number(name, text) for name, text in resources.items()},
-            driver_labels=dict(_pair("--driver-label", each) for each in self.driver_labels),
-        )
+        return self.detach or self.options.model_fields_set - {"takeover", "on_cancelled"} != set()
 
 
-def is_jobs_address(address: str | None) -> bool:
-    """Whether this is a URL, as Jobs APIs have, and not the `host:port` of a cluster's control store."""
-    return address is not None and address.strip().lower().startswith(("http://", "https://"))
+def job_how(
+    *,
+    working_dir: str | None = None,
+    py_modules: Sequence[str] | None = None,
+    env: Sequence[str] | None = None,
+    lease_s: float | None = None,
+    detach: bool = False,
+    resume_cancelled: bool = False,
+    driver_resources: Sequence[str] | None = None,
+    driver_labels: Sequence[str] | None = None,
+    takeover: bool = False,
+) -> JobHow:
+    """From the command line's words. Raises SpecError for what cannot be."""
+    from raysweep.jobs.options import JobOptions
+
+    resources = dict(_pair("--driver-resource", each) for each in driver_resources or ())
+    cpus, memory = resources.pop("CPU", None), resources.pop("memory", None)
+    given = {
+        "working_dir": working_dir,
+        "py_modules": py_modules or None,
+        "env_vars": dict(_variable(each) for each in env or ()) or None,
+        "lease_ttl_s": lease_s,
+        "takeover": takeover or None,
+        "on_cancelled": "resume" if resume_cancelled else None,
+        "driver_cpus": _number("CPU", cpus) if cpus is not None else None,
+        "driver_memory_bytes": int(_number("memory", memory)) if memory is not None else None,
+        "driver_resources": {name: _number(name, text) for name, text in resources.items()} or None,
+        "driver_labels": dict(_pair("--driver-label", each) for each in driver_labels or ()) or None,
+    }
+    said = {name: each for name, each in given.items() if each is not None}
+    return JobHow(options=JobOptions.model_validate(said), detach=detach)
 
 
 def has_jobs_api(address: str | None, job: JobHow) -> bool:

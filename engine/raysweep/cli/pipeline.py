@@ -6,11 +6,10 @@ import time
 
 import typer
 
-from raysweep.cli.consoles import clean_stdout, logged_to, make_console, print_facts
+from raysweep.cli.consoles import clean_stdout, logged_to, make_console
 from raysweep.cli.process import DONE
-from raysweep.cli.sweep import show_outcome
-from raysweep.live import LiveTable, show_config
-from raysweep.outcome import PipelineOutcome
+from raysweep.cli.summary import print_night
+from raysweep.live import LiveTable
 from raysweep.spec.pipeline import PipelineSpec
 from raysweep.storage.store import open_store
 
@@ -32,23 +31,7 @@ def run(path: str, *, key: str | None, storage: str | None, address: str | None,
             address=address,
             on_progress=table,
         )
-    _summarise(night, is_json=is_json)
+    print_night(make_console(is_stderr=is_json), night.sweep, night.train, skipped=night.skipped)
     if is_json:
         typer.echo(night.to_json())
     return DONE
-
-
-def _summarise(night: PipelineOutcome, *, is_json: bool) -> None:
-    # The sweep's own lines; the JSON is the whole night's.
-    if not is_json:
-        show_outcome(night.sweep, is_json=False)
-    console = make_console(is_stderr=is_json)
-    facts = []
-    if night.gate is not None:
-        facts.append(("gate", night.gate.why))
-    if night.train is not None:
-        model = night.train.model_uri or night.train.uri
-        facts += [("full scale", show_config(night.train.metrics)), ("model", model)]
-    if night.skipped:
-        facts.append(("train", night.skipped))
-    print_facts(console, *facts)

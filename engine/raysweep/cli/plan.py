@@ -10,14 +10,13 @@ from typing import Any
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.documents import read_spec
-from raysweep.cli.jobhow import is_jobs_address
-from raysweep.cli.lookup import read_sweep
 from raysweep.cli.process import DONE
 from raysweep.errors import SpecError
+from raysweep.jobs.connection import is_jobs_address
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
-from raysweep.spec import Resources, SweepSpec, changes, sweep_id
-from raysweep.spec.identity import default_key
+from raysweep.runs.reader import SweepReader
+from raysweep.spec import Resources, RunRequest, SweepSpec, changes
 from raysweep.storage.store import open_store
 
 
@@ -85,17 +84,16 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
     from raysweep.search import make_searcher
 
     load_policies(spec)
-    key = key if key is not None else default_key(spec.digest())
-    store = open_store(spec.storage_path)
-    folder = SweepFolder(store, sweep_id(spec.name, key))
+    run = RunRequest.of(spec, key).run
+    folder = SweepFolder(open_store(spec.storage_path), run.id)
     state, differences = _state(folder, spec)
     if state == "new":
         check_new(spec, spec.seed or 0, time.time())
     at_once, where = _at_once(spec, address)
     fields = spec.to_dict()
     return Plan(
-        sweep_id=folder.sweep_id,
-        key=key,
+        sweep_id=run.id,
+        key=run.key,
         stored_at=folder.uri,
         state=state,
         changes=differences,
@@ -111,15 +109,14 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
 
 def _state(folder: SweepFolder, spec: SweepSpec) -> tuple[str, tuple[str, ...]]:
     record = folder.read_spec()
-    if record is None:
+    status = SweepReader(folder.store.url, folder.sweep_id, is_strict=True).read()
+    if record is None or status is None:
         return "new", ()
-    view = read_sweep(folder, record)
     diff = changes(SweepSpec.from_any(dict(record.spec)), spec)
-    if view.outcome is not None:
-        return f"ended ({view.status}): its outcome would be returned", (*diff.unsafe, *diff.safe)
-    done = sum(view.counts.get(name, 0) for name in ("completed", "stopped", "failed"))
-    head = "runs now: it would be followed" if view.is_running else "unfinished: it would go on"
-    return f"{head}, {done} trials have ended", (*diff.unsafe, *diff.safe)
+    if status.has_ended:
+        return f"ended ({status.status}): its outcome would be returned", (*diff.unsafe, *diff.safe)
+    head = "runs now: it would be followed" if status.is_running else "unfinished: it would go on"
+    return f"{head}, {status.counts.ended} trials have ended", (*diff.unsafe, *diff.safe)
 
 
 def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:

@@ -16,7 +16,6 @@ from typing import Any, Final, NoReturn
 
 DONE: Final = 0
 FAILED: Final = 1
-BAD_INPUT: Final = 2
 CANCELLED: Final = 3
 _TYPER_INTERRUPTED: Final = 130
 _RESUMABLE: Final = ("sweep", "train", "resume", "pipeline")

@@ -21,11 +21,11 @@ from raysweep.jobs.sync import Cluster
 from raysweep.jobs.wire import JobInfo
 from raysweep.live import LiveTable
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec import AnyRequest
 
 
 def run(
-    spec: SweepSpec | TrainSpec, key: str | None, address: str, job: JobHow, *, is_json: bool
+    request: AnyRequest, address: str, job: JobHow, *, is_json: bool
 ) -> SweepOutcome | TrainOutcome | None:
     """Submit or attach, and wait for the outcome; None with `--detach`.
 
@@ -34,7 +34,7 @@ def run(
     """
     cluster = Cluster(address)
     console = make_console(is_stderr=True)
-    running = cluster.submit_or_attach(spec, key=key, options=job.options())
+    running = cluster.submit(request, options=job.options)
     for each in running.left_out:
         console.print(f"not uploaded: {each}", markup=False, soft_wrap=True)
     if running.how != "finished":
@@ -44,7 +44,7 @@ def run(
     if job.detach and running.how != "finished":
         _show_handle(running, is_json=is_json)
         return None
-    return follow(cluster, running, job.lease_s, is_json=is_json)
+    return follow(cluster, running, job.options.lease_ttl_s, is_json=is_json)
 
 
 def follow(

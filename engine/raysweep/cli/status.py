@@ -2,204 +2,110 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from rich.text import Text
-
 from raysweep.cli.consoles import make_console, make_table, print_facts, print_json
-from raysweep.cli.lookup import DEFAULT_STORAGE, INTERRUPTED, SweepView, open_sweep, read_sweep
+from raysweep.cli.lookup import DEFAULT_STORAGE, read_sweep
 from raysweep.cli.process import DONE
-from raysweep.cli.sweep import command, reason
+from raysweep.cli.summary import NOTES, print_status
 from raysweep.errors import StorageError
-from raysweep.live import draw_progress, show_config, show_counts, show_duration, show_number
+from raysweep.live import draw_progress
 from raysweep.runs.folder import SweepFolder, list_sweeps
-from raysweep.runs.holder import holder_state
+from raysweep.runs.reader import glance
+from raysweep.runs.status import RunStatus
+from raysweep.show import show_age, show_duration, show_number
 from raysweep.storage.store import Store, open_store
 
 
 def show(name: str, storage: str | None, is_json: bool) -> int:
     """Show one sweep: running, ended, or left by a controller that is gone."""
-    view = read_sweep(open_sweep(name, storage))
+    status, _ = read_sweep(name, storage)
     if is_json:
-        print_json(_as_json(view))
+        print_json(_as_json(status))
         return DONE
     console = make_console()
-    if view.is_running and view.progress is not None:
-        elapsed_s = time.time() - view.progress.started_at
-        console.print(draw_progress(view.progress, elapsed_s, notes=list(view.progress.notes[-3:])))
-        print_facts(console, ("run by", str(view.holder)), ("stored at", view.uri))
+    if status.heartbeat is None or not status.is_running:
+        print_status(console, status)
         return DONE
-    console.print(Text.assemble((view.status, _colour(view.status)), " ", view.sweep_id), soft_wrap=True)
-    print_facts(console, *_facts(view))
+    console.print(draw_progress(status.heartbeat, status.elapsed_s or 0.0, notes=status.notes[-NOTES:]))
+    facts = [("run by", str(status.holder)), ("stored at", status.uri)]
+    if status.expected_end_at is not None:
+        facts.insert(0, ("expected end", f"in {show_duration(status.expected_end_at - status.read_at)}"))
+    print_facts(console, *facts)
     return DONE
 
 
 def show_list(storage: str | None, is_json: bool) -> int:
     """List the sweeps at a storage path, the newest first."""
     store = open_store(storage or DEFAULT_STORAGE)
-    rows = sorted(_rows(store), key=lambda row: -(row.started_at or 0.0))
+    found = sorted(_glances(store), key=lambda status: -(status.started_at or 0.0))
     if is_json:
-        print_json([row.as_json() for row in rows])
+        print_json([_row(status) for status in found])
         return DONE
     console = make_console()
-    if not rows:
+    if not found:
         make_console(is_stderr=True).print(f"no sweeps at {store.url}", markup=False, soft_wrap=True)
         return DONE
     table = make_table("sweep", "status", "trials>", "best>", "age>", "holder")
-    for row in rows:
-        table.add_row(*row.cells(time.time()))
+    for status in found:
+        table.add_row(*_cells(status))
     console.print(table)
     return DONE
 
 
-def show_age(seconds: float) -> str:
-    """`12 s`, `5 min`, `3 h` or `4 d`."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
-
-
-# -- one sweep ----------------------------------------------------------------------------------------
-
-
-def _facts(view: SweepView) -> Iterator[tuple[str, str]]:
-    outcome, best = view.outcome, view.best
-    if outcome is None:
-        yield "state", _why_not_running(view)
-    else:
-        took = show_duration(outcome.ended_at - outcome.started_at)
-        yield "ended", f"{show_age(time.time() - outcome.ended_at)} ago, after {took}"
-        yield "why", reason(outcome)
-    total = len(view.trials) if outcome else (view.progress.num_trials if view.progress else None)
-    yield "trials", show_counts(view.counts, total)
-    if best is not None:
-        score = "" if best.score is None else show_number(best.score)
-        yield "best", f"{view.metric} {score} (trial {best.trial_id}): {show_config(best.config)}"
-    for note in view.notes[-3:]:
-        yield "note", note
-    yield "stored at", view.uri
-    if outcome is None:
-        yield "go on", command("resume", view.sweep_id, view.storage)
-    else:
-        yield "next", command("best" if best else "trials", view.sweep_id, view.storage)
-
-
-def _why_not_running(view: SweepView) -> str:
-    if view.why:
-        return f"ended without an outcome: {view.why}"
-    if view.progress is None:
-        return "not running: its controller is gone"
-    ahead_s = view.progress.at - time.time()
-    if ahead_s > 0 and holder_state(view.progress, time.time()) == "stale":
-        clock = f"whose clock is {show_age(ahead_s)} ahead"
-        return f"not running: its controller gives no sign of life any more ({view.holder}, {clock})"
-    ago = show_age(max(0.0, -ahead_s))
-    if holder_state(view.progress, time.time()) == "stale":
-        return f"not running: its controller was last seen {ago} ago ({view.holder})"
-    return f"not running: its controller is gone ({view.holder}, last seen {ago} ago)"
-
-
-def _as_json(view: SweepView) -> dict[str, Any]:
+def _as_json(status: RunStatus) -> dict[str, Any]:
+    shown = status.model_dump(mode="json")
+    same = ("uri", "key", "status", "why", "metric", "mode", "counts", "best", "started_at", "ended_at")
     return {
-        "sweep_id": view.sweep_id,
-        "uri": view.uri,
-        "key": view.record.key,
-        "status": view.status,
-        "is_running": view.is_running,
-        "why": view.outcome.why if view.outcome else view.why,
-        "metric": view.metric,
-        "mode": view.record.spec.get("mode"),
-        "counts": view.counts,
-        "best": view.best.model_dump(mode="json") if view.best else None,
-        "started_at": view.started_at,
-        "ended_at": view.outcome.ended_at if view.outcome else None,
-        "progress": view.progress.model_dump(mode="json") if view.progress and not view.outcome else None,
-        "notes": list(view.notes),
+        "sweep_id": status.run_id,
+        "is_running": status.is_running,
+        **{name: shown[name] for name in same},
+        "progress": shown["heartbeat"],
+        "notes": shown["notes"],
+        "expected_end_at": status.expected_end_at,
     }
-
-
-def _colour(status: str) -> str:
-    return {"failed": "bold red", "cancelled": "bold yellow", INTERRUPTED: "bold yellow"}.get(
-        status, "bold green"
-    )
 
 
 # -- all sweeps ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """A sweep in the list: what its outcome or its heartbeat says; the journal is not read."""
-
-    sweep_id: str
-    status: str
-    counts: dict[str, int]
-    num_trials: int | None
-    best_score: float | None
-    started_at: float | None
-    holder: str
-
-    def cells(self, now: float) -> tuple[str, ...]:
-        ended = sum(self.counts.get(name, 0) for name in ("completed", "stopped", "failed", "cancelled"))
-        return (
-            self.sweep_id,
-            self.status,
-            str(ended) if self.num_trials is None else f"{ended}/{self.num_trials}",
-            "" if self.best_score is None else show_number(self.best_score),
-            "" if self.started_at is None else show_age(now - self.started_at),
-            self.holder,
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-def _rows(store: Store) -> Iterator[_Row]:
+def _glances(store: Store) -> Iterator[RunStatus]:
     for sweep_id in list_sweeps(store):
         try:
-            yield _row(SweepFolder(store, sweep_id))
+            yield glance(SweepFolder(store, sweep_id))
         except StorageError as error:
-            yield _unread(sweep_id, f"damaged: {error}")
+            yield RunStatus(run_id=sweep_id, status=f"damaged: {error}")
 
 
-def _row(folder: SweepFolder) -> _Row:
-    outcome = folder.read_outcome()
-    if outcome is not None:
-        return _Row(
-            sweep_id=folder.sweep_id,
-            status=outcome.status,
-            counts=outcome.counts,
-            num_trials=len(outcome),
-            best_score=outcome.best.score if outcome.best else None,
-            started_at=outcome.started_at,
-            holder="",
-        )
-    progress = folder.read_progress()
-    if progress is None:
-        return _unread(folder.sweep_id, INTERRUPTED)
-    liveness = holder_state(progress, time.time())
-    return _Row(
-        sweep_id=folder.sweep_id,
-        status=progress.status if liveness == "alive" else INTERRUPTED,
-        counts=progress.counts,
-        num_trials=progress.num_trials,
-        best_score=progress.best.score if progress.best else None,
-        started_at=progress.started_at,
-        holder=str(progress.holder) + ("" if liveness == "alive" else f" ({liveness})"),
+def _row(status: RunStatus) -> dict[str, Any]:
+    return {
+        "sweep_id": status.run_id,
+        "status": status.status,
+        "counts": status.counts,
+        "num_trials": status.num_trials,
+        "best_score": status.best.score if status.best else None,
+        "started_at": status.started_at,
+        "holder": _holder(status),
+    }
+
+
+def _cells(status: RunStatus) -> tuple[str, ...]:
+    total = "" if status.num_trials is None else f"/{status.num_trials}"
+    score = status.best.score if status.best else None
+    age = "" if status.started_at is None else show_age(status.read_at - status.started_at)
+    trials = f"{status.counts.ended}{total}"
+    return (
+        status.run_id,
+        status.status,
+        trials,
+        "" if score is None else show_number(score),
+        age,
+        _holder(status),
     )
 
 
-def _unread(sweep_id: str, status: str) -> _Row:
-    return _Row(
-        sweep_id=sweep_id,
-        status=status,
-        counts={},
-        num_trials=None,
-        best_score=None,
-        started_at=None,
-        holder="",
-    )
+def _holder(status: RunStatus) -> str:
+    if status.holder is None:
+        return ""
+    return str(status.holder) if status.is_running else f"{status.holder} ({status.held})"

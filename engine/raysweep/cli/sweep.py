@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import orjson
 import typer
 
-from raysweep.cli.consoles import clean_stdout, logged_to, make_console, print_facts
+from raysweep.cli.consoles import clean_stdout, logged_to, make_console
 from raysweep.cli.documents import read_spec
 from raysweep.cli.jobhow import JobHow, has_jobs_api
-from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
+from raysweep.cli.lookup import open_sweep
 from raysweep.cli.process import CANCELLED, DONE, FAILED
+from raysweep.cli.summary import print_status
 from raysweep.errors import SweepNotFoundError
-from raysweep.live import LiveTable, show_config, show_counts, show_duration, show_number
+from raysweep.live import LiveTable
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec
+from raysweep.runs.replay import newest_spec
+from raysweep.runs.status import status_of_outcome
+from raysweep.spec import RunRequest, SweepSpec
 from raysweep.storage.store import open_store
 
-_CHANGED: Final = b'{"e":"SpecChanged"'
 EXIT_CODES: Final = {"failed": FAILED, "cancelled": CANCELLED}
 
 
@@ -49,27 +49,19 @@ def resume(name: str, storage: str | None, how: How, job: JobHow) -> int:
     record = folder.read_spec()
     if record is None:
         raise SweepNotFoundError(folder.sweep_id, folder.store.url)
-    spec = SweepSpec.from_any(newest_spec(folder, record))
+    spec = newest_spec(folder, record)
     if open_store(spec.storage_path).url != folder.store.url:
         spec = spec.replace(storage_path=folder.store.url)
     return run(spec, record.key, how, job)
 
 
-def newest_spec(folder: SweepFolder, record: SweepRecord) -> dict[str, Any]:
-    """The spec that the sweep runs under: as it was started, or as it was last changed."""
-    fields = dict(record.spec)
-    for line in folder.journal().read():
-        if line.startswith(_CHANGED):
-            fields = dict(orjson.loads(line)["spec"])
-    return fields
-
-
 def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
     """Run the sweep, show how it goes and what came out; returns the exit code."""
+    request = RunRequest.of(spec, key)
     if has_jobs_api(how.address, job):
         from raysweep.cli import remote
 
-        found = remote.run(spec, key, how.address or "", job, is_json=how.is_json)
+        found = remote.run(request, how.address or "", job, is_json=how.is_json)
         return show_outcome(found, is_json=how.is_json) if isinstance(found, SweepOutcome) else DONE
     from raysweep.cluster.run import run_sweep
 
@@ -79,67 +71,19 @@ def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
         clean_stdout(is_json=how.is_json),
     ):
         outcome = run_sweep(
-            spec,
-            key=key,
+            request,
             address=how.address,
             on_progress=table,
             takeover=how.takeover,
             num_cpus=how.num_cpus,
-            resume_cancelled=job.resume_cancelled,
+            resume_cancelled=job.options.on_cancelled == "resume",
         )
     return show_outcome(outcome, is_json=how.is_json)
 
 
 def show_outcome(outcome: SweepOutcome, *, is_json: bool) -> int:
     """Show what came out; returns the exit code."""
-    _summarise(outcome, is_json=is_json)
+    print_status(make_console(is_stderr=is_json), status_of_outcome(outcome, now=time.time()))
     if is_json:
         typer.echo(outcome.to_json())
     return EXIT_CODES.get(outcome.status, DONE)
-
-
-def command(verb: str, sweep_id: str, storage: str) -> str:
-    """The command line for another look at a sweep."""
-    parts = ["raysweep", verb, sweep_id]
-    if storage != open_store(DEFAULT_STORAGE).url:
-        parts += ["--storage", storage]
-    return shlex.join(parts)
-
-
-def reason(outcome: SweepOutcome) -> str:
-    """Why it ended, without the counts and the best that `outcome.why` has around it."""
-    _, found, rest = outcome.why.partition(", ended by ")
-    if found:
-        return rest.partition("; best ")[0]
-    _, found, rest = outcome.why.partition(f"{outcome.status}: ")
-    return rest.rpartition("; best ")[0] or rest if found else outcome.why
-
-
-def _summarise(outcome: SweepOutcome, *, is_json: bool) -> None:
-    console = make_console(is_stderr=is_json)
-    colour = {DONE: "bold green", FAILED: "bold red"}.get(EXIT_CODES.get(outcome.status, DONE), "bold yellow")
-    console.print(f"[{colour}]{outcome.status}[/] {outcome.sweep_id}")
-    took = show_duration(outcome.ended_at - outcome.started_at)
-    facts = [
-        ("trials", f"{show_counts(outcome.counts, len(outcome))}, in {took}"),
-        ("ended", reason(outcome)),
-    ]
-    if outcome.error is not None:
-        first = (outcome.error.message.splitlines() or [""])[0]
-        facts.append(("error", f"{outcome.error.type}: {first}"))
-    best = outcome.best
-    if best is not None:
-        score = "" if best.score is None else show_number(best.score)
-        facts += [
-            ("best", f"{outcome.metric} {score} (trial {best.trial_id})"),
-            ("config", show_config(best.config)),
-        ]
-        facts += [("checkpoint", best.checkpoint_uri)] if best.checkpoint_uri else []
-    storage = outcome.uri.rpartition("/")[0]
-    verb = "best" if best is not None else "trials"
-    next_command = command(verb, outcome.sweep_id, storage)
-    facts += [
-        ("outcome", f"{outcome.uri}/outcome.json"),
-        ("next", next_command if best is not None else f"{next_command} --attempts"),
-    ]
-    print_facts(console, *facts)

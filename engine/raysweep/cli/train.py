@@ -12,9 +12,10 @@ from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
 from raysweep.cli.process import DONE
 from raysweep.errors import SpecError, TrainingFailedError
-from raysweep.live import LiveTraining, show_config, show_duration
+from raysweep.live import LiveTraining
 from raysweep.outcome import TrainOutcome
-from raysweep.spec import TrainSpec
+from raysweep.show import show_config, show_duration
+from raysweep.spec import RunRequest, TrainSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +50,19 @@ def run(asked: Asked, *, key: str | None, address: str | None, is_json: bool, jo
 
     Without a key the spec itself is the key, as with sweeps: the same command goes on with the same run.
     """
-    spec = plan(asked)
-    key = key if key is not None else f"spec-{spec.digest()[:16]}"
+    request = RunRequest.of(plan(asked), key)
     if has_jobs_api(address, job):
         from raysweep.cli import remote
 
-        found = remote.run(spec, key, address or "", job, is_json=is_json)
+        found = remote.run(request, address or "", job, is_json=is_json)
         return show_outcome(found, is_json=is_json) if isinstance(found, TrainOutcome) else DONE
     from raysweep.training import run_training
 
     console = make_console(is_stderr=is_json)
     try:
-        with LiveTraining(spec.name, console) as line, logged_to(line.note), clean_stdout(is_json=is_json):
-            outcome = run_training(spec, key=key, address=address, on_progress=line)
+        live = LiveTraining(request.run.name, console)
+        with live as line, logged_to(line.note), clean_stdout(is_json=is_json):
+            outcome = run_training(request, address=address, on_progress=line)
     except TrainingFailedError as error:
         if is_json:
             typer.echo(error.outcome.to_json())
@@ -98,7 +99,7 @@ def _summarise(outcome: TrainOutcome, *, is_json: bool) -> None:
         console,
         ("metrics", show_config(outcome.metrics)),
         ("config", show_config(outcome.config)),
-        ("took", show_duration(outcome.ended_at - outcome.started_at)),
+        ("took", show_duration(outcome.took_s)),
         ("model", outcome.model_uri or "none: the trainable reported no checkpoint"),
         ("outcome", f"{outcome.uri}/train_outcome.json"),
     )

@@ -10,8 +10,8 @@ from raysweep.cli.consoles import make_console, make_table, print_facts, print_j
 from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
 from raysweep.cli.process import DONE, FAILED
 from raysweep.errors import SweepNotFoundError
-from raysweep.live import show_counts
 from raysweep.runs.folder import SweepFolder
+from raysweep.show import show_counts
 from raysweep.storage.store import open_store
 from raysweep.verify import Finding, VerifyReport, prune, repair, verify_sweep
 

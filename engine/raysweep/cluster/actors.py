@@ -88,18 +88,19 @@ class ActorPool:
         return {group.id.hex(): resources.to_bundles() for group, resources in self._groups.values()}
 
     def start(self, action: StartWorker) -> None:
-        """Start an actor in its group."""
+        """Start an actor in its bundle of its group."""
         group, resources = self._groups[action.group]
-        head = {} if action.is_spare or self._resources.is_head_empty else dict(resources.to_bundles()[0])
+        is_bare = action.is_spare or (action.rank == 0 and self._resources.is_head_empty)
+        own = {} if is_bare else dict(resources.to_bundles()[action.rank])
         options = {
-            "num_cpus": head.pop("CPU", 0.0),
-            "num_gpus": head.pop("GPU", 0.0),
-            "memory": head.pop("memory", None),
-            "resources": head or None,
+            "num_cpus": own.pop("CPU", 0.0),
+            "num_gpus": own.pop("GPU", 0.0),
+            "memory": own.pop("memory", None),
+            "resources": own or None,
         }
         handle = self._actor_class.options(
             scheduling_strategy=PlacementGroupSchedulingStrategy(
-                group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True
+                group, placement_group_bundle_index=action.rank, placement_group_capture_child_tasks=True
             ),
             max_restarts=0,
             max_concurrency=1,

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raysweep.cluster.patience import patient_start
 from raysweep.cluster.tempfolder import ray_folder
 from raysweep.errors import ClusterUnreachableError
+from raysweep.raycompat.patience import patient_start
 
 # Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
 PRELOAD = "raysweep.worker.actor"

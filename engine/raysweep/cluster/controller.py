@@ -22,7 +22,6 @@ from raysweep.cluster.connection import RayConnection
 from raysweep.cluster.discards import Discards
 from raysweep.cluster.durability import Durability
 from raysweep.cluster.nodes import find_room_or_why
-from raysweep.cluster.progress import make_progress
 from raysweep.cluster.server import LinkServer
 from raysweep.cluster.setup import make_setup, spec_fault
 from raysweep.cluster.slots import SlotKeeper
@@ -34,7 +33,9 @@ from raysweep.core import events as ev
 from raysweep.core.loop import Loop
 from raysweep.core.trial import trial_id
 from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepInterrupted
+from raysweep.messages import FromWorker
 from raysweep.outcome import Cancellation, SweepProgress
+from raysweep.runs.progress import make_progress
 from raysweep.runs.takeover import Held, OnProgress
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.writer import JournalWriter
@@ -223,7 +224,7 @@ class Controller:
 
     # -- from outside ------------------------------------------------------------------------------
 
-    def _take_messages(self, worker: str, messages: list[list[Any]]) -> None:
+    def _take_messages(self, worker: str, messages: list[FromWorker]) -> None:
         if self._done.done():
             return
         try:

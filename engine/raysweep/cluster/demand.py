@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-from ray._private.state import state as ray_state
-from ray.core.generated import gcs_pb2
 
 from raysweep.cluster.preflight import show, show_all
+from raysweep.raycompat import cluster
+from raysweep.raycompat.cluster import Bundle, Demand, WaitingGroup
 
-Bundle = Mapping[str, float]
 _EPSILON = 1e-6
 
 
@@ -63,14 +60,14 @@ class _Sight:
 
     @classmethod
     def of(cls, held: Held) -> _Sight:
-        available = ray_state.available_resources_per_node()  # type: ignore[no-untyped-call]
+        available = cluster.free_by_node()
         # Groups that have no place yet hold nothing.
         placed = {_group_of(name) for node in available.values() for name in node if "_group_" in name}
         groups = {group: bundles for group, bundles in held.groups.items() if group in placed}
         return cls(
             held=replace(held, groups=groups),
             free=_sum(map(_plain, available.values())),
-            total=_sum(map(_plain, ray_state.total_resources_per_node().values())),
+            total=_sum(map(_plain, cluster.total_by_node().values())),
         )
 
     @property
@@ -81,12 +78,9 @@ class _Sight:
 def look_for_waiting(held: Held) -> list[Waiting]:
     """What this sweep's trials wait for at present."""
     sight = _Sight.of(held)
-    accessor = ray_state._connect_and_get_accessor()
-    usage = gcs_pb2.ResourceUsageBatchData.FromString(  # type: ignore[attr-defined]
-        accessor.get_all_resource_usage()
-    )
-    found = [_of_demand(demand, sight) for demand in usage.resource_load_by_shape.resource_demands]
-    found += [_of_group(group, sight) for group in usage.placement_group_load.placement_group_data]
+    load = cluster.read_load()
+    found = [_of_demand(demand, sight) for demand in load.demands]
+    found += [_of_group(group, sight) for group in load.groups]
     return [item for item in found if item is not None]
 
 
@@ -95,11 +89,9 @@ def explain_place(asked: Sequence[Bundle], held: Held) -> str:
     return f"a worker waits for a place: it asks for {show_all(asked)}; {_balance(_Sight.of(held))}"
 
 
-def _of_demand(demand: Any, sight: _Sight) -> Waiting | None:
-    held = sight.held
-    waiting = demand.num_ready_requests_queued + demand.num_infeasible_requests_queued
-    shape = dict(demand.shape)
-    if not waiting or not shape:
+def _of_demand(demand: Demand, sight: _Sight) -> Waiting | None:
+    held, shape = sight.held, demand.shape
+    if not (demand.ready or demand.infeasible) or not shape:
         return None
     group = next((_group_of(name) for name in shape if "_group_" in name), "")
     asked = {name.partition("_group_")[0]: amount for name, amount in shape.items()}
@@ -107,7 +99,7 @@ def _of_demand(demand: Any, sight: _Sight) -> Waiting | None:
     key = "/".join(f"{name}={amount}" for name, amount in sorted(shape.items()))
     if group in held.groups:
         return _of_own_group(key, asked, held.groups[group])
-    if group or not demand.num_infeasible_requests_queued or not held.owns_cluster:
+    if group or not demand.infeasible or not held.owns_cluster:
         return None
     problem = f"a task or actor asks for {show(asked)}, which no node has; {_balance(sight)}; ask for less"
     return Waiting(key=key, problem=problem, can_never=True)
@@ -125,12 +117,11 @@ def _of_own_group(key: str, asked: Bundle, bundles: Sequence[Bundle]) -> Waiting
     return Waiting(key=key, problem=problem, can_never=True)
 
 
-def _of_group(group: Any, sight: _Sight) -> Waiting | None:
-    trial = sight.held.workers.get(group.creator_actor_id.hex())
+def _of_group(group: WaitingGroup, sight: _Sight) -> Waiting | None:
+    trial = sight.held.workers.get(group.creator)
     if trial is None:
         return None
-    asked = [dict(bundle.unit_resources) for bundle in group.bundles]
-    total, own = sight.total, sight.own
+    asked, total, own = group.bundles, sight.total, sight.own
     can_never = any(
         amount > total.get(name, 0.0) - own.get(name, 0.0) + _EPSILON for name, amount in _sum(asked).items()
     )
@@ -138,7 +129,7 @@ def _of_group(group: Any, sight: _Sight) -> Waiting | None:
         f"trial {trial} asked for a placement group of {show_all(asked)}, which has no place;"
         f" {_balance(sight)}; ask for less, or lower max_concurrent_trials"
     )
-    return Waiting(key=group.placement_group_id.hex(), problem=problem, can_never=can_never)
+    return Waiting(key=group.group_id, problem=problem, can_never=can_never)
 
 
 def _balance(sight: _Sight) -> str:

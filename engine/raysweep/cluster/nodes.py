@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import ray
-from ray._private.state import state as ray_state
 
 from raysweep.cluster.preflight import Node, count_slots
 from raysweep.core.failures import NodeState
 from raysweep.errors import InfeasibleResourcesError
+from raysweep.raycompat.cluster import draining_nodes, node_kinds
 from raysweep.spec import Resources, SweepSpec
 
 # Ray puts this label on every node, so that placement can go round one.
@@ -41,15 +41,6 @@ def live_nodes() -> list[Node]:
         for node in ray.nodes()  # type: ignore[no-untyped-call]
         if node["Alive"]
     ]
-
-
-def draining_nodes() -> dict[str, float | None]:
-    """The nodes that are about to go, with the time (Unix seconds) at which they do, if that is known.
-
-    `ray.nodes()` shows nothing of it.
-    """
-    deadlines: dict[str, int] = ray_state.get_draining_nodes()
-    return {node: milliseconds / 1000 if milliseconds else None for node, milliseconds in deadlines.items()}
 
 
 def find_room(spec: SweepSpec, excluded: Collection[str] = ()) -> Room:
@@ -84,13 +75,11 @@ def _room_to_come(spec: SweepSpec, nodes: list[Node]) -> Room:
 
 def addable_nodes() -> list[Node]:
     """Nodes that the autoscaler could add, as far as the cluster's configuration says."""
-    config: Any = ray_state.get_cluster_config()
-    groups = config.node_group_configs if config is not None else ()
     found: list[Node] = []
-    for group in groups:
-        # -1: any number of them. A strategy may need several; more than there are bundles help nobody.
-        count = MAX_OF_A_KIND if group.max_count < 0 else min(group.max_count, MAX_OF_A_KIND)
-        found += [Node(name=group.name, total=dict(group.resources), labels={})] * count
+    for kind in node_kinds():
+        # A strategy may need several; more than there are bundles help nobody.
+        count = MAX_OF_A_KIND if kind.max_count is None else min(kind.max_count, MAX_OF_A_KIND)
+        found += [Node(name=kind.name, total=kind.resources, labels={})] * count
     return found
 
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, Final
+from typing import Final
 
-from ray._private.state import state as ray_state
-from ray._raylet import PlacementGroupID
-from ray.core.generated import gcs_pb2
-from ray.util.placement_group import PlacementGroup, remove_placement_group
+from raysweep.raycompat.cluster import find_groups_of, remove_group
 
 SETTLED_S: Final = 1.0
 """By then the control store knows all that an actor had asked for when it ended."""
@@ -49,20 +46,8 @@ class Orphans:
             return
         groups = find_groups_of(actors)
         for group in groups:
-            remove_placement_group(PlacementGroup(PlacementGroupID(group)))
+            remove_group(group)
         if groups:
             log.info("removed %d placement groups that killed trials had made", len(groups))
         for actor in actors:
             self._ended.pop(actor, None)
-
-
-def find_groups_of(actors: set[str]) -> list[bytes]:
-    """The ids of the groups that these actors made and that hold resources, or wait for them."""
-    table: Any = gcs_pb2.PlacementGroupTableData  # type: ignore[attr-defined]
-    found = []
-    for row in ray_state._connect_and_get_accessor().get_placement_group_table():
-        group = table.FromString(row)
-        is_gone = group.state == table.REMOVED
-        if group.creator_actor_id.hex() in actors and not group.is_detached and not is_gone:
-            found.append(group.placement_group_id)
-    return found

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import raysweep
 from raysweep.cluster.connection import RayConnection, connect
@@ -21,19 +20,18 @@ from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupt
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
+from raysweep.runs.reopening import check_same
 from raysweep.runs.takeover import (
     Asked,
     Held,
     OnProgress,
     check_not_lost,
-    check_same,
     find_holder,
     find_outcome,
     follow,
     hold,
 )
-from raysweep.spec import SweepSpec, sweep_id
-from raysweep.spec.identity import default_key
+from raysweep.spec import RunRequest, SweepSpec
 from raysweep.storage.store import open_store
 
 if TYPE_CHECKING:
@@ -41,9 +39,8 @@ if TYPE_CHECKING:
 
 
 def run_sweep(
-    spec: SweepSpec | Mapping[str, Any] | str | os.PathLike[str],
+    request: RunRequest[SweepSpec],
     *,
-    key: str | None = None,
     address: str | None = None,
     on_progress: OnProgress | None = None,
     takeover: bool = False,
@@ -51,34 +48,8 @@ def run_sweep(
     scheduled_at: datetime | None = None,
     resume_cancelled: bool = False,
 ) -> SweepOutcome:
-    """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
-
-    Args:
-        spec: A `SweepSpec`, a mapping, or the path of a YAML or JSON file.
-        key: Names the run. The same name and key is the same sweep: finished, its outcome comes back at once;
-            unfinished, it goes on; running elsewhere, it is followed. Default: the spec itself is the key.
-        address: None: the Ray this process is connected to, else an embedded one. `"auto"` or `"host:port"`:
-            that cluster.
-        on_progress: Called about twice a second, in the thread that runs the sweep. What it raises is said
-            once, as a warning with its traceback; the sweep runs on.
-        takeover: Take the sweep from a controller that seems to live; that one ends with `FencedError`.
-        num_cpus: How many CPUs an embedded Ray offers; default: the machine's cores.
-        scheduled_at: When this run was scheduled, with its offset from UTC (an orchestrator's logical date):
-            a deadline such as `06:00 Europe/Berlin` is the next one after it. The first start of a sweep
-            decides; default: when that is.
-        resume_cancelled: Go on with a sweep that was cancelled; else its outcome comes back.
-
-    Returns:
-        The outcome; `outcome.status` says how it ended, `outcome.best` holds the best trial.
-
-    Raises:
-        SpecError: Something in the spec cannot work; names the field and the fix. Nothing was written.
-        SpecChangedError: The key belongs to a sweep with another spec.
-        SweepInterrupted: Ctrl-C or SIGTERM: run the same again to go on.
-        FencedError: Another controller took the sweep over.
-        StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
-    """
-    asked, folder = _ask(SweepSpec.from_any(spec), key, scheduled_at, resume_cancelled)
+    """`raysweep.run_sweep` where the address is not that of a Jobs API; args and errors as there."""
+    asked, folder = _ask(request, scheduled_at, resume_cancelled)
     interrupts = Interrupts()
     try:
         return _off_loop(
@@ -91,8 +62,7 @@ def run_sweep(
 
 
 def run_connected(
-    spec: SweepSpec,
-    key: str,
+    request: RunRequest[SweepSpec],
     interrupts: Interrupts,
     *,
     on_progress: OnProgress | None,
@@ -105,22 +75,21 @@ def run_connected(
     Call it off the main thread: there the controller would take SIGINT and SIGTERM itself. `interrupts` ends
     or cancels it.
     """
-    asked, folder = _ask(spec, key, scheduled_at, resume_cancelled)
+    asked, folder = _ask(request, scheduled_at, resume_cancelled)
     return _run(asked, folder, None, on_progress, takeover, None, interrupts)
 
 
 def _ask(
-    spec: SweepSpec, key: str | None, scheduled_at: datetime | None, resume_cancelled: bool
+    request: RunRequest[SweepSpec], scheduled_at: datetime | None, resume_cancelled: bool
 ) -> tuple[Asked, SweepFolder]:
     if scheduled_at is not None and scheduled_at.utcoffset() is None:
         text = scheduled_at.isoformat()
         raise SpecError("scheduled_at", f"{text} has no offset from UTC", "give an aware datetime")
-    spec = spec.placed()
-    key = key if key is not None else default_key(spec.digest())
-    folder = SweepFolder(open_store(spec.storage_path), sweep_id(spec.name, key))
-    seed = spec.seed if spec.seed is not None else derive_seed(0, folder.sweep_id)
+    spec, run = request.spec, request.run
+    folder = SweepFolder(open_store(spec.storage_path), run.id)
+    seed = spec.seed if spec.seed is not None else derive_seed(0, run.id)
     at = scheduled_at.timestamp() if scheduled_at is not None else None
-    asked = Asked(spec=spec, key=key, seed=seed, scheduled_at=at, resume_cancelled=resume_cancelled)
+    asked = Asked(spec=spec, key=run.key, seed=seed, scheduled_at=at, resume_cancelled=resume_cancelled)
     return asked, folder
 
 
@@ -140,7 +109,7 @@ def _run(
             return outcome
         holder, generation = find_holder(folder)
         if holder is not None and not takeover:
-            check_same(folder, asked)
+            check_same(folder, asked.spec, None)
             follow(folder, on_progress)
             continue
         load_policies(asked.spec)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from raysweep.worker.wire import MAX_FRAME_BYTES, FrameReader, Message, pack
+from raysweep.messages import FromWorker, Hello, ToWorker
+from raysweep.worker.wire import FROM_WORKER, HELLO, MAX_FRAME_BYTES, FrameReader, pack
 
 # A worker says hello as soon as it is connected.
 HELLO_TIMEOUT_S: Final = 10.0
@@ -25,8 +27,9 @@ MAX_STRANGERS: Final = 2 * BACKLOG
 # What is left to be sent to workers at the end. One whose node is gone never takes it.
 LAST_WORDS_S: Final = 1.0
 
-OnMessages = Callable[[str, list[Message]], None]
+OnMessages = Callable[[str, list[FromWorker]], None]
 OnGone = Callable[[str], None]
+log = logging.getLogger("raysweep")
 
 
 class Connection(asyncio.Protocol):
@@ -34,7 +37,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: LinkServer) -> None:
         self._server = server
-        self._reader = FrameReader(MAX_HELLO_BYTES)
+        self._reader: FrameReader[Sequence[Hello | FromWorker]] = FrameReader(HELLO, MAX_HELLO_BYTES)
         self._transport: asyncio.Transport | None = None
         self._timeout: asyncio.TimerHandle | None = None
         self.worker: str | None = None
@@ -46,23 +49,27 @@ class Connection(asyncio.Protocol):
         self._server.take_in(self)
 
     def data_received(self, data: bytes) -> None:
+        arrived: list[FromWorker] = []
         try:
-            arrived: list[Message] = []
             for messages in self._reader.feed(data):
-                arrived += messages if self.worker is not None else self._greet(messages)
-            if arrived and self.worker is not None:
-                self._server.on_messages(self.worker, arrived)
-        except (ValueError, TypeError, IndexError, KeyError):
+                for message in messages:
+                    if isinstance(message, Hello):
+                        self._greet(message)
+                    else:
+                        arrived.append(message)
+        except ValueError as error:
             if self.worker is not None:
-                raise
-            self.abort()  # a stranger: it sent something that is no frame of ours
+                log.error("the link of worker %s is closed, for it says %s", self.worker, error)
+            self.abort()  # else a stranger: it sent something that is no frame of ours
+        if arrived and self.worker is not None:
+            self._server.on_messages(self.worker, arrived)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timeout is not None:
             self._timeout.cancel()
         self._server.forget(self)
 
-    def send(self, messages: list[Message]) -> None:
+    def send(self, messages: list[ToWorker]) -> None:
         """Send one frame."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(pack(messages))
@@ -84,16 +91,14 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _greet(self, messages: list[Message]) -> list[Message]:
-        kind, token, worker = messages[0]
-        if kind != "hello" or not hmac.compare_digest(str(token), self._server.token):
+    def _greet(self, hello: Hello) -> None:
+        if not hmac.compare_digest(hello.token.encode(), self._server.token.encode()):
             raise ValueError("a stranger")
         assert self._timeout is not None
         self._timeout.cancel()
-        self.worker = str(worker)
-        self._reader.max_bytes = MAX_FRAME_BYTES
+        self.worker = hello.worker
+        self._reader.decoder, self._reader.max_bytes = FROM_WORKER, MAX_FRAME_BYTES
         self._server.remember(self.worker, self)
-        return messages[1:]
 
 
 class LinkServer:
@@ -126,7 +131,7 @@ class LinkServer:
         """Whether the worker's connection is open as far as is known here."""
         return worker in self._connections
 
-    def send(self, worker: str, messages: list[Message]) -> None:
+    def send(self, worker: str, messages: list[ToWorker]) -> None:
         """Send to a worker; nothing happens if it is gone (`on_gone` says so)."""
         connection = self._connections.get(worker)
         if connection is not None:

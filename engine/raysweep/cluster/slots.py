@@ -16,10 +16,10 @@ from raysweep.core import events as ev
 from raysweep.core import fleet as fl
 from raysweep.core.failures import Failure
 from raysweep.core.trial import trial_id
+from raysweep.messages import FromWorker
 from raysweep.spec import SweepSpec
 from raysweep.worker.actor import WorkerSetup
 from raysweep.worker.runner import TRACEBACK_CHARS, shorten
-from raysweep.worker.wire import Message
 
 Emit = Callable[[ev.Event], None]
 KeepTraceback = Callable[[int, int, str], str]
@@ -43,7 +43,7 @@ class SlotKeeper:
         *,
         owns_cluster: bool,
     ) -> None:
-        self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), self._failure_of)
+        self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), self._shorten)
         self.pool = ActorPool(spec.resources, setup, self._take_ended)
         self._server = server
         self._emit = emit
@@ -91,13 +91,16 @@ class SlotKeeper:
 
     def find_held(self) -> Held:
         """What this sweep has on the cluster."""
-        slots = self.fleet.slots.values()
-        workers = {self._names.get(slot.worker.number, ""): _running(slot.begun) for slot in slots}
+        workers = {
+            self._names.get(member.number, ""): _running(slot.begun)
+            for slot in self.fleet.slots.values()
+            for member in slot.members
+        }
         return Held(groups=self.pool.find_groups(), workers=workers, owns_cluster=self._owns_cluster)
 
     # -- from the workers --------------------------------------------------------------------------
 
-    def take(self, name: str, messages: list[Message]) -> None:
+    def take(self, name: str, messages: list[FromWorker]) -> None:
         """Messages of a worker, in order."""
         number = self.pool.number_of(name)
         if number is not None:
@@ -119,15 +122,14 @@ class SlotKeeper:
             self._act()
 
     def _take_ended(self, number: int, error: BaseException | None) -> None:
-        slot = next((s for s in self.fleet.slots.values() if s.worker.number == number), None)
-        node = (slot.worker.node or slot.node) if slot is not None else ""
+        slot, worker = self.fleet.crew.slot_of(number), self.fleet.crew.find(number)
+        node = (worker.node or slot.node) if slot is not None and worker is not None else ""
         failure = explain_end(error, node)
         log.warning("worker on node %s ended: %s: %s", node[:8] or "?", failure.type, failure.message)
         self.fleet.worker_ended(number, failure, now())
         self._act()
 
-    def _failure_of(self, trial: int, attempt: int, fields: dict[str, Any]) -> Failure:
-        failure = Failure(**{**fields, "bases": tuple(fields.get("bases", ()))})
+    def _shorten(self, trial: int, attempt: int, failure: Failure) -> Failure:
         if trial < 0 or len(failure.traceback) <= TRACEBACK_CHARS:
             return failure
         uri = self._keep_traceback(trial, attempt, failure.traceback)

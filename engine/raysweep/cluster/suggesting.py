@@ -7,6 +7,7 @@ from dataclasses import replace
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
+from raysweep.core.fleet.words import failure_of
 from raysweep.errors import SampleFromError
 from raysweep.search import Searcher
 from raysweep.search.asking import ask_configs
@@ -32,6 +33,6 @@ def _failure(error: Exception) -> Failure:
     """What the function of the user raised; where that is none, the error itself."""
     cause = error.__cause__
     if not isinstance(error, SampleFromError) or cause is None:
-        return Failure(**describe(error))
-    failure = Failure(**describe(cause))
+        return failure_of(describe(error))
+    failure = failure_of(describe(cause))
     return replace(failure, message=f"{failure.message} (sample_from of {error.field})")

@@ -11,10 +11,11 @@ from typing import Final
 
 from raysweep.cluster.actors import now
 from raysweep.cluster.demand import DemandWatch, Held, Waiting, look_for_waiting
-from raysweep.cluster.nodes import Room, draining_nodes, find_room_or_why
+from raysweep.cluster.nodes import Room, find_room_or_why
 from raysweep.cluster.orphans import Orphans
 from raysweep.core import events as ev
 from raysweep.core.state import SweepState
+from raysweep.raycompat.cluster import draining_nodes
 
 # The clouds that say at all when a node goes say so 30 s before it or earlier.
 DRAIN_S: Final = 2.0

@@ -309,7 +309,7 @@ def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
     policy, counts = state.spec.failure, state.counts
     failed = counts.get("failed", 0)
     ended = failed + counts.get("completed", 0) + counts.get("stopped", 0)
-    are_all_users = state.failed_kinds.get("user_error", 0) == failed == ended
+    are_all_users = state.failed_kinds.get("user_error") == failed == ended
     # The node may be to blame, and others about to show. One trial at a time, no other is; and where a worker
     # has just been opened anew, after a restart, says nothing.
     if policy.bad_node_failures and not order.is_kept(state) and _may_be_the_node(state):

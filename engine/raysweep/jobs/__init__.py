@@ -11,43 +11,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from raysweep.jobs.attach import RunningJob, submit_or_attach
     from raysweep.jobs.client import JobsClient
-    from raysweep.jobs.completion import complete, details_of
     from raysweep.jobs.connection import ClusterConnection
-    from raysweep.jobs.decisions import Verdict, decide, verdict_of
+    from raysweep.jobs.decisions import decide
     from raysweep.jobs.follow import cancel, wait
-    from raysweep.jobs.options import JobOptions
+    from raysweep.jobs.options import JobOptions, JobSettings
     from raysweep.jobs.request import JobRequest
     from raysweep.jobs.sync import Cluster
     from raysweep.jobs.wire import ClusterVersion, JobInfo, Submission
 
-_HOMES: dict[str, tuple[str, ...]] = {
-    "attach": (
-        "RunningJob",
-        "submit_or_attach",
-    ),
+_HOMES = {
+    "attach": ("RunningJob", "submit_or_attach"),
     "client": ("JobsClient",),
-    "completion": (
-        "complete",
-        "details_of",
-    ),
     "connection": ("ClusterConnection",),
-    "decisions": (
-        "Verdict",
-        "decide",
-        "verdict_of",
-    ),
-    "follow": (
-        "cancel",
-        "wait",
-    ),
-    "options": ("JobOptions",),
+    "decisions": ("decide",),
+    "follow": ("cancel", "wait"),
+    "options": ("JobOptions", "JobSettings"),
     "request": ("JobRequest",),
     "sync": ("Cluster",),
-    "wire": (
-        "ClusterVersion",
-        "JobInfo",
-        "Submission",
-    ),
+    "wire": ("ClusterVersion", "JobInfo", "Submission"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -58,16 +39,13 @@ __all__ = [
     "JobInfo",
     "JobOptions",
     "JobRequest",
+    "JobSettings",
     "JobsClient",
     "RunningJob",
     "Submission",
-    "Verdict",
     "cancel",
-    "complete",
     "decide",
-    "details_of",
     "submit_or_attach",
-    "verdict_of",
     "wait",
 ]
 

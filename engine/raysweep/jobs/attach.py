@@ -30,6 +30,7 @@ from raysweep.errors import (
     JobExistsError,
     JobStoppedError,
     SpecChangedError,
+    SpecError,
     StorageError,
     StorageNotSharedError,
 )
@@ -41,8 +42,9 @@ from raysweep.jobs.options import JobOptions
 from raysweep.jobs.packaging import Entry, LeftOut, Package, make_package, pack_module, pack_working_dir
 from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestOptions
 from raysweep.jobs.wire import ENDED, JobInfo, Submission
-from raysweep.runs.view import Asked, Kind, Outcome, RunView
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.runs.view import Outcome, RunView
+from raysweep.spec import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
+from raysweep.spec.trainable import PYTHON_ONLY
 
 LOG: Final = logging.getLogger("raysweep.jobs")
 SETTLE_S: Final = 3.0
@@ -78,6 +80,10 @@ class RunningJob:
         """As plain JSON data."""
         return {**asdict(self), "left_out": list(self.left_out)}
 
+    def view(self) -> RunView:
+        """What the storage tells of its run. May block; raises StorageError."""
+        return RunView(self.kind, self.storage_path, self.run_id)
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """From what `to_dict` made."""
@@ -105,15 +111,20 @@ async def submit_or_attach(
         StorageNotSharedError: Its last job succeeded, and the outcome is not where the spec says.
         ClusterError, StorageError: See `retryable`.
     """
+    return await submit(RunRequest.of(spec, key), to=to, options=options)
+
+
+async def submit(request: AnyRequest, *, to: Cluster, options: JobOptions | None = None) -> RunningJob:
+    """As `submit_or_attach`, for who has a request already."""
     options = options or JobOptions()
-    asked = Asked.of(spec, key)
-    view = await asyncio.to_thread(RunView, asked.kind, asked.spec.storage_path, asked.run_id)
+    check_portable(request.spec)
+    view = await asyncio.to_thread(RunView, request.run.kind, request.spec.storage_path, request.run.id)
     resumes = options.on_cancelled == "resume"
-    recorded, outcome, is_reopening = await asyncio.to_thread(_look, view, asked, resumes)
+    recorded, outcome, is_reopening = await asyncio.to_thread(_look, view, request, resumes)
     async with open_client(to) as client:
         if outcome is not None and not is_reopening:
-            return _handle(client, asked, recorded, "finished")
-        newest = _newest(await client.jobs(), asked.run_id, recorded, view.store.url)
+            return _handle(client, request, recorded, "finished")
+        newest = _newest(await client.jobs(), request.run.id, recorded, view.store.url)
         if newest is not None and not is_reopening:
             # A job that has ended since may have left an outcome since.
             outcome = await settled_outcome(view, is_ended=newest.status in ENDED)
@@ -123,11 +134,23 @@ async def submit_or_attach(
             on_cancelled=options.on_cancelled,
             is_reopening=is_reopening,
         )
-        job = await _carry_out(decision, client, asked, view, options)
+        job = await _carry_out(decision, client, request, view, options)
         if outcome is not None and is_reopening:
             # Who waits from now on waits for the next one.
             await asyncio.to_thread(view.put_aside, outcome)
         return job
+
+
+def check_portable(spec: SweepSpec | TrainSpec) -> None:
+    """See that the trainable can travel. Raises: SpecError for one that has no import path."""
+    reference = spec.to_dict()["trainable"]
+    if reference.startswith(PYTHON_ONLY):
+        name = reference.removeprefix(PYTHON_ONLY).strip().split("#")[0]
+        raise SpecError(
+            "trainable",
+            f"{name!r} has no import path, by which the cluster could find it",
+            'move it into a module, name it "module:function", and send the module with working_dir',
+        )
 
 
 async def settled_outcome(view: RunView, *, is_ended: bool) -> Outcome | None:
@@ -155,10 +178,10 @@ def storage_not_shared(job_id: str, uri: str) -> StorageNotSharedError:
     )
 
 
-def _look(view: RunView, asked: Asked, resume_cancelled: bool) -> tuple[int, Outcome | None, bool]:
+def _look(view: RunView, request: AnyRequest, resume_cancelled: bool) -> tuple[int, Outcome | None, bool]:
     """The newest job noted, the outcome, and whether the run is to go on although it has one."""
     recorded, outcome = view.newest_job(), view.outcome()
-    return recorded, outcome, view.check_same(asked, outcome, resume_cancelled=resume_cancelled)
+    return recorded, outcome, view.check_same(request, outcome, resume_cancelled=resume_cancelled)
 
 
 def _newest(jobs: Sequence[JobInfo], run_id: str, recorded: int, storage: str) -> Newest | None:
@@ -187,11 +210,11 @@ def _newest(jobs: Sequence[JobInfo], run_id: str, recorded: int, storage: str) -
 
 
 async def _carry_out(
-    decision: Decision, client: JobsClient, asked: Asked, view: RunView, options: JobOptions
+    decision: Decision, client: JobsClient, request: AnyRequest, view: RunView, options: JobOptions
 ) -> RunningJob:
-    job_id = job_id_of(asked.run_id, decision.number)
+    job_id = job_id_of(request.run.id, decision.number)
     if decision.do == "return":
-        return _handle(client, asked, decision.number, "finished")
+        return _handle(client, request, decision.number, "finished")
     if decision.do == "refuse_storage":
         raise storage_not_shared(job_id, view.uri)
     if decision.do == "refuse_stopped":
@@ -199,23 +222,24 @@ async def _carry_out(
     left_out: tuple[str, ...] = ()
     how: Literal["submitted", "attached"] = "attached"
     if decision.do == "submit":
-        how, left_out = await _submit(decision.number, client, asked, view, options)
+        how, left_out = await _submit(decision.number, client, request, view, options)
     await _note(view, decision.number, job_id, client)
-    LOG.info("%s %s: %s job %s", asked.kind, asked.run_id, how, job_id)
-    return _handle(client, asked, decision.number, how, left_out)
+    LOG.info("%s %s: %s job %s", request.run.kind, request.run.id, how, job_id)
+    return _handle(client, request, decision.number, how, left_out)
 
 
 async def _submit(
-    number: int, client: JobsClient, asked: Asked, view: RunView, options: JobOptions
+    number: int, client: JobsClient, request: AnyRequest, view: RunView, options: JobOptions
 ) -> tuple[Literal["submitted", "attached"], tuple[str, ...]]:
+    env_vars = options.secrets()
     environment, left_out = await upload_code(client, options)
-    request = _request_package(asked, options)
-    await _upload(client, request)
-    environment["py_modules"] = [*environment.get("py_modules", []), request.uri]
+    package = _request_package(request, options)
+    await _upload(client, package)
+    environment["py_modules"] = [*environment.get("py_modules", []), package.uri]
     if options.lease_ttl_s is not None:
         # The first renewal: the driver counts from its own start.
         await asyncio.to_thread(view.renew_lease, options.lease_ttl_s)
-    submission = _submission(number, asked, view.store.url, environment, options)
+    submission = _submission(number, request, view.store.url, environment, env_vars, options)
     try:
         await client.submit(submission)
     except JobExistsError:
@@ -286,11 +310,11 @@ async def _upload(client: JobsClient, package: Package) -> bool:
     return True
 
 
-def _request_package(asked: Asked, options: JobOptions) -> Package:
-    request = JobRequest(
-        kind=asked.kind,
-        key=asked.key,
-        spec=asked.spec.to_dict(),
+def _request_package(request: AnyRequest, options: JobOptions) -> Package:
+    content = JobRequest(
+        kind=request.run.kind,
+        key=request.run.key,
+        spec=request.spec.to_dict(),
         options=RequestOptions(
             lease_ttl_s=options.lease_ttl_s,
             takeover=options.takeover,
@@ -300,27 +324,31 @@ def _request_package(asked: Asked, options: JobOptions) -> Package:
     return make_package(
         [
             Entry(name=f"{FOLDER}/__init__.py", source=b"", size_bytes=0),
-            Entry(name=f"{FOLDER}/{FILE}", source=request, size_bytes=len(request)),
+            Entry(name=f"{FOLDER}/{FILE}", source=content, size_bytes=len(content)),
         ]
     )
 
 
 def _submission(
-    number: int, asked: Asked, storage: str, environment: Mapping[str, Any], options: JobOptions
+    number: int,
+    request: AnyRequest,
+    storage: str,
+    environment: Mapping[str, Any],
+    env_vars: Mapping[str, SecretStr],
+    options: JobOptions,
 ) -> Submission:
     from raysweep import __version__
 
-    env_vars: Mapping[str, SecretStr] = options.secrets()
     return Submission(
-        job_id=job_id_of(asked.run_id, number),
+        job_id=job_id_of(request.run.id, number),
         entrypoint=ENTRYPOINT,
         runtime_env=environment,
         env_vars=env_vars,
         metadata={
             **options.metadata,
-            "raysweep_sweep_id": asked.run_id,
-            "raysweep_key": asked.key[:1000],
-            "raysweep_kind": asked.kind,
+            "raysweep_sweep_id": request.run.id,
+            "raysweep_key": request.run.key[:1000],
+            "raysweep_kind": request.run.kind,
             "raysweep_version": __version__,
             "raysweep_attempt": str(number),
             STORAGE: storage,
@@ -342,18 +370,18 @@ async def _note(view: RunView, number: int, job_id: str, client: JobsClient) -> 
 
 def _handle(
     client: JobsClient,
-    asked: Asked,
+    request: AnyRequest,
     number: int,
     how: Literal["submitted", "attached", "finished"],
     left_out: tuple[str, ...] = (),
 ) -> RunningJob:
     return RunningJob(
         address=client.connection.address,
-        kind=asked.kind,
-        run_id=asked.run_id,
-        key=asked.key,
-        storage_path=asked.spec.storage_path,
-        job_id=job_id_of(asked.run_id, number) if number else "",
+        kind=request.run.kind,
+        run_id=request.run.id,
+        key=request.run.key,
+        storage_path=request.spec.storage_path,
+        job_id=job_id_of(request.run.id, number) if number else "",
         number=number,
         how=how,
         left_out=left_out,

@@ -79,11 +79,6 @@ class ClusterConnection:
         """The connection itself, or one to this address with all else from the environment."""
         return address if isinstance(address, ClusterConnection) else cls(address=address)
 
-    @property
-    def is_tls(self) -> bool:
-        """Whether the address is an `https` one."""
-        return self.address.startswith("https://")
-
     def scrubber(self) -> Scrubber:
         """What takes this connection's secrets out of texts."""
         return Scrubber((self.token, self.proxy, *self.headers.values()))

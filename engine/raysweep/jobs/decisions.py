@@ -1,4 +1,4 @@
-"""What to do about a sweep on a cluster, as pure functions: submit or attach, and what an end means.
+"""What to do about a sweep on a cluster, as a pure function: submit, attach, or hand on what there is.
 
 `decide` looks at the newest job of a sweep and at whether the sweep has an outcome:
 
@@ -17,34 +17,17 @@ An outcome *reopens* where the sweep is to go on: it was cancelled, and `on_canc
 or a budget ended it, and the spec asks for more of that.
 
 GONE is a job that once was submitted and that the cluster does not know (any more): its head was restarted.
-
-`verdict_of` says what a caller makes of how a sweep, or a training run, ended:
-
-| ends how                                     | verdict     | retry |
-|----------------------------------------------|-------------|-------|
-| completed, target, plateau                   | success     | -     |
-| deadline, budget, enough trials finished     | success (`accept_partial`), else failure | no |
-| failed outcome, or one with no best trial    | failure     | no    |
-| cancelled outcome, or a job that was stopped | cancelled   | no    |
-| error that is retryable                      | failure     | yes   |
-| any other error                              | failure     | no    |
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
-from raysweep.errors import JobStoppedError, RaysweepError, SweepFailedError, TrainingFailedError
 from raysweep.jobs.options import OnCancelled
-from raysweep.outcome import SweepOutcome, TrainOutcome
 
 NewestStatus = Literal["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED", "GONE"]
 Do = Literal["return", "submit", "attach", "refuse_stopped", "refuse_storage"]
-
-_WHOLE: Final = frozenset({"completed", "target", "plateau"})
-_PARTIAL: Final = frozenset({"deadline", "budget"})
-_FINISHED: Final = ("completed", "stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,54 +71,3 @@ def decide(
     if newest.status == "STOPPED" and on_cancelled != "resume":
         return Decision(do="refuse_stopped", number=number)
     return Decision(do="submit", number=number + 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What an end means for the step of a pipeline."""
-
-    result: Literal["success", "failure", "cancelled"]
-    is_retryable: bool = False
-    is_partial: bool = False
-    """The best so far of a search that was cut short."""
-
-
-def verdict_of(
-    end: SweepOutcome | TrainOutcome | RaysweepError, *, accept_partial: bool = True, min_trials: int = 1
-) -> Verdict:
-    """The row of the second table that fits.
-
-    Args:
-        end: The outcome, or the error that was raised in its stead.
-        accept_partial: Whether a search cut short by its deadline or budget counts, with the best so far.
-        min_trials: How many of its trials must have finished for that, at least; its spec's own
-            `stop.min_trials` counts too.
-    """
-    if isinstance(end, SweepFailedError | TrainingFailedError) and isinstance(
-        end.outcome, SweepOutcome | TrainOutcome
-    ):
-        end = end.outcome
-    if isinstance(end, RaysweepError):
-        if isinstance(end, JobStoppedError):
-            return Verdict(result="cancelled")
-        return Verdict(result="failure", is_retryable=end.retryable)
-    if end.status == "cancelled":
-        return Verdict(result="cancelled")
-    if isinstance(end, SweepOutcome) and end.best is None:
-        return Verdict(result="failure")
-    if end.status in _WHOLE:
-        return Verdict(result="success")
-    if isinstance(end, SweepOutcome) and end.status in _PARTIAL and accept_partial:
-        is_enough = finished_trials(end) >= trials_needed(end, min_trials)
-        return Verdict(result="success", is_partial=True) if is_enough else Verdict(result="failure")
-    return Verdict(result="failure")
-
-
-def finished_trials(outcome: SweepOutcome) -> int:
-    """How many trials came to an end of their own, or were stopped early."""
-    return sum(outcome.counts.get(state, 0) for state in _FINISHED)
-
-
-def trials_needed(outcome: SweepOutcome, min_trials: int = 1) -> int:
-    """How many must have finished for a search that was cut short to count."""
-    return max(min_trials, outcome.min_trials, 1)

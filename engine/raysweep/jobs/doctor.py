@@ -143,8 +143,7 @@ async def _submission(
 ) -> Submission:
     environment, _ = await upload_code(client, options)
     if spec is not None:
-        kind: Any = "sweep" if isinstance(spec, SweepSpec) else "train"
-        request = JobRequest(kind=kind, key=key, spec=spec.to_dict()).to_json()
+        request = JobRequest(kind=spec.kind, key=key, spec=spec.to_dict()).to_json()
         package = make_package([Entry(name=f"{FOLDER}/{FILE}", source=request, size_bytes=len(request))])
         await client.upload(package.uri, package.to_zip())
         environment["py_modules"] = [*environment.get("py_modules", []), package.uri]

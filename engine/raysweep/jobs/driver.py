@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -108,23 +109,24 @@ def _run(stops: Stops) -> int:
 def _run_sweep(request: JobRequest, stops: Stops) -> int:
     from raysweep.cluster.run import Interrupts, run_connected
     from raysweep.errors import SweepInterrupted
-    from raysweep.jobs.notes import ProgressNotes
-    from raysweep.spec import SweepSpec, sweep_id
+    from raysweep.jobs.notes import ProgressLines
+    from raysweep.spec import RunRequest, SweepSpec
+    from raysweep.threads import start_thread
 
-    spec = SweepSpec.from_any(request.spec)
-    name = sweep_id(spec.name, request.key)
+    asked = RunRequest.of(SweepSpec.from_any(request.spec), request.key)
+    spec, name = asked.spec, asked.run.id
     interrupts = Interrupts()
-    notes = ProgressNotes(_say)
-    running = _Thread(
-        lambda: run_connected(
-            spec,
-            request.key,
+    notes = ProgressLines(_say, every_s=10.0)
+
+    def run() -> SweepOutcome:
+        return run_connected(
+            asked,
             interrupts,
             on_progress=notes,
             takeover=request.options.takeover,
             resume_cancelled=request.options.resume_cancelled,
         )
-    )
+
     ending = _Ending(spec.storage_path, name)
 
     def cancel() -> None:
@@ -135,12 +137,12 @@ def _run_sweep(request: JobRequest, stops: Stops) -> int:
     stops.pass_to(cancel)
     _say(f"sweep {name}: stored at {spec.storage_path}")
     with _leased(request, spec.storage_path, name, lambda: _expire(interrupts, ending)):
-        running.start()
-        while not running.wait(0.1):
+        running = start_thread(run, "raysweep-run")  # the main thread stays free for signals
+        while not wait([running], 0.1).done:
             if ending.is_overdue and not interrupts.is_taken:
                 ending.pass_on()
                 raise SweepInterrupted(name, "its job was stopped before it ran; run it again to go on")
-        if ending.has_expired and isinstance(running.error, SweepInterrupted):
+        if ending.has_expired and isinstance(running.exception(), SweepInterrupted):
             raise SweepInterrupted(name, "nobody renewed its lease; run it again with the same key to go on")
         outcome = running.result()
     _say(f"sweep {name}: {outcome.why}")
@@ -183,48 +185,16 @@ class _Ending:
             folder.write_cancellation(Cancellation(at=time.time(), by="a stopped job", reason=CANCEL_REASON))
 
 
-class _Thread:
-    """A call on a thread of its own: the main thread stays free for signals."""
-
-    def __init__(self, call: Callable[[], SweepOutcome]) -> None:
-        self._call = call
-        self._outcome: SweepOutcome | None = None
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="raysweep-run", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it has ended within `timeout_s`."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def result(self) -> SweepOutcome:
-        """What it returned; raises what it raised."""
-        if self.error is not None:
-            raise self.error
-        assert self._outcome is not None
-        return self._outcome
-
-    def _run(self) -> None:
-        try:
-            self._outcome = self._call()
-        except BaseException as error:  # noqa: BLE001  raised again by `result`
-            self.error = error
-
-
 # --- training steps
 
 
 def _run_training(request: JobRequest, stops: Stops) -> int:
     from raysweep.errors import SweepInterrupted
-    from raysweep.spec import TrainSpec, sweep_id
+    from raysweep.spec import RunRequest, TrainSpec
     from raysweep.training import run_training
 
-    spec = TrainSpec.from_any(request.spec)
-    run_id = sweep_id(spec.name, f"train {request.key}")
+    asked = RunRequest.of(TrainSpec.from_any(request.spec), request.key)
+    spec, run_id = asked.spec, asked.run.id
     has_expired = threading.Event()
     main_thread = threading.main_thread().ident or 0
 
@@ -237,7 +207,7 @@ def _run_training(request: JobRequest, stops: Stops) -> int:
     _say(f"training {run_id}: stored at {spec.storage_path}")
     try:
         with _leased(request, spec.storage_path, run_id, expire):
-            outcome = run_training(spec, key=request.key)
+            outcome = run_training(asked)
     except SweepInterrupted:
         if has_expired.is_set():
             raise SweepInterrupted(run_id, "nobody renewed its lease; run it again to go on") from None

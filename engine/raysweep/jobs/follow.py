@@ -23,7 +23,8 @@ from raysweep.jobs.client import JobsClient, open_client
 from raysweep.jobs.errorline import decode_error, find_error
 from raysweep.jobs.wire import JobInfo
 from raysweep.outcome import SweepProgress
-from raysweep.runs.view import Outcome, RunView, whoami
+from raysweep.runs.lease import whoami
+from raysweep.runs.view import Outcome, RunView
 
 LOG: Final = logging.getLogger("raysweep.jobs")
 FIRST_PAUSE_S: Final = 1.0
@@ -66,7 +67,7 @@ async def wait(
         JobStoppedError: A person stopped it. JobFailedError: it failed for good, in another way.
         StorageNotSharedError, ClusterError, StorageError.
     """
-    view = await asyncio.to_thread(RunView, job.kind, job.storage_path, job.run_id)
+    view = await asyncio.to_thread(job.view)
     cluster_patience, storage_patience = _Patience(unreachable_s), _Patience(unreachable_s)
     heartbeats = _Heartbeats(view, on_progress)
     pause_s = FIRST_PAUSE_S
@@ -131,7 +132,7 @@ async def cancel(
 
 async def _ask_to_cancel(job: RunningJob, reason: str, by: str) -> bool:
     try:
-        view = await asyncio.to_thread(RunView, job.kind, job.storage_path, job.run_id)
+        view = await asyncio.to_thread(job.view)
         await asyncio.to_thread(view.ask_to_cancel, reason, by)
     except StorageError as error:
         # Only the reason is lost: the driver cancels where its job is stopped.

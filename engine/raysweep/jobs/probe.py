@@ -109,10 +109,9 @@ def _room(spec: SweepSpec | TrainSpec) -> str:
 
         slots = find_room(spec).slots
         return f"{slots} trial{'s' * (slots != 1)} at once"
-    from raysweep.training.feasibility import can_grow, check_scaling, cluster_totals
+    from raysweep.training.feasibility import check_cluster
 
-    if not can_grow():
-        check_scaling(spec.scaling, cluster_totals())
+    check_cluster(spec.scaling)
     workers = spec.scaling.num_workers
     return f"{workers} training worker{'s' * (workers != 1)}"
 

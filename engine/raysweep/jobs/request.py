@@ -11,6 +11,7 @@ from typing import Any, Literal
 import orjson
 
 from raysweep.spec.base import SpecModel
+from raysweep.spec.identity import Kind
 from raysweep.spec.text import read_json
 
 FOLDER = "raysweep_job"
@@ -34,7 +35,7 @@ class JobRequest(SpecModel):
     """What one job runs: a sweep or a training run."""
 
     format: Literal[1] = 1
-    kind: Literal["sweep", "train"]
+    kind: Kind
     key: str
     spec: dict[str, Any]
     """The spec as its `to_dict` makes it."""

@@ -11,19 +11,22 @@ Works inside a running event loop too, as in notebooks. Each call opens its own 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from raysweep.errors import SweepInterrupted
-from raysweep.jobs.attach import RunningJob, submit_or_attach
+from raysweep.jobs.attach import RunningJob, submit
 from raysweep.jobs.client import TAIL_PAUSE_S, JobsClient
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.follow import CANCEL_GRACE_S, OnProgress, cancel, wait
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.wire import ClusterVersion, JobInfo
 from raysweep.runs.view import Outcome
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
+from raysweep.threads import start_thread
 
 T = TypeVar("T")
 
@@ -86,11 +89,15 @@ class Cluster:
 
         Raises SweepInterrupted for Ctrl-C: the job may have been submitted.
         """
+        return self.submit(RunRequest.of(spec, key), options=options)
+
+    def submit(self, request: AnyRequest, *, options: JobOptions | None = None) -> RunningJob:
+        """As `submit_or_attach`, for who has a request already."""
         try:
-            return run_sync(lambda: submit_or_attach(spec, to=self.connection, key=key, options=options))
+            return run_sync(lambda: submit(request, to=self.connection, options=options))
         except KeyboardInterrupt:
             note = "it may have been submitted; attach with the same key to see"
-            raise SweepInterrupted(spec.name, note) from None
+            raise SweepInterrupted(request.run.name, note) from None
 
     def wait(
         self,
@@ -136,8 +143,23 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine to its end: here, or, where an event loop runs already, on a thread of its own."""
     if not _has_loop():
         return asyncio.run(make())
-    found: T = _OnThread(make).result()
-    return found
+    started: Future[Any] = Future()
+
+    async def main() -> T:
+        started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        return await make()
+
+    running = start_thread(lambda: asyncio.run(main()), "raysweep-jobs")
+    try:
+        return running.result()
+    except KeyboardInterrupt:
+        wait_for((running, started), return_when=FIRST_COMPLETED)
+        if not running.done():
+            loop, task = started.result()
+            with suppress(RuntimeError):  # it has ended meanwhile
+                loop.call_soon_threadsafe(task.cancel)
+            wait_for([running])
+        raise
 
 
 def _has_loop() -> bool:
@@ -146,47 +168,6 @@ def _has_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-class _OnThread:
-    """A coroutine on a thread of its own, which Ctrl-C in the waiting thread cancels."""
-
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self._make = make
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._started = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._thread = threading.Thread(target=self._run, name="raysweep-jobs", daemon=True)
-
-    def result(self) -> Any:
-        """What it returned; raises what it raised."""
-        self._thread.start()
-        try:
-            self._thread.join()
-        except KeyboardInterrupt:
-            self._started.wait()
-            if self._loop is not None and self._task is not None and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._task.cancel)
-            self._thread.join()
-            raise
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001  handed to the caller's thread as it is
-            self._error = error
-        finally:
-            self._started.set()
-
-    async def _main(self) -> None:
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        self._started.set()
-        self._value = await self._make()
 
 
 async def _next(pieces: Any) -> str:

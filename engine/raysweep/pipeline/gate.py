@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,8 +21,9 @@ from raysweep.pipeline.decision import decide, measured
 from raysweep.run import run_sweep
 from raysweep.runs.champions import Champion, ChampionRecord, Night, add_night, read_champion
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
-from raysweep.spec import SweepSpec
+from raysweep.spec import RunRequest, SweepSpec
 from raysweep.spec.pipeline import GateSpec
+from raysweep.step.brief import stored_outcome
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.storage.store import Store, open_store
 
@@ -52,50 +53,63 @@ def run_gate(
         RaysweepError: As `run_sweep`.
     """
     prepared = prepare_gate(spec, outcome, gate)
-    if isinstance(prepared, GateOutcome):
-        return prepared
-    again = run_sweep(prepared.again, key=prepared.key, address=address, on_progress=on_progress)
-    return prepared.settle(again)
+    if prepared.verdict is not None:
+        return prepared.verdict
+    run = prepared.request
+    return prepared.settle(run_sweep(run.spec, key=run.run.key, address=address, on_progress=on_progress))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRun:
-    """A gate that is to be run: the sweep of those that run again, and what they are."""
+    """A gate: the verdict that there is, or what is to be run for one."""
 
     spec: SweepSpec
     outcome: SweepOutcome
+    """The sweep's, with all its trials."""
     gate: GateSpec
-    candidates: tuple[Confirmed, ...]
-    champion: Confirmed | None
+    candidates: tuple[Confirmed, ...] = ()
+    champion: Confirmed | None = None
+    verdict: GateOutcome | None = None
+    """None: run `request`, and `settle` by what it gave."""
 
     @property
-    def again(self) -> SweepSpec:
-        """The spec of the sweep that runs them again."""
-        return _spec(self.spec, self.outcome, self.gate, self.candidates, self.champion)
-
-    @property
-    def key(self) -> str:
-        """Its key."""
-        return self.outcome.key
+    def request(self) -> RunRequest[SweepSpec]:
+        """The sweep of those that run again, under the key of the first."""
+        again = _spec(self.spec, self.outcome, self.gate, self.candidates, self.champion)
+        return RunRequest.of(again, self.outcome.key)
 
     def settle(self, again: SweepOutcome) -> GateOutcome:
         """The verdict, by what they gave. Raises: SweepFailedError where that is nothing to go by."""
+        if self.verdict is not None:
+            return self.verdict
         again.raise_for_status()
         store = open_store(self.spec.storage_path)
         return settle(store, self.spec, self.outcome, self.gate, again, self.candidates, self.champion)
 
 
-def prepare_gate(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> GateOutcome | GateRun:
-    """The verdict that there is, or what to run for one: for those who run it as a job and do not wait.
+def prepare_gate(spec: Any, given: SweepOutcome | Mapping[str, Any], gate: Any) -> GateRun:
+    """The gate behind a sweep: for those who run it as a job and do not wait.
 
-    Args: as of `run_gate`. Raises: SweepFailedError: The sweep has no best trial.
+    Args:
+        spec: The sweep's, in any form.
+        given: Its outcome, or the brief of it.
+        gate: What the best has to show: a `GateSpec`, or its fields.
+
+    Raises:
+        SweepFailedError: The sweep has no best trial.
+        SpecError, SweepNotFoundError, StorageError: As `stored_outcome`.
     """
-    store = open_store(spec.storage_path)
+    outcome, asked = stored_outcome(given), SweepSpec.from_any(spec)
+    wanted = gate if isinstance(gate, GateSpec) else GateSpec.model_validate(dict(gate or {}))
+    if outcome.uri:
+        # Verdict, plan and champion lie where the sweep lies.
+        asked = asked.replace(storage_path=outcome.uri.rpartition("/")[0])
+    store = open_store(asked.storage_path)
     done = store.get(f"{outcome.sweep_id}/{RESULT}")
     if done is not None:
-        return GateOutcome.from_json(done)
-    candidates, champion = _plan(store, spec, outcome, gate)
-    return GateRun(spec=spec, outcome=outcome, gate=gate, candidates=candidates, champion=champion)
+        return GateRun(spec=asked, outcome=outcome, gate=wanted, verdict=GateOutcome.from_json(done))
+    candidates, champion = _plan(store, asked, outcome, wanted)
+    return GateRun(spec=asked, outcome=outcome, gate=wanted, candidates=candidates, champion=champion)
 
 
 def settle(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
+from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import GateOutcome, PipelineOutcome, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.pipeline.gate import run_gate
 from raysweep.run import run_sweep, run_training
 from raysweep.spec import TrainSpec
 from raysweep.spec.pipeline import PipelineSpec
+from raysweep.step.brief import best_config, stored_outcome, why_not_trained
 
 
 def run_pipeline(
@@ -43,7 +46,10 @@ def run_pipeline(
             outcome = with_gate(outcome, verdict)
         trained = train_best(spec.train, outcome, key=key, address=address)
     return PipelineOutcome(
-        sweep=outcome, gate=outcome.gate, train=trained, skipped=why_skipped(spec.train, outcome)
+        sweep=outcome,
+        gate=outcome.gate,
+        train=trained,
+        skipped=why_not_trained(outcome) if spec.train else "",
     )
 
 
@@ -63,11 +69,25 @@ def train_best(
     """
     if train is None or outcome.promoted is False:
         return None
-    from raysweep.training.handover import train_spec_for
+    return run_training(with_best(train, outcome), key=key, address=address).raise_for_status()
 
-    return run_training(
-        train_spec_for(train, handed_on(outcome)), key=key, address=address
-    ).raise_for_status()
+
+def with_best(train: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None) -> TrainSpec:
+    """The training of what a sweep hands on, by its outcome or the brief of it; None: as it is.
+
+    Raises:
+        SweepFailedError: The sweep has no best trial.
+        SpecError, SweepNotFoundError, StorageError: As `best_config`.
+    """
+    from raysweep.training.handover import train_spec_for, train_spec_with
+
+    if given is None:
+        return train
+    if not isinstance(given, SweepOutcome):
+        return train_spec_with(train, best_config(given))
+    # The gate's best may be a trial that a task's result did not keep.
+    whole = stored_outcome(given) if given.gate is not None else given
+    return train_spec_for(train, handed_on(whole.model_copy(update={"gate": given.gate})))
 
 
 def handed_on(outcome: SweepOutcome) -> SweepOutcome:
@@ -79,19 +99,7 @@ def handed_on(outcome: SweepOutcome) -> SweepOutcome:
     return outcome if trial is None else outcome.model_copy(update={"best": trial})
 
 
-def why_skipped(train: TrainSpec | None, outcome: SweepOutcome) -> str:
-    """Why the training is skipped; empty where it is not."""
-    if train is None or outcome.promoted is not False or outcome.gate is None:
-        return ""
-    return f"training skipped: {outcome.gate.why}"
-
-
 def _one_ray(address: Any) -> Any:
     from raysweep.cluster.connection import sharing
-    from raysweep.jobs.connection import is_jobs_address
 
-    if is_jobs_address(address):
-        from contextlib import nullcontext
-
-        return nullcontext()
-    return sharing()
+    return nullcontext() if is_jobs_address(address) else sharing()

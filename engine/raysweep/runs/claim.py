@@ -183,7 +183,4 @@ def _append(folder: RunFolder, number: int, record: dict[str, Any]) -> bool:
     """Create an entry of the log, durably; False if the number holds somebody else's."""
     # A put of ours that seemed to fail but landed is known again by who wrote it.
     data = orjson.dumps({"format": FORMAT_VERSION, "writer": secrets.token_hex(8), **record})
-    for attempt in retrying(GIVE_UP_AFTER_S):
-        with attempt:
-            is_ours = folder.append_attempt(number, data)
-    return is_ours
+    return retrying(GIVE_UP_AFTER_S)(folder.append_attempt, number, data)

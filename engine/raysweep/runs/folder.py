@@ -150,10 +150,8 @@ class SweepFolder:
     ) -> bool:
         """Write outcome.json, once; False if there is one. An outage is waited out."""
         data = seal(outcome.to_json().encode())
-        for attempt in retrying(give_up_after_s):
-            with attempt:
-                return self.store.put_if_absent(self._key("outcome.json"), data, durable=True)
-        raise AssertionError("unreachable: the loop returns or raises")
+        put = retrying(give_up_after_s)
+        return put(self.store.put_if_absent, self._key("outcome.json"), data, durable=True)
 
     def check_journal_end(self, journal: Journal, progress: SweepProgress | None) -> None:
         """Whether a journal that was read reaches as far as the rest of the folder says that it did.

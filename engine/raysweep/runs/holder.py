@@ -21,10 +21,8 @@ does where clocks differ. One that is still written is seen to move within this 
 
 POLL_S = 0.2
 
-AT_WORK = frozenset({"starting", "running", "stopping"})
-"""The states of a sweep in which a controller works on it."""
-
 HolderState = Literal["alive", "gone", "stale"]
+"""Of a process that is, or was, at work on a run; one that lives and has left the run is gone too."""
 
 
 def current_holder() -> Holder:
@@ -39,14 +37,16 @@ def current_holder() -> Holder:
     )
 
 
-def holder_state(progress: SweepProgress, now: float) -> HolderState:
-    """Whether the holder named in `progress` lives. `now` is in seconds since the epoch.
+def holder_state(progress: SweepProgress | None, now: float) -> HolderState:
+    """Whether the holder named in `progress` lives and is at work. `now` is in seconds since the epoch.
 
     On the same boot of the same host (and, in containers, with the same view of processes) the process table
     decides: "alive" or "gone", however old the heartbeat. Elsewhere the heartbeat's age does: "alive" or
     "stale". That takes the other host's clock to be right: good enough to show. Where something hangs on it,
     watch: `HolderWatch`, `find_living`.
     """
+    if progress is None:
+        return "gone"
     known = known_state(progress)
     if known is not None:
         return known
@@ -55,7 +55,7 @@ def holder_state(progress: SweepProgress, now: float) -> HolderState:
 
 def known_state(progress: SweepProgress) -> HolderState | None:
     """What is certain at one look; None where only the heartbeat can tell."""
-    if progress.has_left:
+    if progress.has_left or not progress.is_at_work:
         return "gone"
     holder = progress.holder
     boot = boot_id()
@@ -95,12 +95,24 @@ class HolderWatch:
             return "stale"
         return "alive" if self._has_moved else "unknown"
 
-    def is_held(self, progress: SweepProgress | None) -> bool:
-        """As `is_held`, at a look of many: while it is too early to tell, the heartbeat's own time counts."""
-        if progress is None or progress.status not in AT_WORK:
-            return False
+    def judge(
+        self,
+        progress: SweepProgress | None,
+        read_again: Callable[[], SweepProgress | None] | None = None,
+    ) -> HolderState:
+        """As `see`, to show it: while it is too early to tell, the heartbeat's own time counts.
+
+        That of a clock that is far ahead says nothing. For who looks only once, `read_again` reads on until
+        it has moved, or has not for too long.
+        """
+        if progress is None:
+            return "gone"
         state = self.see(progress)
-        return state == "alive" or (state == "unknown" and is_held(progress, self._utc()))
+        if state != "unknown":
+            return state
+        if read_again is not None and progress.at - self._utc() > STALE_AFTER_S:
+            return "alive" if find_living(read_again) is not None else "stale"
+        return holder_state(progress, self._utc())
 
 
 def find_living(read: Callable[[], SweepProgress | None]) -> SweepProgress | None:
@@ -109,17 +121,12 @@ def find_living(read: Callable[[], SweepProgress | None]) -> SweepProgress | Non
     Of a holder elsewhere that is known once its heartbeat has moved, in about 2 s, or has not for too long.
     """
     watch = HolderWatch()
-    while (progress := read()) is not None and progress.status in AT_WORK:
+    while (progress := read()) is not None:
         state = watch.see(progress)
         if state != "unknown":
             return progress if state == "alive" else None
         time.sleep(POLL_S)
     return None
-
-
-def is_held(progress: SweepProgress | None, now: float) -> bool:
-    """Whether the controller that wrote `progress` lives and is at work: a process may outlive its sweeps."""
-    return progress is not None and progress.status in AT_WORK and holder_state(progress, now) == "alive"
 
 
 def boot_id() -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from raysweep.errors import SpecError, StorageError
 from raysweep.outcome import Lease
+from raysweep.runs.holder import current_holder
 from raysweep.storage.store import Store
 
 SHORTEST_S = 5.0
@@ -73,6 +74,12 @@ class LeaseWatch:
             self._lease, self._changed_at = lease, now
             self.ttl_s = max(lease.ttl_s, SHORTEST_S)
         return now - self._changed_at > self.ttl_s
+
+
+def whoami() -> str:
+    """Who waits, or cancels: for people to read."""
+    holder = current_holder()
+    return f"{holder.user} on {holder.host}"
 
 
 def _key(run_id: str) -> str:

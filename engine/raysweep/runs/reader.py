@@ -1,11 +1,10 @@
-"""Reads how a sweep stands, once or again and again, from its storage alone.
+"""Reads how a run stands, once or again and again, from its storage alone.
 
-    report = read_report("s3://bucket/sweeps", "flights-1f3a9c2e")
-    report.status, report.best.config, report.curve[-1].score, [each.trial_id for each in report.top]
+    status = SweepReader("s3://bucket/sweeps", "flights-1f3a9c2e").read()
+    status.status, status.best.config, status.curve[-1].score, [each.trial_id for each in status.top]
 
-A `SweepReader` reads it again while the sweep runs, at the cost of what is new. Both ask no cluster, write
-nothing and need no Ray, and work before the first trial, while the sweep runs, and after its end, however
-that came. The calls block: in an event loop, make them in a thread.
+A reader asks no cluster, writes nothing and needs no Ray, and works before the first trial, while the sweep
+runs, and after its end, however that came. The calls block: in an event loop, make them in a thread.
 """
 
 from __future__ import annotations
@@ -15,118 +14,162 @@ import threading
 import time
 from typing import Final
 
+from raysweep.core.result import trial_outcome
 from raysweep.core.state import SweepState
 from raysweep.errors import RaysweepError
+from raysweep.outcome import SweepProgress, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.holder import HolderWatch
+from raysweep.runs.holder import HolderState, HolderWatch
 from raysweep.runs.replay import catch_up, read_state
-from raysweep.runs.report import INTERRUPTED, TOP, SweepReport, report_of_outcome, report_of_running
+from raysweep.runs.status import (
+    INTERRUPTED,
+    RunStatus,
+    status_of_heartbeat,
+    status_of_outcome,
+    status_of_state,
+    status_of_training,
+)
+from raysweep.runs.training import RunFolder
+from raysweep.schedulers import load_scheduler
+from raysweep.spec import SweepSpec
 from raysweep.storage.journal import Journal
 from raysweep.storage.store import ObjectInfo, open_store
 
 FRESH_S: Final = 1.0
 
 
-def read_report(storage_path: str, sweep_id: str, *, top: int = TOP) -> SweepReport | None:
-    """How the sweep stands; None where nothing of it is stored yet.
-
-    Raises: StorageError, SweepDamagedError for what cannot be read.
-    """
-    return SweepReader(storage_path, sweep_id, top=top).read()
-
-
 class SweepReader:
-    """Reads one sweep's report again and again; any thread may.
+    """Reads one sweep's status again and again; any thread may.
 
     While the sweep runs it keeps the sweep's state and reads on where the journal stopped; after the end it
-    keeps the report until the outcome changes. Reports are shared for `fresh_s` seconds.
+    keeps the status until the outcome changes. Statuses are shared for `fresh_s` seconds.
+
+    Args:
+        storage_path: The storage path.
+        sweep_id: The sweep.
+        fresh_s: How long a status is as good as new, in seconds.
+        is_strict: For who looks once, and wants to know: a journal that cannot be read raises, a holder
+            whose clock is wrong is watched until it is known whether it lives, and a scheduler of the user's
+            own is imported.
     """
 
-    def __init__(self, storage_path: str, sweep_id: str, *, top: int = TOP, fresh_s: float = FRESH_S) -> None:
+    def __init__(
+        self, storage_path: str, sweep_id: str, *, fresh_s: float = FRESH_S, is_strict: bool = False
+    ) -> None:
         self._folder = SweepFolder(open_store(storage_path), sweep_id)
-        self._top = top
         self._fresh_s = fresh_s
+        self._is_strict = is_strict
         self._lock = threading.Lock()
-        self._report: SweepReport | None = None
+        self._status: RunStatus | None = None
         self._read_at = -math.inf
         self._state: tuple[Journal, SweepState] | None = None
         self._watch = HolderWatch()
         self._outcome_seen: ObjectInfo | None = None
 
-    @property
-    def uri(self) -> str:
-        """Where the sweep lies."""
-        return self._folder.uri
-
-    def read(self) -> SweepReport | None:
+    def read(self) -> RunStatus | None:
         """How the sweep stands now; None where nothing of it is stored yet.
 
-        A journal that cannot be read leaves the curve and the leaderboard out, and `notes` says so.
+        A journal that cannot be read leaves the curve and the leaderboard out, and `problem` says why.
 
-        Raises: StorageError, SweepDamagedError for what cannot be read.
+        Raises:
+            StorageError, SweepDamagedError: What cannot be read.
+            JournalDamagedError: The same, of the journal; only where `is_strict`.
         """
         with self._lock:
             now = time.monotonic()
-            if self._report is None or now - self._read_at >= self._fresh_s:
-                self._report = self._read()
+            if self._status is None or now - self._read_at >= self._fresh_s:
+                self._status = self._read()
                 self._read_at = now
-            return self._report
+            return self._status
 
-    def _read(self) -> SweepReport | None:
+    def trials(self) -> tuple[TrialOutcome, ...]:
+        """Every trial of the sweep, in order. Raises: as `read` where `is_strict`."""
+        outcome, record = self._folder.read_outcome(), self._folder.read_spec()
+        if outcome is not None or record is None:
+            return outcome.trials if outcome is not None else ()
+        with self._lock:
+            _, state = self._catch_up(record)
+            return tuple(trial_outcome(state, trial) for trial in state.trials.values())
+
+    def _read(self) -> RunStatus | None:
         seen = self._folder.store.head(f"{self._folder.sweep_id}/outcome.json")
         if seen is not None:
-            if seen == self._outcome_seen and self._report is not None:
-                return self._report
+            if seen == self._outcome_seen and self._status is not None:
+                return self._status
             outcome = self._folder.read_outcome()
             if outcome is not None:
                 self._outcome_seen, self._state = seen, None
-                return report_of_outcome(outcome, uri=self.uri, top=self._top, now=time.time())
+                return status_of_outcome(outcome, uri=self._folder.uri, now=time.time())
         self._outcome_seen = None
-        return self._read_running()
-
-    def _read_running(self) -> SweepReport | None:
         record = self._folder.read_spec()
-        if record is None:
-            return None
-        # The heartbeat first: what it knows is in the journal by then.
-        progress = self._folder.read_progress()
-        state, problem = self._read_state(record)
-        now = time.time()
-        if state is None and progress is None:
-            return SweepReport(
-                sweep_id=self._folder.sweep_id,
-                name=str(record.spec.get("name", "")),
-                uri=self.uri,
-                key=record.key,
-                status=INTERRUPTED,
-                is_running=False,
-                has_ended=False,
-                metric=str(record.spec.get("metric", "")),
-                mode="min" if record.spec.get("mode") == "min" else "max",
-                notes=(problem,),
-                read_at=now,
-            )
-        return report_of_running(
-            state,
-            progress,
-            uri=self.uri,
-            key=record.key,
-            top=self._top,
-            now=now,
-            is_running=self._watch.is_held(progress),
-            problem=problem,
-        )
+        return self._read_running(record) if record is not None else None
 
-    def _read_state(self, record: SweepRecord) -> tuple[SweepState | None, str]:
-        """The state, read on from where it was; or what is wrong with the journal."""
+    def _read_running(self, record: SweepRecord) -> RunStatus:
+        uri, key = self._folder.uri, record.key
+        # The heartbeat first: what it knows is in the journal by then.
+        heartbeat = self._folder.read_progress()
+        held = self._watch.judge(heartbeat, self._folder.read_progress if self._is_strict else None)
         try:
-            if self._state is None:
-                journal, state, _ = read_state(self._folder, record)
-            else:
-                journal, state = self._state
-                catch_up(journal, state)
+            journal, state = self._catch_up(record)
         except RaysweepError as error:
-            self._state = None
-            return None, f"the journal cannot be read: {error}"
+            if self._is_strict:
+                raise
+            return _unread(record, heartbeat, uri, f"the journal cannot be read: {error}", held)
+        notes = tuple(journal.repairs)
+        return status_of_state(state, heartbeat, uri=uri, key=key, now=time.time(), held=held, notes=notes)
+
+    def _catch_up(self, record: SweepRecord) -> tuple[Journal, SweepState]:
+        """The journal and the state, read on from where they were."""
+        kept, self._state = self._state, None
+        if kept is None:
+            if self._is_strict:
+                load_scheduler(SweepSpec.from_any(dict(record.spec)))
+            journal, state, _ = read_state(self._folder, record)
+        else:
+            journal, state = kept
+            catch_up(journal, state)
         self._state = journal, state
-        return state, ""
+        return self._state
+
+
+def _unread(
+    record: SweepRecord, heartbeat: SweepProgress | None, uri: str, problem: str, held: HolderState
+) -> RunStatus:
+    """What is known where the journal cannot be read."""
+    now = time.time()
+    if heartbeat is not None:
+        return status_of_heartbeat(heartbeat, uri=uri, key=record.key, now=now, held=held, problem=problem)
+    return RunStatus(
+        run_id=uri.rpartition("/")[2],
+        name=str(record.spec.get("name", "")),
+        uri=uri,
+        key=record.key,
+        status=INTERRUPTED,
+        metric=str(record.spec.get("metric", "")),
+        mode="min" if record.spec.get("mode") == "min" else "max",
+        problem=problem,
+        notes=(problem,),
+        read_at=now,
+    )
+
+
+def read_training(storage_path: str, run_id: str) -> RunStatus | None:
+    """How a training run stands; None where nothing of it is stored yet. Raises: StorageError."""
+    folder = RunFolder(open_store(storage_path), run_id)
+    outcome, heartbeat, now = folder.read_outcome(), folder.read_progress(), time.time()
+    if outcome is not None:
+        return status_of_training(outcome, heartbeat, uri=folder.uri, now=now)
+    if heartbeat is None:
+        return None
+    return status_of_heartbeat(heartbeat, uri=folder.uri, now=now).model_copy(update={"kind": "train"})
+
+
+def glance(folder: SweepFolder) -> RunStatus:
+    """What a sweep's outcome or its heartbeat says; the journal is not read. Raises: StorageError."""
+    outcome, now = folder.read_outcome(), time.time()
+    if outcome is not None:
+        return status_of_outcome(outcome, uri=folder.uri, now=now)
+    heartbeat = folder.read_progress()
+    if heartbeat is not None:
+        return status_of_heartbeat(heartbeat, uri=folder.uri, now=now)
+    return RunStatus(run_id=folder.sweep_id, uri=folder.uri, status=INTERRUPTED, read_at=now)

@@ -35,6 +35,15 @@ def replay(journal: Journal, record: SweepRecord) -> SweepState:
     return state
 
 
+def newest_spec(folder: SweepFolder, record: SweepRecord) -> SweepSpec:
+    """The spec that the sweep runs under: as it was started, or as it was last changed.
+
+    Raises:
+        JournalDamagedError: A part of the journal cannot be read.
+    """
+    return read_state(folder, record)[1].spec
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilt:
     """A journal, read to its end, and the state as of there.

@@ -19,9 +19,9 @@ from raysweep.core.stopping import BEHAVIOUR
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.holder import AT_WORK, HolderWatch, current_holder, find_living
+from raysweep.runs.holder import HolderWatch, current_holder, find_living
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
-from raysweep.runs.reopening import outcome_reopens, reopens
+from raysweep.runs.reopening import check_same, reopens
 from raysweep.runs.replay import rebuild
 from raysweep.search import Searcher, WarmStart, make_searcher
 from raysweep.spec import Changes, SweepSpec, changes
@@ -82,16 +82,10 @@ def find_outcome(folder: SweepFolder, asked: Asked) -> SweepOutcome | None:
         SpecChangedError: It ended under another spec.
         SpecError: It is to go on until a deadline that has passed too.
     """
-    outcome = folder.read_outcome()
-    record = folder.read_spec()
+    outcome, record = folder.read_outcome(), folder.read_spec()
     if outcome is None or record is None:
         return outcome
-    is_same = outcome.spec_digest == asked.spec.digest()
-    old = SweepSpec.from_any(dict(record.spec))
-    diff = Changes() if is_same else changes(old, asked.spec, record.scheduled_at)
-    if not outcome_reopens(outcome, diff, resume_cancelled=asked.resume_cancelled):
-        if diff:
-            raise SpecChangedError(folder.sweep_id, (*diff.unsafe, *diff.safe))
+    if not check_same(folder, asked.spec, outcome, resume_cancelled=asked.resume_cancelled):
         return outcome
     check_deadline(asked.spec.stop.deadline, record.scheduled_at or outcome.started_at, time.time())
     return None
@@ -122,25 +116,19 @@ def follow(folder: SweepFolder, on_progress: OnProgress | None) -> None:
         for attempt in retrying(FOLLOW_GIVE_UP_S):
             with attempt:
                 progress = None if folder.read_outcome() is not None else folder.read_progress()
-        if progress is None or progress.status not in AT_WORK or watch.see(progress) in ("gone", "stale"):
+        if progress is None or watch.see(progress) in ("gone", "stale"):
             return
         if on_progress is not None:
             on_progress(progress)
         time.sleep(POLL_S)
 
 
-def check_same(folder: SweepFolder, asked: Asked) -> None:
-    """Before a sweep is followed: is it the one that was asked for?
-
-    Raises:
-        SpecChangedError: It runs under another spec.
-    """
-    record = folder.read_spec()
-    if record is None or record.digest == asked.spec.digest():
-        return
-    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
-    if diff.unsafe:
-        raise SpecChangedError(folder.sweep_id, diff.unsafe)
+def ask_to_cancel(folder: SweepFolder, *, by: str, reason: str) -> bool:
+    """Ask whoever runs the sweep to cancel it; False, and nobody is asked, where nobody does."""
+    if folder.read_outcome() is not None or find_living(folder.read_progress) is None:
+        return False
+    folder.write_cancellation(Cancellation(at=time.time(), by=by, reason=reason))
+    return True
 
 
 def hold(

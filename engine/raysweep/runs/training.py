@@ -17,6 +17,7 @@ import orjson
 from raysweep.errors import SpecChangedError, SpecError, StorageError
 from raysweep.outcome import SweepProgress, TrainOutcome
 from raysweep.spec import TrainSpec
+from raysweep.spec.changes import differences
 from raysweep.storage.store import Store
 
 FORMAT_VERSION = 1
@@ -137,19 +138,6 @@ def attempt_name(number: int) -> str:
 
 
 def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    before, after = dict(_leaves(was)), dict(_leaves(now))
-    for field in {**before, **after}:
-        if before.get(field) != after.get(field) and field.split(".")[0] not in (*_SAFE, "storage_path"):
-            yield f"{field}: {_shown(before, field)} -> {_shown(after, field)}"
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}" if path else str(key))
-    elif value != {}:
-        yield path, value
-
-
-def _shown(fields: Mapping[str, Any], field: str) -> str:
-    return orjson.dumps(fields[field]).decode() if field in fields else "(absent)"
+    for each in differences(was, now):
+        if each.field.split(".")[0] not in (*_SAFE, "storage_path"):
+            yield str(each)

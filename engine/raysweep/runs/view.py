@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 import time
-import uuid
-from dataclasses import dataclass
-from typing import Literal
 
 import orjson
 
-from raysweep.errors import SpecChangedError, SpecError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.lease import renew_lease
-from raysweep.runs.reopening import outcome_reopens
+from raysweep.runs.lease import renew_lease, whoami
+from raysweep.runs.reopening import check_same
 from raysweep.runs.training import RunFolder
-from raysweep.spec import Changes, SweepSpec, TrainSpec, changes, sweep_id
-from raysweep.spec.identity import default_key
-from raysweep.spec.trainable import PYTHON_ONLY
+from raysweep.spec import AnyRequest, Kind, SweepSpec, TrainSpec
 from raysweep.storage.store import open_store
 
-Kind = Literal["sweep", "train"]
 Outcome = SweepOutcome | TrainOutcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a caller wants run on a cluster: spec and key, and what follows from them."""
-
-    spec: SweepSpec | TrainSpec
-    key: str
-    run_id: str
-
-    @classmethod
-    def of(cls, spec: SweepSpec | TrainSpec, key: str | None) -> Asked:
-        """With the key that `run_sweep` and `run_training` give where there is none.
-
-        Raises: SpecError for a trainable that has no import path: it cannot travel.
-        """
-        spec = spec.placed()
-        reference = spec.to_dict()["trainable"]
-        if reference.startswith(PYTHON_ONLY):
-            name = reference.removeprefix(PYTHON_ONLY).strip().split("#")[0]
-            raise SpecError(
-                "trainable",
-                f"{name!r} has no import path, by which the cluster could find it",
-                'move it into a module, name it "module:function", and send the module with working_dir',
-            )
-        if key is None:
-            key = default_key(spec.digest()) if isinstance(spec, SweepSpec) else uuid.uuid4().hex
-        name = key if isinstance(spec, SweepSpec) else f"train {key}"
-        return cls(spec=spec, key=key, run_id=sweep_id(spec.name, name))
-
-    @property
-    def kind(self) -> Kind:
-        """Whether it is a sweep or a training run."""
-        return "sweep" if isinstance(self.spec, SweepSpec) else "train"
 
 
 class RunView:
@@ -82,30 +39,19 @@ class RunView:
         """Its last heartbeat."""
         return self._sweep.read_progress() if self._sweep is not None else self._train.read_progress()
 
-    def check_same(self, asked: Asked, outcome: Outcome | None, *, resume_cancelled: bool = False) -> bool:
+    def check_same(
+        self, request: AnyRequest, outcome: Outcome | None, *, resume_cancelled: bool = False
+    ) -> bool:
         """Is what is there what was asked for? Returns whether it is to go on although it has an outcome.
-
-        A sweep that has ended takes no change, not even a safe one, but those that let it go on: a later
-        deadline or a larger budget where that had ended it.
 
         Raises: SpecChangedError with one line for each difference.
         """
-        if self._sweep is None or not isinstance(asked.spec, SweepSpec):
-            if outcome is not None and isinstance(asked.spec, TrainSpec):
-                self._train.freeze_spec(asked.spec, asked.key)
-            return False
-        record, diff = self._sweep.read_spec(), Changes()
-        ran = outcome.spec_digest if isinstance(outcome, SweepOutcome) else ""
-        if record is not None and asked.spec.digest() not in (record.digest, ran):
-            diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
-        if isinstance(outcome, SweepOutcome):
-            if outcome_reopens(outcome, diff, resume_cancelled=resume_cancelled):
-                return True
-            lines = (*diff.unsafe, *diff.safe)
-        else:
-            lines = diff.unsafe
-        if lines:
-            raise SpecChangedError(self.run_id, lines)
+        spec = request.spec
+        if self._sweep is not None and isinstance(spec, SweepSpec):
+            ended = outcome if isinstance(outcome, SweepOutcome) else None
+            return check_same(self._sweep, spec, ended, resume_cancelled=resume_cancelled)
+        if outcome is not None and isinstance(spec, TrainSpec):
+            self._train.freeze_spec(spec, request.run.key)
         return False
 
     def put_aside(self, outcome: Outcome) -> None:
@@ -134,12 +80,3 @@ class RunView:
         SweepFolder(self.store, self.run_id).write_cancellation(
             Cancellation(at=time.time(), by=by, reason=reason)
         )
-
-
-def whoami() -> str:
-    """Who waits, or cancels: for people to read."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user id without a name
-        user = "somebody"
-    return f"{user} on {socket.gethostname()}"

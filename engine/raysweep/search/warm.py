@@ -10,6 +10,7 @@ import orjson
 from raysweep.search.base import Searcher, TrialEnd
 from raysweep.search.cells import LeafPath, codec, leaf_value
 from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
+from raysweep.spec.jsonable import leaves
 from raysweep.spec.space import Space
 
 
@@ -93,18 +94,10 @@ def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name}={value!r} is outside tonight's space")
         values[path] = value
     fitted = space.build(values)
-    gone = sorted(set(_leaves(config)) - set(_leaves(fitted)))
+    gone = sorted(dict(leaves(config)).keys() - dict(leaves(fitted)).keys())
     if gone:
         raise ValueError(f"has {gone[0]}, which tonight's space has not")
     return fitted
-
-
-def _leaves(config: Any, path: str = "") -> list[str]:
-    if isinstance(config, dict) and config:
-        return [
-            leaf for key, item in config.items() for leaf in _leaves(item, f"{path}.{key}" if path else key)
-        ]
-    return [path]
 
 
 def _holds(domain: Domain, value: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -15,12 +15,13 @@ from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core import fleet as fl
 from raysweep.core.failures import Failure
-from raysweep.core.fleet.actions import Message
 from raysweep.core.fleet.invariants import check
+from raysweep.core.fleet.words import failure_of
 from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped
+from raysweep.messages import FailureFacts, FromWorker, Interrupt, Kill, Ready, ToWorker, Unready
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.nodes import Node, Nodes
-from raysweep.simulate.processes import End, Job, Process
+from raysweep.simulate.processes import Job, Process
 from raysweep.spec import SweepSpec
 from raysweep.storage.store import Store
 
@@ -118,7 +119,7 @@ class SimulatedCluster:
         emit: Callable[[ev.Event], None],
         note: Callable[..., None],
     ) -> None:
-        self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), _failure_of)
+        self.fleet = fl.Fleet(fl.FleetPolicy.of(spec))
         self.nodes = nodes
         self.actors: dict[int, Actor] = {}
         self._clock = clock
@@ -252,7 +253,7 @@ class SimulatedCluster:
         if slot is None or job is None or self._is_letting_go:
             return
         forced = slot.forced
-        is_meant = forced is not None and (forced.trial, forced.attempt) == job.who
+        is_meant = forced is not None and forced.job.who == job.who
         # What has just begun may have done so while the decision was on its way.
         costs = self._costs
         way_s = costs.message_s * (1.0 + costs.jitter) + (costs.hiccup_s if costs.hiccups else 0.0)
@@ -293,7 +294,7 @@ class SimulatedCluster:
         if not actor.is_alive or actor.is_up or actor.node is None or not actor.node.is_alive:
             return
         actor.is_up = actor.is_linked = True
-        actor.process = Process(post=lambda message: self._post(actor, message))
+        actor.process = Process(lambda message: self._post(actor, message), is_forked=self._is_forked)
         self.fleet.connected(actor.number, self._clock.now)
         self._after(self._costs.load_s, lambda: self._load(actor))
 
@@ -301,11 +302,11 @@ class SimulatedCluster:
         if not actor.is_alive or actor.node is None:
             return
         if self._fails_to_load():
-            failure = Failure(origin="start", type="ImportError", message="as asked")
-            self._post(actor, ["unready", asdict(failure), actor.node.name])
+            failure = FailureFacts(origin="start", type="ImportError", message="as asked")
+            self._post(actor, Unready(failure=failure, node=actor.node.name))
             return
         self._note("opened", slot=actor.number)
-        self._post(actor, ["ready", actor.node.name, actor.number])
+        self._post(actor, Ready(node=actor.node.name, pid=actor.number))
 
     def die(self, actor: Actor, failure: Failure, *, is_told: bool = True) -> None:
         """An actor is gone; Ray says so some time later, or never."""
@@ -340,7 +341,6 @@ class SimulatedCluster:
         actor.is_alive = False
         if actor.process is not None:
             job, actor.process.job = actor.process.job, None
-            actor.process.queue.clear()
             if job is not None:
                 self._note_job("died", actor, job)
         if actor.is_linked:
@@ -374,33 +374,33 @@ class SimulatedCluster:
         actor.sent_at[way] = due_at
         self._clock.at(due_at, call)
 
-    def _post(self, actor: Actor, message: Message) -> None:
+    def _post(self, actor: Actor, message: FromWorker) -> None:
         self._in_order(actor, "out", lambda: self._deliver(actor, message))
 
-    def _deliver(self, actor: Actor, message: Message) -> None:
+    def _deliver(self, actor: Actor, message: FromWorker) -> None:
         if actor.is_linked and not self._is_gone:
             self.fleet.take(actor.number, [message], self._clock.now)
             self._act()
             self._clock.after(0.0, self.flush)
 
-    def _send(self, actor: Actor, messages: list[Message]) -> None:
+    def _send(self, actor: Actor, messages: list[ToWorker]) -> None:
         for message in messages:
             self._in_order(actor, "in", lambda message=message: self._arrive(actor, message))  # type: ignore[misc]
 
-    def _arrive(self, actor: Actor, message: Message) -> None:
+    def _arrive(self, actor: Actor, message: ToWorker) -> None:
         process = actor.process
         if not actor.is_alive or process is None:
             return
         job = process.job
         was_waiting = job is not None and job.is_waiting
         process.take(message)
-        if message[0] in ("interrupt", "kill") and job is not None and message[1:3] == [*job.who]:
-            self._interrupt(actor, job, was_killed=message[0] == "kill")
+        if isinstance(message, Interrupt | Kill) and job is not None and message.who == job.who:
+            self._interrupt(actor, job, is_killed=isinstance(message, Kill))
         elif was_waiting and job is not None and not job.is_waiting:
             if job.awaits is None:
                 self._note_job("answered", actor, job, iteration=job.reports - 1)
             self._go_on(actor, job)
-        if process.job is None and process.queue:
+        if process.job is None and process.next is not None:
             self._begin(actor)
 
     # -- trials ------------------------------------------------------------------------------------
@@ -437,19 +437,18 @@ class SimulatedCluster:
         try:
             metrics = self._curve(job.config, job.iteration + 1)
         except WorkerDied as died:
-            how = Failure(origin="process", type="WorkerDied", message=str(died) or "killed by signal 9")
-            self._die_in_trial(actor, how)
+            self._die_in_trial(actor, str(died) or "killed by signal 9")
         except TrialHangs:
             self._deaf.add(job)
         except TrialOverMemory:
             self._end_over_memory(actor)
         except TrialStopped:
-            self._finish(actor, "stopped")
+            self._finish(actor, is_stopped=True)
         except Exception as error:  # noqa: BLE001  it stands for user code, which may raise anything
-            self._finish(actor, "failed", asdict(_describe(error)))
+            self._finish(actor, _describe(error))
         else:
             if metrics is None:
-                self._finish(actor, "returned")
+                self._finish(actor)
             else:
                 self._report(actor, job, metrics)
 
@@ -461,7 +460,7 @@ class SimulatedCluster:
         is_waiting = bool(self._wait_every) and iteration % self._wait_every == 0
         is_saved = is_saved or job.wants_checkpoint
         if not job.may_report(has_checkpoint=is_saved):
-            self._finish(actor, "stopped")
+            self._finish(actor, is_stopped=True)
             return
         process.report(job, metrics, is_waiting=is_waiting and not is_saved)
         self._note_job("reported", actor, job)
@@ -471,7 +470,7 @@ class SimulatedCluster:
         else:
             self._end_or_go_on(actor, job, is_saved=False)
 
-    def _save(self, actor: Actor, job: Job, keys: list[JsonValue], is_waiting: bool) -> None:
+    def _save(self, actor: Actor, job: Job, keys: list[str], is_waiting: bool) -> None:
         if not self._is_running(actor, job) or actor.process is None:
             return
         actor.process.save(job, self._store_checkpoint(job), keys, is_waiting=is_waiting)
@@ -480,7 +479,7 @@ class SimulatedCluster:
 
     def _end_or_go_on(self, actor: Actor, job: Job, *, is_saved: bool) -> None:
         if job.stop_reason is not None and (is_saved or not job.wants_checkpoint):
-            self._finish(actor, "stopped")
+            self._finish(actor, is_stopped=True)
         elif not job.is_waiting:
             self._go_on(actor, job)
 
@@ -491,45 +490,45 @@ class SimulatedCluster:
             raise RaysweepError(f"checkpoint number {job.next_checkpoint} of trial {job.trial} is used twice")
         return f"{self._store.url}/{path}"
 
-    def _finish(
-        self,
-        actor: Actor,
-        how: End,
-        failure: Mapping[str, JsonValue] | None = None,
-        *,
-        was_killed: bool = False,
-    ) -> None:
+    def _finish(self, actor: Actor, failure: FailureFacts | None = None, *, is_stopped: bool = False) -> None:
         process = actor.process
         assert process is not None
-        job = process.finish(how, failure, was_killed=was_killed)
+        job = process.finish(failure, is_stopped=is_stopped)
+        how = "failed" if failure is not None else "stopped" if is_stopped else "returned"
+        self._go_on_after(actor, process, job, how)
+
+    def _go_on_after(self, actor: Actor, process: Process, job: Job, how: str) -> None:
         self._note_job(how, actor, job)
-        if process.queue:
+        if process.next is not None:
             self._begin(actor)
 
-    def _interrupt(self, actor: Actor, job: Job, *, was_killed: bool) -> None:
+    def _interrupt(self, actor: Actor, job: Job, *, is_killed: bool) -> None:
         """As the signal does: not inside a report, and not a trial that hears nothing."""
-        is_deaf = job in self._deaf or job.is_saving
-        if was_killed or (job.stop_reason and not is_deaf):
-            self._finish(actor, "stopped", was_killed=was_killed)
-
-    def _die_in_trial(self, actor: Actor, failure: Failure) -> None:
-        if not self._is_forked:
-            self.die(actor, failure)
-            return
-        self._finish(actor, "failed", asdict(failure))
-
-    def _end_over_memory(self, actor: Actor) -> None:
-        held = Failure(origin="memory", type="MemoryLimitExceeded", message="as asked", memory_bytes=2**31)
         process = actor.process
         assert process is not None
+        if is_killed:
+            self._go_on_after(actor, process, process.kill(), "stopped")
+        elif job.stop_reason and job not in self._deaf and not job.is_saving:
+            self._finish(actor, is_stopped=True)
+
+    def _die_in_trial(self, actor: Actor, message: str) -> None:
+        failure = FailureFacts(origin="process", type="WorkerDied", message=message)
         if self._is_forked:
-            self._finish(actor, "failed", asdict(held))
-            return
-        job = process.finish("failed", asdict(held))
-        self._note_job("failed", actor, job)
-        # As in `worker.watch_memory`: it says so, then it ends.
-        gone = Failure(origin="process", type="WorkerDied", message="exit code 1")
-        self._after(self._costs.message_s, lambda: self.die(actor, gone))
+            self._finish(actor, failure)
+        else:
+            self.die(actor, failure_of(failure))
+
+    def _end_over_memory(self, actor: Actor) -> None:
+        process = actor.process
+        assert process is not None
+        job = process.exceed(
+            FailureFacts(origin="memory", type="MemoryLimitExceeded", message="as asked", memory_bytes=2**31)
+        )
+        self._go_on_after(actor, process, job, "failed")
+        if not self._is_forked:
+            # It has said so; then its process ends, and the worker with it.
+            gone = Failure(origin="process", type="WorkerDied", message="exit code 1")
+            self._after(self._costs.message_s, lambda: self.die(actor, gone))
 
     def _note_job(self, what: str, actor: Actor, job: Job, iteration: int | None = None) -> None:
         self._note(
@@ -541,10 +540,6 @@ class SimulatedCluster:
         )
 
 
-def _failure_of(trial: int, attempt: int, fields: Mapping[str, Any]) -> Failure:
-    return Failure(**{**fields, "bases": tuple(fields["bases"])})
-
-
-def _describe(error: Exception) -> Failure:
+def _describe(error: Exception) -> FailureFacts:
     bases = tuple(cls.__name__ for cls in type(error).__mro__)
-    return Failure(origin="exception", type=type(error).__name__, message=str(error)[:1000], bases=bases)
+    return FailureFacts(origin="exception", type=type(error).__name__, message=str(error)[:1000], bases=bases)

@@ -1,20 +1,19 @@
-"""A model of a worker's process: what it does with each message, and what it says; without time.
+"""A worker's process without time: the machine that real workers have, and a model of the trial that it runs.
 
-Whoever moves it along decides what happens when. It says what `cluster.wire` lists.
+Whoever moves it along decides what happens when.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from pydantic import JsonValue
 
-from raysweep.core.fleet.actions import Message
-
-End = Literal["returned", "stopped", "failed"]
+from raysweep import messages as msg
+from raysweep.worker.machine import Begin, Say, Tell, WorkerMachine
 
 
 @dataclass(eq=False, kw_only=True)
@@ -52,45 +51,60 @@ class Job:
         return has_checkpoint and self.allows != "nothing"
 
 
-@dataclass(eq=False, kw_only=True)
 class Process:
-    """One worker's process. `post` sends what it says; `queue` waits behind the running `job`."""
+    """One worker's process. `post` sends what it says; `job` is the trial whose user code runs."""
 
-    post: Callable[[Message], None]
-    queue: deque[Job] = field(default_factory=deque)
-    job: Job | None = None
+    def __init__(self, post: Callable[[msg.FromWorker], None], *, is_forked: bool) -> None:
+        self.job: Job | None = None
+        self.next: msg.Job | None = None
+        """What is to begin."""
+        self._post = post
+        self._is_forked = is_forked
+        self._machine = WorkerMachine(is_forked=is_forked)
 
-    def take(self, message: Message) -> None:
+    def take(self, message: msg.ToWorker) -> None:
         """A message arrives."""
-        kind, *rest = message
-        if kind == "run":
-            self.queue.append(_job(rest[0]))
-        elif kind == "recall":
-            trials: Any = rest[0]
-            taken = [job.trial for job in self.queue if job.trial in trials]
-            self.queue = deque(job for job in self.queue if job.trial not in trials)
-            self.post(["recalled", [*taken]])
-        elif self.job is not None and tuple(rest[:2]) == self.job.who:
-            self._take_for_job(self.job, kind, rest[2:])
+        self._machine.take(message)
+        self._act()
 
-    def _take_for_job(self, job: Job, kind: JsonValue, rest: list[Any]) -> None:
-        if kind == "stop":
-            job.stop_reason, job.wants_checkpoint, job.allows = rest
-        elif kind == "answer" and job.awaits is not None:
-            assert rest[0] <= job.awaits, "a report is answered before it was made"
-            job.awaits = None if rest[0] == job.awaits else job.awaits
+    def _act(self) -> None:
+        actions = self._machine.actions
+        while actions:
+            match actions.popleft():
+                case Say(message=message):
+                    self._post(message)
+                case Begin(job=job):
+                    self.next = job
+                case Tell(order=order):
+                    self._tell(order)
+                case _:
+                    pass  # whoever moves it along ends it
+
+    def _tell(self, order: msg.Order) -> None:
+        job = self.job
+        assert job is not None, "an order reaches an attempt that does not run"
+        match order:
+            case msg.Stop():
+                job.stop_reason, job.wants_checkpoint = order.reason, order.wants_checkpoint
+                job.allows = order.allows
+            case msg.Answer(report=report) if job.awaits is not None:
+                assert report <= job.awaits, "a report is answered before it was made"
+                job.awaits = None if report == job.awaits else job.awaits
 
     def begin(self) -> Job:
-        """User code of the next trial in the queue begins."""
+        """User code of the next trial begins."""
+        asked, self.next = self.next, None
         assert self.job is None, "a worker runs one trial at a time"
-        self.job = job = self.queue.popleft()
-        self.post(["began", *job.who])
+        assert asked is not None, "nothing is to begin"
+        self.job = job = _job(asked)
+        self._machine.begin()
+        self._machine.reach()
+        self._act()
         return job
 
     def report(self, job: Job, metrics: Mapping[str, JsonValue], *, is_waiting: bool) -> None:
         """The trial reports, and may wait for an answer."""
-        rows: list[JsonValue] = [list(metrics.values())]
-        self.post(["rows", *job.who, job.reports, list(metrics), rows, is_waiting])
+        self._post_rows(job, [*metrics], [[*metrics.values()]], is_waiting=is_waiting)
         job.reports += 1
         job.iteration += 1
         job.awaits = job.reports - 1 if is_waiting else None
@@ -98,41 +112,59 @@ class Process:
     def begin_saving(self, job: Job) -> None:
         """The trial begins to store a checkpoint."""
         job.is_saving = True
-        self.post(["busy", *job.who, False])
+        self._post(msg.Busy(*job.who, is_over=False))
 
-    def save(self, job: Job, uri: str, keys: list[JsonValue], *, is_waiting: bool) -> None:
+    def save(self, job: Job, uri: str, keys: list[str], *, is_waiting: bool) -> None:
         """The trial has stored its next checkpoint: it holds all reports so far."""
         job.is_saving = False
-        self.post(["saved", *job.who, job.next_checkpoint, job.reports - 1, uri, job.iteration])
+        self._post(msg.Saved(*job.who, job.next_checkpoint, job.reports - 1, uri, size_bytes=job.iteration))
         job.next_checkpoint += 1
         if is_waiting:
             # The answer to a report without rows comes when the checkpoint's record is durable.
-            self.post(["rows", *job.who, job.reports, keys, [], True])
+            self._post_rows(job, keys, [], is_waiting=True)
             job.awaits = job.reports - 1
 
-    def finish(
-        self, how: End, failure: Mapping[str, JsonValue] | None = None, *, was_killed: bool = False
-    ) -> Job:
-        """The running trial ends."""
-        job = self.job
-        assert job is not None, "it runs no trial"
-        self.job = None
-        if how == "returned":
-            self.post(["returned", *job.who])
-        elif how == "stopped":
-            self.post(["stopped", *job.who, was_killed, ""])
+    def _post_rows(self, job: Job, keys: list[str], rows: list[list[JsonValue]], *, is_waiting: bool) -> None:
+        self._post(msg.Rows(*job.who, job.reports, tuple(keys), rows, is_waiting))
+
+    def finish(self, failure: msg.FailureFacts | None = None, *, is_stopped: bool = False) -> Job:
+        """The running trial ends: it returns, or stops, or fails."""
+        job = self._end_job()
+        if failure is not None:
+            self._machine.end(msg.Failed(*job.who, failure=failure))
         else:
-            assert failure is not None
-            self.post(["failed", *job.who, dict(failure)])
+            self._machine.end(msg.Stopped(*job.who) if is_stopped else msg.Returned(*job.who))
+        self._act()
+        return job
+
+    def kill(self) -> Job:
+        """The running trial's own process is killed, as it was asked to be."""
+        job = self._end_job()
+        self._machine.die(-signal.SIGKILL)
+        self._act()
+        return job
+
+    def exceed(self, failure: msg.FailureFacts) -> Job:
+        """The running trial is ended for the memory that it holds."""
+        job = self._end_job()
+        self._machine.exceed(failure)
+        if self._is_forked:
+            self._machine.die(-signal.SIGKILL)
+        self._act()
+        return job
+
+    def _end_job(self) -> Job:
+        job, self.job = self.job, None
+        assert job is not None, "it runs no trial"
         return job
 
 
-def _job(fields: Any) -> Job:
+def _job(asked: msg.Job) -> Job:
     return Job(
-        trial=fields["trial"],
-        attempt=fields["attempt"],
-        config=fields["config"],
-        checkpoint=fields["checkpoint"],
-        iteration=fields["iteration"],
-        next_checkpoint=fields["next_checkpoint"],
+        trial=asked.trial,
+        attempt=asked.attempt,
+        config=asked.config,
+        checkpoint=asked.checkpoint,
+        iteration=asked.iteration,
+        next_checkpoint=asked.next_checkpoint,
     )

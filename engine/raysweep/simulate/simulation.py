@@ -23,7 +23,7 @@ from raysweep.simulate.controller import SimulatedController
 from raysweep.simulate.journal import SimulatedWriter
 from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, appended
 from raysweep.simulate.nodes import Node, Nodes
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.spec import RunId, SweepSpec
 from raysweep.storage.store import Store, open_store
 from raysweep.storage.wrapped import WrappedStore
 
@@ -174,7 +174,7 @@ class _Simulation:
         self.generation = 0
         self.moved_at = 0.0
         self.moved_events = 0
-        self.folder = SweepFolder(self.watched, sweep_id(self.spec.name, "simulated"))
+        self.folder = SweepFolder(self.watched, RunId.of(self.spec, "simulated").id)
         seed = self.spec.seed if self.spec.seed is not None else derive_seed(0, self.folder.sweep_id)
         self.asked = Asked(spec=self.spec, key="simulated", seed=seed)
 

@@ -2,8 +2,9 @@
 
 from raysweep.spec.changes import Changes, changes
 from raysweep.spec.domains import Choice, Const, Domain, Float, Grid, Integer, Normal, SampleFrom
-from raysweep.spec.identity import digest_of, slug, sweep_id
+from raysweep.spec.identity import Kind, RunId, digest_of, slug, sweep_id
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
+from raysweep.spec.request import AnyRequest, RunRequest
 from raysweep.spec.resources import Resources, Scaling
 from raysweep.spec.search import (
     AshaOptions,
@@ -20,6 +21,7 @@ from raysweep.spec.train import TrainSpec
 from raysweep.spec.trainable import load_trainable, trainable_ref
 
 __all__ = [
+    "AnyRequest",
     "AshaOptions",
     "Changes",
     "CheckpointPolicy",
@@ -32,9 +34,12 @@ __all__ = [
     "Grid",
     "GridOptions",
     "Integer",
+    "Kind",
     "Normal",
     "RandomOptions",
     "Resources",
+    "RunId",
+    "RunRequest",
     "SampleFrom",
     "Scaling",
     "SchedulerSpec",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
+from raysweep.spec.jsonable import leaves
 from raysweep.spec.space import VOCABULARY
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.wallclock import looks_like_wall_clock, next_time
@@ -41,15 +42,41 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
         scheduled_at: When the sweep was scheduled, in UTC seconds: without it, a deadline that is a time of
             day cannot be compared with another, and its change is unsafe.
     """
-    before, after = (dict(_leaves(_with_kinds(spec, old, new), "")) for spec in (old, new))
     safe: list[str] = []
     unsafe: list[str] = []
+    for each in differences(*(_with_kinds(spec, old, new) for spec in (old, new)), is_leaf=_is_domain):
+        if not (each.field == "storage_path" and _is_same_place(each.was, each.now)):
+            (safe if _is_safe(each.field, each.was, each.now, scheduled_at) else unsafe).append(str(each))
+    return Changes(tuple(safe), tuple(unsafe))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field, by its dotted path, that two specs do not agree on: `num_samples: 10 -> 20`."""
+
+    field: str
+    was: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"{self.field}: {_shown(self.was)} -> {_shown(self.now)}"
+
+
+def differences(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    *,
+    is_leaf: Callable[[Mapping[str, Any]], bool] = lambda _: False,
+) -> Iterator[Difference]:
+    """Where the data of two specs differ; an empty mapping is as good as none."""
+    before, after = (
+        {path: value for path, value in leaves(fields, is_leaf=is_leaf) if value != {}}
+        for fields in (old, new)
+    )
     for field in {**before, **after}:
         was, now = before.get(field, _ABSENT), after.get(field, _ABSENT)
-        if was != now and not (field == "storage_path" and _is_same_place(was, now)):
-            line = f"{field}: {_shown(was)} -> {_shown(now)}"
-            (safe if _is_safe(field, was, now, scheduled_at) else unsafe).append(line)
-    return Changes(tuple(safe), tuple(unsafe))
+        if was != now:
+            yield Difference(field, was, now)
 
 
 def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, Any]:
@@ -61,14 +88,8 @@ def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, An
     return fields
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Fields by their dotted path; a domain of the search space is one leaf."""
-    is_domain = isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in VOCABULARY
-    if isinstance(value, Mapping) and value and not is_domain:
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}" if path else key)
-    elif value != {}:
-        yield path, value
+def _is_domain(value: Mapping[str, Any]) -> bool:
+    return len(value) == 1 and next(iter(value)) in VOCABULARY
 
 
 def _is_safe(field: str, was: Any, now: Any, scheduled_at: float | None) -> bool:

@@ -1,18 +1,26 @@
-"""Who a sweep is: its id from name and key, and the digest of its spec."""
+"""Who a run is: kind, name, key and the id made from them; and the digest of a spec."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import unicodedata
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import orjson
 
 from raysweep.errors import SpecError
 from raysweep.spec.validation import Problem, show
 
+if TYPE_CHECKING:
+    from raysweep.spec.sweep import SweepSpec
+    from raysweep.spec.train import TrainSpec
+
 SLUG_CHARACTERS = 40
+Kind = Literal["sweep", "train"]
+# Runs of one name and key share a storage path, but no folder. Ids are on disk: this never changes.
+_PREFIXES: Final[dict[Kind, str]] = {"sweep": "", "train": "train "}
 
 
 def slug(name: str) -> str:
@@ -31,22 +39,38 @@ def check_name(name: str) -> str:
     return name
 
 
-def sweep_id(name: str, key: str) -> str:
-    """The id of the sweep of this name under this key: `slug-0123456789`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunId:
+    """Which run this is: made once, where a spec and a key come in, and passed on from there.
 
-    The same name and key always give the same id. The slug has at most 40 characters; the 10 hex digits are
-    blake2b of the key. Raises SpecError for a name without a letter or digit.
+    Raises SpecError for a name without a letter or digit.
     """
-    if not slug(name):
-        raise SpecError("name", f"{show(name)} has no ASCII letter or digit", 'give a name such as "flights"')
-    # A key from outside may hold lone surrogates; they must not make the id fail.
-    digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
-    return f"{slug(name)}-{digest}"
+
+    kind: Kind
+    name: str
+    key: str
+    id: str = field(init=False)
+    """`slug-0123456789`: the slug of the name, and blake2b of the key; equal kind, name and key, equal id."""
+
+    def __post_init__(self) -> None:
+        if not slug(self.name):
+            problem = f"{show(self.name)} has no ASCII letter or digit"
+            raise SpecError("name", problem, 'give a name such as "flights"')
+        # A key from outside may hold lone surrogates; they must not make the id fail.
+        hashed = (_PREFIXES[self.kind] + self.key).encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(hashed, digest_size=5).hexdigest()
+        object.__setattr__(self, "id", f"{slug(self.name)}-{digest}")
+
+    @classmethod
+    def of(cls, spec: SweepSpec | TrainSpec, key: str | None) -> Self:
+        """Of this spec under this key. Without one the digest is the key: the same spec is the same run."""
+        named = key if key is not None else f"spec-{spec.digest()[:16]}"
+        return cls(kind=spec.kind, name=spec.name, key=named)
 
 
-def default_key(digest: str) -> str:
-    """The key of a run that was given none: the same spec, told by its digest, is the same sweep."""
-    return f"spec-{digest[:16]}"
+def sweep_id(name: str, key: str) -> str:
+    """The id of the sweep of this name under this key. Raises SpecError as `RunId`."""
+    return RunId(kind="sweep", name=name, key=key).id
 
 
 def canonical_json(value: Any) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from raysweep.spec.validation import Path, Problem, show
@@ -41,6 +41,25 @@ def plain(value: Any, path: Path = ()) -> Any:
         "use numbers, strings, booleans, lists and mappings; build objects from them in the trainable",
         path,
     )
+
+
+def leaves(
+    value: Any,
+    path: str = "",
+    *,
+    separator: str = ".",
+    is_leaf: Callable[[Mapping[str, Any]], bool] = lambda _: False,
+) -> Iterator[tuple[str, Any]]:
+    """The values in nested mappings by their path: `{"net": {"depth": 2}}` has `("net.depth", 2)`.
+
+    An empty mapping is a value too, unless it is the whole; so is one that `is_leaf` takes for one.
+    """
+    if isinstance(value, Mapping) and value and not is_leaf(value):
+        for key, item in value.items():
+            below = f"{path}{separator}{key}" if path else str(key)
+            yield from leaves(item, below, separator=separator, is_leaf=is_leaf)
+    elif path:
+        yield path, value
 
 
 def text_key(key: Any, path: Path) -> str:

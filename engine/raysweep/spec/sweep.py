@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
+from raysweep.spec.identity import Kind
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.resources import Resources
 from raysweep.spec.schema import space_schema, value_schema
@@ -34,6 +35,7 @@ ParamSpace = Annotated[
 class SweepSpec(SpecDocument):
     """What one sweep searches, how, and on what. Frozen; all invalid input raises SpecError."""
 
+    kind: ClassVar[Kind] = "sweep"
     renamed_fields: ClassVar[dict[str, str]] = {
         "config": "param_space",
         "space": "param_space",

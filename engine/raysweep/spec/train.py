@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
+from raysweep.spec.identity import Kind
 from raysweep.spec.jsonable import plain
 from raysweep.spec.resources import Scaling
 from raysweep.spec.validation import Problem, show
@@ -30,6 +31,7 @@ def _config(given: Any) -> Any:
 class TrainSpec(SpecDocument):
     """What one training run trains, with which config, on what. Frozen; invalid input raises SpecError."""
 
+    kind: ClassVar[Kind] = "train"
     renamed_fields: ClassVar[dict[str, str]] = {
         "scaling_config": "scaling",
         "num_workers": "scaling.num_workers",

@@ -133,9 +133,7 @@ class CheckpointStore:
         """
         trial_id, number = self._locate(ref)
         uri = self.uri(trial_id, number)
-        for attempt in retrying(self._give_up_after_s):
-            with attempt:
-                data = self.store.get(self._manifest_key(trial_id, number))
+        data = retrying(self._give_up_after_s)(self.store.get, self._manifest_key(trial_id, number))
         if data is None:
             raise CheckpointDamagedError(uri, "there is no such checkpoint (no manifest)", _CHOOSE_FIX)
         fields = decode_sealed(data)
@@ -178,10 +176,12 @@ class CheckpointStore:
 
     def check_file(self, manifest: Manifest, entry: FileEntry) -> None:
         """Read one file and check it against its manifest. Raises: CheckpointDamagedError, StorageError."""
-        for attempt in retrying(self._give_up_after_s):
-            with attempt:
-                for _ in self._checked_chunks(manifest, entry):
-                    pass
+
+        def read() -> None:
+            for _ in self._checked_chunks(manifest, entry):
+                pass
+
+        retrying(self._give_up_after_s)(read)
 
     def file_key(self, manifest: Manifest, entry: FileEntry) -> str:
         """Where a file of a checkpoint lies in the store."""
@@ -201,10 +201,8 @@ class CheckpointStore:
 
     def _upload(self, directory: Path, paths: tuple[str, ...], folder_key: str) -> tuple[FileEntry, ...]:
         def upload(path: str) -> FileEntry:
-            for attempt in retrying(self._give_up_after_s):
-                with attempt:
-                    return self._upload_file(directory, path, f"{folder_key}/{_escape(path)}")
-            raise AssertionError("unreachable: the loop returns or raises")
+            key = f"{folder_key}/{_escape(path)}"
+            return retrying(self._give_up_after_s)(self._upload_file, directory, path, key)
 
         if self.store.local_path(folder_key) is not None or len(paths) < 2:
             return tuple(map(upload, paths))
@@ -229,20 +227,20 @@ class CheckpointStore:
     def _commit(self, manifest: Manifest) -> None:
         key = self._manifest_key(manifest.trial_id, manifest.number)
         data = encode_sealed(asdict(manifest))
-        for attempt in retrying(self._give_up_after_s):
-            with attempt:
-                if self.store.put_if_absent(key, data, durable=True) or self.store.get(key) == data:
-                    return
-        raise StorageError(f"{self.store.url}/{key}", "this checkpoint exists already", "use the next number")
+
+        def put() -> bool:
+            return self.store.put_if_absent(key, data, durable=True) or self.store.get(key) == data
+
+        if not retrying(self._give_up_after_s)(put):
+            problem, fix = "this checkpoint exists already", "use the next number"
+            raise StorageError(f"{self.store.url}/{key}", problem, fix)
 
     def _download(self, manifest: Manifest, target: Path) -> None:
         for path in manifest.empty_folders:
             (target / path).mkdir(parents=True, exist_ok=True)
         for entry in manifest.files:
             (target / entry.path).parent.mkdir(parents=True, exist_ok=True)
-            for attempt in retrying(self._give_up_after_s):
-                with attempt:
-                    self._download_file(manifest, entry, target / entry.path)
+            retrying(self._give_up_after_s)(self._download_file, manifest, entry, target / entry.path)
 
     def _download_file(self, manifest: Manifest, entry: FileEntry, target: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -165,9 +165,7 @@ class Journal:
             kept=len(torn.decoded.records) if torn else 0,
         )
         data = encode_segment(header, [make_record(header.generation)])
-        for attempt in retrying(give_up_after_s):
-            with attempt:
-                append_once(self.backend, header.number, data)
+        retrying(give_up_after_s)(append_once, self.backend, header.number, data)
         self._torn = None
         self._advance(header.number, header)
         return self.claims[-1]

@@ -39,7 +39,6 @@ class RemoteStore:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        self._scheme = url.partition("://")[0]
         self._prefix, self._store = _open(url)
 
     def __reduce__(self) -> tuple[Callable[[str], Store], tuple[str]]:

@@ -28,9 +28,10 @@ def retrying(
     abort: threading.Event | None = None,
     on_retry: Callable[[BaseException], None] | None = None,
 ) -> Retrying:
-    """A tenacity loop over retryable storage errors; raises the last one when time or `abort` ends it.
+    """`retrying(5.0)(store.get, key)` calls again after a retryable storage error.
 
-    `on_retry` hears of each error after which it is tried again.
+    Raises the last one when time or `abort` ends it. `on_retry` hears of each error after which it is tried
+    again.
     """
     event = abort or threading.Event()
 

@@ -291,9 +291,7 @@ class JournalWriter:
                 self._say(f"storage does not answer, reports wait in memory {limit}: {error}")
 
         try:
-            for attempt in retrying(self._give_up_after_s, self._abort, say):
-                with attempt:
-                    append_once(self._backend, number, data)
+            retrying(self._give_up_after_s, self._abort, say)(append_once, self._backend, number, data)
             if has_said:
                 self._say(f"storage answers again after {monotonic() - started:.0f} s; nothing was lost")
         except SegmentExistsError as error:
@@ -306,9 +304,7 @@ class JournalWriter:
             raise StorageUnavailableError(error.path, problem, error.fix) from error
 
     def _generation_at(self, number: int) -> int:
-        for attempt in retrying(30.0, self._abort):
-            with attempt:
-                segment = next(iter(self._backend.read_from(number)), None)
+        segment = retrying(30.0, self._abort)(lambda: next(iter(self._backend.read_from(number)), None))
         header = read_header(segment) if segment else None
         return header.generation if header else self._generation + 1
 

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import asdict, replace
+
 from raysweep import faultplan
 from raysweep.errors import RaysweepError
+from raysweep.messages import (
+    Answer,
+    End,
+    Failed,
+    FromWorker,
+    Job,
+    Returned,
+    Rows,
+    Saved,
+    Stop,
+    Stopped,
+)
+from raysweep.worker.link import Take
 from raysweep.worker.runner import Trainable, run_attempt
-from raysweep.worker.session import Session, SweepPlace
-from raysweep.worker.wire import Job, Message
+from raysweep.worker.session import SweepPlace
+from raysweep.worker.shell import WorkerShell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,60 +72,62 @@ def run_trial(
         RaysweepError: The active plan has a fault that would kill or end this process.
     """
     _refuse_deadly_faults()
-    attempts: list[AttemptRun] = []
+    recorder = _Recorder(stop_at)
+    shell = WorkerShell(recorder)
+    recorder.listen(shell.take, shell.lose_link)
     with tempfile.TemporaryDirectory(prefix="raysweep-trial-") as folder:
         place = SweepPlace(sweep_id="trial", storage_path=folder, resources={})
-        uri, iteration, saved = None, 0, 0
+        job = Job(trial=number, attempt=1, config=config, seed=seed)
         while True:
-            job = Job(
-                trial=number,
-                attempt=len(attempts) + 1,
-                config=config,
-                seed=seed,
-                checkpoint=uri,
-                iteration=iteration,
-                next_checkpoint=saved,
-            )
-            recorder = _Recorder(job, stop_at)
-            run_attempt(trainable, job, place, recorder, recorder.take_session)
-            attempts.append(recorder.result())
-            if recorder.saved:
-                _, uri, behind = recorder.saved[-1]
-                iteration, saved = iteration + behind, recorder.saved[-1][0] + 1
+            recorder.hand(job)
+            begun = shell.next_job()
+            assert begun is job
+            run_attempt(trainable, job, place, shell)
+            attempts = recorder.attempts
             if attempts[-1].end != "failed" or len(attempts) > max_failures:
                 return tuple(attempts)
+            job = replace(job, attempt=job.attempt + 1)
+            if recorder.saved:
+                saved, uri, behind = recorder.saved[-1]
+                iteration = job.iteration + behind
+                job = replace(job, checkpoint=uri, iteration=iteration, next_checkpoint=saved + 1)
 
 
 class _Recorder:
-    """Stands where the link to the controller would: keeps what is posted, answers what waits."""
+    """The `Link` of a worker without a controller: keeps what is said, answers what waits."""
 
-    def __init__(self, job: Job, stop_at: int | None) -> None:
+    def __init__(self, stop_at: int | None) -> None:
+        self.attempts: list[AttemptRun] = []
         self.saved: list[tuple[int, str, int]] = []
-        self._job = job
         self._stop_at = stop_at
         self._rows: list[dict[str, Any]] = []
-        self._end: Message = []
-        self._session: Session | None = None
+        self._take: Take = lambda messages: None
 
-    def take_session(self, session: Session | None) -> None:
-        self._session = session or self._session
+    def listen(self, take: Take, on_gone: Callable[[], None]) -> None:
+        self._take = take
 
-    def post(self, message: Message) -> None:
+    def hand(self, job: Job) -> None:
+        """Have the attempt run."""
+        self._job = job
+        self._rows, self.saved = [], []
+        self._take([job])
+
+    def send(self, message: FromWorker, *, waits: bool = False) -> None:
         match message:
-            case ["rows", _, _, index, keys, rows, is_waiting]:
+            case Rows(first=first, rows=rows, is_waiting=is_waiting):
                 for row in rows:
-                    self._take_row(keys, row)
-                if is_waiting and self._session is not None:
-                    self._session.answer(index + len(rows) - 1)
-            case ["saved", _, _, number, report, uri, _]:
+                    self._take_row(message.keys, row)
+                if is_waiting:
+                    self._take([Answer(*message.who, report=first + len(rows) - 1)])
+            case Saved(number=number, report=report, uri=uri):
                 self.saved.append((number, uri, report + 1))
-            case ["returned" | "stopped" | "failed", *_]:
-                self._end = message
+            case Returned() | Stopped() | Failed():
+                self._end(message)
 
-    def post_now(self, message: Message) -> None:
-        self.post(message)
+    def send_now(self, message: FromWorker) -> None:
+        self.send(message)
 
-    def post_row(
+    def send_row(
         self,
         trial: int,
         attempt: int,
@@ -121,18 +138,23 @@ class _Recorder:
     ) -> None:
         self._take_row(keys, row)
 
+    def close(self, timeout_s: float | None = 10.0) -> None:
+        pass
+
     def _take_row(self, keys: tuple[str, ...], row: list[Any]) -> None:
         self._rows.append(dict(zip(keys, row, strict=True)))
-        if self._session is not None and self._job.iteration + len(self._rows) == self._stop_at:
-            self._session.stop("scheduler")
+        if self._job.iteration + len(self._rows) == self._stop_at:
+            self._take([Stop(*self._job.who, reason="scheduler")])
 
-    def result(self) -> AttemptRun:
-        return AttemptRun(
-            reports=tuple(self._rows),
-            resumed_from=self._job.iteration,
-            checkpoints=tuple(number for number, _, _ in self.saved),
-            end=self._end[0],
-            error=self._end[3] if self._end[0] == "failed" else None,
+    def _end(self, end: End) -> None:
+        self.attempts.append(
+            AttemptRun(
+                reports=tuple(self._rows),
+                resumed_from=self._job.iteration,
+                checkpoints=tuple(number for number, _, _ in self.saved),
+                end=type(end).__name__.lower(),
+                error=asdict(end.failure) if isinstance(end, Failed) else None,
+            )
         )
 
 

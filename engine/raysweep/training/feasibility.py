@@ -43,6 +43,14 @@ def check_scaling(scaling: Scaling, nodes: Sequence[Totals]) -> None:
     )
 
 
+def check_cluster(scaling: Scaling) -> None:
+    """As `check_scaling`, for the nodes of the connected cluster, unless an autoscaler may add others."""
+    from raysweep.raycompat.cluster import can_grow
+
+    if not can_grow():
+        check_scaling(scaling, cluster_totals())
+
+
 def cluster_totals() -> list[Totals]:
     """What each live node of the connected cluster has in all."""
     import ray
@@ -51,23 +59,13 @@ def cluster_totals() -> list[Totals]:
     return [node["Resources"] for node in nodes if node["Alive"]]
 
 
-def can_grow() -> bool:
-    """Whether an autoscaler could add nodes to the connected cluster."""
-    from ray._private.state import state
-
-    limits: Any = state.get_max_resources_from_cluster_config()
-    return bool(limits)
-
-
 def machine_totals(bundle: Totals) -> Totals:
     """What an embedded Ray will find on this machine, of the resources in `bundle`."""
-    from ray._private.accelerators import get_accelerator_manager_for_resource
-    from ray._private.utils import get_num_cpus
+    from raysweep.raycompat.machine import count_cpus, count_gpus
 
-    totals = dict.fromkeys(bundle, 0.0) | {"CPU": float(get_num_cpus())}
+    totals = dict.fromkeys(bundle, 0.0) | {"CPU": count_cpus()}
     if "GPU" in bundle:
-        manager = get_accelerator_manager_for_resource("GPU")
-        totals["GPU"] = float(manager.get_current_node_num_accelerators()) if manager else 0.0
+        totals["GPU"] = count_gpus()
     for name in ("memory", "object_store_memory"):
         if name in bundle:
             totals[name] = float("inf")  # Ray decides at its start; checked again then

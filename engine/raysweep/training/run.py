@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,12 @@ from raysweep.errors import (
     TrainingFailedError,
 )
 from raysweep.outcome import ErrorInfo, TrainOutcome
+from raysweep.raycompat import TRAIN_WORKER_MODULE
 from raysweep.runs.claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
-from raysweep.spec import TrainSpec, load_trainable, sweep_id
+from raysweep.spec import RunRequest, TrainSpec, load_trainable
 from raysweep.storage.store import Store, open_store
-from raysweep.training.feasibility import can_grow, check_scaling, cluster_totals, machine_totals
+from raysweep.training.feasibility import check_cluster, check_scaling, machine_totals
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot
 from raysweep.training.warmstart import check_warm_start
@@ -34,39 +34,18 @@ _PRELOAD_VARIABLE = "RAY_preload_python_modules"
 
 
 def run_training(
-    spec: TrainSpec | Mapping[str, Any] | str | os.PathLike[str],
+    request: RunRequest[TrainSpec],
     *,
-    key: str | None = None,
     address: str | None = None,
     on_progress: Callable[[TrainProgress], None] | None = None,
 ) -> TrainOutcome:
-    """Train one config on Ray Train workers, and return how it ended.
+    """`raysweep.run_training` where the address is not that of a Jobs API; args and errors as there.
 
-    With the same name and key: a run that ended well is returned at once, without Ray; one that crashed or
-    failed goes on from its newest checkpoint. Without a key every call is a new run.
-
-    Args:
-        spec: A TrainSpec, a mapping, or the path of a YAML or JSON file.
-        key: What makes this run the same run: a date, an orchestrator's run id.
-        address: Default: the Ray that this process is connected to, else an embedded one that ends with the
-            call. `"auto"` or `"host:port"` connect.
-        on_progress: Called after each report, from another thread.
-
-    Raises:
-        SpecError: The spec, or a subclass of it for a trainable that cannot be imported, a storage path that
-            cannot be written, workers that no node can hold (InfeasibleResourcesError), or a spec that is not
-            the one the run was started with (SpecChangedError).
-        SweepHeldError: Another live process has the run.
-        FencedError: Another process claimed the run while this one seemed dead; this one's workers are ended.
-        TrainingFailedError: The trainable raised, or its workers died, more than `max_failures` times. Its
-            text ends with the exception's last line and where the run is stored; a call with the same key
-            tries again.
-        SweepInterrupted: Ctrl-C; a call with the same key goes on.
+    Raises besides: FencedError: Another process claimed the run while this one seemed dead; this one's
+    workers are ended.
     """
-    spec = TrainSpec.from_any(spec)
-    key = uuid.uuid4().hex if key is None else key
-    # Training and sweeps of one name and key share a storage path, but no folder.
-    folder = RunFolder(_open_store(spec.storage_path), sweep_id(spec.name, f"train {key}"))
+    spec, key = request.spec, request.run.key
+    folder = RunFolder(_open_store(spec.storage_path), request.run.id)
     finished = folder.read_outcome()
     if finished is not None:
         folder.freeze_spec(spec, key)
@@ -152,8 +131,7 @@ def _train(
 
 def _fit(spec: TrainSpec, claim: Claim, watch: Watch, stop: threading.Event) -> tuple[Any, bool]:
     """Ray Train's result, its `error` set if it failed, and whether it went on from a checkpoint."""
-    from ray.train.v2._internal.exceptions import CheckpointManagerInitializationError
-
+    from raysweep.raycompat.train import StateRestoreError
     from raysweep.training.controller import run_controller
     from raysweep.training.trainers import make_trainer
 
@@ -161,7 +139,7 @@ def _fit(spec: TrainSpec, claim: Claim, watch: Watch, stop: threading.Event) -> 
     trainer = make_trainer(spec, folder.run_id, folder.store.url, claim.number)
     try:
         return run_controller(trainer, watch, Snapshot(claim), stop)
-    except CheckpointManagerInitializationError as error:
+    except StateRestoreError as error:
         raise CheckpointDamagedError(
             f"{folder.uri}/{SNAPSHOT}",
             f"cannot be gone on from ({error})",
@@ -195,7 +173,7 @@ def _workers_preloaded() -> Iterator[None]:
     if _PRELOAD_VARIABLE in os.environ:
         yield
         return
-    os.environ[_PRELOAD_VARIABLE] = f"{PRELOAD},ray.train.v2._internal.execution.worker_group.worker"
+    os.environ[_PRELOAD_VARIABLE] = f"{PRELOAD},{TRAIN_WORKER_MODULE}"
     try:
         yield
     finally:
@@ -212,8 +190,7 @@ def _check_cluster(spec: TrainSpec) -> None:
             "a training run cannot be driven through Ray Client (ray://)",
             "call run_training on a node of the cluster, or submit it as a job",
         )
-    if not can_grow():
-        check_scaling(spec.scaling, cluster_totals())
+    check_cluster(spec.scaling)
 
 
 def _metrics(result: Any, watch: Watch) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from ray import cloudpickle
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
+from raysweep.raycompat.lightgbm import find_places, set_network
 from raysweep.spec import TrainSpec, load_trainable
 from raysweep.training.loop import TrainLoop
 
@@ -79,13 +80,11 @@ class LightGBMNetwork(BackendConfig):
 
 class _LightGBMNetworkBackend(Backend):
     def on_training_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
-        from ray.train._internal.utils import get_address_and_port
-
-        places = worker_group.execute(get_address_and_port)
+        places = find_places(worker_group)
         machines = ",".join(_address(host, port) for host, port in places)
         ray.get(
             [
-                worker_group.execute_single_async(rank, _set_network, len(places), port, machines)
+                worker_group.execute_single_async(rank, set_network, len(places), port, machines)
                 for rank, (_, port) in enumerate(places)
             ]
         )
@@ -93,9 +92,3 @@ class _LightGBMNetworkBackend(Backend):
 
 def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _set_network(num_machines: int, port: int, machines: str) -> None:
-    from ray.train.lightgbm.config import _set_network_params
-
-    _set_network_params(num_machines, port, machines)

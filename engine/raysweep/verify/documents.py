@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import orjson
 
 from raysweep import __version__
-from raysweep.core import SweepState, decode, make_outcome, step
+from raysweep.core import SweepState, make_outcome
 from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.runs.replay import replay
+from raysweep.spec import RunId, SweepSpec
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.report import Finding
 
@@ -49,7 +50,7 @@ def check_spec(folder: SweepFolder, findings: list[Finding]) -> tuple[SweepRecor
         return None, None
     try:
         spec = SweepSpec.from_any(dict(record.spec))
-        wanted = sweep_id(spec.name, record.key)
+        wanted = RunId.of(spec, record.key).id
     except SpecError as error:
         damage(f"holds no spec that this version can read ({error})")
         return None, None
@@ -126,10 +127,7 @@ def replay_state(folder: SweepFolder) -> tuple[SweepRecord, SweepState] | None:
     record = folder.read_spec()
     if record is None:
         return None
-    state = SweepState.create(SweepSpec.from_any(dict(record.spec)), record.seed)
-    for line in folder.journal().read():
-        step(state, decode(line))
-    return record, state
+    return record, replay(folder.journal(), record)
 
 
 def _make_outcome(folder: SweepFolder, record: SweepRecord, state: SweepState) -> SweepOutcome:

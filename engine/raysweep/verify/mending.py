@@ -14,7 +14,7 @@ from typing import Final
 
 from raysweep.errors import StorageError, SweepHeldError
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import AT_WORK, find_living, known_state
+from raysweep.runs.holder import find_living, known_state
 from raysweep.verify.documents import replay_outcome
 from raysweep.verify.report import Finding, VerifyReport
 
@@ -81,6 +81,6 @@ def _check_not_held(folder: SweepFolder) -> float:
     if living is not None:
         raise SweepHeldError(folder.sweep_id, living.holder)
     progress = folder.read_progress()
-    if progress is None or (progress.status in AT_WORK and known_state(progress) is None):
+    if progress is None or known_state(progress) is None:
         return QUIET_S
     return 0.0

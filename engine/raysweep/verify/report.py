@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
+from raysweep.fields import Counts
+
 Severity = Literal["damage", "orphan", "note"]
 Mending = Literal["prune", "drop", "rewrite"]
 NOTHING: Final = "nothing"
@@ -61,7 +63,7 @@ class VerifyReport:
     """Whether a controller that lives has it: what it is writing just now may look like an orphan."""
     is_quick: bool
     generation: int
-    trials: dict[str, int]
+    trials: Counts
     """How many trials are in each state, as far as the journal can be read."""
     readable: str
     """One sentence on how far the journal can be read."""

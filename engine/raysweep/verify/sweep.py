@@ -7,9 +7,10 @@ import time
 
 from raysweep.core import SweepState
 from raysweep.core.trial import trial_id
+from raysweep.fields import Counts
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import is_held
+from raysweep.runs.holder import holder_state
 from raysweep.schedulers import load_scheduler
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.checkpoints import CheckpointCheck
@@ -44,7 +45,7 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
     _check_end(folder, journal, progress, findings)
     known = journal.state if journal.is_whole else None
     checkpoints = [info for info in infos if info.key.startswith(f"{folder.sweep_id}/checkpoints/")]
-    is_running = is_held(progress, time.time())
+    is_running = holder_state(progress, time.time()) == "alive"
     found = list(CheckpointCheck(folder, checkpoints, checked, is_quick=is_quick).run(known))
     findings += _still_wanted(folder, found) if is_running else found
     findings += check_outcome(folder, record, known)
@@ -55,9 +56,7 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
         is_running=is_running,
         is_quick=is_quick,
         generation=journal.generation,
-        trials={name: count for name, count in journal.state.counts.items() if count}
-        if journal.state
-        else {},
+        trials=Counts.of(journal.state.counts if journal.state is not None else {}),
         readable=_readable(journal),
         checked=checked,
         findings=tuple(sorted(findings, key=lambda finding: _RANK[finding.severity])),
@@ -96,7 +95,7 @@ def _status(state: SweepState | None) -> str:
 def _readable(journal: JournalCheck) -> str:
     if journal.state is None:
         return "the journal cannot be replayed without sweep.json"
-    ended = sum(journal.state.counts.get(name, 0) for name in ("completed", "stopped", "failed"))
+    ended = Counts(journal.state.counts).ended
     what = f"{ended} of {len(journal.state.trials)} trials had ended"
     if journal.is_whole:
         return f"the journal is readable to its end, segment {journal.last_number}: {what}"

@@ -9,124 +9,125 @@ group or its GPU going away.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-import orjson
-
+from raysweep.messages import (
+    Began,
+    End,
+    Failed,
+    FailureFacts,
+    Job,
+    Kill,
+    Order,
+    Returned,
+    Stopped,
+    Unready,
+)
 from raysweep.worker.memory import count_kernel_ooms
-from raysweep.worker.outbox import Outbox
-from raysweep.worker.wire import Failed, Job, Message, pack, read_frames
+from raysweep.worker.shell import WorkerShell
+from raysweep.worker.wire import FROM_WORKER, encode, pack, read_frames
+from raysweep.worker.zygote import ANSWER, MAX_ANSWER_BYTES, Answer, Ended, Forked, Setup, Unloadable
 
 if TYPE_CHECKING:
-    from raysweep.worker.actor import Inbox, WorkerSetup
+    from raysweep.worker.actor import WorkerSetup
 
-ENDS: Final = frozenset({"returned", "stopped", "failed"})
+log = logging.getLogger("raysweep")
 
 
-def serve_forked(setup: WorkerSetup, inbox: Inbox) -> None:
-    """Run each job of the inbox in a forked child; returns when the worker is to end."""
-    from raysweep.worker.actor import node_id, watch_memory
+def serve_forked(setup: WorkerSetup, shell: WorkerShell) -> None:
+    """Run each job in a forked child; returns when the worker is to end."""
+    from raysweep.worker.actor import node_id, say_ready
 
     zygote = Zygote(setup)
     try:
         problem = zygote.await_ready()
         if problem is not None:
-            inbox.outbox.post(["unready", problem, node_id()])
+            shell.link.send(Unready(failure=problem, node=node_id()))
             return
-        watch_memory(inbox)
-        inbox.outbox.post(["ready", node_id(), os.getpid()])
-        while (job := inbox.next_job()) is not None:
-            _run_child(zygote, job, inbox)
+        say_ready(shell)
+        while (job := shell.next_job()) is not None:
+            _run_child(zygote, job, shell)
     finally:
         zygote.close()
 
 
-def _run_child(zygote: Zygote, job: Job, inbox: Inbox) -> None:
+def _run_child(zygote: Zygote, job: Job, shell: WorkerShell) -> None:
     ours, theirs = socket.socketpair()
     ooms = count_kernel_ooms()
     pid = zygote.fork(theirs)
     theirs.close()
-    ours.sendall(pack([["run", asdict(job)]]))
-    state = Child(job, pid, ours)
-    inbox.set_child(state)
-    if inbox.is_closed:
-        state.kill()
-    end = pass_on(ours, inbox.outbox)
+    child = Child(pid, ours)
+    child.send(job)
+    shell.reach(child)
+    try:
+        end = pass_on(ours, shell)
+    except ValueError as error:
+        child.abandon()
+        end = _explain_garbage(job, error)
     status = zygote.wait(pid)
-    inbox.set_child(None)
+    if end is not None:
+        shell.end(end)
+    else:
+        is_kernel_oom = count_kernel_ooms() > ooms
+        shell.die(os.waitstatus_to_exitcode(status), is_kernel_oom=is_kernel_oom)
     ours.close()
-    inbox.outbox.post(end or _describe_death(job, status, state, count_kernel_ooms() > ooms))
 
 
-def pass_on(child: socket.socket, outbox: Outbox) -> Message | None:
+def pass_on(child: socket.socket, shell: WorkerShell) -> End | None:
     """Queue what the child says until it has ended; its last message, if that says how it ended.
 
     The child is not read while too much is unsent: so its `report` blocks as it would on the link itself.
+
+    Raises:
+        ValueError: It says what cannot be read.
     """
-    end: Message | None = None
-    for messages in read_frames(child):
-        if messages[-1][0] in ENDS:
-            end = messages.pop()
+    end: End | None = None
+    for messages in read_frames(child, FROM_WORKER):
         for message in messages:
-            queue = outbox.post_now if message[0] == "began" else outbox.pass_on
-            queue(message)
+            if isinstance(message, Returned | Stopped | Failed):
+                end = message
+            elif isinstance(message, Began):
+                shell.begin()
+            else:
+                shell.link.send(message, waits=True)
     return end
 
 
-def _describe_death(job: Job, status: int, child: Child, is_kernel_oom: bool) -> Message:
-    if child.over_limit is not None:
-        return ["failed", job.trial, job.attempt, child.over_limit]
-    if child.was_killed:
-        return ["stopped", job.trial, job.attempt, True, ""]
-    code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGKILL and is_kernel_oom:
-        message = "the kernel ended the trial's process: the container is out of memory"
-        failed = Failed(origin="memory", type="KernelOutOfMemory", message=message, exit_code=code)
-        return ["failed", job.trial, job.attempt, asdict(failed)]
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    failed = Failed(
-        origin="process",
-        type="ProcessDied",
-        message=f"the trial's process ended with {how}",
-        exit_code=code,
-    )
-    return ["failed", job.trial, job.attempt, asdict(failed)]
+def _explain_garbage(job: Job, error: ValueError) -> Failed:
+    log.error("the trial's process was killed, for what it says cannot be read: %s", error)
+    text = f"the trial's process said what cannot be read: {error}"
+    failure = FailureFacts(origin="process", type="LinkBroken", message=text)
+    return Failed(*job.who, failure=failure)
 
 
 class Child:
-    """What may be done to a running child from the reader's thread."""
+    """A running child, as orders reach it."""
 
-    def __init__(self, job: Job, pid: int, sock: socket.socket) -> None:
-        self.job = job
+    def __init__(self, pid: int, sock: socket.socket) -> None:
         self.pid = pid
-        self.was_killed = False
-        self.over_limit: dict[str, object] | None = None
         self._sock = sock
 
-    def take(self, message: Message) -> None:
-        """Act on a message about its attempt."""
-        if message[0] == "kill":
-            self.kill()
-            return
-        try:
+    def send(self, message: Job | Order) -> None:
+        """Say something to it. One that has ended does not hear it; its end is about to be said."""
+        with suppress(OSError):
             self._sock.sendall(pack([message]))
-        except OSError:
-            return  # the child has ended; how, the main thread is about to say
 
-    def end_over_limit(self, failure: dict[str, object]) -> None:
-        """Kill the child for the memory that it holds."""
-        self.over_limit = failure
-        self.kill()
+    def tell(self, order: Order) -> None:
+        """See `shell.Attempt`."""
+        if isinstance(order, Kill):
+            self.abandon()
+        else:
+            self.send(order)
 
-    def kill(self) -> None:
-        self.was_killed = True
+    def abandon(self) -> None:
+        """See `shell.Attempt`."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
@@ -148,41 +149,35 @@ class Zygote:
         self._sock = ours
         assert self._process.stdin is not None
         with self._process.stdin as pipe:
-            header = orjson.dumps(
-                {
-                    "trainable": setup.trainable,
-                    "has_pickle": setup.pickled is not None,
-                    "place": asdict(setup.place),
-                    "parent": os.getpid(),
-                }
+            header = Setup(
+                trainable=setup.trainable,
+                has_pickle=setup.pickled is not None,
+                place=setup.place,
+                parent=os.getpid(),
             )
-            pipe.write(header + b"\n" + (setup.pickled or b""))
+            pipe.write(encode(header) + b"\n" + (setup.pickled or b""))
 
-    def await_ready(self) -> dict[str, Any] | None:
+    def await_ready(self) -> FailureFacts | None:
         """Wait until the trainable is loaded; the failure if it cannot be."""
         answer = self._receive()
         if answer is None:
-            code = self._process.wait()
-            failed = Failed(
-                origin="start", type="ProcessDied", message=f"the fork server ended with exit code {code}"
-            )
-            return asdict(failed)
-        problem: dict[str, Any] | None = answer.get("failed")
-        return problem
+            message = f"the fork server ended with exit code {self._process.wait()}"
+            return FailureFacts(origin="start", type="ProcessDied", message=message)
+        return answer.failure if isinstance(answer, Unloadable) else None
 
     def fork(self, sock: socket.socket) -> int:
-        """Fork a child whose end of the link is `sock`; its first frame there is its job. Returns its pid."""
+        """Fork a child whose end of the link is `sock`; its job comes there. Returns its pid."""
         socket.send_fds(self._sock, [b"fork"], [sock.fileno()])
         answer = self._receive()
-        if answer is None:
+        if not isinstance(answer, Forked):
             raise RuntimeError("the fork server died")
-        return int(answer["pid"])
+        return answer.pid
 
     def wait(self, pid: int) -> int:
         """The wait status of a child."""
         while (answer := self._receive()) is not None:
-            if answer.get("ended") == pid:
-                return int(answer["status"])
+            if isinstance(answer, Ended) and answer.pid == pid:
+                return answer.status
         return signal.SIGKILL
 
     def close(self) -> None:
@@ -191,7 +186,6 @@ class Zygote:
         self._process.terminate()
         self._process.wait()
 
-    def _receive(self) -> dict[str, Any] | None:
-        data = self._sock.recv(1 << 16)
-        answer: dict[str, Any] | None = orjson.loads(data) if data else None
-        return answer
+    def _receive(self) -> Answer | None:
+        data = self._sock.recv(MAX_ANSWER_BYTES)
+        return ANSWER.decode(data) if data else None

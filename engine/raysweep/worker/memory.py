@@ -6,11 +6,10 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from raysweep.worker.wire import Failed
+from raysweep.messages import FailureFacts
 
 INTERVAL_S: Final = 0.5
 IDLE_INTERVAL_S: Final = 2.0
@@ -43,14 +42,13 @@ def count_kernel_ooms() -> int:
     return 0
 
 
-def over_limit(held: int, limit_bytes: int) -> dict[str, object]:
+def over_limit(held: int, limit_bytes: int) -> FailureFacts:
     """The failure of a trial that holds more than it may."""
     message = (
         f"the trial held {held / 2**30:.2f} GiB; its limit is {limit_bytes / 2**30:.2f} GiB"
         " (resources.memory times failure.memory_limit_factor)"
     )
-    failed = Failed(origin="memory", type="MemoryLimitExceeded", message=message, memory_bytes=held)
-    return asdict(failed)
+    return FailureFacts(origin="memory", type="MemoryLimitExceeded", message=message, memory_bytes=held)
 
 
 class MemoryWatch:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from raysweep.errors import RaysweepError
-from raysweep.worker.wire import to_bytes
+from raysweep.worker.wire import encode
 
 # Far below what one frame may hold: the frame that a report lies in can always be read.
 MAX_ROW_BYTES: Final = 16 * 2**20
@@ -50,10 +50,10 @@ class RowMaker:
             RaysweepError: It is too large.
         """
         self.is_odd = False
-        packed = to_bytes(row)
+        packed = encode(row)
         if self._keys_bytes + len(packed) > MAX_ROW_BYTES:
             pairs = zip(self.keys, row, strict=True)
-            raise _refusal(self.keys, [len(orjson.dumps(pair)) for pair in pairs])
+            raise _refusal(self.keys, [len(encode(pair)) for pair in pairs])
         return packed
 
 
@@ -82,7 +82,7 @@ def _measure_keys(keys: tuple[str, ...]) -> int:
                 f"report() takes metrics named by strings; {name!r} is a {type(name).__name__}"
             )
         to_json(name, name)
-        sizes.append(len(orjson.dumps(name)) + 1)
+        sizes.append(len(encode(name)) + 1)
     if sum(sizes) + PLAIN_BYTES * len(keys) > MAX_ROW_BYTES:
         raise _refusal(keys, [size_bytes + PLAIN_BYTES for size_bytes in sizes])
     return sum(sizes)

@@ -8,18 +8,17 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict
 from types import FrameType
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import raysweep
 from raysweep import faultplan
 from raysweep import trial as trial_api
 from raysweep.errors import RaysweepError, TrialStopped
-from raysweep.worker.outbox import Postbox
+from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session, SweepPlace
-from raysweep.worker.wire import Failed, Job, Message
+from raysweep.worker.shell import WorkerShell
 
 Trainable = Callable[[dict[str, Any]], Any]
 # What a start's failure may carry; a trial's may carry all that is of use.
@@ -43,16 +42,22 @@ def _on_interrupt(signum: int, frame: FrameType | None) -> None:
         raise TrialStopped(session.stop_reason)
 
 
-def tell(session: Session, message: Message) -> None:
-    """Act on a message about the attempt of a session; on the thread that reads the link."""
-    match message:
-        case ["stop", _, _, *rest]:
-            session.stop(*rest)
-        case ["answer", _, _, report]:
-            session.answer(report)
-        case ["interrupt", *_]:
-            session.interrupt()
+class LocalAttempt:
+    """An attempt on the main thread of this process."""
+
+    def __init__(self, session: Session) -> None:
+        self.pid = os.getpid()
+        self._session = session
+
+    def tell(self, order: Order) -> None:
+        """See `shell.Attempt`."""
+        self._session.tell(order)
+        if isinstance(order, Interrupt):
             signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
+
+    def abandon(self) -> None:
+        """See `shell.Attempt`."""
+        os._exit(1)
 
 
 def load_by_reference(reference: str) -> Trainable:
@@ -76,25 +81,19 @@ def load_by_reference(reference: str) -> Trainable:
     return load_trainable(reference)
 
 
-def run_attempt(
-    trainable: Trainable,
-    job: Job,
-    place: SweepPlace,
-    outbox: Postbox,
-    on_session: Callable[[Session | None], None],
-) -> None:
-    """Run the trainable and post how it went: `began`, reports, and exactly one of `returned`, `stopped`,
-    `failed`.
-
-    `on_session` gets the session while it can be stopped from outside, and None when that is over.
-    """
-    global _interruptible
-    session = Session(job, place, outbox)
-    # Should the process be killed, it is known of whom: what ended before has left as well.
-    outbox.post_now(["began", job.trial, job.attempt])
+def run_attempt(trainable: Trainable, job: Job, place: SweepPlace, shell: WorkerShell) -> None:
+    """Run the trainable, and say how it began, what it reports, and how it ended."""
+    session = Session(job, place, shell.link)
+    shell.begin()
     trial_api.activate(session)
-    on_session(session)
-    end: list[Any]
+    shell.reach(LocalAttempt(session))
+    end = _run(trainable, job, session)
+    trial_api.activate(None)
+    shell.end(end)
+
+
+def _run(trainable: Trainable, job: Job, session: Session) -> End:
+    global _interruptible
     try:
         try:
             seed_generators(job.seed)
@@ -110,30 +109,23 @@ def run_attempt(
                 )
         finally:
             _interruptible = None
-        end = (
-            ["stopped", job.trial, job.attempt, False, ""]
-            if session.was_raised
-            else ["returned", job.trial, job.attempt]
-        )
     except TrialStopped as stopped:
         where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
-        end = ["stopped", job.trial, job.attempt, False, where]
+        return Stopped(*job.who, where=where)
     except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
-        end = ["failed", job.trial, job.attempt, describe(error, max_chars=FULL_TRACEBACK_CHARS)]
-    trial_api.activate(None)
-    on_session(None)
-    outbox.post(end)
+        return Failed(*job.who, failure=describe(error, max_chars=FULL_TRACEBACK_CHARS))
+    return Stopped(*job.who) if session.was_raised else Returned(*job.who)
 
 
 def describe(
     error: BaseException,
     *,
-    origin: str = "exception",
+    origin: Literal["exception", "start"] = "exception",
     is_fatal: bool = False,
     max_chars: int = TRACEBACK_CHARS,
-) -> dict[str, Any]:
+) -> FailureFacts:
     """The facts of an exception: type, message, bases and the traceback, without our own frames."""
-    failed = Failed(
+    return FailureFacts(
         origin=origin,
         type=type(error).__name__,
         message=_encodable(str(error)[:1000]),
@@ -142,7 +134,6 @@ def describe(
         exit_code=error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,
         is_fatal=is_fatal,
     )
-    return asdict(failed)
 
 
 def _traceback(error: BaseException, max_chars: int) -> str:

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from raysweep import faultplan
 from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, TrialStopped
+from raysweep.messages import Answer, Busy, Interrupt, Job, Order, Rows, Saved, Stop, Unsaved
 from raysweep.trial import TrialContext
-from raysweep.worker.outbox import Postbox
+from raysweep.worker.link import Link
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker
-from raysweep.worker.wire import Job
 
 _DAMAGED_FIX: Final = (
     "nothing else is restored in its stead; restore the file from a backup,"
@@ -38,7 +38,7 @@ class SweepPlace:
 class Session:
     """Buffers reports, stores checkpoints, raises `TrialStopped` when it is time."""
 
-    def __init__(self, job: Job, place: SweepPlace, outbox: Postbox) -> None:
+    def __init__(self, job: Job, place: SweepPlace, link: Link) -> None:
         self.job = job
         self._context = TrialContext(
             sweep_id=place.sweep_id,
@@ -58,7 +58,7 @@ class Session:
         self.is_busy = False
         """Inside `report`, which raises `TrialStopped` itself: an interruption could leave a lock locked."""
         self._place = place
-        self._outbox = outbox
+        self._link = link
         self._reports = 0
         self._rows = RowMaker()
         self._next_checkpoint = job.next_checkpoint
@@ -100,21 +100,29 @@ class Session:
         try:
             self._reports = index + 1
             if wait:
-                self._outbox.post(["rows", job.trial, job.attempt, index, keys, [row], checkpoint is None])
+                self._send_rows(index, keys, [row], is_waiting=checkpoint is None)
             else:
-                self._outbox.post_row(job.trial, job.attempt, index, keys, row, packed)
+                self._link.send_row(job.trial, job.attempt, index, keys, row, packed)
             if checkpoint is not None:
                 is_saved = self._save(Path(checkpoint), index, metrics=dict(zip(keys, row, strict=True)))
                 if wait:
                     # Asks for the answer without a row of its own: it comes when the checkpoint's record
                     # is durable.
-                    self._outbox.post(["rows", job.trial, job.attempt, index + 1, keys, [], True])
+                    self._send_rows(index + 1, keys, [], is_waiting=True)
             if wait:
                 self._await_answer(index)
         finally:
             self.is_busy = False
         if self._is_to_end() or (is_saved and self.stop_reason is not None):
             self._raise_stopped()
+
+    def _send_rows(
+        self, first: int, keys: tuple[str, ...], rows: list[list[Any]], *, is_waiting: bool
+    ) -> None:
+        self._link.send(Rows(*self.job.who, first=first, keys=keys, rows=rows, is_waiting=is_waiting))
+
+    def _send_busy(self, *, is_over: bool) -> None:
+        self._link.send(Busy(*self.job.who, is_over=is_over))
 
     def _may_report(self, has_checkpoint: bool) -> bool:
         """Whether a trial that was told to end may report once more."""
@@ -129,11 +137,11 @@ class Session:
     def _restored(self) -> Iterator[Path]:
         target = Path(tempfile.mkdtemp(prefix="raysweep-checkpoint-"))
         try:
-            self._outbox.post(["busy", self.job.trial, self.job.attempt, False])
+            self._send_busy(is_over=False)
             try:
                 self._restore_newest(target / "checkpoint")
             finally:
-                self._outbox.post(["busy", self.job.trial, self.job.attempt, True])
+                self._send_busy(is_over=True)
             yield target / "checkpoint"
         finally:
             shutil.rmtree(target, ignore_errors=True)
@@ -150,6 +158,16 @@ class Session:
             except CheckpointDamagedError:
                 if uri == self._newest:
                     raise
+
+    def tell(self, order: Order) -> None:
+        """From another thread: act on what the controller says of this attempt."""
+        match order:
+            case Stop():
+                self.stop(order.reason, order.wants_checkpoint, order.allows)
+            case Answer():
+                self.answer(order.report)
+            case Interrupt():
+                self.interrupt()
 
     def stop(self, reason: str, wants_checkpoint: bool = False, allows: str = "nothing") -> None:
         """From another thread: the trial should end at its next report, or the next one with a checkpoint.
@@ -204,7 +222,7 @@ class Session:
         if not directory.is_dir():
             raise RaysweepError(f"report(checkpoint=…) takes a directory; {str(directory)!r} is none")
         self._next_checkpoint = number + 1
-        self._outbox.post(["busy", job.trial, job.attempt, False])
+        self._send_busy(is_over=False)
         self.is_busy = False  # an upload may take long, and nothing is locked meanwhile
         store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
         metadata = {"attempt": job.attempt, "report": report, "metrics": metrics, "parent": job.checkpoint}
@@ -212,11 +230,11 @@ class Session:
             saved = store.save(self.context.trial_id, number, directory, metadata)
         except StorageError as error:
             self.is_busy = True
-            self._outbox.post(["unsaved", job.trial, job.attempt, number, str(error)])
+            self._link.send(Unsaved(*job.who, number=number, problem=str(error)))
             return False
         self.is_busy = True
         self._newest = saved.uri  # before anybody hears of it, and lets go of the one before
-        self._outbox.post(["saved", job.trial, job.attempt, number, report, saved.uri, saved.size_bytes])
+        self._link.send(Saved(*job.who, number, report, saved.uri, saved.size_bytes))
         return True
 
 

@@ -1,101 +1,76 @@
-"""What goes over the link between controller and worker: frames of JSON, nothing that is ever unpickled.
+"""How messages travel: in frames of JSON, nothing that is ever unpickled. Nobody else knows the encoding.
 
-A frame is a 4-byte big-endian length and a JSON array of messages; a message is an array whose first item
-names it.
-
-| from the worker | |
-|---|---|
-| `["hello", token, worker]` | the first frame: who connects, and that it may |
-| `["ready", node, pid]`, `["unready", failure, node]` | the trainable is loaded; or cannot be |
-| `["memory", bytes]` | the most that the trial's process has held |
-| `["began", trial, attempt]` | user code runs |
-| `["rows", trial, attempt, first, keys, rows, is_waiting]` | reports |
-| `["busy", trial, attempt, is_over]` | it stores or fetches a checkpoint and cannot report |
-| `["saved", trial, attempt, number, report, uri, size_bytes]` | a checkpoint is committed |
-| `["unsaved", trial, attempt, number, problem]` | or could not be |
-| `["returned", trial, attempt]`, `["stopped", trial, attempt, was_killed, where]` | the end |
-| `["failed", trial, attempt, failure]` | or this |
-| `["recalled", trials]` | these had not begun and are not in the queue any more |
-
-| to the worker | |
-|---|---|
-| `["run", job]` | append to the queue |
-| `["stop", trial, attempt, reason, to_checkpoint, allows]` | raise `TrialStopped`, as `core.stops` has it |
-| `["interrupt", trial, attempt]` | raise it now, in the main thread |
-| `["kill", trial, attempt]` | kill the trial's process (only where it has one of its own) |
-| `["answer", trial, attempt, report]` | what the trial waits for is done |
-| `["recall", trials]` | take these out of the queue |
-| `["exit"]` | end the worker |
+A frame is a 4-byte big-endian length and a JSON array of messages (see `raysweep.messages`).
 """
 
 from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
-import orjson
+import msgspec
 
+from raysweep.messages import FromWorker, Hello, Message, ToWorker
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 HEADER: Final = struct.Struct(">I")
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
-Message = list[Any]
+_ENCODER: Final = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One attempt of one trial, as the worker gets it."""
+class Decoder(Generic[T_co]):
+    """Makes values of one type of the bytes that `encode` gave."""
 
-    trial: int
-    attempt: int
-    config: dict[str, Any]
-    seed: int
-    checkpoint: str | None
-    iteration: int
-    next_checkpoint: int
-    memory_limit_bytes: int | None = None
+    def __init__(self, kind: Any) -> None:
+        self._decode = msgspec.json.Decoder(kind).decode
 
+    def decode(self, data: bytes | memoryview) -> T_co:
+        """The value.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """A failure in the worker: the fields of `raysweep.core.failures.Failure` that it can know."""
-
-    origin: str
-    type: str
-    message: str
-    traceback: str = ""
-    bases: tuple[str, ...] = ()
-    exit_code: int | None = None
-    is_fatal: bool = False
-    memory_bytes: int | None = None
+        Raises:
+            ValueError: the bytes are no such value; the message says why.
+        """
+        try:
+            value: T_co = self._decode(data)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
+        return value
 
 
-def to_bytes(value: Any) -> bytes:
-    """JSON that may be kept: what orjson returns may hold eight times its length in memory."""
-    return bytes(memoryview(orjson.dumps(value)))
+HELLO: Final[Decoder[tuple[Hello]]] = Decoder(tuple[Hello])
+FROM_WORKER: Final[Decoder[list[FromWorker]]] = Decoder(list[FromWorker])
+TO_WORKER: Final[Decoder[list[ToWorker]]] = Decoder(list[ToWorker])
 
 
-def pack(messages: list[Message]) -> bytes:
-    """One frame."""
-    body = orjson.dumps(messages)
+def encode(value: Any) -> bytes:
+    """The value as JSON."""
+    return _ENCODER.encode(value)
+
+
+def pack(messages: Sequence[Message | msgspec.Raw]) -> bytes:
+    """One frame; a message may be encoded already."""
+    body = _ENCODER.encode(messages)
     return HEADER.pack(len(body)) + body
 
 
-class FrameReader:
+class FrameReader(Generic[T]):
     """Cuts a stream of bytes into frames of up to `max_bytes`."""
 
-    __slots__ = ("_buffer", "max_bytes")
+    __slots__ = ("_buffer", "decoder", "max_bytes")
 
-    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, decoder: Decoder[T], max_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.decoder = decoder
         self.max_bytes = max_bytes
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[list[Message]]:
+    def feed(self, data: bytes) -> Iterator[T]:
         """Take bytes in; yield the messages of each frame that is complete now.
 
         Raises:
-            ValueError: the stream is no stream of frames (a stranger on the port).
+            ValueError: the stream is no stream of such frames; it is of no use any more.
         """
         buffer = self._buffer
         buffer += data
@@ -108,16 +83,20 @@ class FrameReader:
             if len(buffer) < end:
                 break
             with memoryview(buffer) as view:
-                messages = orjson.loads(view[start + HEADER.size : end])
+                messages = self.decoder.decode(view[start + HEADER.size : end])
             start = end
             yield messages
         if start:
             del buffer[:start]
 
 
-def read_frames(sock: socket.socket) -> Iterator[list[Message]]:
-    """The frames of a blocking socket, until its other end closes."""
-    reader = FrameReader()
+def read_frames(sock: socket.socket, decoder: Decoder[T]) -> Iterator[T]:
+    """The frames of a blocking socket, until its other end closes.
+
+    Raises:
+        ValueError: what came is no frame of these messages.
+    """
+    reader = FrameReader(decoder)
     while True:
         try:
             data = sock.recv(1 << 18)

@@ -2,10 +2,9 @@
 children end.
 
 Run as `python -m raysweep.worker.zygote FD`. It has one thread and no Ray, so a fork of it is a clean copy.
-Requests come over the SOCK_SEQPACKET socket FD: `fork`, with the child's end of its link as a passed
-descriptor.
-Answers: `{"ready": true}` or `{"failed": …}` once, `{"pid": n}` for each fork, `{"ended": n, "status": s}`
-for each child.
+Its first line on stdin is a `Setup`. Requests come over the SOCK_SEQPACKET socket FD: `fork`, with the
+child's end of its link as a passed descriptor. Answers: `Loaded` or `Unloadable` once, `Forked` for each
+fork, `Ended` for each child.
 """
 
 from __future__ import annotations
@@ -17,41 +16,71 @@ import select
 import signal
 import socket
 import sys
-import threading
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import orjson
+from msgspec import Struct
 
-from raysweep.worker.mailbox import Mailbox
-from raysweep.worker.outbox import Outbox
-from raysweep.worker.runner import (
-    Trainable,
-    describe,
-    install_interrupt,
-    load_by_reference,
-    run_attempt,
-    tell,
-)
-from raysweep.worker.session import Session, SweepPlace
-from raysweep.worker.wire import Job, read_frames
+from raysweep.messages import FailureFacts
+from raysweep.worker.link import SocketLink
+from raysweep.worker.runner import Trainable, describe, install_interrupt, load_by_reference, run_attempt
+from raysweep.worker.session import SweepPlace
+from raysweep.worker.shell import WorkerShell
+from raysweep.worker.wire import Decoder, encode
 
+# Far more than a failure of a start takes, whose texts are bounded.
+MAX_ANSWER_BYTES: Final = 1 << 17
 _PR_SET_PDEATHSIG: Final = 1
+
+
+class Setup(Struct, frozen=True, kw_only=True):
+    """What the fork server needs; with `has_pickle`, the pickled trainable follows (it came through Ray)."""
+
+    trainable: str
+    has_pickle: bool
+    place: SweepPlace
+    parent: int
+
+
+class Loaded(Struct, frozen=True, tag=True):
+    """The trainable is loaded."""
+
+
+class Unloadable(Struct, frozen=True, tag=True):
+    """It cannot be."""
+
+    failure: FailureFacts
+
+
+class Forked(Struct, frozen=True, tag=True):
+    """A child runs."""
+
+    pid: int
+
+
+class Ended(Struct, frozen=True, tag=True):
+    """A child has ended, with this wait status."""
+
+    pid: int
+    status: int
+
+
+Answer = Loaded | Unloadable | Forked | Ended
+ANSWER: Final[Decoder[Answer]] = Decoder(Answer)
+SETUP: Final[Decoder[Setup]] = Decoder(Setup)
 
 
 def main() -> None:
     """Serve forks until the worker closes the socket."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    header = orjson.loads(sys.stdin.buffer.readline())
-    pickled = sys.stdin.buffer.read() if header["has_pickle"] else None
-    _die_with_parent(header["parent"])
+    setup = SETUP.decode(sys.stdin.buffer.readline())
+    pickled = sys.stdin.buffer.read() if setup.has_pickle else None
+    _die_with_parent(setup.parent)
     try:
-        trainable = _load(header["trainable"], pickled)
+        trainable = _load(setup.trainable, pickled)
     except BaseException as error:  # noqa: BLE001  whatever the user's module raises while it is imported
-        control.send(_fit({"failed": describe(error, origin="start", is_fatal=True)}))
+        control.send(encode(Unloadable(describe(error, origin="start", is_fatal=True))))
         return
-    place = SweepPlace(**header["place"])
     wake, waker = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(waker, False)
@@ -61,7 +90,7 @@ def main() -> None:
     # pages.
     gc.collect()
     gc.freeze()
-    control.send(orjson.dumps({"ready": True}))
+    control.send(encode(Loaded()))
     while True:
         readable, _, _ = select.select([control.fileno(), wake], [], [])
         if wake in readable:
@@ -71,7 +100,7 @@ def main() -> None:
             request, descriptors, _, _ = socket.recv_fds(control, 64, 1)
             if not request:
                 return
-            _fork(control, wake, waker, descriptors[0], trainable, place)
+            _fork(control, wake, waker, descriptors[0], trainable, setup.place)
 
 
 def _load(reference: str, pickled: bytes | None) -> Trainable:
@@ -90,7 +119,7 @@ def _fork(
     pid = os.fork()
     if pid:
         os.close(descriptor)
-        control.send(orjson.dumps({"pid": pid}))
+        control.send(encode(Forked(pid)))
         return
     try:
         control.close()
@@ -110,31 +139,16 @@ def _fork(
 
 
 def _run_child(descriptor: int, trainable: Trainable, place: SweepPlace) -> None:
-    sock = socket.socket(fileno=descriptor)
-    frames = read_frames(sock)
-    ((_, fields),) = next(frames)
-    job = Job(**fields)
-    outbox, mailbox = Outbox(sock), Mailbox()
-    mailbox.expect(job)
-
-    def on_session(session: Session | None) -> None:
-        if session is not None:
-            mailbox.open(partial(tell, session))
-        else:
-            mailbox.close()
-
-    def read() -> None:
-        for messages in frames:
-            for message in messages:
-                mailbox.take(message)
-        os._exit(1)
-
+    link = SocketLink(socket.socket(fileno=descriptor))
+    shell = WorkerShell(link)
     install_interrupt()
-    threading.Thread(target=read, name="raysweep-link", daemon=True).start()
-    run_attempt(trainable, job, place, outbox, on_session)
-    # However long the controller does not read: what was reported is not lost. If the worker goes, `read`
-    # ends this process.
-    outbox.close(timeout_s=None)
+    link.listen(shell.take, lambda: os._exit(1))
+    job = shell.next_job()
+    if job is not None:
+        run_attempt(trainable, job, place, shell)
+    # However long the controller does not read: what was reported is not lost. If the worker goes, so does
+    # this process.
+    link.close(timeout_s=None)
 
 
 def _reap(control: socket.socket) -> None:
@@ -147,7 +161,7 @@ def _reap(control: socket.socket) -> None:
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
-        control.send(orjson.dumps({"ended": pid, "status": status}))
+        control.send(encode(Ended(pid, status)))
 
 
 def _die_with_parent(parent: int) -> None:
@@ -155,10 +169,6 @@ def _die_with_parent(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def _fit(answer: dict[str, Any]) -> bytes:
-    return orjson.dumps(answer)[: 1 << 16]
 
 
 if __name__ == "__main__":

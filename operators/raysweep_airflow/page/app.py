@@ -6,7 +6,6 @@ The DAG's id is part of the path: Airflow's permission check and the page then r
 from __future__ import annotations
 
 import asyncio
-import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from typing import Annotated, Final
@@ -22,7 +21,7 @@ from raysweep.errors import RaysweepError
 from raysweep_airflow.page import views
 from raysweep_airflow.page.lookup import find_task
 from raysweep_airflow.page.place import Place
-from raysweep_airflow.page.readers import Readers, read_training
+from raysweep_airflow.page.readers import Readers
 from raysweep_airflow.page.task import TaskView
 
 READS_AT_ONCE: Final = 4
@@ -108,15 +107,10 @@ def view_of(task: TaskView, readers: Readers) -> views.Json:
 
 
 def _read(task: TaskView, place: Place, readers: Readers) -> views.Json:
-    if place.kind == "train":
-        progress, outcome = read_training(place)
-        if progress is None and outcome is None:
-            return views.nothing_stored_view(task, place)
-        return views.train_view(task, place, progress, outcome, now=time.time())
-    report = readers.of(place).read()
-    if report is None:
+    status = readers.read(place)
+    if status is None:
         return views.nothing_stored_view(task, place)
-    return views.sweep_view(task, place, report)
+    return (views.train_view if place.kind == "train" else views.sweep_view)(task, place, status)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -8,9 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from raysweep.outcome import SweepProgress, TrainOutcome
-from raysweep.runs.reader import SweepReader
-from raysweep.runs.view import RunView
+from raysweep.runs.reader import SweepReader, read_training
+from raysweep.runs.status import RunStatus
 from raysweep_airflow.page.place import Place
 
 MAX_READERS: Final = 8
@@ -36,6 +35,15 @@ class Readers:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def read(self, place: Place) -> RunStatus | None:
+        """How it stands; None where nothing of it is stored yet.
+
+        Raises: StorageError for what cannot be read, and for a storage path that names no store.
+        """
+        if place.kind == "train":
+            return read_training(place.storage_path, place.run_id)
+        return self.of(place).read()
+
     def of(self, place: Place) -> SweepReader:
         """The reader of this sweep. Raises: StorageError for a storage path that names no store."""
         name, now = (place.storage_path, place.run_id), self._clock()
@@ -49,10 +57,3 @@ class Readers:
 
     def _oldest_at(self) -> float:
         return next(iter(self._kept.values()))[0]
-
-
-def read_training(place: Place) -> tuple[SweepProgress | None, TrainOutcome | None]:
-    """The heartbeat of a training run, and its outcome. Raises: StorageError."""
-    view = RunView("train", place.storage_path, place.run_id)
-    outcome = view.outcome()
-    return view.progress(), outcome if isinstance(outcome, TrainOutcome) else None

@@ -6,14 +6,15 @@ Every string in it may come from a user: the page puts it into the document as t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 
 from raysweep.errors import one_line
-from raysweep.outcome import ErrorInfo, GateOutcome, RunningTrial, SweepProgress, TrainOutcome
-from raysweep.runs.report import Standing, SweepReport
+from raysweep.outcome import ErrorInfo, GateOutcome, RunningTrial, TrialOutcome
+from raysweep.runs.status import RunStatus
+from raysweep.spec.jsonable import leaves
 from raysweep_airflow.page.place import Place
 from raysweep_airflow.page.task import TaskView
 
@@ -32,77 +33,66 @@ Json = dict[str, Any]
 # --- a sweep, a training run
 
 
-def sweep_view(task: TaskView, place: Place, report: SweepReport) -> Json:
+def sweep_view(task: TaskView, place: Place, status: RunStatus) -> Json:
     """A sweep that something is known of."""
-    best = report.best
     return {
         "view": "sweep",
-        "task": _task(task),
-        "poll_s": _poll_s(task, has_ended=report.has_ended),
-        "sweep_id": report.sweep_id,
-        "name": report.name,
-        "key": one_line(report.key, MAX_TEXT),
-        "status": report.status,
-        "is_running": report.is_running,
-        "has_ended": report.has_ended,
-        "why": one_line(report.why, 1000),
-        "metric": report.metric,
-        "mode": report.mode,
-        "counts": dict(report.counts),
-        "num_trials": report.num_trials,
-        "ended": report.ended,
-        "slots": report.slots,
-        "times": {
-            "started_at": report.started_at,
-            "ended_at": report.ended_at,
-            "seen_at": report.seen_at,
-            "deadline": report.deadline,
-            "expected_end_at": report.expected_end_at,
-            "read_at": report.read_at,
-        },
-        "best": _trial(best) | {"config_json": config_json(best.config)} if best is not None else None,
-        "curve": [[point.at, point.ended, point.score, point.trial_id] for point in report.curve],
-        "dots": [[dot.at, dot.ended, dot.score, dot.trial_id] for dot in report.dots],
-        "top": [_trial(trial) for trial in report.top],
-        "running": [_running(trial) for trial in report.running],
-        "failures": [_trial(trial) for trial in report.failures],
-        "gate": _gate(report.gate) if report.gate is not None else None,
-        "error": _error(report.error) if report.error is not None else None,
-        "notes": [one_line(note, 500) for note in report.notes],
-        "generation": report.generation,
-        "usage": report.usage.model_dump() if report.usage is not None else None,
-        "uri": report.uri,
-        "job": _job(place),
+        "sweep_id": status.run_id,
+        **_run(task, place, status),
+        "why": one_line(status.why, 1000),
+        "metric": status.metric,
+        "mode": status.mode,
+        "counts": status.counts.shown,
+        "num_trials": status.num_trials,
+        "ended": status.counts.ended,
+        "slots": status.slots,
+        "best": _best(status.best, is_whole=not status.problem) if status.best is not None else None,
+        "curve": [[dot.at, dot.ended, dot.score, dot.trial_id] for dot in status.curve],
+        "dots": [[dot.at, dot.ended, dot.score, dot.trial_id] for dot in status.dots],
+        "top": [_trial(trial) for trial in status.top],
+        "running": [_running(trial) for trial in status.running],
+        "failures": [_trial(trial) for trial in status.failures],
+        "gate": _gate(status.gate) if status.gate is not None else None,
+        "usage": status.usage.model_dump() if status.usage is not None else None,
     }
 
 
-def train_view(
-    task: TaskView, place: Place, progress: SweepProgress | None, outcome: TrainOutcome | None, *, now: float
-) -> Json:
+def train_view(task: TaskView, place: Place, status: RunStatus) -> Json:
     """A training run of which there is a heartbeat or an outcome."""
-    status = outcome.status if outcome is not None else (progress.status if progress is not None else "")
+    trained = status.training
     return {
         "view": "train",
-        "task": _task(task),
-        "poll_s": _poll_s(task, has_ended=outcome is not None),
         "run_id": place.run_id,
-        "name": outcome.name if outcome is not None else (progress.name if progress is not None else ""),
-        "key": one_line(place.key, MAX_TEXT),
-        "status": status,
-        "has_ended": outcome is not None,
-        "reports": progress.counts.get("reports", 0) if progress is not None else 0,
+        **_run(task, place, status),
+        "reports": status.reports,
+        "metrics": pairs(trained.metrics) if trained is not None else [],
+        "config": pairs(trained.config) if trained is not None else [],
+        "model_uri": trained.model_uri if trained is not None else None,
+    }
+
+
+def _run(task: TaskView, place: Place, status: RunStatus) -> Json:
+    """What a sweep and a training have in common."""
+    return {
+        "task": _task(task),
+        "poll_s": _poll_s(task, has_ended=status.has_ended),
+        "name": status.name,
+        "key": one_line(status.key or place.key, MAX_TEXT),
+        "status": status.status,
+        "is_running": status.is_running,
+        "has_ended": status.has_ended,
         "times": {
-            "started_at": outcome.started_at if outcome else (progress.started_at if progress else None),
-            "ended_at": outcome.ended_at if outcome is not None else None,
-            "seen_at": progress.at if progress is not None else None,
-            "read_at": now,
+            "started_at": status.started_at,
+            "ended_at": status.ended_at,
+            "seen_at": status.seen_at,
+            "deadline": status.deadline,
+            "expected_end_at": status.expected_end_at,
+            "read_at": status.read_at,
         },
-        "metrics": pairs(outcome.metrics) if outcome is not None else [],
-        "config": pairs(outcome.config) if outcome is not None else [],
-        "model_uri": outcome.model_uri if outcome is not None else None,
-        "error": _error(outcome.error) if outcome is not None and outcome.error is not None else None,
-        "notes": [one_line(note, 500) for note in progress.notes] if progress is not None else [],
-        "uri": place.uri,
+        "error": _error(status.error) if status.error is not None else None,
+        "notes": [one_line(note, 500) for note in status.notes],
+        "generation": status.generation,
+        "uri": status.uri,
         "job": _job(place),
     }
 
@@ -233,7 +223,7 @@ def _message(
 def pairs(config: Mapping[str, Any]) -> list[list[str]]:
     """A config as (path, value) texts: nested names joined by dots, floats with six digits, long ones cut."""
     found: list[list[str]] = []
-    for path, value in _leaves(config, ""):
+    for path, value in leaves(config):
         if len(found) == MAX_PAIRS:
             found.append(["…", "more in outcome.json"])
             break
@@ -247,14 +237,6 @@ def config_json(config: Mapping[str, Any]) -> str:
     return text if len(text) <= MAX_CONFIG_JSON else ""
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}" if path else str(key))
-    elif path:
-        yield path, value
-
-
 def _text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
@@ -265,31 +247,41 @@ def _text(value: Any) -> str:
     return one_line(orjson.dumps(value, default=str).decode(), MAX_TEXT)
 
 
-def _trial(trial: Standing) -> Json:
+def _best(trial: TrialOutcome, *, is_whole: bool) -> Json:
+    """Of what only the heartbeat tells, the state is not known, unless the trial runs."""
+    state = trial.state if is_whole or trial.state == "running" else ""
+    return _trial(trial) | {"config_json": config_json(trial.config), "state": state}
+
+
+def _trial(trial: TrialOutcome) -> Json:
     return {
         "trial_id": trial.trial_id,
         "state": trial.state,
-        "score": trial.score,
+        "score": _finite(trial.score),
         "config": pairs(trial.config),
         "metrics": pairs(trial.metrics),
         "reports": trial.reports,
-        "attempts": trial.attempts,
+        "attempts": trial.num_attempts,
         "started_at": trial.started_at,
         "ended_at": trial.ended_at,
         "checkpoint_uri": trial.checkpoint_uri,
-        "error": trial.error,
+        "error": trial.problem,
     }
 
 
 def _running(trial: RunningTrial) -> Json:
-    score = trial.score
     return {
         "trial_id": trial.trial_id,
-        "score": score if score is not None and math.isfinite(score) else None,
+        "score": _finite(trial.score),
         "config": pairs(trial.config),
         "iteration": trial.iteration,
         "started_at": trial.started_at,
     }
+
+
+def _finite(score: float | None) -> float | None:
+    """JSON has no other numbers."""
+    return score if score is not None and math.isfinite(score) else None
 
 
 def _gate(gate: GateOutcome) -> Json:
@@ -298,7 +290,7 @@ def _gate(gate: GateOutcome) -> Json:
 
 def _error(error: ErrorInfo) -> Json:
     return {
-        "title": one_line(f"{error.type}: {error.message}" if error.type else error.message, 500),
+        "title": one_line(str(error), 500),
         "traceback": (error.traceback or "").strip(),
     }
 

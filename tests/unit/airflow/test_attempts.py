@@ -13,6 +13,7 @@ import raysweep as rs
 from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.spec import identity
 from raysweep.storage.store import open_store
 from raysweep_airflow import SweepOperator
 from raysweep_airflow.work import Attempt, Try
@@ -73,7 +74,7 @@ class Tries:
     ) -> SweepOutcome:
         """Store how the sweep of this key ended."""
         spec = spec or self.spec()
-        sweep_id = rs.sweep_id("flights", key)
+        sweep_id = identity.sweep_id("flights", key)
         outcome = SweepOutcome(
             sweep_id=sweep_id,
             name="flights",
@@ -102,9 +103,9 @@ def tries(tmp_path: Path) -> Tries:
 
 
 def test_all_tries_of_a_task_are_one_sweep(tries: Tries) -> None:
-    assert [tries.run().key for _ in range(3)] == [BASE] * 3
+    assert [tries.run().request.run.key for _ in range(3)] == [BASE] * 3
     tries.clear()
-    assert tries.run().key == BASE
+    assert tries.run().request.run.key == BASE
 
 
 def test_a_retry_hands_on_what_there_is(tries: Tries) -> None:
@@ -125,18 +126,18 @@ def test_a_restart_is_one_new_sweep_for_all_its_tries(tries: Tries) -> None:
     tries.end(BASE, "completed")
     tries.clear()
     first = tries.run(on_clear="restart")
-    assert (first.key, first.ended) == (f"{BASE}#2", None)
-    assert tries.run(on_clear="restart").key == f"{BASE}#2"
+    assert (first.request.run.key, first.ended) == (f"{BASE}#2", None)
+    assert tries.run(on_clear="restart").request.run.key == f"{BASE}#2"
     outcome = tries.end(f"{BASE}#2", "completed")
     assert tries.run(on_clear="restart").ended == outcome
     tries.clear()
-    assert tries.run(on_clear="restart").key == f"{BASE}#5"
+    assert tries.run(on_clear="restart").request.run.key == f"{BASE}#5"
 
 
 def test_a_restart_leaves_alone_what_still_runs(tries: Tries) -> None:
     tries.run()
     tries.clear()
-    assert tries.run(on_clear="restart").key == BASE
+    assert tries.run(on_clear="restart").request.run.key == BASE
 
 
 def test_a_failed_sweep_begins_anew_when_cleared_and_only_then(tries: Tries) -> None:
@@ -145,7 +146,7 @@ def test_a_failed_sweep_begins_anew_when_cleared_and_only_then(tries: Tries) -> 
     assert tries.run().ended == outcome
     tries.clear()
     again = tries.run()
-    assert (again.key, again.ended) == (f"{BASE}#3", None)
+    assert (again.request.run.key, again.ended) == (f"{BASE}#3", None)
 
 
 def test_a_cancelled_sweep_goes_on_when_cleared_and_only_then(tries: Tries) -> None:
@@ -154,7 +155,7 @@ def test_a_cancelled_sweep_goes_on_when_cleared_and_only_then(tries: Tries) -> N
     assert tries.run().ended == outcome
     tries.clear()
     again = tries.run()
-    assert (again.key, again.ended, again.resumes) == (BASE, None, True)
+    assert (again.request.run.key, again.ended, again.resumes) == (BASE, None, True)
 
 
 def test_a_result_of_another_spec_is_not_handed_on(tries: Tries) -> None:
@@ -165,12 +166,12 @@ def test_a_result_of_another_spec_is_not_handed_on(tries: Tries) -> None:
     with pytest.raises(SpecError, match='clear the task with on_clear="restart"'):
         tries.run(other)
     tries.clear()
-    assert tries.run(other, on_clear="restart").key == f"{BASE}#3"
+    assert tries.run(other, on_clear="restart").request.run.key == f"{BASE}#3"
 
 
 def deadline_of(attempt: Attempt) -> datetime:
-    assert isinstance(attempt.spec, rs.SweepSpec)
-    deadline = attempt.spec.stop.deadline
+    assert isinstance(attempt.request.spec, rs.SweepSpec)
+    deadline = attempt.request.spec.stop.deadline
     assert isinstance(deadline, datetime)
     return deadline
 

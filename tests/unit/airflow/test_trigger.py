@@ -11,11 +11,12 @@ import pytest
 from raysweep.errors import ClusterLostError, SpecError
 from raysweep.jobs import RunningJob
 from raysweep.jobs.errorline import decode_error
+from raysweep.jobs.notes import ProgressLines, progress_line
 from raysweep.outcome import BestTrial, Holder, SweepProgress
-from raysweep_airflow import triggers
+from raysweep.step import cancelling, waiting
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
-from raysweep_airflow.triggers import ProgressLines, SweepTrigger, progress_line
+from raysweep_airflow.triggers import SweepTrigger
 
 JOB = RunningJob(
     address="http://head:8265",
@@ -43,8 +44,9 @@ class Cluster:
         self.cancel_s = 0.0
         self.cancelled: list[tuple[str, str]] = []
         # The far edge: a real cluster takes seconds for what these tests ask a dozen times.
-        monkeypatch.setattr(triggers, "wait", self.wait)
-        monkeypatch.setattr(triggers, "cancel", self.cancel)
+        monkeypatch.setattr(waiting, "wait", self.wait)
+        monkeypatch.setattr(waiting, "cancel", self.cancel)
+        monkeypatch.setattr(cancelling, "cancel", self.cancel)
         monkeypatch.setattr(RaySweepHook, "aaccess", self.access)
 
     async def access(self) -> Access:
@@ -57,7 +59,7 @@ class Cluster:
         if self.error is not None:
             raise self.error
 
-    async def cancel(self, job: RunningJob, *, to: Any, reason: str, by: str) -> bool:
+    async def cancel(self, job: RunningJob, *, to: Any, reason: str, by: str, grace_s: float = 0) -> bool:
         await asyncio.sleep(self.cancel_s)
         self.cancelled.append((job.job_id, reason))
         return True
@@ -143,7 +145,7 @@ def test_a_kill_whose_task_cannot_be_asked_about_hits_nothing(
         raise OSError("the API server does not answer")
 
     monkeypatch.setattr(TaskId, "state", fails)
-    monkeypatch.setattr(triggers, "STATE_PAUSE_S", 0.01)
+    monkeypatch.setattr(cancelling, "PAUSE_S", 0.01)
     asyncio.run(trigger().on_kill())
     assert cluster.cancelled == []
 
@@ -186,7 +188,7 @@ def progress(ended: int) -> SweepProgress:
 
 
 def test_a_line_of_progress() -> None:
-    expected = "running: 12 of 50 trials ended, 0 running; 1 failed; best auc 0.93 (trial 00007)"
+    expected = "running: 12 of 50 trials ended: 11 done, 1 failed; best auc 0.93 (trial 00007)"
     assert progress_line(progress(11)) == expected
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from raysweep.live import LiveTable, LiveTraining, show_config, show_counts, show_duration
+from raysweep.fields import Counts
+from raysweep.live import LiveTable, LiveTraining
 from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
+from raysweep.show import show_config, show_counts, show_duration
 from raysweep.training import TrainProgress
 
 
@@ -201,7 +203,7 @@ def test_durations(seconds: float, text: str) -> None:
 def test_configs_and_counts() -> None:
     assert show_config({}) == ""
     assert show_config({"a": {"b": 1e-7, "c": {}}, "d": [1, 2]}) == "a.b=1e-07 a.c={} d=[1, 2]"
-    assert show_counts({}) == "0 done"
-    assert show_counts({"completed": 1, "waiting": 2}, 5) == (
+    assert show_counts(Counts()) == "0 done"
+    assert show_counts(Counts({"completed": 1, "waiting": 2}), 5) == (
         "1 of 5 trials ended: 1 done, 2 waiting for a retry"
     )

@@ -87,7 +87,8 @@ def test_status_after_the_end(cli: Cli, store_sweep: Store) -> None:
     ran = cli("status", stored.sweep_id, *at(stored))
     assert f"cancelled {stored.sweep_id}" in ran.out
     assert "enough" in ran.out
-    assert f"next       raysweep best {stored.sweep_id}" in ran.out
+    assert f"next        raysweep best {stored.sweep_id}" in ran.out
+    assert "ended       0 s ago, after 1:00" in ran.out
 
 
 def test_status_as_json(cli: Cli, store_sweep: Store, gone_holder: Holder) -> None:

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from ray.core.generated import gcs_pb2
 
-from raysweep.cluster import demand as demands
 from raysweep.cluster.demand import (
     DemandWatch,
     Held,
@@ -20,34 +18,25 @@ from raysweep.cluster.demand import (
     explain_place,
     look_for_waiting,
 )
+from raysweep.raycompat import cluster
+from raysweep.raycompat.cluster import Demand, Load, WaitingGroup
 
 GROUP = "a1b2"
-ACTOR = b"\x01\x02"
+ACTOR = "0102"
 
 
 def sight(*bundles: Mapping[str, float], owns_cluster: bool = False, **changes: Any) -> _Sight:
     """A cluster of 8 CPUs, 3 of them free, where the sweep has one group."""
-    held = Held(groups={GROUP: bundles}, workers={ACTOR.hex(): "00007"}, owns_cluster=owns_cluster)
+    held = Held(groups={GROUP: bundles}, workers={ACTOR: "00007"}, owns_cluster=owns_cluster)
     return _Sight(**({"held": held, "free": {"CPU": 3.0}, "total": {"CPU": 8.0}} | changes))
 
 
-def demand(shape: Mapping[str, float], *, ready: int = 0, infeasible: int = 0) -> Any:
-    usage = gcs_pb2.ResourceUsageBatchData()  # type: ignore[attr-defined]
-    found = usage.resource_load_by_shape.resource_demands.add()
-    found.shape.update(shape)
-    found.num_ready_requests_queued = ready
-    found.num_infeasible_requests_queued = infeasible
-    return found
+def demand(shape: Mapping[str, float], *, ready: int = 0, infeasible: int = 0) -> Demand:
+    return Demand(shape=shape, ready=ready, infeasible=infeasible)
 
 
-def group(*bundles: Mapping[str, float], creator: bytes = ACTOR) -> Any:
-    usage = gcs_pb2.ResourceUsageBatchData()  # type: ignore[attr-defined]
-    found = usage.placement_group_load.placement_group_data.add()
-    found.placement_group_id = b"\x0a"
-    found.creator_actor_id = creator
-    for bundle in bundles:
-        found.bundles.add().unit_resources.update(bundle)
-    return found
+def group(*bundles: Mapping[str, float], creator: str = ACTOR) -> WaitingGroup:
+    return WaitingGroup(group_id="0a", creator=creator, bundles=bundles)
 
 
 def waiting(key: str, *, can_never: bool) -> Waiting:
@@ -88,7 +77,7 @@ def test_a_task_inside_a_trials_own_resources_that_hold_the_trial_alone() -> Non
     )
     assert found is not None
     assert found.can_never
-    assert found.key == f"CPU_group_{GROUP}=1.0/bundle_group_{GROUP}=0.001"
+    assert found.key == f"CPU_group_{GROUP}=1/bundle_group_{GROUP}=0.001"
     assert "asks for {CPU: 1} inside the trial's own resources ({CPU: 2})" in found.problem
 
 
@@ -116,12 +105,12 @@ def test_a_bundle_without_what_is_asked_for_does_not_do() -> None:
     ],
 )
 def test_what_no_node_has_is_the_sweeps_trouble_on_its_own_cluster(
-    asked: Any, owns_cluster: bool, is_stuck: bool
+    asked: Demand, owns_cluster: bool, is_stuck: bool
 ) -> None:
     found = _of_demand(asked, sight({"CPU": 1}, owns_cluster=owns_cluster))
     assert (found is not None) == is_stuck
     if found is not None:
-        assert (found.key, found.can_never) == ("CPU=99.0", True)
+        assert (found.key, found.can_never) == ("CPU=99", True)
         assert "asks for {CPU: 99}, which no node has" in found.problem
 
 
@@ -144,7 +133,7 @@ def test_what_the_cluster_has_none_of_can_never_be_had() -> None:
 
 
 def test_other_peoples_groups_are_their_business() -> None:
-    assert _of_group(group({"CPU": 1}, creator=b"\x09"), sight({"CPU": 1})) is None
+    assert _of_group(group({"CPU": 1}, creator="09"), sight({"CPU": 1})) is None
 
 
 def test_who_has_the_rest_is_said() -> None:
@@ -173,39 +162,22 @@ def test_rays_own_names_do_not_count() -> None:
 # -- all of it ----------------------------------------------------------------------------------------
 
 
-class _Answers:
-    """What Ray's control store says of a cluster: two nodes, on which the sweep has one of its two groups."""
-
-    def __init__(self, usage: Any) -> None:
-        self._usage = usage
-
-    def available_resources_per_node(self) -> dict[str, dict[str, float]]:
-        group = {f"CPU_group_0_{GROUP}": 0.0, f"bundle_group_{GROUP}": 999.0, "node:10.0.0.1": 1.0}
-        return {"one": {"CPU": 2.0} | group, "two": {"CPU": 1.0}}
-
-    def total_resources_per_node(self) -> dict[str, dict[str, float]]:
-        return {"one": {"CPU": 4.0, "node:10.0.0.1": 1.0}, "two": {"CPU": 4.0}}
-
-    def _connect_and_get_accessor(self) -> _Answers:
-        return self
-
-    def get_all_resource_usage(self) -> bytes:
-        return bytes(self._usage.SerializeToString())
-
-
 def test_a_look_at_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray's state is Ray's: a stand-in answers its calls, in Ray's own messages."""
-    usage = gcs_pb2.ResourceUsageBatchData()  # type: ignore[attr-defined]
-    loads = usage.resource_load_by_shape.resource_demands
-    loads.append(demand({"CPU": 1}))
-    loads.append(demand({"CPU": 9}, infeasible=1))
-    usage.placement_group_load.placement_group_data.append(group({"CPU": 7}))
-    usage.placement_group_load.placement_group_data.append(group({"CPU": 1}, creator=b"other"))
-    monkeypatch.setattr(demands, "ray_state", _Answers(usage))
+    """Ray's state is Ray's: two nodes, on which the sweep has one of its two groups."""
+    ours = {f"CPU_group_0_{GROUP}": 0.0, f"bundle_group_{GROUP}": 999.0, "node:10.0.0.1": 1.0}
+    free = {"one": {"CPU": 2.0} | ours, "two": {"CPU": 1.0}}
+    total = {"one": {"CPU": 4.0, "node:10.0.0.1": 1.0}, "two": {"CPU": 4.0}}
+    load = Load(
+        demands=[demand({"CPU": 1}), demand({"CPU": 9}, infeasible=1)],
+        groups=[group({"CPU": 7}), group({"CPU": 1}, creator="other")],
+    )
+    monkeypatch.setattr(cluster, "free_by_node", lambda: free)
+    monkeypatch.setattr(cluster, "total_by_node", lambda: total)
+    monkeypatch.setattr(cluster, "read_load", lambda: load)
     groups = {GROUP: [{"CPU": 2.0}], "not placed": [{"CPU": 6.0}]}
-    held = Held(groups=groups, workers={ACTOR.hex(): "00007"}, owns_cluster=True)
+    held = Held(groups=groups, workers={ACTOR: "00007"}, owns_cluster=True)
     task, wanted = look_for_waiting(held)
-    assert (task.key, task.can_never) == ("CPU=9.0", True)
+    assert (task.key, task.can_never) == ("CPU=9", True)
     # What has no place holds nothing: 8 CPUs, of which the sweep holds 2.
     assert (wanted.key, wanted.can_never) == ("0a", True)
     assert (

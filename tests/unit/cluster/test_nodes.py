@@ -9,28 +9,20 @@ import pytest
 from raysweep.cluster import nodes
 from raysweep.cluster.preflight import Node
 from raysweep.errors import InfeasibleResourcesError, SpecError
+from raysweep.raycompat.cluster import NodeKind
 from raysweep.spec import SweepSpec
 
 SMALL = Node(name="head", total={"CPU": 1.0, "memory": 2.0**30}, labels={}, node_id="a")
 
 
 @pytest.fixture
-def groups(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def kinds(monkeypatch: pytest.MonkeyPatch) -> list[NodeKind]:
     """The kinds of node that the cluster's configuration names: none, until a test adds some."""
-    from ray.core.generated.autoscaler_pb2 import ClusterConfig
-
-    found: list[dict[str, Any]] = []
-
-    def config() -> Any:
-        made = ClusterConfig()
-        for group in found:
-            made.node_group_configs.add(**group)
-        return made if found else None
-
+    found: list[NodeKind] = []
     # The cluster's control store stands behind these three; everything else is real.
     monkeypatch.setattr(nodes, "live_nodes", lambda: [SMALL])
     monkeypatch.setattr(nodes, "draining_nodes", dict)
-    monkeypatch.setattr(nodes.ray_state, "get_cluster_config", config)
+    monkeypatch.setattr(nodes, "node_kinds", lambda: found)
     return found
 
 
@@ -40,22 +32,22 @@ def spec(**fields: Any) -> SweepSpec:
     return SweepSpec.model_validate(plain | fields)
 
 
-def test_what_no_node_holds_is_refused(groups: list[dict[str, Any]]) -> None:
-    groups.append({"name": "big", "resources": {"CPU": 8}, "max_count": 2})
+def test_what_no_node_holds_is_refused(kinds: list[NodeKind]) -> None:
+    kinds.append(NodeKind(name="big", resources={"CPU": 8}, max_count=2))
     with pytest.raises(InfeasibleResourcesError, match="largest node has 1"):
         nodes.find_room(spec())
 
 
-def test_an_autoscaled_cluster_is_asked_for_all_that_may_run_at_once(groups: list[dict[str, Any]]) -> None:
+def test_an_autoscaled_cluster_is_asked_for_all_that_may_run_at_once(kinds: list[NodeKind]) -> None:
     room = nodes.find_room(spec(autoscaled=True, max_concurrent_trials=6))
     assert (room.slots, room.nodes, room.memory_bytes) == (6, 1, 0)
-    groups.append({"name": "big", "resources": {"CPU": 8}, "max_count": -1})
+    kinds.append(NodeKind(name="big", resources={"CPU": 8}, max_count=None))
     assert nodes.find_room(spec(autoscaled=True, max_concurrent_trials=6)).slots == 6
 
 
-def test_what_no_kind_of_node_could_hold_is_refused(groups: list[dict[str, Any]]) -> None:
-    groups.append({"name": "big", "resources": {"CPU": 8}, "max_count": 0})
-    groups.append({"name": "mid", "resources": {"CPU": 3}, "max_count": 5})
+def test_what_no_kind_of_node_could_hold_is_refused(kinds: list[NodeKind]) -> None:
+    kinds.append(NodeKind(name="big", resources={"CPU": 8}, max_count=0))
+    kinds.append(NodeKind(name="mid", resources={"CPU": 3}, max_count=5))
     with pytest.raises(InfeasibleResourcesError, match="largest node has 3"):
         nodes.find_room(spec(autoscaled=True, max_concurrent_trials=6))
     split = {"bundles": [{"CPU": 3}] * 2, "strategy": "STRICT_SPREAD"}

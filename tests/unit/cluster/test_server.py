@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from raysweep.cluster.server import LinkServer
+from raysweep.messages import Exit, FromWorker, Hello, Rows
 from raysweep.worker.wire import pack
+
+
+def rows(number: int, text: str) -> Rows:
+    return Rows(trial=0, attempt=1, first=number, keys=("text",), rows=[[text]])
 
 
 async def _until(check: Callable[[], bool]) -> None:
@@ -16,22 +20,22 @@ async def _until(check: Callable[[], bool]) -> None:
 
 
 def test_what_workers_say_waits_while_it_is_held_back() -> None:
-    taken: list[Any] = []
+    taken: list[FromWorker] = []
 
     async def scenario() -> None:
         server = LinkServer(lambda worker, messages: taken.extend(messages), lambda worker: None)
         await server.start("127.0.0.1")
         try:
             _, early = await asyncio.open_connection(server.host, server.port)
-            early.write(pack([["hello", server.token, "early"]]))
+            early.write(pack([Hello(token=server.token, worker="early")]))
             await _until(lambda: server.is_connected("early"))
             server.hold_back(True)
             _, late = await asyncio.open_connection(server.host, server.port)
-            late.write(pack([["hello", server.token, "late"]]))
+            late.write(pack([Hello(token=server.token, worker="late")]))
             await _until(lambda: server.is_connected("late"))
             for number in range(200):
-                early.write(pack([["rows", "early", number, "x" * 100_000]]))
-            late.write(pack([["rows", "late", 0]]))
+                early.write(pack([rows(number, "x" * 100_000)]))
+            late.write(pack([rows(0, "late")]))
             await asyncio.sleep(0.3)
             # What a socket's buffers hold is all that is under way; the rest stays with the worker.
             assert taken == []
@@ -44,7 +48,8 @@ def test_what_workers_say_waits_while_it_is_held_back() -> None:
             await server.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
-    assert [number for _, who, number, *_ in taken if who == "early"] == list(range(200))
+    early_rows = [message for message in taken if isinstance(message, Rows) and message.rows != [["late"]]]
+    assert [message.first for message in early_rows] == list(range(200))
 
 
 def test_who_has_gone_is_told_nothing_and_cannot_be_hung_up_on() -> None:
@@ -56,11 +61,11 @@ def test_who_has_gone_is_told_nothing_and_cannot_be_hung_up_on() -> None:
         await server.start("127.0.0.1")
         try:
             _, there = await asyncio.open_connection(server.host, server.port)
-            there.write(pack([["hello", server.token, "there"]]))
+            there.write(pack([Hello(token=server.token, worker="there")]))
             await _until(lambda: server.is_connected("there"))
             for worker in ("nobody", "there", "there"):
                 server.hang_up(worker)
-                server.send(worker, [["exit"]])
+                server.send(worker, [Exit()])
                 assert not server.is_connected(worker)
             there.close()
         finally:

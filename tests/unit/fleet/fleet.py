@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import to_builtins
+
+from raysweep import messages as msg
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core import fleet as fl
@@ -12,12 +15,23 @@ from raysweep.core.fleet.invariants import check
 
 DIED = Failure(origin="process", type="WorkerDied", message="killed by signal 9")
 NODE_DIED = Failure(origin="process", type="NodeDied", message="gone", node_state="dead")
-RAISED: dict[str, Any] = {
-    "origin": "exception",
-    "type": "ValueError",
-    "message": "boom",
-    "bases": ["ValueError"],
-}
+RAISED = msg.FailureFacts(origin="exception", type="ValueError", message="boom", bases=("ValueError",))
+
+
+def began(trial: int, attempt: int) -> msg.Began:
+    return msg.Began(trial=trial, attempt=attempt)
+
+
+def returned(trial: int, attempt: int) -> msg.Returned:
+    return msg.Returned(trial=trial, attempt=attempt)
+
+
+def stopped(trial: int, attempt: int, *, was_killed: bool = False) -> msg.Stopped:
+    return msg.Stopped(trial=trial, attempt=attempt, was_killed=was_killed)
+
+
+def failed(trial: int, attempt: int, failure: msg.FailureFacts) -> msg.Failed:
+    return msg.Failed(trial=trial, attempt=attempt, failure=failure)
 
 
 class Driven:
@@ -30,9 +44,7 @@ class Driven:
             "memory_limit_factor": None,
             "memory_bytes": 0.0,
         }
-        self.fleet = fl.Fleet(
-            fl.FleetPolicy(isolation=isolation, can_spare=can_spare, **policy | fields), _failure_of
-        )
+        self.fleet = fl.Fleet(fl.FleetPolicy(isolation=isolation, can_spare=can_spare, **policy | fields))
         self.at = 100.0
         self.actions: list[fl.Action] = []
         self.events: list[ev.Event] = []
@@ -68,14 +80,14 @@ class Driven:
         self.fleet.recall(cmd.RecallTrials(slot=slot, trials=trials), self.at)
         return self.done()
 
-    def say(self, worker: int, *messages: list[Any]) -> Driven:
+    def say(self, worker: int, *messages: msg.FromWorker) -> Driven:
         self.fleet.take(worker, [*messages], self.at)
         return self.done()
 
     def up(self, worker: int, node: str = "n") -> Driven:
         """It connects and loads."""
         self.fleet.connected(worker, self.at)
-        return self.say(worker, ["ready", node, 1])
+        return self.say(worker, msg.Ready(node=node, pid=1))
 
     def ended(self, worker: int, failure: Failure = DIED) -> Driven:
         self.fleet.worker_ended(worker, failure, self.at)
@@ -91,9 +103,9 @@ class Driven:
         return self.done()
 
     def sent(self) -> list[Any]:
-        """What went to workers, each message with its worker's number."""
+        """What went to workers: the worker's number, what is said, and the first two fields of that."""
         sends = [action for action in self.actions if isinstance(action, fl.Send)]
-        return [(send.worker, message[0], *message[1:3]) for send in sends for message in send.messages]
+        return [(send.worker, *to_builtins(message)[:3]) for send in sends for message in send.messages]
 
     def did(self, kind: type[fl.Action]) -> list[Any]:
         return [action for action in self.actions if isinstance(action, kind)]
@@ -103,8 +115,4 @@ class Driven:
         self.open(slot).up(worker)
         for trial in trials:
             self.hand(slot, trial)
-        return self.say(worker, ["began", trials[0], 1])
-
-
-def _failure_of(trial: int, attempt: int, fields: dict[str, Any]) -> Failure:
-    return Failure(**{**fields, "bases": tuple(fields.get("bases", ()))})
+        return self.say(worker, began(trials[0], 1))

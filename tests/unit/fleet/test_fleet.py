@@ -25,7 +25,8 @@ from raysweep.core.fleet.policy import (
     REPLACE_S,
     SILENCE_S,
 )
-from tests.unit.fleet.fleet import DIED, NODE_DIED, RAISED, Driven
+from raysweep.messages import FailureFacts, Memory, Ready, Recalled, Unready
+from tests.unit.fleet.fleet import DIED, NODE_DIED, RAISED, Driven, began, failed, returned, stopped
 
 
 def end_of(event: ev.Event) -> tuple[Any, ...]:
@@ -125,7 +126,7 @@ def test_a_worker_that_does_not_load_is_given_up() -> None:
 def test_a_worker_that_cannot_load_says_so() -> None:
     driven = Driven().open(0)
     driven.fleet.connected(0, driven.at)
-    (failed,) = driven.say(0, ["unready", RAISED, "n1"]).events
+    (failed,) = driven.say(0, Unready(failure=RAISED, node="n1")).events
     assert isinstance(failed, ev.SlotFailed)
     assert (failed.slot, failed.node, failed.failure.type) == (0, "n1", "ValueError")
 
@@ -136,17 +137,17 @@ def test_a_worker_that_cannot_load_says_so() -> None:
 def test_trials_wait_for_the_worker_and_go_in_order() -> None:
     driven = Driven().open(0).hand(0, 5).hand(0, 3)
     assert driven.sent() == []
-    assert [(worker, kind) for worker, kind, *_ in driven.up(0).sent()] == [(0, "run"), (0, "run")]
+    assert [(worker, kind) for worker, kind, *_ in driven.up(0).sent()] == [(0, "job"), (0, "job")]
 
 
 def test_a_fresh_actor_gets_one_trial() -> None:
     driven = Driven("actor").running(1, 2)
     assert [action.is_spare for action in driven.did(StartWorker)] == [True]
     driven.fleet.connected(1, driven.at)
-    driven.say(1, ["ready", "n", 1]).say(0, ["returned", 1, 1])
+    driven.say(1, Ready(node="n", pid=1)).say(0, returned(1, 1))
     assert told(driven) == [("TrialReturned", 1)]
     assert driven.did(KillWorker) == [KillWorker(worker=0)]
-    assert driven.sent()[0][:2] == (1, "run")
+    assert driven.sent()[0][:2] == (1, "job")
     assert driven.did(StartWorker) == []
 
 
@@ -156,14 +157,14 @@ def test_what_is_asked_back_is_answered_once_by_worker_and_fleet_together() -> N
     driven = Driven().running(1, 2, 3).recall(0, 2, 3)
     assert driven.events == []
     assert driven.sent() == [(0, "recall", [2, 3])]
-    assert told(driven.say(0, ["recalled", [3]])) == [("TrialsRecalled", 0, (3,))]
-    assert told(driven.say(0, ["recalled", [3]])) == [], "nobody has asked"
+    assert told(driven.say(0, Recalled(trials=[3]))) == [("TrialsRecalled", 0, (3,))]
+    assert told(driven.say(0, Recalled(trials=[3]))) == [], "nobody has asked"
 
 
 def test_two_requests_have_two_answers() -> None:
     driven = Driven().running(1, 2, 3).recall(0, 3).recall(0, 2)
-    assert told(driven.say(0, ["recalled", [3]])) == [("TrialsRecalled", 0, (3,))]
-    assert told(driven.say(0, ["recalled", []])) == [("TrialsRecalled", 0, ())]
+    assert told(driven.say(0, Recalled(trials=[3]))) == [("TrialsRecalled", 0, (3,))]
+    assert told(driven.say(0, Recalled(trials=[]))) == [("TrialsRecalled", 0, ())]
 
 
 # -- stopped, interrupted, killed --------------------------------------------------------------------------
@@ -181,27 +182,27 @@ def test_stop_then_interrupt_then_kill_and_the_next_worker_is_warm() -> None:
     assert driven.link_closed(0).events == [
         ev.TrialStopped(at=driven.at, trial=1, attempt=1, was_killed=True)
     ]
-    assert driven.hand(0, 2).sent()[0][:2] == (1, "run")
+    assert driven.hand(0, 2).sent()[0][:2] == (1, "job")
 
 
 def test_a_stop_for_a_trial_that_has_ended_does_nothing_to_the_next() -> None:
     """It reported its last time and returned in one frame: the stop crosses its end."""
-    driven = Driven().running(1, 2).say(0, ["returned", 1, 1]).stop(0, 1)
+    driven = Driven().running(1, 2).say(0, returned(1, 1)).stop(0, 1)
     assert driven.sent() == []
-    driven.say(0, ["began", 2, 1])
+    driven.say(0, began(2, 1))
     for _ in range(4):
         assert driven.later(10.0).actions == []
 
 
 def test_a_trial_that_ends_in_its_grace_leaves_no_alarm() -> None:
-    driven = Driven().running(1, 2).stop(0, 1).say(0, ["stopped", 1, 1, False, ""], ["began", 2, 1])
+    driven = Driven().running(1, 2).stop(0, 1).say(0, stopped(1, 1), began(2, 1))
     for _ in range(4):
         assert driven.later(10.0).actions == []
 
 
 def test_another_attempt_of_the_same_trial_is_not_meant() -> None:
-    driven = Driven().running(1).stop(0, 1).say(0, ["failed", 1, 1, RAISED]).hand(0, 1, attempt=2)
-    driven.say(0, ["began", 1, 2])
+    driven = Driven().running(1).stop(0, 1).say(0, failed(1, 1, RAISED)).hand(0, 1, attempt=2)
+    driven.say(0, began(1, 2))
     assert driven.later(12.0).actions == []
     assert driven.stop(0, 1, attempt=1).sent() == []
 
@@ -223,14 +224,14 @@ def test_what_had_not_begun_goes_to_the_next_worker() -> None:
     driven.link_closed(0)
     assert told(driven) == [("TrialStopped", 1)]
     assert driven.did(StartWorker) == [StartWorker(worker=1, group=0, is_spare=False)]
-    assert [message[:2] for message in driven.up(1).sent()] == [(1, "run"), (1, "run")]
+    assert [message[:2] for message in driven.up(1).sent()] == [(1, "job"), (1, "job")]
     assert driven.events == [], "the slot was open all the time"
 
 
 def test_the_last_words_of_a_killed_worker_count() -> None:
     """The trial ended at the last moment, and the one behind it had begun: that is lost, and not charged."""
     driven = Driven().running(1, 2).stop(0, 1, grace_s=0.0).later(0.0).later(INTERRUPT_GRACE_S)
-    driven.say(0, ["returned", 1, 1], ["began", 2, 1])
+    driven.say(0, returned(1, 1), began(2, 1))
     assert told(driven) == [("TrialReturned", 1), ("TrialStarted", 2)]
     (lost,) = driven.link_closed(0).events
     assert isinstance(lost, ev.TrialFailed)
@@ -258,7 +259,7 @@ def test_a_forked_trial_is_killed_in_its_worker_and_then_with_it() -> None:
     assert driven.did(KillWorker) == []
     assert driven.later(KILL_GRACE_S).did(KillWorker) == [KillWorker(worker=0)]
     driven = Driven("process", can_spare=False).running(1, 2).stop(0, 1, grace_s=0.0).later(0.0)
-    driven.later(INTERRUPT_GRACE_S).say(0, ["stopped", 1, 1, True, ""], ["began", 2, 1])
+    driven.later(INTERRUPT_GRACE_S).say(0, stopped(1, 1, was_killed=True), began(2, 1))
     assert driven.later(KILL_GRACE_S).actions == []
 
 
@@ -266,30 +267,30 @@ def test_what_was_asked_back_of_a_killed_worker_is_answered_for_it() -> None:
     driven = Driven(can_spare=False).running(1, 2, 3).recall(0, 3)
     driven.stop(0, 1, grace_s=0.0).later(0.0).later(INTERRUPT_GRACE_S).link_closed(0)
     assert told(driven) == [("TrialStopped", 1), ("TrialsRecalled", 0, (3,))]
-    assert [message[:2] for message in driven.up(1).sent()] == [(1, "run")]
+    assert [message[:2] for message in driven.up(1).sent()] == [(1, "job")]
 
 
 def test_a_trial_over_its_memory_takes_its_worker_and_nobody_else() -> None:
-    held = {"origin": "memory", "type": "MemoryLimitExceeded", "message": "too much"}
-    driven = Driven(can_spare=False).running(1, 2).say(0, ["failed", 1, 1, held])
+    held = FailureFacts(origin="memory", type="MemoryLimitExceeded", message="too much")
+    driven = Driven(can_spare=False).running(1, 2).say(0, failed(1, 1, held))
     assert told(driven) == [("TrialFailed", 1)]
     assert driven.did(KillWorker) == [KillWorker(worker=0)]
     assert driven.hand(0, 3).sent() == [], "the dying worker gets no other trial"
     assert driven.link_closed(0).events == []
-    assert [message[:2] for message in driven.up(1).sent()] == [(1, "run"), (1, "run")]
+    assert [message[:2] for message in driven.up(1).sent()] == [(1, "job"), (1, "job")]
 
 
 def test_a_worker_that_ends_for_its_memory_before_it_can_be_killed_charges_nobody() -> None:
-    held = {"origin": "memory", "type": "MemoryLimitExceeded", "message": "too much"}
-    driven = Driven().running(1, 2).ended(0).say(0, ["failed", 1, 1, held]).link_closed(0)
+    held = FailureFacts(origin="memory", type="MemoryLimitExceeded", message="too much")
+    driven = Driven().running(1, 2).ended(0).say(0, failed(1, 1, held)).link_closed(0)
     (lost,) = driven.events
     assert isinstance(lost, ev.SlotLost)
     assert not lost.was_handed
 
 
 def test_a_forked_trial_over_its_memory_leaves_the_worker() -> None:
-    held = {"origin": "memory", "type": "MemoryLimitExceeded", "message": "too much"}
-    assert Driven("process").running(1, 2).say(0, ["failed", 1, 1, held]).did(KillWorker) == []
+    held = FailureFacts(origin="memory", type="MemoryLimitExceeded", message="too much")
+    assert Driven("process").running(1, 2).say(0, failed(1, 1, held)).did(KillWorker) == []
 
 
 # -- died --------------------------------------------------------------------------------------------------
@@ -298,7 +299,7 @@ def test_a_forked_trial_over_its_memory_leaves_the_worker() -> None:
 def test_a_dead_worker_is_lost_once_its_link_has_closed() -> None:
     driven = Driven().running(1, 2).ended(0)
     assert driven.events == []
-    driven.say(0, ["returned", 1, 1], ["memory", 7])
+    driven.say(0, returned(1, 1), Memory(held_bytes=7))
     (lost,) = driven.link_closed(0).events
     assert isinstance(lost, ev.SlotLost)
     assert lost.was_handed, "the second trial may have killed it"
@@ -336,12 +337,12 @@ def test_a_replacement_that_dies_before_it_is_ready_charges_nobody() -> None:
 
 
 def test_a_replacement_that_gets_no_place_gives_its_slot_up() -> None:
-    driven = Driven("actor", can_spare=False).running(1, 2).say(0, ["returned", 1, 1])
+    driven = Driven("actor", can_spare=False).running(1, 2).say(0, returned(1, 1))
     assert driven.later(30.0 + REPLACE_S - 0.1).events == []
     (failed,) = driven.later(0.1).events
     assert isinstance(failed, ev.SlotFailed)
     assert failed.failure.node_state == "dead", "it is no failed start"
-    driven = Driven("actor", can_spare=False).running(1, 2).say(0, ["returned", 1, 1]).up(1)
+    driven = Driven("actor", can_spare=False).running(1, 2).say(0, returned(1, 1)).up(1)
     assert driven.later(30.0 + REPLACE_S).events == []
 
 
@@ -359,7 +360,7 @@ def test_a_spare_that_dies_or_cannot_load_is_not_used() -> None:
         if how == "dies":
             driven.ended(1).link_closed(1)
         else:
-            driven.say(1, ["unready", RAISED, "n"])
+            driven.say(1, Unready(failure=RAISED, node="n"))
         assert driven.events == []
         driven.later(INTERRUPT_GRACE_S).link_closed(0)
         assert driven.did(StartWorker) == [StartWorker(worker=2, group=0, is_spare=False)]
@@ -367,7 +368,7 @@ def test_a_spare_that_dies_or_cannot_load_is_not_used() -> None:
 
 def test_a_promoted_spare_has_its_node() -> None:
     driven = Driven().running(1).stop(0, 1, grace_s=0.0).later(0.0).up(1, "n")
-    driven.later(INTERRUPT_GRACE_S).link_closed(0).hand(0, 2).say(1, ["began", 2, 1]).ended(1).link_closed(1)
+    driven.later(INTERRUPT_GRACE_S).link_closed(0).hand(0, 2).say(1, began(2, 1)).ended(1).link_closed(1)
     assert driven.fleet.groups.free, "its group is kept for the next, as its node is known"
 
 

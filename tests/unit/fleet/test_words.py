@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from msgspec import structs
 
+from raysweep import messages as msg
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core import fleet as fl
 from raysweep.core.failures import Failure
 from tests.unit.core.world import make_spec
-from tests.unit.fleet.fleet import RAISED, Driven
+from tests.unit.fleet.fleet import RAISED, Driven, began, failed, returned
 
 GIB = 2**30
 
@@ -19,20 +19,20 @@ GIB = 2**30
 @pytest.mark.parametrize(
     ("message", "event"),
     [
-        (["began", 3, 2], ev.TrialStarted(at=100.0, trial=3, attempt=2)),
-        (["returned", 3, 2], ev.TrialReturned(at=100.0, trial=3, attempt=2)),
+        (began(3, 2), ev.TrialStarted(at=100.0, trial=3, attempt=2)),
+        (returned(3, 2), ev.TrialReturned(at=100.0, trial=3, attempt=2)),
         (
-            ["rows", 3, 2, 7, ["loss"], [[0.5], [0.25]], True],
+            msg.Rows(trial=3, attempt=2, first=7, keys=("loss",), rows=[[0.5], [0.25]], is_waiting=True),
             ev.TrialReported(
                 at=100.0, trial=3, attempt=2, first=7, keys=("loss",), rows=([0.5], [0.25]), is_waiting=True
             ),
         ),
         (
-            ["stopped", 3, 2, True, "line 7"],
+            msg.Stopped(trial=3, attempt=2, was_killed=True, where="line 7"),
             ev.TrialStopped(at=100.0, trial=3, attempt=2, was_killed=True, where="line 7"),
         ),
         (
-            ["failed", 3, 2, RAISED],
+            failed(3, 2, RAISED),
             ev.TrialFailed(
                 at=100.0,
                 trial=3,
@@ -41,44 +41,46 @@ GIB = 2**30
             ),
         ),
         (
-            ["saved", 3, 2, 5, 9, "mem://c", 11],
+            msg.Saved(trial=3, attempt=2, number=5, report=9, uri="mem://c", size_bytes=11),
             ev.CheckpointCommitted(
                 at=100.0, trial=3, attempt=2, number=5, report=9, uri="mem://c", size_bytes=11
             ),
         ),
         (
-            ["unsaved", 3, 2, 5, "disk full"],
+            msg.Unsaved(trial=3, attempt=2, number=5, problem="disk full"),
             ev.CheckpointFailed(at=100.0, trial=3, attempt=2, number=5, problem="disk full"),
         ),
-        (["busy", 3, 2, True], ev.TrialBusy(at=100.0, trial=3, attempt=2, is_over=True)),
+        (
+            msg.Busy(trial=3, attempt=2, is_over=True),
+            ev.TrialBusy(at=100.0, trial=3, attempt=2, is_over=True),
+        ),
     ],
 )
-def test_a_workers_word_is_an_event(message: list[Any], event: ev.Event) -> None:
+def test_a_workers_word_is_an_event(message: msg.FromWorker, event: ev.Event) -> None:
     driven = Driven().open(0).up(0).hand(0, 3, 2)
     assert driven.say(0, message).events == [event]
 
 
-def test_what_a_newer_worker_says_is_for_nobody_here() -> None:
-    assert Driven().running(3).say(0, ["sung", 3]).events == []
-    assert Driven().running(3).say(9, ["returned", 3, 1]).events == []
+def test_what_a_worker_says_that_is_gone_is_for_nobody_here() -> None:
+    assert Driven().running(3).say(9, returned(3, 1)).events == []
 
 
 def test_a_failure_says_what_the_trial_held() -> None:
     """The worker's own word comes first; what an ended trial held is not the next one's."""
     driven = Driven().running(3, 4)
-    driven.say(0, ["memory", 500])
-    (failed,) = driven.say(0, ["failed", 3, 1, RAISED]).events
-    assert isinstance(failed, ev.TrialFailed)
-    assert failed.failure.memory_bytes == 500
-    driven.say(0, ["began", 4, 1])
-    (failed,) = driven.say(0, ["failed", 4, 1, RAISED]).events
-    assert isinstance(failed, ev.TrialFailed)
-    assert failed.failure.memory_bytes is None
+    driven.say(0, msg.Memory(held_bytes=500))
+    (event,) = driven.say(0, failed(3, 1, RAISED)).events
+    assert isinstance(event, ev.TrialFailed)
+    assert event.failure.memory_bytes == 500
+    driven.say(0, began(4, 1))
+    (event,) = driven.say(0, failed(4, 1, RAISED)).events
+    assert isinstance(event, ev.TrialFailed)
+    assert event.failure.memory_bytes is None
     driven = Driven().running(5)
-    driven.say(0, ["memory", 500])
-    (failed,) = driven.say(0, ["failed", 5, 1, {**RAISED, "memory_bytes": 700}]).events
-    assert isinstance(failed, ev.TrialFailed)
-    assert failed.failure.memory_bytes == 700
+    driven.say(0, msg.Memory(held_bytes=500))
+    (event,) = driven.say(0, failed(5, 1, structs.replace(RAISED, memory_bytes=700))).events
+    assert isinstance(event, ev.TrialFailed)
+    assert event.failure.memory_bytes == 700
 
 
 def test_a_trial_is_handed_over_whole() -> None:
@@ -98,19 +100,16 @@ def test_a_trial_is_handed_over_whole() -> None:
     (send,) = driven.done().did(fl.Send)
     assert send.worker == 0
     assert send.messages == [
-        [
-            "run",
-            {
-                "trial": 3,
-                "attempt": 2,
-                "config": {"x": 1},
-                "seed": 9,
-                "checkpoint": "mem://c",
-                "iteration": 4,
-                "next_checkpoint": 6,
-                "memory_limit_bytes": 3 * GIB,
-            },
-        ]
+        msg.Job(
+            trial=3,
+            attempt=2,
+            config={"x": 1},
+            seed=9,
+            checkpoint="mem://c",
+            iteration=4,
+            next_checkpoint=6,
+            memory_limit_bytes=3 * GIB,
+        )
     ]
 
 
@@ -119,10 +118,12 @@ def test_words_to_a_trial() -> None:
     stop = cmd.StopTrial(slot=0, trial=3, attempt=1, reason="preempt", grace_s=5.0, wants_checkpoint=True)
     driven.fleet.stop_trial(stop, driven.at)
     (send,) = driven.done().did(fl.Send)
-    assert send.messages == [["stop", 3, 1, "preempt", True, "checkpoint"]]
+    assert send.messages == [
+        msg.Stop(trial=3, attempt=1, reason="preempt", wants_checkpoint=True, allows="checkpoint")
+    ]
     driven.fleet.answer(cmd.AnswerReport(slot=0, trial=3, attempt=1, report=8))
     (send,) = driven.done().did(fl.Send)
-    assert send.messages == [["answer", 3, 1, 8]]
+    assert send.messages == [msg.Answer(trial=3, attempt=1, report=8)]
     driven.fleet.answer(cmd.AnswerReport(slot=7, trial=3, attempt=1, report=8))
     driven.fleet.start_trial(cmd.StartTrial(slot=7, trial=4, attempt=1, config={}, seed=1))
     assert driven.done().actions == []

@@ -309,10 +309,10 @@ async def _info(api: Api, job: RunningJob) -> Any:
         ({"env_vars": {"A=B": SECRET}}, "env_vars"),
         ({"env_vars": {"A": SECRET * 6000}}, "env_vars.A"),
         ({"runtime_env": {"env_vars": {"A": SECRET}}}, "runtime_env.env_vars"),
-        ({"runtime_env": {"pip": object()}}, "runtime_env"),
+        ({"runtime_env": {"pip": object()}}, "runtime_env.pip"),
         ({"lease_ttl_s": 1}, "lease_ttl_s"),
         ({"on_cancelled": "perhaps"}, "on_cancelled"),
-        ({"metadata": {"a": 1}}, "metadata"),
+        ({"metadata": {"a": 1}}, "metadata.a"),
     ],
 )
 def test_options_are_checked_and_show_no_values(options: dict[str, Any], named: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.jobs.driver import find_request
 from raysweep.jobs.errorline import find_error
-from raysweep.jobs.notes import ProgressNotes
+from raysweep.jobs.notes import ProgressLines
 from raysweep.jobs.request import FILE, FOLDER, JobRequest
 from raysweep.outcome import BestTrial, Holder, SweepProgress
 
@@ -78,12 +78,12 @@ def progress(ended: int, score: float | None = None) -> SweepProgress:
 def test_progress_is_said_when_it_is_new_and_not_too_often() -> None:
     said: list[str] = []
     now = [0.0]
-    notes = ProgressNotes(said.append, 10.0, lambda: now[0])
+    notes = ProgressLines(said.append, 10.0, lambda: now[0])
     for at, ended in ((0, 0), (5, 1), (10, 1), (15, 1), (20, 1), (25, 2), (31, 2)):
         now[0] = float(at)
         notes(progress(ended, 0.25 if ended else None))
     assert said == [
-        "sweep t-1: running, 0 completed",
-        "sweep t-1: running, 1 completed, best loss 0.25 (trial 00001)",
-        "sweep t-1: running, 2 completed, best loss 0.25 (trial 00001)",
+        "running: 0 done; no loss yet",
+        "running: 1 done; best loss 0.25 (trial 00001)",
+        "running: 2 done; best loss 0.25 (trial 00001)",
     ]

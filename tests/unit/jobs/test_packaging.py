@@ -9,6 +9,7 @@ import socket
 import subprocess
 import zipfile
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -208,22 +209,20 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "lines", [[pattern] for pattern in PATTERNS if pattern] + [PATTERNS[:-3], ["*", "!*/", "!*.py"]], ids=str
-)
-def test_patterns_mean_what_git_says(tmp_path: Path, lines: list[str]) -> None:
-    write(tmp_path, *PATHS)
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    (tmp_path / ".git/info/exclude").write_text("\n".join(lines) + "\n")
+def left_out_by_git(root: Path, lines: list[str]) -> set[str]:
+    (root / ".git/info/exclude").write_text("\n".join(lines) + "\n")
     done = subprocess.run(
         ["git", "-c", "core.excludesFile=/dev/null", "check-ignore", "--no-index", "--stdin"],
-        cwd=tmp_path,
+        cwd=root,
         input="\n".join(PATHS),
         capture_output=True,
         text=True,
         check=False,
     )
-    expected = {line.strip('"') for line in done.stdout.splitlines()}
+    return {line.strip('"') for line in done.stdout.splitlines()}
+
+
+def left_out(lines: list[str]) -> set[str]:
     patterns = Patterns.of(lines)
 
     def is_out(path: str) -> bool:
@@ -233,4 +232,32 @@ def test_patterns_mean_what_git_says(tmp_path: Path, lines: list[str]) -> None:
             path, is_folder=False
         )
 
-    assert {path for path in PATHS if is_out(path)} == expected
+    return {path for path in PATHS if is_out(path)}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    write(tmp_path, *PATHS)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "lines", [[pattern] for pattern in PATTERNS if pattern] + [PATTERNS[:-3], ["*", "!*/", "!*.py"]], ids=str
+)
+def test_patterns_mean_what_git_says(repository: Path, lines: list[str]) -> None:
+    assert left_out(lines) == left_out_by_git(repository, lines)
+
+
+def test_any_patterns_mean_what_git_says(repository: Path) -> None:
+    """Where libraries differ from git: `**` at an end, and what is taken back in a folder."""
+    draw = Random(7)
+    parts = ("a", "x", "*", "**", "?", "[a-d]", "[!a]", "*.c", "d*", "\\a", "deep", "b")
+    for _ in range(60):
+        lines = []
+        for _ in range(draw.randint(1, 4)):
+            middle = "/".join(draw.choice(parts) for _ in range(draw.randint(1, 3)))
+            lines.append(
+                draw.choice(["", "", "!"]) + draw.choice(["", "/"]) + middle + draw.choice(["", "/"])
+            )
+        assert left_out(lines) == left_out_by_git(repository, lines), lines

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import raysweep as rs
+from raysweep.errors import ClusterUnreachableError, JobStoppedError
 from raysweep.jobs import Cluster, ClusterConnection, JobOptions
 from tests.unit.jobs.api import Api, serving
 
@@ -60,13 +61,13 @@ def test_each_call_from_a_script_and_in_an_event_loop(spec: rs.SweepSpec) -> Non
         assert asyncio.run(notebook()) == "attachedRUNNING"
         assert cluster.stop(job.job_id)
         assert list(cluster.tail(job.job_id)) == ["one\n"]
-        with pytest.raises(rs.JobStoppedError):
+        with pytest.raises(JobStoppedError):
             cluster.wait(job)
 
         async def failing() -> None:
             cluster.wait(job)
 
-        with pytest.raises(rs.JobStoppedError):
+        with pytest.raises(JobStoppedError):
             asyncio.run(failing())
         assert cluster.delete(job.job_id)
 
@@ -84,9 +85,10 @@ def test_ctrl_c_leaves_the_job_running(spec: rs.SweepSpec, where: str, tmp_path:
     }[where]
     code = f"""
 import raysweep as rs
+from raysweep.errors import SweepInterrupted
 try:
     {body}
-except rs.SweepInterrupted as error:
+except SweepInterrupted as error:
     print(error)
 """
     with serving(Api()) as api:
@@ -122,5 +124,5 @@ def test_what_only_makes_sense_here_or_there_is_refused(spec: rs.SweepSpec) -> N
 
 def test_an_unreachable_cluster_is_told_without_ray(spec: rs.SweepSpec) -> None:
     connection = ClusterConnection(address="http://127.0.0.1:9", tries=1, trust_env=False)
-    with pytest.raises(rs.ClusterUnreachableError, match=r"127\.0\.0\.1:9"):
+    with pytest.raises(ClusterUnreachableError, match=r"127\.0\.0\.1:9"):
         rs.run_sweep(spec, key="k", address=connection)

@@ -130,14 +130,23 @@ def test_one_that_has_left_is_gone() -> None:
 
 def test_for_show_the_heartbeats_time_counts_until_more_is_known() -> None:
     looks = Looks(HOUR_S)
-    assert not looks.watch.is_held(looks.beat())
+    assert looks.watch.judge(looks.beat()) == "stale"
     looks.now += 2.0
     moved = looks.beat()
-    assert looks.watch.is_held(moved)
+    assert looks.watch.judge(moved) == "alive"
     looks.now += 31.0
-    assert not looks.watch.is_held(moved)
-    assert not looks.watch.is_held(None)
-    assert not looks.watch.is_held(looks.beat().model_copy(update={"status": "completed"}))
+    assert looks.watch.judge(moved) == "stale"
+    assert looks.watch.judge(None) == "gone"
+    assert looks.watch.judge(looks.beat().model_copy(update={"status": "completed"})) == "gone"
+
+
+def test_who_looks_once_reads_on_where_a_clock_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holder, "STALE_AFTER_S", 0.5)
+    ahead = time.time() + HOUR_S
+    beats = iter([ahead, ahead, ahead + 2.0])
+    moved = HolderWatch().judge(beat(ahead, **ELSEWHERE), lambda: beat(next(beats), **ELSEWHERE))
+    assert moved == "alive"
+    assert HolderWatch().judge(beat(ahead, **ELSEWHERE), lambda: beat(ahead, **ELSEWHERE)) == "stale"
 
 
 # -- in a sweep's folder -------------------------------------------------------------------------------------

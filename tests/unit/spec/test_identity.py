@@ -1,19 +1,93 @@
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.errors import SpecError
-from raysweep.spec import slug, sweep_id
+from raysweep.spec import RunId, RunRequest, SweepSpec, TrainSpec, slug, sweep_id
+
+ROOT = Path(__file__).parents[3]
+HOME = ROOT / "engine/raysweep/spec/identity.py"
+TRAINING = TrainSpec(name="full", trainable="m:f", storage_path="/sweeps")
+SWEEP = SweepSpec(
+    name="flights",
+    trainable="m:f",
+    param_space={"x": {"uniform": [0, 1]}},
+    metric="loss",
+    mode="min",
+    storage_path="/sweeps",
+)
 
 
 def test_ids_are_what_they_were() -> None:
     """Ids are on disk: they must never change."""
     assert sweep_id("flights", "2026-11-21") == "flights-9f331cd5c0"
     assert sweep_id("Flüge nach Köln!", "") == "fluge-nach-koln-7d64c5272e"
+    assert RunId.of(SWEEP, "2026-11-21").id == "flights-9f331cd5c0"
+    assert RunId.of(TRAINING, "k").id == "full-83d7be7479"
+
+
+@pytest.mark.parametrize("spec", [SWEEP, TRAINING])
+def test_without_a_key_the_same_spec_is_the_same_run(spec: SweepSpec | TrainSpec) -> None:
+    run = RunId.of(spec, None)
+    assert run.key == f"spec-{spec.digest()[:16]}"
+    assert run == RunId.of(spec.replace(tags={"by": "me"}), None)
+    assert run != RunId.of(spec.replace(storage_path="/elsewhere"), None)
+    assert run != RunId.of(spec, "")
+
+
+def test_a_sweep_and_a_training_of_one_name_and_key_are_two_runs() -> None:
+    assert RunId.of(SWEEP, "k").id != RunId.of(TRAINING.replace(name="flights"), "k").id
+
+
+def test_a_request_is_the_same_from_every_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = RunRequest.of(TRAINING.replace(storage_path="out"), None)
+    assert request.spec.storage_path == str(tmp_path / "out")
+    monkeypatch.chdir("/")
+    assert RunRequest.of(request.spec, None) == request
+
+
+def test_ids_are_made_in_one_place() -> None:
+    """Nowhere else is an id, a default key or a prefix of one made."""
+    folders = (ROOT / name for name in ("engine", "operators", "flows", "devtools"))
+    files = [path for folder in folders for path in folder.rglob("*.py") if path != HOME]
+    assert len(files) > 200
+    assert [f"{path}:{line}" for path in files for line in made_by_hand(ast.parse(path.read_text()))] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sweep_id(name, key)",
+        'prefixed = f"train {key}"',
+        "rs.sweep_id(name, key)",
+        'RunId(kind="train", name=name, key=key)',
+        'key = f"spec-{spec.digest()[:16]}"',
+        'key = "train " + key',
+        "key = uuid.uuid4().hex if key is None else key",
+    ],
+)
+def test_what_is_made_by_hand_is_seen(text: str) -> None:
+    assert list(made_by_hand(ast.parse(text))) == [1]
+
+
+def made_by_hand(tree: ast.AST) -> Iterator[int]:
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Call(func=ast.Name(id="sweep_id" | "RunId") | ast.Attribute(attr="sweep_id" | "RunId"))
+                | ast.JoinedStr(values=[ast.Constant(value="train " | "spec-"), *_])
+                | ast.BinOp(left=ast.Constant(value="train " | "spec-"))
+                | ast.IfExp(test=ast.Compare(left=ast.Name(id="key")), body=ast.Attribute(attr="hex"))
+            ):
+                yield node.lineno
 
 
 @given(st.text(), st.text(st.characters()))

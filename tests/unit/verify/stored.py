@@ -11,7 +11,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from raysweep.cluster.progress import make_progress
 from raysweep.core import SweepState, encode, make_outcome, step
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
@@ -20,6 +19,7 @@ from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import current_holder
+from raysweep.runs.progress import make_progress
 from raysweep.runs.takeover import Asked, Held, check_not_lost, find_holder, find_outcome, hold
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.storage.checkpoints import CheckpointStore

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from raysweep.cli import main
-from raysweep.cluster.progress import make_progress
 from raysweep.errors import SweepHeldError
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.holder import current_holder
+from raysweep.runs.progress import make_progress
 from raysweep.storage.compaction import SINGLES
 from raysweep.storage.objects import ObjectJournal
 from raysweep.storage.sealed import encode_sealed

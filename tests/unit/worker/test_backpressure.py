@@ -12,11 +12,13 @@ import orjson
 import pytest
 
 from raysweep.errors import RaysweepError
+from raysweep.messages import Job, Rows
 from raysweep.worker.forking import pass_on
-from raysweep.worker.outbox import FRAME_BYTES, MAX_QUEUED_BYTES, MAX_QUEUED_ROWS, Outbox
+from raysweep.worker.link import FRAME_BYTES, MAX_QUEUED_BYTES, MAX_QUEUED_ROWS, SocketLink
 from raysweep.worker.rows import MAX_ROW_BYTES
 from raysweep.worker.session import Session, SweepPlace
-from raysweep.worker.wire import HEADER, Job, Message, read_frames
+from raysweep.worker.shell import WorkerShell
+from raysweep.worker.wire import FROM_WORKER, HEADER, read_frames
 
 JOB = Job(trial=3, attempt=1, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=0)
 # What the kernel's buffers of one connection may hold, both ends together.
@@ -27,10 +29,10 @@ class Trial:
     """A trial that reports as fast as it can, on a thread; `reported` counts the calls that returned."""
 
     def __init__(self, link: socket.socket, metrics: Callable[[int], dict[str, Any]], reports: int) -> None:
-        self.outbox = Outbox(link)
+        self.sender = SocketLink(link)
         self.reported = 0
         place = SweepPlace(sweep_id="s-1", storage_path="", resources={})
-        session = Session(JOB, place, self.outbox)
+        session = Session(JOB, place, self.sender)
 
         def run() -> None:
             for number in range(reports):
@@ -51,7 +53,7 @@ class Trial:
     def finish(self) -> None:
         self._thread.join(60)
         assert not self._thread.is_alive()
-        self.outbox.close(timeout_s=None)
+        self.sender.close(timeout_s=None)
 
 
 class Reader:
@@ -59,7 +61,6 @@ class Reader:
 
     def __init__(self, link: socket.socket) -> None:
         self.rows: list[Any] = []
-        self.messages: list[Message] = []
         self._link = link
         self._thread = threading.Thread(target=self._read, daemon=True)
 
@@ -71,11 +72,10 @@ class Reader:
         assert not self._thread.is_alive()
 
     def _read(self) -> None:
-        for messages in read_frames(self._link):
-            self.messages += messages
+        for messages in read_frames(self._link, FROM_WORKER):
             for message in messages:
-                if message[0] == "rows":
-                    self.rows += message[5]
+                if isinstance(message, Rows):
+                    self.rows += message.rows
 
 
 @pytest.fixture
@@ -97,13 +97,12 @@ class Between:
     """The worker between a trial's own process and the controller."""
 
     def __init__(self, child: socket.socket, link: socket.socket) -> None:
-        self.outbox = Outbox(link)
-        self.end: Message | None = None
+        self.sender = SocketLink(link)
         self._link = link
 
         def run() -> None:
-            self.end = pass_on(child, self.outbox)
-            self.outbox.close(timeout_s=None)
+            pass_on(child, WorkerShell(self.sender))
+            self.sender.close(timeout_s=None)
             self._link.shutdown(socket.SHUT_WR)
 
         self._thread = threading.Thread(target=run, daemon=True)
@@ -216,29 +215,32 @@ def test_a_report_that_is_too_large_is_refused_in_user_code(
     metrics: dict[str, Any], name: str, wait: bool, links: Links
 ) -> None:
     ours, theirs = links()
-    outbox = Outbox(ours)
-    session = Session(JOB, SweepPlace(sweep_id="s-1", storage_path="", resources={}), outbox)
+    sender = SocketLink(ours)
+    session = Session(JOB, SweepPlace(sweep_id="s-1", storage_path="", resources={}), sender)
     with pytest.raises(RaysweepError, match=rf"up to 16\.0 MiB.*metric {name}"):
         session.report(metrics, None, wait)
     # It was not queued, and the next one counts as if it had not been.
     session.report({"loss": 0.25}, None, False)
-    outbox.close()
+    sender.close()
     ours.shutdown(socket.SHUT_WR)
-    (messages,) = read_frames(theirs)
-    assert messages == [["rows", 3, 1, 0, ["loss"], [[0.25]], False]]
+    (messages,) = read_frames(theirs, FROM_WORKER)
+    assert messages == [Rows(trial=3, attempt=1, first=0, keys=("loss",), rows=[[0.25]])]
 
 
 def test_odd_values_travel_as_they_are(links: Links) -> None:
     """Rows of plain numbers and rows that are encoded at once share a message."""
     ours, theirs = links()
-    outbox = Outbox(ours)
-    session = Session(JOB, SweepPlace(sweep_id="s-1", storage_path="", resources={}), outbox)
+    sender = SocketLink(ours)
+    session = Session(JOB, SweepPlace(sweep_id="s-1", storage_path="", resources={}), sender)
     values: list[Any] = [0.5, "é", float("nan"), [1, {"a": None}], 2**70, True, None, -(2**63)]
     for value in values:
         session.report({"v": value}, None, False)
-    outbox.close()
+    sender.close()
     ours.shutdown(socket.SHUT_WR)
-    rows = [row for frame in read_frames(theirs) for message in frame for row in message[5]]
+    reader = Reader(theirs)
+    reader.start()
+    reader.finish()
+    rows = reader.rows
     assert rows == [
         [value] for value in [0.5, "é", "NaN", [1, {"a": None}], float(2**70), True, None, -(2**63)]
     ]

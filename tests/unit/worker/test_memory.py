@@ -38,9 +38,9 @@ def test_a_process_that_is_not_there_holds_nothing() -> None:
 
 def test_what_the_failure_says() -> None:
     failed = over_limit(3 * 2**30, 2**31)
-    assert (failed["origin"], failed["type"]) == ("memory", "MemoryLimitExceeded")
-    assert failed["memory_bytes"] == 3 * 2**30
-    assert str(failed["message"]).startswith("the trial held 3.00 GiB; its limit is 2.00 GiB")
+    assert (failed.origin, failed.type) == ("memory", "MemoryLimitExceeded")
+    assert failed.memory_bytes == 3 * 2**30
+    assert failed.message.startswith("the trial held 3.00 GiB; its limit is 2.00 GiB")
 
 
 def test_kernel_kills_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

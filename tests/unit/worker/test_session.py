@@ -7,18 +7,19 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from raysweep.errors import CheckpointDamagedError
+from raysweep.messages import Busy, Job, Rows, Unsaved
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.store import open_store
-from raysweep.worker.outbox import Outbox
+from raysweep.worker.link import SocketLink
 from raysweep.worker.session import Session, SweepPlace
-from raysweep.worker.wire import Job, read_frames
+from raysweep.worker.wire import FROM_WORKER, read_frames
 
 JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=7)
 
@@ -41,29 +42,29 @@ def test_a_checkpoint_that_cannot_be_stored_is_said(
     # Two minutes in earnest.
     monkeypatch.setitem(CheckpointStore.__init__.__kwdefaults__, "give_up_after_s", 0.3)
     place = SweepPlace(sweep_id="s-1", storage_path=str(blocked), resources={})
-    outbox = Outbox(link[0])
-    session = Session(JOB, place, outbox)
+    sender = SocketLink(link[0])
+    session = Session(JOB, place, sender)
     (source / "f").write_text("x")
     session.report({"loss": 1.0}, source, False)
     session.report({"loss": 0.5}, None, False)
-    outbox.close()
+    sender.close()
     link[0].shutdown(socket.SHUT_RDWR)
-    messages: list[Any] = [message for frame in read_frames(link[1]) for message in frame]
-    kinds = [message[0] for message in messages]
-    assert kinds == ["rows", "busy", "unsaved", "rows"]
-    _, trial, attempt, number, problem = messages[2]
-    assert (trial, attempt, number) == (3, 2, 7)
-    assert str(blocked) in problem
+    messages = [message for frame in read_frames(link[1], FROM_WORKER) for message in frame]
+    assert [type(message) for message in messages] == [Rows, Busy, Unsaved, Rows]
+    unsaved = messages[2]
+    assert isinstance(unsaved, Unsaved)
+    assert (unsaved.trial, unsaved.attempt, unsaved.number) == (3, 2, 7)
+    assert str(blocked) in unsaved.problem
 
 
 class Trial:
     """A session whose storage is at hand, as the controller's keep policy has it."""
 
-    def __init__(self, storage: Path, outbox: Outbox) -> None:
+    def __init__(self, storage: Path, sender: SocketLink) -> None:
         self.checkpoints = CheckpointStore(open_store(str(storage)), "s-1")
         self.first = self._store("first", 0)
         place = SweepPlace(sweep_id="s-1", storage_path=str(storage), resources={})
-        self.session = Session(replace(JOB, checkpoint=self.first), place, outbox)
+        self.session = Session(replace(JOB, checkpoint=self.first), place, sender)
 
     def _store(self, text: str, number: int) -> str:
         with tempfile.TemporaryDirectory() as folder:
@@ -87,9 +88,9 @@ def read(checkpoint: AbstractContextManager[Path] | None) -> str:
 
 @pytest.fixture
 def trial(tmp_path: Path, link: tuple[socket.socket, socket.socket]) -> Iterator[Trial]:
-    outbox = Outbox(link[0])
-    yield Trial(tmp_path / "storage", outbox)
-    outbox.close()
+    sender = SocketLink(link[0])
+    yield Trial(tmp_path / "storage", sender)
+    sender.close()
 
 
 def test_the_newest_checkpoint_comes_back_however_late_it_is_asked_for(trial: Trial) -> None:

@@ -11,49 +11,50 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from raysweep.errors import TrialStopped
-from raysweep.worker.actor import Inbox, WorkerSetup
+from raysweep.messages import Began, FromWorker, Interrupt, Job, Order, Returned, Rows, Stop, Stopped
+from raysweep.worker.actor import WorkerSetup
 from raysweep.worker.forking import Zygote
-from raysweep.worker.mailbox import Mailbox
-from raysweep.worker.outbox import Outbox
+from raysweep.worker.link import SocketLink
 from raysweep.worker.runner import INTERRUPT, install_interrupt, run_attempt
 from raysweep.worker.session import Session, SweepPlace
-from raysweep.worker.wire import Job, Message, pack, read_frames
+from raysweep.worker.shell import WorkerShell
+from raysweep.worker.wire import FROM_WORKER, pack, read_frames
 from tests.unit.worker import forkable
 
 PLACE = SweepPlace(sweep_id="s-1", storage_path="", resources={})
 JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=0)
-STOP: Message = ["stop", 3, 2, "sweep", False, "checkpoint"]
-INTERRUPTION: list[Message] = [["stop", 3, 2, "sweep", True, "checkpoint"], ["interrupt", 3, 2]]
-EARLY = {
+STOP = Stop(trial=3, attempt=2, reason="sweep", allows="checkpoint")
+INTERRUPTION: list[Order] = [
+    Stop(trial=3, attempt=2, reason="sweep", wants_checkpoint=True, allows="checkpoint"),
+    Interrupt(trial=3, attempt=2),
+]
+EARLY: dict[str, tuple[str, list[Order]]] = {
     "a stop": ("reports_for_ever", [STOP]),
     "an interruption": ("sleeps", INTERRUPTION),
     "a stop of another attempt before it": (
         "reports_for_ever",
-        [["stop", 3, 1, "hung", False, "nothing"], STOP],
+        [Stop(trial=3, attempt=1, reason="hung"), STOP],
     ),
 }
 
 
-class Hasty(Outbox):
-    """As if the controller's answer to `began` were back before anything else happens here."""
+class Hasty(SocketLink):
+    """As if the controller's answer to `Began` were back before anything else happens here."""
 
-    def __init__(self, sock: socket.socket, answers: list[Message]) -> None:
+    def __init__(self, sock: socket.socket, answers: list[Order]) -> None:
         super().__init__(sock)
-        self.inbox: Inbox | None = None
+        self.shell = WorkerShell(self)
         self._answers = answers
 
-    def post_now(self, message: Message) -> None:
-        super().post_now(message)
-        assert self.inbox is not None
-        for answer in self._answers:
-            self.inbox.take(answer)
+    def send_now(self, message: FromWorker) -> None:
+        super().send_now(message)
+        self.shell.take([*self._answers])
 
 
 @pytest.fixture
@@ -72,27 +73,27 @@ def interruptible() -> Iterator[None]:
     signal.signal(INTERRUPT, before)
 
 
-def ends_of(link: socket.socket) -> list[Message]:
-    return [
-        message for frame in read_frames(link) for message in frame if message[0] not in ("rows", "began")
-    ]
+def said_on(link: socket.socket) -> list[FromWorker]:
+    return [message for frame in read_frames(link, FROM_WORKER) for message in frame]
+
+
+def ends_of(link: socket.socket) -> list[FromWorker]:
+    return [message for message in said_on(link) if not isinstance(message, Rows | Began)]
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(("trainable", "early"), EARLY.values(), ids=EARLY)
 @pytest.mark.usefixtures("interruptible")
 def test_a_worker_hears_what_comes_before_its_session(
-    trainable: str, early: list[Message], link: tuple[socket.socket, socket.socket]
+    trainable: str, early: list[Order], link: tuple[socket.socket, socket.socket]
 ) -> None:
-    outbox = Hasty(link[0], early)
-    outbox.inbox = inbox = Inbox(outbox)
-    inbox.take(["run", asdict(JOB)])
-    job = inbox.next_job()
-    assert job is not None
-    run_attempt(getattr(forkable, trainable), job, PLACE, outbox, inbox.set_session)
-    outbox.close()
+    sender = Hasty(link[0], early)
+    sender.shell.take([JOB])
+    assert sender.shell.next_job() is JOB
+    run_attempt(getattr(forkable, trainable), JOB, PLACE, sender.shell)
+    sender.close()
     link[0].shutdown(socket.SHUT_WR)
-    assert ends_of(link[1]) == [["stopped", 3, 2, False, ""]]
+    assert ends_of(link[1]) == [Stopped(trial=3, attempt=2)]
 
 
 @pytest.fixture
@@ -123,19 +124,19 @@ def zygote_of() -> Iterator[Callable[[str], Zygote]]:
 @pytest.mark.parametrize(("trainable", "early"), EARLY.values(), ids=EARLY)
 def test_a_forked_child_hears_what_comes_before_its_session(
     trainable: str,
-    early: list[Message],
+    early: list[Order],
     link: tuple[socket.socket, socket.socket],
     zygote_of: Callable[[str], Zygote],
 ) -> None:
     zygote = zygote_of(trainable)
     ours, theirs = link
     # All of it is there before the child looks for the first time.
-    ours.sendall(pack([["run", asdict(JOB)]]) + pack(early))
+    ours.sendall(pack([JOB]) + pack(early))
     pid = zygote.fork(theirs)
     theirs.close()
     watchdog = threading.Timer(15, partial(end, pid))
     watchdog.start()
-    assert ends_of(ours) == [["stopped", 3, 2, False, ""]]
+    assert ends_of(ours) == [Stopped(trial=3, attempt=2)]
     watchdog.cancel()
     assert zygote.wait(pid) == 0
 
@@ -152,33 +153,15 @@ def test_a_child_that_has_ended_stays_until_its_reports_are_read(
     """However long the controller does not read: nothing that was reported is lost."""
     zygote = zygote_of("reports")
     ours, theirs = link
-    job = asdict(JOB) | {"config": {"reports": 4000}}
-    ours.sendall(pack([["run", job]]))
+    ours.sendall(pack([replace(JOB, config={"reports": 4000})]))
     pid = zygote.fork(theirs)
     theirs.close()
     # Longer than a worker that was told to end would wait.
     threading.Event().wait(12)
-    messages: list[Any] = [message for frame in read_frames(ours) for message in frame]
-    assert messages[-1] == ["returned", 3, 2]
-    assert sum(len(message[5]) for message in messages if message[0] == "rows") == 4000
+    messages = said_on(ours)
+    assert messages[-1] == Returned(trial=3, attempt=2)
+    assert sum(len(message.rows) for message in messages if isinstance(message, Rows)) == 4000
     assert zygote.wait(pid) == 0
-
-
-def test_only_what_is_meant_for_the_present_attempt_is_kept() -> None:
-    heard: list[Message] = []
-    mailbox = Mailbox()
-    mailbox.take(STOP)
-    mailbox.expect(JOB)
-    mailbox.take(["answer", 3, 1, 5])
-    mailbox.take(["answer", 3, 2, 0])
-    mailbox.take(STOP)
-    mailbox.open(heard.append)
-    mailbox.take(["interrupt", 3, 2])
-    mailbox.close()
-    mailbox.take(["interrupt", 3, 2])
-    mailbox.expect(JOB)
-    mailbox.open(heard.append)
-    assert heard == [["answer", 3, 2, 0], STOP, ["interrupt", 3, 2]]
 
 
 @pytest.mark.timeout(20)
@@ -186,10 +169,10 @@ def test_what_waits_for_an_answer_ends_when_it_is_interrupted(
     link: tuple[socket.socket, socket.socket],
 ) -> None:
     """It was asked for a checkpoint, so it may go on reporting until there is no more time for that."""
-    outbox = Outbox(link[0])
-    session = Session(JOB, PLACE, outbox)
+    sender = SocketLink(link[0])
+    session = Session(JOB, PLACE, sender)
     session.stop("preempt", wants_checkpoint=True)
     threading.Timer(0.2, session.interrupt).start()
     with pytest.raises(TrialStopped, match="preempt"):
         session.report({"loss": 1.0}, None, True)
-    outbox.close()
+    sender.close()

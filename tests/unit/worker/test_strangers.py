@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from raysweep.cluster import server as server_room
 from raysweep.cluster.server import LinkServer
+from raysweep.messages import Exit, FromWorker, Hello, Job, Message, Ready, Returned, Rows
 from raysweep.worker.wire import HEADER, pack
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -21,12 +21,12 @@ class Door:
     """A server, what it took, and the connections made to it."""
 
     def __init__(self) -> None:
-        self.taken: list[Any] = []
+        self.taken: list[FromWorker] = []
         self.gone: list[str] = []
         self.server = LinkServer(lambda worker, messages: self.taken.extend(messages), self.gone.append)
         self._writers: list[asyncio.StreamWriter] = []
 
-    async def knock(self, *frames: list[Any]) -> Streams:
+    async def knock(self, *frames: list[Message]) -> Streams:
         """Connect and send."""
         reader, writer = await asyncio.open_connection(self.server.host, self.server.port)
         self._writers.append(writer)
@@ -34,8 +34,8 @@ class Door:
             writer.write(pack(messages))
         return reader, writer
 
-    def hello(self, worker: str) -> list[Any]:
-        return [["hello", self.server.token, worker]]
+    def hello(self, worker: str) -> list[Message]:
+        return [Hello(token=self.server.token, worker=worker)]
 
     def leave(self) -> None:
         for writer in self._writers:
@@ -79,28 +79,44 @@ async def is_sent_away(reader: asyncio.StreamReader, within_s: float = 5.0) -> b
         return False
 
 
+READY = Ready(node="node", pid=1)
+RETURNED = Returned(trial=0, attempt=1)
+ROWS = Rows(trial=0, attempt=1, first=0, keys=("loss",), rows=[[0.0]])
+DEEP = b"[" * 4000
 STRANGERS = {
-    "another token": [["hello", "0" * 32, "w"]],
-    "no token": [["hello", "", "w"]],
-    "a token with odd characters": [["hello", "é", "w"]],
-    "no hello": [["ready", "node", 1]],
+    "another token": pack([Hello(token="0" * 32, worker="w")]),
+    "no token": pack([Hello(token="", worker="w")]),
+    "a token with odd characters": pack([Hello(token="é", worker="w")]),
+    "no hello": pack([READY]),
+    "nothing": pack([]),
+    "no JSON": HEADER.pack(5) + b"hello",
+    "no UTF-8": HEADER.pack(20) + b'[["hello","\xff\xfe","w"]]'[:20],
+    "no array": HEADER.pack(2) + b"{}",
+    "a hello with a number": HEADER.pack(17) + b'[["hello",1,"w"]]',
+    "a hello too short": HEADER.pack(15) + b'[["hello","w"]]',
+    "a hello of another shape": HEADER.pack(33) + b'{"type":"hello","token":"","w":1}',
+    "deep nesting": HEADER.pack(4000) + DEEP,
+    "deep nesting in a report": HEADER.pack(4000) + (b'[["rows",0,1,0,["loss"],' + DEEP)[:4000],
 }
 
 
 @pytest.mark.parametrize("frame", STRANGERS.values(), ids=STRANGERS)
-def test_who_does_not_know_the_token_may_say_nothing(frame: list[Any]) -> None:
+def test_who_does_not_know_the_token_may_say_nothing(frame: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(door: Door) -> None:
-        reader, _ = await door.knock(frame, [["rows", 0, 1, 0, ["loss"], [[0.0]], False]])
+        reader, writer = await door.knock()
+        writer.write(frame + pack([ROWS]))
         assert await is_sent_away(reader)
         assert not door.server.is_connected("w")
         assert door.taken == []
+        assert door.gone == []
 
     meet(scenario)
+    assert not caplog.records, "a stranger fills no log"
 
 
 def test_who_knows_the_token_says_hello_first() -> None:
     async def scenario(door: Door) -> None:
-        reader, _ = await door.knock([["ready", door.server.token, "w"]])
+        reader, _ = await door.knock([READY], door.hello("w"))
         assert await is_sent_away(reader)
         assert not door.server.is_connected("w")
 
@@ -109,17 +125,56 @@ def test_who_knows_the_token_says_hello_first() -> None:
 
 def test_who_knows_the_token_is_heard() -> None:
     async def scenario(door: Door) -> None:
-        await door.knock([*door.hello("w"), ["ready", "node", 1]], [["returned", 0, 1]])
-        await _until(lambda: len(door.taken) == 2)
+        await door.knock(door.hello("w"), [READY, ROWS], [RETURNED])
+        await _until(lambda: len(door.taken) == 3)
         assert door.server.is_connected("w")
-        assert door.taken == [["ready", "node", 1], ["returned", 0, 1]]
+        assert door.taken == [READY, ROWS, RETURNED]
 
     meet(scenario)
 
 
+MALFORMED = {
+    "an unknown message": (b'[["sung",3]]', "Invalid value 'sung'"),
+    "a field that is missing": (b'[["returned",0]]', "at least length 3"),
+    "a field of another type": (b'[["returned",0,"1"]]', "Expected `int`, got `str`"),
+    "a second hello": (b'[["hello","","w"]]', "Invalid value 'hello'"),
+    "an order": (b'[["stop",0,1,"x",false,"nothing"]]', "Invalid value 'stop'"),
+    "no JSON": (b"hello", "malformed"),
+    "no UTF-8": (b'[["unsaved",0,1,2,"\xff"]]', "invalid start byte"),
+    "deep nesting": (b'[["rows",0,1,0,["loss"],[[' + b"[" * 100_000, "nested too deeply"),
+    "deep nesting that ends": (
+        b'[["rows",0,1,0,["loss"],[[' + b"[" * 100_000 + b"]" * 100_000 + b"]],false]]",
+        "nested too deeply",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "problem"), MALFORMED.values(), ids=MALFORMED)
+def test_a_worker_that_cannot_be_understood_is_hung_up_on_and_that_is_said(
+    body: bytes, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it said before counts; the others are not disturbed."""
+
+    async def scenario(door: Door) -> None:
+        reader, writer = await door.knock(door.hello("w"), [READY])
+        await door.knock(door.hello("other"))
+        await _until(lambda: door.server.is_connected("other"))
+        writer.write(pack([ROWS]) + HEADER.pack(len(body)) + body + pack([RETURNED]))
+        assert await is_sent_away(reader)
+        await _until(lambda: not door.server.is_connected("w"))
+        assert door.taken == [READY, ROWS]
+        assert door.gone == ["w"]
+        assert door.server.is_connected("other")
+
+    meet(scenario)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the link of worker w is closed")
+    assert problem in record.getMessage()
+
+
 def test_the_token_cannot_be_guessed_twice_on_a_connection() -> None:
     async def scenario(door: Door) -> None:
-        reader, _ = await door.knock([["hello", "0" * 32, "w"]], [*door.hello("w"), ["ready", "node", 1]])
+        reader, _ = await door.knock([Hello(token="0" * 32, worker="w")], door.hello("w"), [READY])
         assert await is_sent_away(reader)
         assert not door.server.is_connected("w")
         assert door.taken == []
@@ -149,7 +204,8 @@ def test_a_stranger_may_send_little() -> None:
         reader, writer = await door.knock()
         writer.write(HEADER.pack(100_000) + b"[")
         assert await is_sent_away(reader)
-        await door.knock(door.hello("w"), [["rows", "x" * 100_000]])
+        large = Rows(trial=0, attempt=1, first=0, keys=("loss",), rows=[["x" * 100_000]])
+        await door.knock(door.hello("w"), [large])
         await _until(lambda: len(door.taken) == 1)
 
     meet(scenario)
@@ -182,14 +238,14 @@ def test_the_end_waits_for_nobody() -> None:
             stuck, _ = await door.knock(door.hello("stuck"))
             await _until(lambda: door.server.is_connected("stuck") and door.server.is_connected("w"))
             # More than the buffers of a connection hold, for one that does not read: its node may be gone.
-            door.server.send("stuck", [["run", "x" * 40_000_000]])
-            door.server.send("w", [["exit"]])
+            door.server.send("stuck", [Job(trial=0, attempt=1, config={"x": "x" * 40_000_000}, seed=1)])
+            door.server.send("w", [Exit()])
             began = time.monotonic()
             async with asyncio.timeout(10):
                 await door.server.close()
             took_s = time.monotonic() - began
             assert await is_sent_away(stranger)
-            assert await worker.read() == pack([["exit"]])
+            assert await worker.read() == pack([Exit()])
             assert stuck is not None
             return took_s
 

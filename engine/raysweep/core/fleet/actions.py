@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import JsonValue
-
-Message = list[JsonValue]
+from raysweep.messages import ToWorker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +28,15 @@ class RemoveGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartWorker:
-    """Start an actor in the group. A spare takes no resources: it shares those of the one it will replace."""
+    """Start an actor in bundle `rank` of the group.
+
+    A spare takes no resources: it shares those of the one it will replace.
+    """
 
     worker: int
     group: int
     is_spare: bool
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class Send:
     """Send these messages to the worker, in one frame."""
 
     worker: int
-    messages: list[Message]
+    messages: list[ToWorker]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

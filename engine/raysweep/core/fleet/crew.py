@@ -39,17 +39,18 @@ class Crew:
         """Whether it waits to take a slot over."""
         return worker.number in self._spare_of
 
-    def start(self, group: Group, *, is_spare: bool = False) -> Worker:
+    def start(self, group: Group, *, rank: int = 0, is_spare: bool = False) -> Worker:
         """Start a worker in a group."""
-        worker = Worker(number=self._next, group=group)
+        worker = Worker(number=self._next, group=group, rank=rank)
         self._next += 1
         self._all[worker.number] = worker
-        self._act(StartWorker(worker=worker.number, group=group.number, is_spare=is_spare))
+        number, group_number = worker.number, group.number
+        self._act(StartWorker(worker=number, group=group_number, is_spare=is_spare, rank=rank))
         return worker
 
     def serve(self, slot: FleetSlot) -> None:
-        """The slot's worker serves it from here on."""
-        self._serving[slot.worker.number] = slot
+        """The slot's members serve it from here on."""
+        self._serving.update({member.number: slot for member in slot.members})
 
     def start_spare(self, slot: FleetSlot) -> None:
         """Have the next worker warm by the time the present one goes."""
@@ -64,7 +65,7 @@ class Crew:
         slot.spare = None
         if spare is not None:
             del self._spare_of[spare.number]
-        slot.worker = spare or self.start(old.group)
+        slot.members = (spare or self.start(old.group), *slot.members[1:])
         self.serve(slot)
         return slot.worker
 

@@ -11,15 +11,20 @@ def check(fleet: Fleet) -> None:
     Raises:
         AssertionError: names the invariant that does not hold, and where.
     """
-    serving = [slot.worker for slot in fleet.slots.values()]
+    serving = [member for slot in fleet.slots.values() for member in slot.members]
     spares = [slot.spare for slot in fleet.slots.values() if slot.spare is not None]
     known = {worker.number for worker in [*serving, *spares]}
     assert fleet.crew.numbers == known, f"workers {fleet.crew.numbers} are not those of the slots: {known}"
-    held = [worker.group.number for worker in serving]
+    held = [slot.worker.group.number for slot in fleet.slots.values()]
     assert len(set(held)) == len(held), f"a group is held twice: {held}"
     groups = set(fleet.groups.numbers)
     assert groups == {*held, *fleet.groups.free}, f"groups {groups}, held {held}, free {fleet.groups.free}"
     for slot in fleet.slots.values():
+        ranks = [member.rank for member in slot.members]
+        assert ranks == list(range(len(ranks))), f"slot {slot.number}: ranks {ranks}"
+        assert all(member.group is slot.worker.group for member in slot.members), (
+            f"slot {slot.number}: groups"
+        )
         states = [handed.state for handed in slot.handed.values()]
         assert states.count("begun") <= 1, f"slot {slot.number} runs two trials"
         is_reached = slot.worker.state in ("ready", "retiring", "dying")

@@ -18,6 +18,7 @@ from raysweep.core import commands as cmd
 from raysweep.core.fleet.policy import INTERRUPT_GRACE_S, KILL_GRACE_S
 from raysweep.core.fleet.state import FleetSlot, Handed
 from raysweep.core.stops import STOPS
+from raysweep.messages import Interrupt, Kill, Stop
 
 if TYPE_CHECKING:
     from raysweep.core.fleet.machine import Fleet
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 
 def ask(fleet: Fleet, slot: FleetSlot, handed: Handed, command: cmd.StopTrial, at: float) -> None:
     """The first step. A later request replaces an earlier one, but never makes it weaker."""
-    allows = STOPS[command.reason].allows
-    who = handed.trial, handed.attempt
-    fleet.say(slot, ["stop", *who, command.reason, command.wants_checkpoint, allows])
+    reason, wants_checkpoint = command.reason, command.wants_checkpoint
+    fleet.say(slot, Stop(*handed.job.who, reason, wants_checkpoint, STOPS[reason].allows))
     handed.stops += 1
     if not handed.is_interrupted:
         stops = handed.stops
@@ -43,7 +43,7 @@ def interrupt_all(fleet: Fleet) -> None:
         begun = slot.begun
         if begun is not None:
             begun.is_interrupted = True
-            fleet.say(slot, ["interrupt", begun.trial, begun.attempt])
+            fleet.say(slot, Interrupt(*begun.job.who))
     fleet.flush()
 
 
@@ -51,7 +51,7 @@ def _interrupt(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None
     if not _runs(fleet, slot, handed):
         return
     handed.is_interrupted = True
-    fleet.say(slot, ["interrupt", handed.trial, handed.attempt])
+    fleet.say(slot, Interrupt(*handed.job.who))
     fleet.flush()
     if fleet.policy.can_spare:
         fleet.crew.start_spare(slot)
@@ -62,7 +62,7 @@ def _kill(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
     if fleet.policy.isolation != "process":
         _kill_worker(fleet, slot, handed, at)
     elif _runs(fleet, slot, handed):
-        fleet.say(slot, ["kill", handed.trial, handed.attempt])
+        fleet.say(slot, Kill(*handed.job.who))
         fleet.flush()
         fleet.alarms.set(at + KILL_GRACE_S, lambda at: _kill_worker(fleet, slot, handed, at))
 

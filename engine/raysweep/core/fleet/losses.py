@@ -54,7 +54,8 @@ def lose(fleet: Fleet, slot: FleetSlot, failure: Failure, at: float) -> None:
 
 def kill_and_lose(fleet: Fleet, slot: FleetSlot, failure: Failure, at: float) -> None:
     """As `lose`, of a worker that still lives."""
-    fleet.crew.kill(slot.worker)
+    for member in slot.members:
+        fleet.crew.kill(member)
     lose(fleet, slot, failure, at)
 
 

@@ -17,17 +17,16 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
-from pydantic import JsonValue
-
+from raysweep import messages as msg
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 from raysweep.core.fleet import ladder, losses
-from raysweep.core.fleet.actions import Action, ExplainDelay, Message, Send
+from raysweep.core.fleet.actions import Action, ExplainDelay, Send
 from raysweep.core.fleet.alarms import Alarms
 from raysweep.core.fleet.crew import Crew
 from raysweep.core.fleet.groups import Groups
@@ -40,9 +39,9 @@ from raysweep.core.fleet.policy import (
     FleetPolicy,
 )
 from raysweep.core.fleet.state import FleetSlot, Handed, Worker
-from raysweep.core.fleet.words import event_of
+from raysweep.core.fleet.words import event_of, failure_of
 
-FailureOf = Callable[[int, int, dict[str, JsonValue]], Failure]
+Shorten = Callable[[int, int, Failure], Failure]
 _REPLACED: Final = Failure(
     origin="node", type="WorkerReplaced", message="its worker was ended for the trial before it"
 )
@@ -51,10 +50,12 @@ _REPLACED: Final = Failure(
 class Fleet:
     """All slots of one controller.
 
-    `failure_of(trial, attempt, fields)` makes a failure of what a worker said of it.
+    `shorten(trial, attempt, failure)` makes a failure of it that is short enough to be kept.
     """
 
-    def __init__(self, policy: FleetPolicy, failure_of: FailureOf) -> None:
+    def __init__(
+        self, policy: FleetPolicy, shorten: Shorten = lambda trial, attempt, failure: failure
+    ) -> None:
         self.events: deque[ev.Event] = deque()
         self.actions: deque[Action] = deque()
         self.policy = policy
@@ -62,7 +63,7 @@ class Fleet:
         self.groups = Groups(self.actions.append)
         self.crew = Crew(self.actions.append)
         self.slots: dict[int, FleetSlot] = {}
-        self._failure_of = failure_of
+        self._shorten = shorten
         self._dirty: dict[int, FleetSlot] = {}
         self._large_opening: set[int] = set()
 
@@ -76,7 +77,7 @@ class Fleet:
     def open(self, command: cmd.OpenSlot, at: float) -> None:
         """Start a worker; `SlotOpened` or `SlotFailed` follows."""
         worker = self.crew.start(self.groups.take(command.memory_bytes))
-        slot = FleetSlot(number=command.slot, worker=worker, memory_bytes=command.memory_bytes)
+        slot = FleetSlot(number=command.slot, members=(worker,), memory_bytes=command.memory_bytes)
         if command.memory_bytes is not None:
             self._large_opening.add(slot.number)
         self.slots[slot.number] = slot
@@ -87,8 +88,7 @@ class Fleet:
         """End an idle worker, and give its resources back: whoever waits for them may be ourselves."""
         slot = self.slots.get(command.slot)
         if slot is not None:
-            self.crew.kill(slot.worker)
-            self.forget(slot)
+            self._end_members(slot)
             self.groups.drop(slot.worker.group)
 
     def exclude(self, command: cmd.ExcludeNode) -> None:
@@ -100,19 +100,17 @@ class Fleet:
         slot = self.slots.get(command.slot)
         if slot is None:
             return  # lost meanwhile: SlotLost is on its way to the core and gives the trial back
-        job: dict[str, JsonValue] = {
-            "trial": command.trial,
-            "attempt": command.attempt,
-            "config": command.config,
-            "seed": command.seed,
-            "checkpoint": command.checkpoint,
-            "iteration": command.iteration,
-            "next_checkpoint": command.next_checkpoint,
-            "memory_limit_bytes": self.policy.memory_limit(slot.memory_bytes),
-        }
-        slot.handed[command.trial] = Handed(
-            trial=command.trial, attempt=command.attempt, message=["run", job]
+        job = msg.Job(
+            trial=command.trial,
+            attempt=command.attempt,
+            config=command.config,
+            seed=command.seed,
+            checkpoint=command.checkpoint,
+            iteration=command.iteration,
+            next_checkpoint=command.next_checkpoint,
+            memory_limit_bytes=self.policy.memory_limit(slot.memory_bytes),
         )
+        slot.handed[command.trial] = Handed(job=job)
         self._pump(slot)
 
     def stop_trial(self, command: cmd.StopTrial, at: float) -> None:
@@ -134,7 +132,7 @@ class Fleet:
         there = tuple(handed.trial for handed in found if handed.state != "unsent")
         if there:
             slot.asked_back.append(there)
-            self.say(slot, ["recall", list(there)])
+            self.say(slot, msg.Recall(trials=list(there)))
         elif not slot.asked_back:
             self._recalled(slot, (), at)
 
@@ -142,7 +140,7 @@ class Fleet:
         """Let a waiting trial go on."""
         slot = self.slots.get(command.slot)
         if slot is not None:
-            self.say(slot, ["answer", command.trial, command.attempt, command.report])
+            self.say(slot, msg.Answer(command.trial, command.attempt, command.report))
 
     # -- from those who drive it ---------------------------------------------------------------------
 
@@ -150,7 +148,7 @@ class Fleet:
         """Send what was said since the last flush, one frame a worker."""
         for slot in self._dirty.values():
             if slot.outgoing:
-                self.actions.append(Send(worker=slot.worker.number, messages=slot.outgoing))
+                self._send(slot, slot.outgoing)
                 slot.outgoing = []
         self._dirty.clear()
 
@@ -171,9 +169,8 @@ class Fleet:
     def close_all(self) -> None:
         """End every worker, remove every placement group."""
         for slot in list(self.slots.values()):
-            self.actions.append(Send(worker=slot.worker.number, messages=[*slot.outgoing, ["exit"]]))
-            self.crew.kill(slot.worker)
-            self.forget(slot)
+            self._send(slot, [*slot.outgoing, msg.Exit()])
+            self._end_members(slot)
         self.groups.close()
 
     # -- news from Ray -------------------------------------------------------------------------------
@@ -216,7 +213,7 @@ class Fleet:
         else:
             self.alarms.set(at + SILENCE_S, lambda at: losses.give_up_silence(self, worker, at))
 
-    def take(self, number: int, messages: list[Message], at: float) -> None:
+    def take(self, number: int, messages: Sequence[msg.FromWorker], at: float) -> None:
         """Messages of a worker, in order."""
         slot = self.crew.slot_of(number)
         if slot is None:
@@ -237,28 +234,23 @@ class Fleet:
             self.crew.kill(worker)
             self._replace(worker, at)
 
-    def _take_rare(self, slot: FleetSlot, message: Message, at: float) -> None:
-        fields = cast(tuple[JsonValue, ...], tuple(message[1:]))
-        match message[0]:
-            case "failed":
-                self._take_failed(slot, *cast(tuple[int, int, dict[str, JsonValue]], fields), at)
-            case "memory":
-                slot.held_bytes = cast(int, fields[0])
-            case "recalled":
-                self._take_recalled(slot, cast(list[int], fields[0]), at)
-            case "ready":
-                self._take_ready(slot, cast(str, fields[0]), at)
-            case "unready":
-                slot.worker.node = cast(str, fields[1]) or slot.worker.node
-                failure = self._failure_of(-1, -1, cast(dict[str, JsonValue], fields[0]))
-                losses.kill_and_lose(self, slot, failure, at)
-            case _:
-                pass  # the word of a newer worker: it is for nobody here
+    def _take_rare(self, slot: FleetSlot, message: msg.FromWorker, at: float) -> None:
+        match message:
+            case msg.Failed():
+                self._take_failed(slot, message, at)
+            case msg.Memory():
+                slot.held_bytes = message.held_bytes
+            case msg.Recalled():
+                self._take_recalled(slot, message.trials, at)
+            case msg.Ready():
+                self._take_ready(slot, message.node, at)
+            case msg.Unready():
+                slot.worker.node = message.node or slot.worker.node
+                losses.kill_and_lose(self, slot, self._shorten(-1, -1, failure_of(message.failure)), at)
 
-    def _take_failed(
-        self, slot: FleetSlot, trial: int, attempt: int, fields: dict[str, JsonValue], at: float
-    ) -> None:
-        failure = self._failure_of(trial, attempt, fields)
+    def _take_failed(self, slot: FleetSlot, message: msg.Failed, at: float) -> None:
+        trial, attempt = message.who
+        failure = self._shorten(trial, attempt, failure_of(message.failure))
         if failure.memory_bytes is None:
             failure = replace(failure, memory_bytes=slot.held_bytes)
         self._ended(slot, trial)
@@ -291,12 +283,12 @@ class Fleet:
             slot.handed.pop(number, None)
         self._recalled(slot, trials, at)
 
-    def _take_spare(self, number: int, messages: list[Message]) -> None:
+    def _take_spare(self, number: int, messages: Sequence[msg.FromWorker]) -> None:
         spare = self.crew.find(number)
         for message in messages if spare is not None else ():
-            if message[0] == "ready" and spare is not None and spare.state == "loading":
-                spare.load(cast(str, message[1]))
-            elif message[0] == "unready" and spare is not None:
+            if isinstance(message, msg.Ready) and spare is not None and spare.state == "loading":
+                spare.load(message.node)
+            elif isinstance(message, msg.Unready) and spare is not None:
                 self.crew.drop_spare(spare)
                 spare = None
 
@@ -328,10 +320,10 @@ class Fleet:
             if handed.state == "unsent":
                 handed.move("sent")
                 worker.has_run = True
-                self.say(slot, handed.message)
+                self.say(slot, handed.job)
 
-    def say(self, slot: FleetSlot, message: Message) -> None:
-        """Have a message go to the slot's worker with the next flush."""
+    def say(self, slot: FleetSlot, message: msg.ToWorker) -> None:
+        """Have a message go to the slot's members with the next flush."""
         slot.outgoing.append(message)
         self._dirty[slot.number] = slot
 
@@ -384,7 +376,7 @@ class Fleet:
             self._give_up_attempt(slot, begun, at)
             return
         del slot.handed[begun.trial]
-        who = begun.trial, begun.attempt
+        who = begun.job.who
         self.events.append(ev.TrialStopped(at=at, trial=who[0], attempt=who[1], was_killed=True))
 
     def _give_up_attempt(self, slot: FleetSlot, handed: Handed, at: float) -> None:
@@ -393,18 +385,28 @@ class Fleet:
         It runs again as another attempt: whatever this one did stays apart from what that will do.
         """
         del slot.handed[handed.trial]
-        who = handed.trial, handed.attempt
+        who = handed.job.who
         self.events.append(ev.TrialFailed(at=at, trial=who[0], attempt=who[1], failure=_REPLACED))
 
     def _say_delayed(self, slot: FleetSlot, worker: Worker) -> None:
         if self.crew.slot_of(worker.number) is slot and worker.state == "starting":
             self.actions.append(ExplainDelay(slot=slot.number, group=worker.group.number))
 
+    def _send(self, slot: FleetSlot, messages: list[msg.ToWorker]) -> None:
+        for member in slot.members:
+            self.actions.append(Send(worker=member.number, messages=messages))
+
+    def _end_members(self, slot: FleetSlot) -> None:
+        for member in slot.members:
+            self.crew.kill(member)
+        self.forget(slot)
+
     def forget(self, slot: FleetSlot) -> None:
-        """The slot is no more, nor are its worker and its spare."""
+        """The slot is no more, nor are its members and its spare."""
         del self.slots[slot.number]
         self._dirty.pop(slot.number, None)
         self._large_opening.discard(slot.number)
         if slot.spare is not None:
             self.crew.drop_spare(slot.spare)
-        self.crew.forget(slot.worker)
+        for member in slot.members:
+            self.crew.forget(member)

@@ -6,7 +6,6 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from raysweep.core.failures import Failure
-from raysweep.core.fleet.actions import Message
 from raysweep.core.fleet.lifecycle import (
     GROUPS,
     HANDED,
@@ -18,6 +17,7 @@ from raysweep.core.fleet.lifecycle import (
     WorkerCause,
     WorkerState,
 )
+from raysweep.messages import Job, ToWorker
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -36,14 +36,16 @@ class Group:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Worker:
-    """One actor. `has_link`: its connection is open; `failure`: how it died, once Ray has said so.
+    """One actor, member `rank` of its slot.
 
-    `has_run`: it was handed a trial (with `isolation="actor"` it gets no second one). `is_loaded`: it was
-    ready once. `ends_for_memory`: for what its trial held, which is known; nobody else is to blame.
+    `has_link`: its connection is open; `failure`: how it died, once Ray has said so. `has_run`: it was handed
+    a trial (with `isolation="actor"` it gets no second one). `is_loaded`: it was ready once.
+    `ends_for_memory`: for what its trial held, which is known; nobody else is to blame.
     """
 
     number: int
     group: Group
+    rank: int = 0
     state: WorkerState = "starting"
     node: str = ""
     has_link: bool = False
@@ -66,12 +68,15 @@ class Worker:
 class Handed:
     """A trial that a slot was handed. `stops` counts how often it was asked to end."""
 
-    trial: int
-    attempt: int
-    message: Message
+    job: Job
     state: HandedState = "unsent"
     stops: int = 0
     is_interrupted: bool = False
+
+    @property
+    def trial(self) -> int:
+        """Its number."""
+        return self.job.trial
 
     def move(self, cause: HandedCause) -> None:
         """Along a row of the table."""
@@ -80,7 +85,9 @@ class Handed:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FleetSlot:
-    """A slot: its worker, and what it was handed, in order, the running one first.
+    """A slot: its members, and what it was handed, in order, the running one first.
+
+    It has one member today. A gang has more, by rank; `worker`, of rank 0, speaks for them.
 
     `asked_back`: for each request to give trials back that the worker has not answered, which. `recalled`:
     what was taken back here, until then. `forced`: the worker was killed for this trial. `held_bytes`: the
@@ -88,17 +95,22 @@ class FleetSlot:
     """
 
     number: int
-    worker: Worker
+    members: tuple[Worker, ...]
     memory_bytes: int | None = None
     held_bytes: int | None = None
     is_open: bool = False
     node: str = ""
     handed: dict[int, Handed] = field(default_factory=dict)
-    outgoing: list[Message] = field(default_factory=list)
+    outgoing: list[ToWorker] = field(default_factory=list)
     recalled: list[int] = field(default_factory=list)
     asked_back: deque[tuple[int, ...]] = field(default_factory=deque)
     forced: Handed | None = None
     spare: Worker | None = None
+
+    @property
+    def worker(self) -> Worker:
+        """The member of rank 0."""
+        return self.members[0]
 
     @property
     def begun(self) -> Handed | None:
@@ -108,4 +120,4 @@ class FleetSlot:
     def find(self, trial: int, attempt: int) -> Handed | None:
         """This attempt, while the slot has it."""
         handed = self.handed.get(trial)
-        return handed if handed is not None and handed.attempt == attempt else None
+        return handed if handed is not None and handed.job.attempt == attempt else None

@@ -1,52 +1,49 @@
-"""What a worker says of its trials, as the core's events. `worker/wire.py` lists the words."""
+"""What a worker says of its trials, as the core's events. `raysweep.messages` lists the messages."""
 
 from __future__ import annotations
 
-from typing import cast
+from msgspec.structs import asdict
 
-from pydantic import JsonValue
-
+from raysweep import messages as msg
 from raysweep.core import events as ev
-from raysweep.core.fleet.actions import Message
+from raysweep.core.failures import Failure
 
 
-def event_of(message: Message, at: float) -> ev.Event | None:
-    """The event that a word is by itself; None: it is more than that, or about the worker."""
-    match message[0]:
-        case "rows":
-            _, trial, attempt, first, keys, rows, is_waiting = message
+def failure_of(facts: msg.FailureFacts) -> Failure:
+    """The failure that these facts are."""
+    return Failure(**asdict(facts))
+
+
+def event_of(message: msg.FromWorker, at: float) -> ev.Event | None:
+    """The event that a message is by itself; None: it is more than that, or about the worker."""
+    match message:
+        case msg.Rows():
             return ev.TrialReported(
                 at=at,
-                trial=trial,  # type: ignore[arg-type]
-                attempt=attempt,  # type: ignore[arg-type]
-                first=first,  # type: ignore[arg-type]
-                keys=tuple(keys),  # type: ignore[arg-type]
-                rows=tuple(rows),  # type: ignore[arg-type]
-                is_waiting=is_waiting,  # type: ignore[arg-type]
+                trial=message.trial,
+                attempt=message.attempt,
+                first=message.first,
+                keys=message.keys,
+                rows=tuple(message.rows),
+                is_waiting=message.is_waiting,
             )
-        case "began":
-            return ev.TrialStarted(at=at, trial=message[1], attempt=message[2])  # type: ignore[arg-type]
-        case "returned":
-            return ev.TrialReturned(at=at, trial=message[1], attempt=message[2])  # type: ignore[arg-type]
-        case _:
+        case msg.Began(trial=trial, attempt=attempt):
+            return ev.TrialStarted(at=at, trial=trial, attempt=attempt)
+        case msg.Returned(trial=trial, attempt=attempt):
+            return ev.TrialReturned(at=at, trial=trial, attempt=attempt)
+        case msg.Stopped() | msg.Busy() | msg.Saved() | msg.Unsaved():
             return _rare_event(message, at)
-
-
-def _rare_event(message: Message, at: float) -> ev.Event | None:
-    fields = cast(tuple[JsonValue, ...], tuple(message[1:]))
-    match message[0]:
-        case "stopped":
-            trial, attempt, was_killed, where = cast(tuple[int, int, bool, str], fields)
-            return ev.TrialStopped(at=at, trial=trial, attempt=attempt, was_killed=was_killed, where=where)
-        case "busy":
-            trial, attempt, is_over = cast(tuple[int, int, bool], fields)
-            return ev.TrialBusy(at=at, trial=trial, attempt=attempt, is_over=is_over)
-        case "saved":
-            trial, attempt, number, report, uri, size = cast(tuple[int, int, int, int, str, int], fields)
-            return ev.CheckpointCommitted(
-                at=at, trial=trial, attempt=attempt, number=number, report=report, uri=uri, size_bytes=size
-            )
-        case "unsaved":
-            trial, attempt, number, problem = cast(tuple[int, int, int, str], fields)
-            return ev.CheckpointFailed(at=at, trial=trial, attempt=attempt, number=number, problem=problem)
     return None
+
+
+def _rare_event(message: msg.Stopped | msg.Busy | msg.Saved | msg.Unsaved, at: float) -> ev.Event:
+    """These have the fields of their events."""
+    match message:
+        case msg.Stopped():
+            return ev.TrialStopped(at=at, **asdict(message))
+        case msg.Busy():
+            return ev.TrialBusy(at=at, **asdict(message))
+        case msg.Saved():
+            return ev.CheckpointCommitted(at=at, **asdict(message))
+        case msg.Unsaved():
+            return ev.CheckpointFailed(at=at, **asdict(message))

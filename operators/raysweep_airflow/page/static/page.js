@@ -175,8 +175,7 @@
   }
 
   function countsPanel(data) {
-    const counts = Object.assign({}, data.counts);
-    counts.running = (counts.running || 0) + (counts.stopping || 0);
+    const counts = Object.assign({ running: 0 }, data.counts);
     const total = Math.max(data.num_trials || 0, data.ended + counts.running, 1);
     const bands = el("div", { class: "bands", role: "img", "aria-label": `${data.ended} of ${total} trials ended` });
     const list = el("ul", { class: "counts" });

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from raysweep.cluster.progress import MAX_NOTES, MAX_RUNNING, make_progress
 from raysweep.core import events as ev
 from raysweep.outcome import Holder, SweepProgress
+from raysweep.runs.progress import MAX_NOTES, MAX_RUNNING, make_progress
 from tests.unit.core.sweep import Sweep, running
 
 HOLDER = Holder(host="host", pid=1, job="")

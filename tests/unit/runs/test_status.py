@@ -1,4 +1,4 @@
-"""Reports of sweeps: the same from a state as from the outcome, right curves, bounded sizes and costs."""
+"""How a sweep stands: the same from a state as from the outcome, right curves, bounded sizes and costs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ from typing import Any
 import pytest
 
 from raysweep.core import SweepState, step
-from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.errors import JournalDamagedError
+from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome
+from raysweep.runs.curve import MAX_POINTS, Dot, best_so_far
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.holder import current_holder
-from raysweep.runs.reader import SweepReader, read_report
-from raysweep.runs.report import (
-    MAX_POINTS,
-    TOP,
-    SweepReport,
-    best_so_far,
-    report_of_outcome,
-    report_of_running,
-)
+from raysweep.runs.reader import SweepReader, glance, read_training
+from raysweep.runs.status import TOP, RunStatus, status_of_heartbeat, status_of_outcome, status_of_state
+from raysweep.runs.training import RunFolder
 from raysweep.simulate import simulate
+from raysweep.storage.store import open_store
 from tests.unit.verify.stored import Stored, store_sweep
 
 SPEC: dict[str, Any] = {
@@ -57,6 +54,15 @@ def trial(number: int, at: float, score: float | None, state: Any = "completed")
     return TrialOutcome(trial_id=f"{number:05d}", number=number, state=state, score=score, ended_at=at)
 
 
+def curve_of(trials: list[TrialOutcome], mode: str) -> tuple[tuple[Dot, ...], tuple[Dot, ...]]:
+    endings = [(trial.ended_at, trial.state, trial.score, trial.trial_id) for trial in trials]
+    return best_so_far(endings, is_max=mode == "max")
+
+
+def read_status(storage: str, sweep_id: str) -> RunStatus | None:
+    return SweepReader(storage, sweep_id).read()
+
+
 # --- pure
 
 
@@ -70,27 +76,27 @@ def test_the_curve_has_a_point_for_each_new_best() -> None:
         trial(5, 6.0, None),
         trial(6, 7.0, math.nan),
     ]
-    curve, dots = best_so_far([*trials, TrialOutcome(trial_id="00007", number=7, state="running")], "max")
+    curve, dots = curve_of([*trials, TrialOutcome(trial_id="00007", number=7, state="running")], "max")
     assert [(p.at, p.ended, p.score, p.trial_id) for p in curve] == [
         (1.0, 1, 0.3, "00001"),
         (3.0, 3, 0.5, "00000"),
         (5.0, 5, 0.7, "00004"),
     ]
     assert [(d.ended, d.score) for d in dots] == [(1, 0.3), (3, 0.5), (4, 0.4), (5, 0.7)]
-    lowest, _ = best_so_far(trials, "min")
+    lowest, _ = curve_of(trials, "min")
     assert [p.score for p in lowest] == [0.3]
 
 
 def test_trials_that_end_at_one_instant_take_places_of_their_own() -> None:
-    _, dots = best_so_far([trial(number, 1.0, 0.1) for number in range(3)], "max")
+    _, dots = curve_of([trial(number, 1.0, 0.1) for number in range(3)], "max")
     assert [dot.ended for dot in dots] == [1, 2, 3]
 
 
 def test_no_trials_no_curve() -> None:
-    assert best_so_far([], "min") == ((), ())
+    assert curve_of([], "min") == ((), ())
 
 
-def test_ten_thousand_trials_make_a_small_report() -> None:
+def test_ten_thousand_trials_make_a_small_status() -> None:
     # Each better than the one before: the worst that a curve can grow to.
     trials = tuple(
         trial(number, float(number), float(number)).model_copy(update={"config": {"x": number}})
@@ -101,25 +107,25 @@ def test_ten_thousand_trials_make_a_small_report() -> None:
         trials=trials, counts={"completed": 10_000}, started_at=0.0, ended_at=10_000.0,
     )  # fmt: skip
     began = time.perf_counter()
-    report = report_of_outcome(outcome, now=10_001.0)
+    status = status_of_outcome(outcome, now=10_001.0)
     assert time.perf_counter() - began < 5.0
-    assert len(report.curve) == len(report.dots) == MAX_POINTS
-    assert (report.curve[0].score, report.curve[-1].score) == (0.0, 9999.0)
-    assert [each.score for each in report.top[:2]] == [9999.0, 9998.0]
-    assert len(report.top) == TOP
-    assert len(report.to_json()) < 200_000
+    assert len(status.curve) == len(status.dots) == MAX_POINTS
+    assert (status.curve[0].score, status.curve[-1].score) == (0.0, 9999.0)
+    assert [each.score for each in status.top[:2]] == [9999.0, 9998.0]
+    assert len(status.top) == TOP
+    assert len(status.to_json()) < 200_000
 
 
 def test_a_state_gives_what_the_outcome_gives(night: tuple[SweepOutcome, list[Any]]) -> None:
     outcome, journal = night
     state = replayed(journal)
-    of_outcome = report_of_outcome(outcome, now=1.0)
-    of_state = report_of_running(state, None, uri=of_outcome.uri, key=outcome.key, now=1.0)
-    for name in ("best", "curve", "dots", "top", "failures", "counts", "ended", "started_at", "metric"):
+    of_outcome = status_of_outcome(outcome, now=1.0)
+    of_state = status_of_state(state, None, uri=of_outcome.uri, key=outcome.key, now=1.0)
+    for name in ("best", "curve", "dots", "top", "failures", "counts", "started_at", "metric"):
         assert getattr(of_state, name) == getattr(of_outcome, name), name
     assert outcome.counts["failed"] >= 1
-    assert of_outcome.failures[0].error.startswith("ValueError: x is 0.4")
-    assert "\n" not in of_outcome.failures[0].error
+    assert of_outcome.failures[0].problem.startswith("ValueError: x is 0.4")
+    assert "\n" not in of_outcome.failures[0].problem
     assert of_outcome.best is not None
     assert of_outcome.curve[-1].score == of_outcome.best.score
     assert [each.trial_id for each in of_outcome.top] == [each.trial_id for each in outcome.top(TOP)]
@@ -141,17 +147,17 @@ def test_half_a_sweep(night: tuple[SweepOutcome, list[Any]]) -> None:
         sweep_id="hills-1", name="hills", status="running", holder=current_holder(), generation=1,
         at=time.time(), started_at=0.0, num_trials=40, metric="auc", mode="max", slots=4,
     )  # fmt: skip
-    report = report_of_running(half, progress, uri="u/hills-1", now=half.last_at)
-    assert (report.status, report.is_running, report.has_ended) == ("running", True, False)
-    assert 0 < report.ended < 40
-    assert report.expected_end_at is not None
-    assert report.expected_end_at > half.last_at
-    whole = report_of_outcome(outcome, now=1.0)
-    assert whole.dots[: len(report.dots)] == report.dots
+    status = status_of_state(half, progress, uri="u/hills-1", now=half.last_at)
+    assert (status.status, status.is_running, status.has_ended) == ("running", True, False)
+    assert 0 < status.counts.ended < 40
+    assert status.expected_end_at is not None
+    assert status.expected_end_at > half.last_at
+    whole = status_of_outcome(outcome, now=1.0)
+    assert whole.dots[: len(status.dots)] == status.dots
     gone = progress.model_copy(update={"holder": Holder(host="elsewhere", pid=1), "at": 0.0})
-    report = report_of_running(half, gone, uri="u/hills-1", now=half.last_at + 1000)
-    assert (report.status, report.is_running, report.running) == ("interrupted", False, ())
-    assert report.expected_end_at is None
+    status = status_of_state(half, gone, uri="u/hills-1", now=half.last_at + 1000)
+    assert (status.status, status.is_running, status.running) == ("interrupted", False, ())
+    assert status.expected_end_at is None
 
 
 def test_only_a_heartbeat() -> None:
@@ -161,11 +167,11 @@ def test_only_a_heartbeat() -> None:
         best={"trial_id": "00003", "score": 0.5, "config": {"x": 1}},
         running=({"trial_id": "00003", "number": 3},),
     )  # fmt: skip
-    report = report_of_running(None, progress, uri="u/s-1", now=time.time(), problem="no journal")
-    assert (report.status, report.notes) == ("starting", ("a node is gone", "no journal"))
-    assert report.best is not None
-    assert (report.best.state, report.best.score) == ("running", 0.5)
-    assert SweepReport.model_validate_json(report.to_json()) == report
+    status = status_of_heartbeat(progress, uri="u/s-1", now=time.time(), problem="no journal")
+    assert (status.status, status.notes) == ("starting", ("a node is gone", "no journal"))
+    assert status.best is not None
+    assert (status.best.state, status.best.score) == ("running", 0.5)
+    assert RunStatus.model_validate_json(status.to_json()) == status
 
 
 # --- from the storage
@@ -177,23 +183,23 @@ def unfinished(tmp_path: Path) -> Stored:
 
 
 def test_nothing_is_stored_yet(tmp_path: Path) -> None:
-    assert read_report(str(tmp_path), "night-1") is None
+    assert read_status(str(tmp_path), "night-1") is None
     assert not list(tmp_path.iterdir())
 
 
 def test_a_sweep_that_nobody_runs(unfinished: Stored) -> None:
     store = unfinished.folder.store
-    report = read_report(store.url, unfinished.folder.sweep_id)
-    assert report is not None
-    assert (report.status, report.is_running, report.key) == ("interrupted", False, "k")
-    assert (report.metric, report.mode, report.num_trials) == ("loss", "min", 4)
-    assert report.generation == 3
-    assert report.uri == f"{store.url}/{unfinished.folder.sweep_id}"
+    status = read_status(store.url, unfinished.folder.sweep_id)
+    assert status is not None
+    assert (status.status, status.is_running, status.key) == ("interrupted", False, "k")
+    assert (status.metric, status.mode, status.num_trials) == ("loss", "min", 4)
+    assert status.generation == 3
+    assert status.uri == f"{store.url}/{unfinished.folder.sweep_id}"
 
 
 def test_it_writes_nothing(unfinished: Stored) -> None:
     before = {name: (unfinished.path / name).stat().st_mtime_ns for name in unfinished.files()}
-    assert read_report(unfinished.folder.store.url, unfinished.folder.sweep_id) is not None
+    assert read_status(unfinished.folder.store.url, unfinished.folder.sweep_id) is not None
     assert before == {name: (unfinished.path / name).stat().st_mtime_ns for name in unfinished.files()}
 
 
@@ -212,7 +218,7 @@ def test_a_reader_follows_to_the_end_and_reads_only_what_is_new(
     reader = SweepReader(whole.folder.store.url, whole.folder.sweep_id, fresh_s=0.0)
     first = reader.read()
     assert first is not None
-    assert first.ended == 0
+    assert first.counts.ended == 0
 
     reads: list[str] = []
     get = type(whole.folder.store).get
@@ -224,7 +230,7 @@ def test_a_reader_follows_to_the_end_and_reads_only_what_is_new(
     last = reader.read()
     assert last is not None
     assert (last.status, last.has_ended) == ("completed", False)
-    assert last.ended == 4
+    assert last.counts.ended == 4
     journal = [key.rpartition("/")[2] for key in reads if "/journal/" in key]
     assert sorted(set(journal)) == [name.rpartition("/")[2] for name in later[3:]]
 
@@ -249,17 +255,17 @@ def test_a_damaged_journal_leaves_the_heartbeat(unfinished: Stored) -> None:
     segment.write_bytes(segment.read_bytes().replace(b"TrialStarted", b"TrialStartet"))
     reader = SweepReader(unfinished.folder.store.url, unfinished.folder.sweep_id, fresh_s=0.0)
     for _ in range(2):
-        report = reader.read()
-        assert report is not None
-        assert report.curve == ()
-        assert "the journal cannot be read" in report.notes[-1]
+        status = reader.read()
+        assert status is not None
+        assert status.curve == ()
+        assert "the journal cannot be read" in status.notes[-1]
     (unfinished.path / "progress.json").unlink()
-    report = reader.read()
-    assert report is not None
-    assert (report.status, report.metric) == ("interrupted", "loss")
+    status = reader.read()
+    assert status is not None
+    assert (status.status, status.metric) == ("interrupted", "loss")
 
 
-def test_reports_are_shared_for_a_while(unfinished: Stored) -> None:
+def test_statuses_are_shared_for_a_while(unfinished: Stored) -> None:
     reader = SweepReader(unfinished.folder.store.url, unfinished.folder.sweep_id, fresh_s=60.0)
     assert reader.read() is reader.read()
 
@@ -270,7 +276,6 @@ def test_a_long_sweep_is_read_in_a_moment(tmp_path: Path) -> None:
     from raysweep.core import events as ev
     from raysweep.runs.folder import SweepRecord
     from raysweep.spec import SweepSpec
-    from raysweep.storage.store import open_store
     from raysweep.storage.writer import JournalWriter
 
     simulated = simulate(SPEC | {"num_samples": 2000}, smooth, slots=16)
@@ -289,14 +294,83 @@ def test_a_long_sweep_is_read_in_a_moment(tmp_path: Path) -> None:
             writer.write(encode(event))
     reader = SweepReader(str(tmp_path), "hills-1", fresh_s=0.0)
     began = time.perf_counter()
-    report = reader.read()
+    status = reader.read()
     first_s = time.perf_counter() - began
-    assert report is not None
-    assert report.ended == 2000
+    assert status is not None
+    assert status.counts.ended == 2000
     began = time.perf_counter()
     again = reader.read()
     again_s = time.perf_counter() - began
     assert again is not None
-    assert again.curve == report.curve
+    assert again.curve == status.curve
     assert first_s < 20.0
     assert again_s < first_s / 3
+
+
+def test_who_looks_once_is_told_of_damage(unfinished: Stored) -> None:
+    for snapshot in (unfinished.path / "snapshots").iterdir():
+        snapshot.unlink()
+    segment = unfinished.path / unfinished.segments()[2]
+    segment.write_bytes(segment.read_bytes().replace(b"TrialStarted", b"TrialStartet"))
+    reader = SweepReader(unfinished.folder.store.url, unfinished.folder.sweep_id, is_strict=True)
+    for call in (reader.read, reader.trials, reader.read):
+        with pytest.raises(JournalDamagedError):
+            call()
+
+
+def test_all_trials_before_the_end_and_after(tmp_path: Path) -> None:
+    whole = store_sweep(tmp_path, is_ended=True)
+    reader = SweepReader(whole.folder.store.url, whole.folder.sweep_id)
+    ended = reader.trials()
+    assert [trial.number for trial in ended] == [0, 1, 2, 3]
+    (whole.path / "outcome.json").unlink()
+    assert reader.trials() == ended
+    assert SweepReader(whole.folder.store.url, "no-such-sweep").trials() == ()
+
+
+def test_a_glance_reads_no_journal(unfinished: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = unfinished.folder
+    monkeypatch.setattr(type(folder), "journal", lambda self: pytest.fail("the journal is read"))
+    seen = glance(folder)
+    assert (seen.status, seen.num_trials, seen.held) == ("interrupted", 4, "gone")
+    (unfinished.path / "progress.json").unlink()
+    assert (glance(folder).status, glance(folder).holder) == ("interrupted", None)
+
+
+def test_a_training_from_its_first_heartbeat_to_its_end(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    folder = RunFolder(store, "full-1")
+    assert read_training(str(tmp_path), "full-1") is None
+    beat = SweepProgress(
+        sweep_id="full-1", name="full", status="running", holder=current_holder(), generation=1, at=50.0,
+        started_at=1.0, counts={"reports": 3}, metric="", mode="max", notes=("a worker died",),
+    )  # fmt: skip
+    store.put("full-1/train_progress.json", beat.to_json().encode())
+    status = read_training(str(tmp_path), "full-1")
+    assert status is not None
+    assert (status.kind, status.status, status.is_running, status.reports) == ("train", "running", True, 3)
+    # A try that failed may be followed by another: it is no outcome, but it is not running either.
+    store.put("full-1/train_progress.json", beat.model_copy(update={"status": "failed"}).to_json().encode())
+    status = read_training(str(tmp_path), "full-1")
+    assert status is not None
+    assert (status.status, status.is_running, status.has_ended) == ("failed", False, False)
+    folder.write_outcome(
+        TrainOutcome(run_id="full-1", name="full", key="k", status="completed", started_at=1.0, ended_at=61.0)
+    )
+    status = read_training(str(tmp_path), "full-1")
+    assert status is not None
+    assert (status.status, status.has_ended, status.elapsed_s, status.key) == ("completed", True, 60.0, "k")
+    assert (status.notes, status.reports, status.storage) == (("a worker died",), 3, str(tmp_path))
+
+
+def test_how_long_it_took_or_has_taken() -> None:
+    plain = RunStatus(run_id="s-1", status="interrupted", started_at=100.0, read_at=500.0)
+    beat = SweepProgress(
+        sweep_id="s-1", name="s", status="running", holder=current_holder(), generation=1, at=300.0,
+        started_at=100.0, metric="loss", mode="min",
+    )  # fmt: skip
+    assert plain.elapsed_s is None, "nobody knows until when"
+    assert plain.model_copy(update={"heartbeat": beat}).elapsed_s == 200.0
+    assert plain.model_copy(update={"heartbeat": beat, "held": "alive"}).elapsed_s == 400.0
+    assert plain.model_copy(update={"ended_at": 150.0}).elapsed_s == 50.0
+    assert plain.model_copy(update={"heartbeat": beat}).silent_s == 200.0

@@ -1,16 +1,18 @@
-"""An outcome as the small JSON that goes downstream: through an XCom, a flow's result, an event."""
+"""The small JSON of an outcome that goes downstream (an XCom, a flow's result, an event), and its readers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from raysweep.errors import one_line
+from raysweep.errors import SpecError, SweepNotFoundError, one_line
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome, TrialOutcome
+from raysweep.runs.view import RunView
 
 MAX_BYTES: Final = 16_384
 _TEXT: Final = 400
+_FIX: Final = "give what a sweep step handed on, or an entry of its top_k"
 
 
 def brief(
@@ -40,6 +42,62 @@ def brief(
         if step():
             cut = [each for each in cut if each.split(":")[0] != name.split(":")[0]] + [name]
     return fields | {"cut": cut}
+
+
+def best_config(brief: Any) -> Mapping[str, Any]:
+    """The config that a sweep's brief hands on; one that was too large for it is read where it is stored.
+
+    Args:
+        brief: What `brief` made of a sweep's outcome, or an entry of its `top_k`.
+
+    Raises:
+        SpecError: It holds no config.
+        SweepNotFoundError: Its storage holds no outcome.
+        StorageError: The storage does not answer.
+    """
+    if not isinstance(brief, Mapping):
+        raise SpecError("outcome", f"is a {type(brief).__name__}", _FIX)
+    best = brief.get("best", brief)
+    if not isinstance(best, Mapping) or "config" not in best:
+        raise SpecError("outcome", "has no best trial", _FIX)
+    config = best["config"]
+    if isinstance(config, Mapping):
+        return config
+    trials = stored_outcome(brief).trials
+    trial = next((each for each in trials if each.trial_id == best.get("trial_id")), None)
+    if trial is None:
+        raise SpecError("outcome", f"has no trial {best.get('trial_id')!r}", "check the storage")
+    return trial.config
+
+
+def stored_outcome(given: Any) -> SweepOutcome:
+    """The whole outcome of a sweep, from where it is stored, by its brief or by an outcome with less in it.
+
+    An outcome of which the storage holds nothing (any more) comes back as it is.
+
+    Raises: SpecError, SweepNotFoundError, StorageError.
+    """
+    if isinstance(given, SweepOutcome):
+        storage, _, sweep_id = given.uri.rpartition("/")
+        found = RunView("sweep", storage, sweep_id).outcome() if storage else None
+        return found if isinstance(found, SweepOutcome) else given
+    if not isinstance(given, Mapping) or not given.get("uri"):
+        raise SpecError("outcome", "does not say where the sweep is stored", _FIX)
+    storage, _, sweep_id = str(given["uri"]).rpartition("/")
+    found = RunView("sweep", storage, sweep_id).outcome()
+    if not isinstance(found, SweepOutcome):
+        raise SweepNotFoundError(sweep_id, storage, "see whether this machine can read the storage")
+    return found
+
+
+def why_not_trained(given: Any) -> str:
+    """Why a training that gets this outcome, or its brief, is skipped; empty where it is not."""
+    if isinstance(given, SweepOutcome):
+        is_refused, why = given.promoted is False, given.gate.why if given.gate is not None else None
+    else:
+        fields = given if isinstance(given, Mapping) else {}
+        is_refused, why = fields.get("promoted") is False, (fields.get("gate") or {}).get("why")
+    return f"training skipped: {why or 'the gate did not promote the best config'}" if is_refused else ""
 
 
 def size_bytes(value: Any) -> int:
@@ -73,7 +131,7 @@ def _training(outcome: TrainOutcome) -> dict[str, Any]:
     return {
         "kind": "train",
         "status": outcome.status,
-        "why": one_line(f"{error.type}: {error.message}", 4 * _TEXT) if error is not None else "",
+        "why": one_line(str(error), 4 * _TEXT) if error is not None else "",
         "metrics": fields["metrics"],
         "config": fields["config"],
         "model_uri": outcome.model_uri,

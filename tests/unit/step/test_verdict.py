@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from raysweep import errors
-from raysweep.jobs.completion import complete, details_of
 from raysweep.outcome import AttemptOutcome, ErrorInfo, SweepOutcome, TrainOutcome, TrialOutcome
+from raysweep.step import complete, details_of
 
 TRACEBACK = """Traceback (most recent call last):
   File "/app/raysweep/trial.py", line 80, in run

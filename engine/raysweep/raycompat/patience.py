@@ -4,7 +4,7 @@ Ray 2.60 gives its own new raylet 30 s, asks for it without a pause meanwhile, a
 And a raylet waits 15 s for files in which its agents say their ports, then aborts: on a busy machine they are
 still being imported. So the ports are chosen and written down before it starts.
 
-`python -m raysweep.cluster.patience start --head …` is `ray start --head …` with such patience.
+`python -m raysweep.raycompat.patience start --head …` is `ray start --head …` with such patience.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from ray._private import node, services
 from ray._raylet import wait_for_persisted_port
 
-from raysweep.cluster.patience import patient_start
+from raysweep.raycompat.patience import patient_start
 
 
 def test_a_late_node_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

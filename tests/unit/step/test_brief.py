@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from raysweep.brief import brief, size_bytes
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome, TrialOutcome
+from raysweep.step.brief import brief, size_bytes
 
 
 def trial(number: int, *, metrics: int = 1, config: int = 1) -> TrialOutcome:

@@ -1,4 +1,4 @@
-"""What others may see of a running sweep: `progress.json`, the live table, the heartbeat."""
+"""The heartbeat of a running sweep, made of its state: `progress.json`, and what `on_progress` is given."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from raysweep.core.commands import SweepStatus
 from raysweep.core.scores import current_best, score_of
 from raysweep.core.state import SweepState
 from raysweep.core.trial import trial_id
+from raysweep.fields import Counts
 from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
+from raysweep.runs.status import MAX_NOTES
 
 ProgressStatus = Literal["starting", "running", "stopping"] | SweepStatus
 MAX_RUNNING = 100
-MAX_NOTES = 20
 
 
 def make_progress(
@@ -28,7 +29,7 @@ def make_progress(
         generation=state.generation,
         at=at,
         started_at=state.started_at if state.started_at is not None else at,
-        counts={name: number for name, number in state.counts.items() if number},
+        counts=Counts.of(state.counts),
         num_trials=total,
         metric=state.spec.metric,
         mode=state.spec.mode,

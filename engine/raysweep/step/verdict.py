@@ -1,21 +1,85 @@
 """What the step of a pipeline does with an end: hand the outcome on, or fail with a text that helps at 03:00.
 
-Every orchestrator, deferred or not, embedded or on a cluster, ends in `complete`; `verdict_of` has the table.
+Every orchestrator, deferred or not, embedded or on a cluster, ends in `complete`.
+
+`verdict_of` says what a caller makes of how a sweep, or a training run, ended:
+
+| ends how                                     | verdict     | retry |
+|----------------------------------------------|-------------|-------|
+| completed, target, plateau                   | success     | -     |
+| deadline, budget, enough trials finished     | success (`accept_partial`), else failure | no |
+| failed outcome, or one with no best trial    | failure     | no    |
+| cancelled outcome, or a job that was stopped | cancelled   | no    |
+| error that is retryable                      | failure     | yes   |
+| any other error                              | failure     | no    |
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 import orjson
 
-from raysweep.errors import RaysweepError, SweepFailedError, TrainingFailedError, one_line
-from raysweep.jobs.decisions import finished_trials, trials_needed, verdict_of
+from raysweep.errors import JobStoppedError, RaysweepError, SweepFailedError, TrainingFailedError, one_line
 from raysweep.outcome import ErrorInfo, SweepOutcome, TrainOutcome, TrialOutcome
+from raysweep.runs.view import Outcome
 
-Outcome = SweepOutcome | TrainOutcome
+_WHOLE: Final = frozenset({"completed", "target", "plateau"})
+_PARTIAL: Final = frozenset({"deadline", "budget"})
 _PLACE: Final = re.compile(r'File "([^"]+)", line (\d+), in (.+)')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What an end means for the step of a pipeline."""
+
+    result: Literal["success", "failure", "cancelled"]
+    is_retryable: bool = False
+    is_partial: bool = False
+    """The best so far of a search that was cut short."""
+
+
+def verdict_of(
+    end: SweepOutcome | TrainOutcome | RaysweepError, *, accept_partial: bool = True, min_trials: int = 1
+) -> Verdict:
+    """The row of the second table that fits.
+
+    Args:
+        end: The outcome, or the error that was raised in its stead.
+        accept_partial: Whether a search cut short by its deadline or budget counts, with the best so far.
+        min_trials: How many of its trials must have finished for that, at least; its spec's own
+            `stop.min_trials` counts too.
+    """
+    if isinstance(end, SweepFailedError | TrainingFailedError) and isinstance(
+        end.outcome, SweepOutcome | TrainOutcome
+    ):
+        end = end.outcome
+    if isinstance(end, RaysweepError):
+        if isinstance(end, JobStoppedError):
+            return Verdict(result="cancelled")
+        return Verdict(result="failure", is_retryable=end.retryable)
+    if end.status == "cancelled":
+        return Verdict(result="cancelled")
+    if isinstance(end, SweepOutcome) and end.best is None:
+        return Verdict(result="failure")
+    if end.status in _WHOLE:
+        return Verdict(result="success")
+    if isinstance(end, SweepOutcome) and end.status in _PARTIAL and accept_partial:
+        is_enough = finished_trials(end) >= trials_needed(end, min_trials)
+        return Verdict(result="success", is_partial=True) if is_enough else Verdict(result="failure")
+    return Verdict(result="failure")
+
+
+def finished_trials(outcome: SweepOutcome) -> int:
+    """How many trials came to an end of their own, or were stopped early."""
+    return outcome.counts.finished
+
+
+def trials_needed(outcome: SweepOutcome, min_trials: int = 1) -> int:
+    """How many must have finished for a search that was cut short to count."""
+    return max(min_trials, outcome.min_trials, 1)
 
 
 def complete(end: Outcome | RaysweepError, *, accept_partial: bool = True) -> Outcome:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from raysweep.brief import brief
 from raysweep.errors import SpecError, SweepNotFoundError
 from raysweep.outcome import SweepOutcome
-from raysweep.pipeline import best_config, stored_outcome, why_not_trained
 from raysweep.runs.folder import SweepFolder
+from raysweep.step import best_config, stored_outcome, why_not_trained
+from raysweep.step.brief import brief
 from raysweep.storage.store import open_store
-from tests.unit.test_brief import sweep
+from tests.unit.step.test_brief import sweep
 
 
 def store(outcome: SweepOutcome, path: Path) -> SweepOutcome:

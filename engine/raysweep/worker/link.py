@@ -1,6 +1,7 @@
-"""The worker's end of the link: messages leave on a thread of their own, so user code never waits for it.
+"""The link of an attempt: what it says goes here, what it is told comes from here.
 
-What lies here is bounded, in reports and in bytes: at the bound `report` blocks until some of it has left.
+On a socket, messages leave on a thread of their own, so user code never waits for it. What lies here is
+bounded, in reports and in bytes: at the bound `report` blocks until some of it has left.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-import orjson
+from msgspec import Raw
 
+from raysweep.messages import Began, Busy, FromWorker, Hello, Memory, Returned, Rows, ToWorker
 from raysweep.worker.rows import PLAIN_BYTES
-from raysweep.worker.wire import Message, pack, to_bytes
+from raysweep.worker.wire import TO_WORKER, encode, pack, read_frames
+
+Take = Callable[[list[ToWorker]], None]
 
 # What may lie here before `report` blocks: the memory is bounded when the controller cannot keep up.
 MAX_QUEUED_BYTES: Final = 16 * 2**20
@@ -24,37 +29,30 @@ MAX_QUEUED_ROWS: Final = MAX_QUEUED_BYTES // MIN_ROW_BYTES
 # A frame that holds so much is full. Its last report may go beyond, by as much as a report may take.
 FRAME_BYTES: Final = 4 * 2**20
 # Messages of a few numbers, and what each of them counts for.
-SMALL: Final = frozenset({"began", "busy", "returned", "memory"})
+SMALL: Final = frozenset({Began, Busy, Returned, Memory})
 SMALL_BYTES: Final = 128
 # After each frame the sender pauses, so that a tight loop of reports travels in large frames.
 COALESCE_S: Final = 0.002
-# How long `post_now` waits for the other thread's send. Longer takes only a link that is backed up.
+# How long `send_now` waits for the other thread's send. Longer takes only a link that is backed up.
 PATIENCE_S: Final = 0.05
 
 
-class _Entry:
-    """A message in line; with `keys`, one of reports, to which more with these keys may come."""
+class Link(Protocol):
+    """What an attempt needs of its link. Thread-safe."""
 
-    __slots__ = ("keys", "message", "size_bytes")
-
-    def __init__(self, message: Any, size_bytes: int, keys: tuple[str, ...] | None = None) -> None:
-        self.message = message
-        self.size_bytes = size_bytes
-        self.keys = keys
-
-
-class Postbox(Protocol):
-    """What an attempt says goes here: an `Outbox`, or what stands in its place."""
-
-    def post(self, message: Message) -> None:
-        """Queue one message."""
+    def listen(self, take: Take, on_gone: Callable[[], None]) -> None:
+        """Have what comes handed to `take`, in order; `on_gone` is called once when nothing more can come."""
         ...
 
-    def post_now(self, message: Message) -> None:
+    def send(self, message: FromWorker, *, waits: bool = False) -> None:
+        """Queue one message. `waits`: block while too much is unsent."""
+        ...
+
+    def send_now(self, message: FromWorker) -> None:
         """Queue one message that must not be lost with this process."""
         ...
 
-    def post_row(
+    def send_row(
         self,
         trial: int,
         attempt: int,
@@ -63,14 +61,38 @@ class Postbox(Protocol):
         row: list[Any],
         packed: bytes | None = None,
     ) -> None:
-        """Queue one report."""
+        """Queue one report; it may wait here for others with the same keys.
+
+        `keys`: the same tuple as before where they are the same; those of other attempts are other tuples.
+        `packed`: the row as JSON; None: all its values are plain, see `RowMaker`.
+        """
+        ...
+
+    def close(self, timeout_s: float | None = 10.0) -> None:
+        """Send what is queued, for so long at most (None: however long that takes), and take nothing more."""
         ...
 
 
-class Outbox:
-    """Collects messages and sends them in order. Thread-safe."""
+class _Entry:
+    """A message in line; with `rows`, one of reports, to which more with its `keys` may come."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    __slots__ = ("message", "rows", "size_bytes")
+
+    def __init__(self, message: FromWorker | Raw, size_bytes: int, rows: Rows | None = None) -> None:
+        self.message = message
+        self.size_bytes = size_bytes
+        self.rows = rows
+
+
+class SocketLink:
+    """A `Link` on a connected socket: that of a worker to its controller, or of a forked child to its worker.
+
+    `hello` goes out first.
+    """
+
+    def __init__(self, sock: socket.socket, hello: Hello | None = None) -> None:
+        if hello is not None:
+            sock.sendall(pack([hello]))
         self._sock = sock
         self._queue: deque[_Entry] = deque()
         self._bytes = 0
@@ -86,12 +108,19 @@ class Outbox:
         self._thread = threading.Thread(target=self._send_all, name="raysweep-outbox", daemon=True)
         self._thread.start()
 
-    def post(self, message: Message) -> None:
-        """Queue one message."""
+    def listen(self, take: Take, on_gone: Callable[[], None]) -> None:
+        """See `Link`; both are called on a thread of their own."""
+        arguments = (take, on_gone)
+        threading.Thread(target=self._receive_all, args=arguments, name="raysweep-link", daemon=True).start()
+
+    def send(self, message: FromWorker, *, waits: bool = False) -> None:
+        """Queue one message. `waits`: it is another process's, which is not read while too much is unsent."""
         with self._changed:
             self._add(message)
+            if waits:
+                self._await_room()
 
-    def post_now(self, message: Message) -> None:
+    def send_now(self, message: FromWorker) -> None:
         """Queue one message, and have the kernel take over all that is queued before this returns.
 
         So it arrives even if this process is killed next. Not so where the link is backed up: nobody waits
@@ -110,7 +139,7 @@ class Outbox:
             if self._is_idle:
                 self._changed.notify_all()
 
-    def post_row(
+    def send_row(
         self,
         trial: int,
         attempt: int,
@@ -119,35 +148,26 @@ class Outbox:
         row: list[Any],
         packed: bytes | None = None,
     ) -> None:
-        """Queue one report; those with the same keys share a message. Blocks while too much is unsent.
-
-        `keys`: the same tuple as before where they are the same; those of other attempts are other tuples.
-        `packed`: the row as JSON; None: all its values are plain, see `RowMaker`.
-        """
+        """Queue one report; those with the same keys share a message. Blocks while too much is unsent."""
         size_bytes = MIN_ROW_BYTES
         item: Any = row
         if packed is not None:
-            size_bytes, item = max(MIN_ROW_BYTES, len(packed)), orjson.Fragment(packed)
+            size_bytes, item = max(MIN_ROW_BYTES, len(packed)), Raw(packed)
         elif len(row) > MIN_ROW_BYTES // PLAIN_BYTES:
             size_bytes = PLAIN_BYTES * len(row)
         with self._changed:
             last = self._queue[-1] if self._queue else None
-            if last is not None and last.keys is keys and last.size_bytes < FRAME_BYTES:
-                last.message[5].append(item)
+            rows = last.rows if last is not None else None
+            if last is not None and rows is not None and rows.keys is keys and last.size_bytes < FRAME_BYTES:
+                rows.rows.append(item)
                 last.size_bytes += size_bytes
                 self._bytes += size_bytes
             else:
-                message = ["rows", trial, attempt, index, keys, [item], False]
-                self._append(message, size_bytes + sum(map(len, keys)), keys)
+                rows = Rows(trial=trial, attempt=attempt, first=index, keys=keys, rows=[item])
+                self._append(rows, size_bytes + sum(map(len, keys)), rows)
             # Looked at here too, as a call would be a tenth of what a report costs.
             if self._bytes >= MAX_QUEUED_BYTES:
                 self._await_room()
-
-    def pass_on(self, message: Message) -> None:
-        """Queue a message of another process. Blocks while too much is unsent: that one is not read then."""
-        with self._changed:
-            self._add(message)
-            self._await_room()
 
     def close(self, timeout_s: float | None = 10.0) -> None:
         """Send what is queued, then end the thread; None: however long that takes."""
@@ -157,22 +177,22 @@ class Outbox:
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
-    def _add(self, message: Message, *, wakes: bool = True) -> None:
-        if message[0] in SMALL:
+    def _add(self, message: FromWorker, *, wakes: bool = True) -> None:
+        if type(message) in SMALL:
             self._append(message, SMALL_BYTES, wakes=wakes)
             return
-        body = to_bytes(message)
+        body = encode(message)
         size_bytes = len(body)
-        if message[0] == "rows":
-            size_bytes = max(size_bytes, MIN_ROW_BYTES * len(message[5]))
-        self._append(orjson.Fragment(body), size_bytes, wakes=wakes)
+        if isinstance(message, Rows):
+            size_bytes = max(size_bytes, MIN_ROW_BYTES * len(message.rows))
+        self._append(Raw(body), size_bytes, wakes=wakes)
 
     def _append(
-        self, message: Any, size_bytes: int, keys: tuple[str, ...] | None = None, *, wakes: bool = True
+        self, message: FromWorker | Raw, size_bytes: int, rows: Rows | None = None, *, wakes: bool = True
     ) -> None:
         if self._is_gone:
             return
-        self._queue.append(_Entry(message, size_bytes, keys))
+        self._queue.append(_Entry(message, size_bytes, rows))
         self._bytes += size_bytes
         if wakes and self._is_idle:
             self._changed.notify_all()
@@ -195,7 +215,7 @@ class Outbox:
                 return
 
     def _take_frame(self) -> bytes:
-        messages: list[Any] = []
+        messages: list[FromWorker | Raw] = []
         size_bytes = 0
         with self._changed:
             was_full = self._bytes >= MAX_QUEUED_BYTES
@@ -236,6 +256,18 @@ class Outbox:
         else:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # sends what the kernel holds
         self._is_corked = False
+
+    def _receive_all(self, take: Take, on_gone: Callable[[], None]) -> None:
+        try:
+            for messages in read_frames(self._sock, TO_WORKER):
+                take(messages)
+        except ValueError as error:
+            import logging  # a fork server starts faster without it
+
+            log = logging.getLogger("raysweep")
+            log.error("the link is closed, for what came on it cannot be read: %s", error)
+        finally:
+            on_gone()
 
     def _hang_up(self) -> None:
         """The controller is gone: nothing is kept any more. The link's reader sees it too and ends all."""

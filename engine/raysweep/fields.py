@@ -1,0 +1,69 @@
+"""Types of the fields of stored documents: numbers that JSON has none for, and counts of trials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BeforeValidator, GetCoreSchemaHandler, PlainSerializer
+from pydantic_core import CoreSchema, core_schema
+
+_ENDS: Final = ("completed", "stopped", "failed", "cancelled")
+_NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def _with_names(value: Any) -> Any:
+    """NaN and infinity by name, as JSON has no numbers for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, dict):
+        return {key: _with_names(item) for key, item in value.items()}
+    return [_with_names(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _without_names(value: Any) -> Any:
+    if isinstance(value, str):
+        return _NAMES.get(value, value)
+    if isinstance(value, dict):
+        return {key: _without_names(item) for key, item in value.items()}
+    return [_without_names(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+Metrics = Annotated[
+    dict[str, Any], BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")
+]
+"""What a trial reported; NaN and infinity are the strings "NaN", "Infinity" and "-Infinity" in JSON."""
+Number = Annotated[float, BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")]
+
+
+class Counts(dict[str, int]):
+    """How many trials are in each state."""
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int]) -> Self:
+        """The counts, without those that are 0."""
+        return cls({state: number for state, number in counts.items() if number})
+
+    @property
+    def finished(self) -> int:
+        """How many came to an end of their own, or were stopped early."""
+        return self._sum("completed", "stopped")
+
+    @property
+    def ended(self) -> int:
+        """How many have ended, in whatever way."""
+        return self._sum(*_ENDS)
+
+    @property
+    def shown(self) -> dict[str, int]:
+        """As people see them: a trial that is asked to stop still runs, and one in line is not counted."""
+        number = {state: self.get(state, 0) for state in (*_ENDS, "running", "waiting")}
+        return Counts.of(number | {"running": self._sum("running", "stopping")})
+
+    def _sum(self, *states: str) -> int:
+        return sum(self.get(state, 0) for state in states)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(cls, handler(dict[str, int]))

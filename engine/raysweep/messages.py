@@ -1,0 +1,184 @@
+"""What a controller and its workers say to each other, as types. `worker.wire` knows how they travel.
+
+A message is a JSON array whose first item is the name of its type, in lower case. A field that is added comes
+last and has a default.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+
+class Message(Struct, frozen=True, array_like=True, kw_only=True, tag=str.lower):
+    """One message."""
+
+
+class AttemptMessage(Message, frozen=True):
+    """A message about one attempt of one trial."""
+
+    trial: int
+    attempt: int
+
+    @property
+    def who(self) -> tuple[int, int]:
+        """(trial, attempt)."""
+        return self.trial, self.attempt
+
+
+class FailureFacts(Struct, frozen=True, kw_only=True):
+    """A failure in the worker: the fields of `core.failures.Failure` that it can know."""
+
+    origin: Literal["exception", "process", "memory", "start"]
+    type: str = ""
+    message: str = ""
+    traceback: str = ""
+    bases: tuple[str, ...] = ()
+    exit_code: int | None = None
+    is_fatal: bool = False
+    memory_bytes: int | None = None
+
+
+# -- from the worker -----------------------------------------------------------------------------------
+
+
+class Hello(Message, frozen=True, kw_only=True):
+    """The first frame, alone: who connects (Ray's id of the actor), and that it may (the sweep's token)."""
+
+    token: str
+    worker: str
+
+
+class Ready(Message, frozen=True, kw_only=True):
+    """The trainable is loaded. `node`: Ray's id of it; empty where there is no Ray."""
+
+    node: str
+    pid: int
+
+
+class Unready(Message, frozen=True, kw_only=True):
+    """The trainable cannot be loaded, and the worker ends."""
+
+    failure: FailureFacts
+    node: str
+
+
+class Memory(Message, frozen=True, kw_only=True):
+    """The most that the trial's process has held so far."""
+
+    held_bytes: int
+
+
+class Began(AttemptMessage, frozen=True):
+    """User code runs. Leaves at once, with all that was said before it."""
+
+
+class Rows(AttemptMessage, frozen=True):
+    """Reports: `rows[i][j]` is metric `keys[j]` of report `first + i`; see `core.events.TrialReported`.
+
+    Non-finite numbers are the strings `NaN`, `Infinity` and `-Infinity`.
+    """
+
+    first: int
+    keys: tuple[str, ...]
+    rows: list[list[Any]]
+    is_waiting: bool = False
+
+
+class Busy(AttemptMessage, frozen=True):
+    """The trial stores or fetches a checkpoint and cannot report. `is_over`: it can again."""
+
+    is_over: bool
+
+
+class Saved(AttemptMessage, frozen=True):
+    """Checkpoint `number` holds the state after report `report` of this attempt."""
+
+    number: int
+    report: int
+    uri: str
+    size_bytes: int
+
+
+class Unsaved(AttemptMessage, frozen=True):
+    """A checkpoint could not be stored; the trial goes on without it."""
+
+    number: int
+    problem: str
+
+
+class Returned(AttemptMessage, frozen=True):
+    """The trainable returned."""
+
+
+class Stopped(AttemptMessage, frozen=True):
+    """The attempt ended because it was told to. `where`: the traceback of one that was hung."""
+
+    was_killed: bool = False
+    where: str = ""
+
+
+class Failed(AttemptMessage, frozen=True):
+    """The attempt raised, died, or took too much memory."""
+
+    failure: FailureFacts
+
+
+class Recalled(Message, frozen=True, kw_only=True):
+    """The answer to one `Recall`: those of its trials that had not begun; they have left the queue."""
+
+    trials: list[int]
+
+
+# -- to the worker -------------------------------------------------------------------------------------
+
+
+class Job(AttemptMessage, frozen=True):
+    """Append this attempt to the queue. `iteration`: the reports behind `checkpoint`; `rank`: the member."""
+
+    config: dict[str, Any]
+    seed: int
+    checkpoint: str | None = None
+    iteration: int = 0
+    next_checkpoint: int = 0
+    memory_limit_bytes: int | None = None
+    rank: int = 0
+
+
+class Stop(AttemptMessage, frozen=True):
+    """Raise `TrialStopped` at the next report. `allows`: what may still be made before (see `core.stops`)."""
+
+    reason: str
+    wants_checkpoint: bool = False
+    allows: Literal["nothing", "checkpoint", "report"] = "nothing"
+
+
+class Interrupt(AttemptMessage, frozen=True):
+    """Raise `TrialStopped` now, in the main thread: follows a `Stop` whose grace is over."""
+
+
+class Kill(AttemptMessage, frozen=True):
+    """Kill the trial's process, where it has one of its own: follows an `Interrupt` that was not heard."""
+
+
+class Answer(AttemptMessage, frozen=True):
+    """What the trial waits for is done: all up to report `report` of the attempt is durable."""
+
+    report: int
+
+
+class Recall(Message, frozen=True, kw_only=True):
+    """Take these trials out of the queue; `Recalled` follows."""
+
+    trials: list[int]
+
+
+class Exit(Message, frozen=True, kw_only=True):
+    """End the worker; the attempt that runs may end first."""
+
+
+End = Returned | Stopped | Failed
+FromWorker = Ready | Unready | Memory | Began | Rows | Busy | Saved | Unsaved | End | Recalled
+Order = Stop | Interrupt | Kill | Answer
+ToWorker = Job | Order | Recall | Exit

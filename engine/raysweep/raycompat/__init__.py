@@ -1,0 +1,16 @@
+"""What raysweep uses of Ray that Ray does not promise to keep: every private import has its home here.
+
+    cluster     state of the cluster: demand, placement groups, draining nodes, what an autoscaler could add
+    machine     what Ray finds on this machine
+    patience    the start of a node: how long it may take, and its agents' ports
+    train       the parts of Ray Train V2's controller
+    lightgbm    the network of LightGBM's workers
+
+No other room has one (tests/unit/raycompat/test_walls.py). Each has contract tests, in tests/unit/raycompat
+and tests/engine/test_raycompat.py: after an upgrade of Ray they fail first, and say what has moved.
+"""
+
+from typing import Final
+
+TRAIN_WORKER_MODULE: Final = "ray.train.v2._internal.execution.worker_group.worker"
+"""What a worker of Ray Train imports. A name only: Ray Train itself takes seconds to import."""

@@ -1,0 +1,128 @@
+"""State of the cluster that no public call of Ray shows, from its control store; needs no dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ray._private.state import state
+from ray._raylet import PlacementGroupID
+from ray.core.generated import gcs_pb2
+from ray.util.placement_group import PlacementGroup, remove_placement_group
+
+Bundle = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """Tasks and actors of one shape that wait: for room (`ready`), for a node that fits (`infeasible`)."""
+
+    shape: Bundle
+    ready: int = 0
+    infeasible: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingGroup:
+    """A placement group without a place, and the actor that made it; ids in hex."""
+
+    group_id: str
+    creator: str
+    bundles: Sequence[Bundle]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """All that waits for resources."""
+
+    demands: Sequence[Demand]
+    groups: Sequence[WaitingGroup]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeKind:
+    """Nodes that an autoscaler could add. `max_count` None: any number of them."""
+
+    name: str
+    resources: Bundle
+    max_count: int | None
+
+
+def read_load() -> Load:
+    """What waits for resources at present."""
+    usage: Any = gcs_pb2.ResourceUsageBatchData.FromString(  # type: ignore[attr-defined]
+        state._connect_and_get_accessor().get_all_resource_usage()
+    )
+    return Load(
+        demands=[
+            Demand(
+                shape=dict(each.shape),
+                ready=each.num_ready_requests_queued,
+                infeasible=each.num_infeasible_requests_queued,
+            )
+            for each in usage.resource_load_by_shape.resource_demands
+        ],
+        groups=[
+            WaitingGroup(
+                group_id=each.placement_group_id.hex(),
+                creator=each.creator_actor_id.hex(),
+                bundles=[dict(bundle.unit_resources) for bundle in each.bundles],
+            )
+            for each in usage.placement_group_load.placement_group_data
+        ],
+    )
+
+
+def free_by_node() -> dict[str, Bundle]:
+    """What each live node has free, with the names that Ray makes for placement groups and nodes."""
+    found: dict[str, Bundle] = state.available_resources_per_node()  # type: ignore[no-untyped-call]
+    return found
+
+
+def total_by_node() -> dict[str, Bundle]:
+    """What each live node has in all."""
+    return dict(state.total_resources_per_node())
+
+
+def draining_nodes() -> dict[str, float | None]:
+    """The nodes that are about to go, with the time (Unix seconds) at which they do, if that is known.
+
+    `ray.nodes()` shows nothing of it.
+    """
+    deadlines: dict[str, int] = state.get_draining_nodes()
+    return {node: milliseconds / 1000 if milliseconds else None for node, milliseconds in deadlines.items()}
+
+
+def node_kinds() -> list[NodeKind]:
+    """The nodes that the autoscaler could add, where the cluster's configuration says so; few clusters do."""
+    config: Any = state.get_cluster_config()
+    return [
+        NodeKind(
+            name=group.name,
+            resources=dict(group.resources),
+            max_count=None if group.max_count < 0 else group.max_count,
+        )
+        for group in (config.node_group_configs if config is not None else ())
+    ]
+
+
+def can_grow() -> bool:
+    """Whether an autoscaler could add nodes."""
+    return bool(state.get_max_resources_from_cluster_config())
+
+
+def find_groups_of(actors: Collection[str]) -> list[bytes]:
+    """The ids of the placement groups that these actors made and that hold resources, or wait for them."""
+    table: Any = gcs_pb2.PlacementGroupTableData  # type: ignore[attr-defined]
+    rows = map(table.FromString, state._connect_and_get_accessor().get_placement_group_table())
+    return [
+        row.placement_group_id
+        for row in rows
+        if row.creator_actor_id.hex() in actors and not row.is_detached and row.state != table.REMOVED
+    ]
+
+
+def remove_group(group_id: bytes) -> None:
+    """Remove a placement group of any actor's."""
+    remove_placement_group(PlacementGroup(PlacementGroupID(group_id)))

@@ -1,0 +1,296 @@
+"""Ray Train V2's controller, in the calling process instead of in an actor, without its helpers.
+
+`trainer.fit()` starts up to five helper processes before the first worker (controller, autoscaling
+coordinator, placement group cleaner, dataset manager, preemption watcher), each of which imports ray.train,
+ray.data and pandas. A training step is driven by a process that waits for it anyway, so here
+
+- the controller's loop runs in that process: what dies with it would have died with it (the controller is an
+  actor that its driver owns), and Ctrl-C reaches it;
+- no placement group cleaner is needed: a group that the driver made goes with the driver;
+- a fixed number of workers needs no autoscaling coordinator: the pending placement group asks the autoscaler;
+- no dataset manager, for there are no datasets;
+- the workers are polled as often as they report.
+
+Figures: docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
+from ray.train.v2._internal.callbacks.env_callback import _initialize_env_callbacks
+from ray.train.v2._internal.callbacks.metrics import ControllerMetricsCallback, WorkerMetricsCallback
+from ray.train.v2._internal.exceptions import (
+    CheckpointManagerInitializationError as StateRestoreError,
+)
+from ray.train.v2._internal.exceptions import (
+    UserExceptionWithTraceback,
+    WorkerGroupStartupFailedError,
+    WorkerHealthCheckFailedError,
+)
+from ray.train.v2._internal.execution.callback import ReportCallback, WorkerGroupCallback
+from ray.train.v2._internal.execution.controller import TrainController
+from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
+from ray.train.v2._internal.execution.scaling_policy.fixed import FixedScalingPolicy
+from ray.train.v2._internal.execution.worker_group import WorkerGroup
+from ray.train.v2._internal.execution.worker_group.placement_group_handle import DefaultPlacementGroupHandle
+from ray.train.v2._internal.util import ObjectRefWrapper
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+
+__all__ = ["Decision", "Listener", "LocalController", "StateRestoreError", "make_controller"]
+
+POLL_FASTEST_S = 0.01
+POLL_SLOWEST_S = 0.2
+WAIT_SLICE_S = 0.5
+
+
+# --- what failed
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """What the controller wrapped in its own error, if it did."""
+    cause: BaseException = error.controller_failure if isinstance(error, ControllerError) else error
+    return cause
+
+
+def user_exception(error: BaseException) -> tuple[BaseException, str] | None:
+    """What the user's function raised in a worker, and its traceback; None for any other error."""
+    if isinstance(error, UserExceptionWithTraceback):
+        return error._base_exc, error._traceback_str.strip()
+    return None
+
+
+def worker_death(error: BaseException) -> BaseException | None:
+    """What a worker died of; None for any other error."""
+    if isinstance(error, WorkerHealthCheckFailedError | RayActorError):
+        death: BaseException = getattr(error, "health_check_failure", error)
+        return death
+    return None
+
+
+def is_of_workers(error: BaseException) -> bool:
+    """Whether the controller told the listener already: it is what the workers raised, or died of."""
+    return isinstance(error, WorkerGroupError)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether new workers may do better."""
+    return isinstance(error, WorkerGroupError | WorkerGroupStartupFailedError | RayActorError)
+
+
+def is_preemption(error: BaseException) -> bool:
+    """Whether a node was taken away."""
+    failures = list(getattr(error, "worker_failures", {}).values())
+    causes = [getattr(failure, "health_check_failure", failure) for failure in failures]
+    return type(error).__name__ == "PreemptionError" or any(
+        getattr(cause, "preempted", False) for cause in causes
+    )
+
+
+# --- what the caller hears and decides
+
+
+class Decision(FailurePolicy):
+    """Workers are started again where `is_retried` says so of what failed."""
+
+    def __init__(self, failure_config: Any, is_retried: Callable[[BaseException], bool]) -> None:
+        super().__init__(failure_config)
+        self._is_retried = is_retried
+
+    def make_decision(self, training_failed_error: Any) -> FailureDecision:
+        is_retried = self._is_retried(cause_of(training_failed_error))
+        return FailureDecision.RETRY if is_retried else FailureDecision.RAISE
+
+
+class Listener(ReportCallback, WorkerGroupCallback):
+    """Hands on what the controller hears.
+
+    `on_report` gets rank 0's metrics and the path of the checkpoint, if there is one. `on_error` gets the
+    first exception of the user's function, or else what the first worker died of: where one worker raised,
+    others may have died of it.
+    """
+
+    def __init__(
+        self,
+        on_report: Callable[[dict[str, Any], str | None], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._on_report = on_report
+        self._on_error = on_error
+
+    def after_report(self, training_report: Any, metrics: list[dict[str, Any]]) -> None:
+        checkpoint = training_report.checkpoint
+        self._on_report(metrics[0], checkpoint.path if checkpoint else None)
+
+    def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
+        statuses = worker_group_status.worker_statuses.values()
+        errors = [each.error for each in statuses if each.error is not None]
+        if errors:
+            self._on_error(next((error for error in errors if user_exception(error)), errors[0]))
+
+
+# --- the controller
+
+
+class LocalController(TrainController):
+    """Ray Train's state machine with a poll that follows the workers' pace."""
+
+    async def _step(self) -> Any:
+        await asyncio.sleep(0)  # the one place where a run that is waiting for room can be cancelled
+        return await super()._step()
+
+    async def _poll_workers(self) -> Any:
+        status = await super()._poll_workers()
+        if any(worker.training_report is not None for worker in status.worker_statuses.values()):
+            self._health_check_interval_s = POLL_FASTEST_S
+        else:
+            self._health_check_interval_s = min(self._health_check_interval_s * 1.5, POLL_SLOWEST_S)
+        return status
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return self._checkpoint_manager.latest_checkpoint_result is not None
+
+    def close(self) -> None:
+        """End the workers, if any are left."""
+        group = self.get_worker_group()
+        if group is not None:
+            group.shutdown()  # type: ignore[no-untyped-call]
+
+
+def make_controller(
+    trainer: DataParallelTrainer,
+    *,
+    policy: Decision,
+    listener: Listener,
+    store: Callable[[str], None],
+    stop: threading.Event,
+    watches_nodes: bool,
+) -> LocalController:
+    """The controller of this trainer.
+
+    Args:
+        trainer: What is to run.
+        policy: What happens when workers fail.
+        listener: Hears of reports and errors.
+        store: Stores the checkpoint manager's state, in place of Ray Train itself.
+        stop: Ends the wait for room.
+        watches_nodes: Whether workers are moved from nodes that will be taken away.
+
+    Raises: StateRestoreError.
+    """
+    context = trainer.train_run_context
+    controller = LocalController(
+        train_fn_ref=ObjectRefWrapper(trainer._get_train_func()),
+        train_run_context=context,
+        scaling_policy=_FixedSize(context.scaling_config),
+        failure_policy=policy,
+        callbacks=[
+            *_initialize_env_callbacks(),
+            AcceleratorSetupCallback(trainer.backend_config, context.scaling_config),
+            BackendSetupCallback(trainer.backend_config),
+            ControllerMetricsCallback(),
+            WorkerMetricsCallback(context),
+            listener,
+        ],
+    )
+
+    class WorkersOfThisRun(_Workers):
+        pass
+
+    WorkersOfThisRun.stop = stop
+    controller.worker_group_cls = WorkersOfThisRun
+    controller._health_check_interval_s = POLL_FASTEST_S
+    if not watches_nodes:
+        hooks = controller._worker_group_callbacks_to_propagate
+        hooks[:] = [each for each in hooks if type(each).__name__ != "PreemptionCallback"]
+    manager: Any = controller._checkpoint_manager
+    manager._write_state_to_storage = lambda: store(manager._save_state())
+    return controller
+
+
+class _Room(DefaultPlacementGroupHandle):
+    """A placement group that is waited for as long as it takes, or until the run is to stop."""
+
+    def __init__(self, group: Any, stop: threading.Event) -> None:
+        super().__init__(group)
+        self._stop = stop
+
+    def wait(self, timeout_seconds: float = 0) -> bool:
+        """True once the workers' resources are reserved; the timeout is not used: a full cluster empties some
+        day.
+
+        Raises: CancelledError.
+        """
+        while not super().wait(WAIT_SLICE_S):
+            if self._stop.is_set():
+                self.shutdown()
+                raise asyncio.CancelledError
+        return True
+
+
+class _Workers(WorkerGroup):
+    """A worker group whose controller is no actor."""
+
+    stop: threading.Event
+
+    def _start(self) -> None:
+        try:
+            super()._start()  # type: ignore[no-untyped-call]
+        except BaseException:
+            # A worker may die between its start and the launch of the training function. Ray Train then
+            # forgets the group, and its controller actor takes it along when it ends: this process does not
+            # end.
+            if self.has_started():
+                self.shutdown()  # type: ignore[no-untyped-call]
+            raise
+
+    def _create_placement_group(self, scaling_config: Any, worker_group_context: Any) -> Any:
+        made = super()._create_placement_group(scaling_config, worker_group_context)
+        return _Room(made.placement_group, self.stop)
+
+    @staticmethod
+    def _get_worker_runtime_env(custom_runtime_env: Any) -> Any:
+        env = WorkerGroup._get_worker_runtime_env(custom_runtime_env=custom_runtime_env)
+        if not env.get("env_vars"):
+            # Even an empty set of variables keeps Ray from using the worker processes that it has started
+            # already.
+            env.pop("env_vars", None)
+        return env
+
+    def _init_train_context_on_workers(self, workers: Any, sync_actor: Any, train_context_args: Any) -> None:
+        tasks = [
+            worker.actor.init_train_context.remote(
+                train_run_context=self._train_run_context,
+                distributed_context=worker.distributed_context,
+                synchronization_actor=sync_actor,
+                storage_context=self._storage_context,
+                worker_callbacks=self._worker_callbacks_to_propagate,
+                controller_actor=None,
+                **{name: values[rank] for name, values in train_context_args.items()},
+            )
+            for rank, worker in enumerate(workers)
+        ]
+        ray.get(tasks)
+        self._decorate_worker_log_file_paths(workers)
+
+
+class _FixedSize(FixedScalingPolicy):
+    """The workers that the spec asks for, without a coordinator."""
+
+    def after_controller_start(self, train_run_context: Any) -> None:
+        pass
+
+    def _maybe_send_resource_request(self) -> None:
+        pass
+
+    def _cancel_resource_request(self) -> None:
+        pass

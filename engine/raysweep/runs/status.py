@@ -1,0 +1,320 @@
+"""How a run stands, for everybody who shows it: the page, the terminal, Prefect, Airflow.
+
+What is here is pure: documents and a sweep's state in, a `RunStatus` out. `reader.py` reads them from the
+storage. The size of a status is bounded, whatever the number of trials. All times are UTC seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from raysweep.core.result import trial_outcome
+from raysweep.core.scores import ranked, score_of
+from raysweep.core.state import SweepState
+from raysweep.core.trial import trial_id
+from raysweep.fields import Counts
+from raysweep.outcome import (
+    ErrorInfo,
+    GateOutcome,
+    Holder,
+    Record,
+    RunningTrial,
+    SweepOutcome,
+    SweepProgress,
+    TrainOutcome,
+    TrialOutcome,
+    Usage,
+)
+from raysweep.runs.curve import Dot, best_so_far
+from raysweep.runs.holder import HolderState, holder_state
+
+TOP: Final = 20
+"""How many of the best trials a status holds."""
+FAILURES: Final = 5
+"""How many of the newest failed trials a status holds."""
+MAX_RUNNING: Final = 50
+MAX_NOTES: Final = 20
+INTERRUPTED: Final = "interrupted"
+"""The status of a run that has not ended, and that nobody runs."""
+_MIN_ENDED: Final = 3
+"""With fewer ended trials nothing is said of the pace."""
+
+
+class RunStatus(Record):
+    """How a sweep, or a training run, stands."""
+
+    kind: Literal["sweep", "train"] = "sweep"
+    run_id: str
+    name: str = ""
+    uri: str = ""
+    """Where it is stored."""
+    key: str = ""
+    status: str
+    """`starting | running | stopping`, what it ended as (its outcome's `status`), or `interrupted`."""
+    has_ended: bool = False
+    """It has an outcome."""
+    why: str = ""
+    """Why it ended, in a sentence; also where it could give no outcome."""
+    reason: str = ""
+    """The same, without counts and best."""
+    metric: str = ""
+    mode: Literal["min", "max"] = "max"
+    counts: Counts = Counts()
+    """Trials by state; of a training, its reports."""
+    num_trials: int | None = None
+    """How many there will be; None where that is not known."""
+    best: TrialOutcome | None = None
+    """The best trial so far; one that still runs may be it."""
+    curve: tuple[Dot, ...] = ()
+    """The best score so far, a point for each time that it was beaten, in the order of time."""
+    dots: tuple[Dot, ...] = ()
+    """Trials in the order in which they ended; a sample of them where there are many."""
+    top: tuple[TrialOutcome, ...] = ()
+    """The best trials, best first; running ones are among them, failed ones are not."""
+    failures: tuple[TrialOutcome, ...] = ()
+    """The newest failed trials, the newest first."""
+    started_at: float | None = None
+    ended_at: float | None = None
+    deadline: float | None = None
+    expected_end_at: float | None = None
+    """When the last trial ends if it goes on at this pace, the deadline at most; None: cannot be said."""
+    generation: int = 0
+    """How many controllers have run it."""
+    usage: Usage | None = None
+    gate: GateOutcome | None = None
+    training: TrainOutcome | None = None
+    """How a training run ended."""
+    error: ErrorInfo | None = None
+    """What made it fail."""
+    problem: str = ""
+    """What is wrong with its journal; then no more is known than the heartbeat says."""
+    notes: tuple[str, ...] = ()
+    heartbeat: SweepProgress | None = None
+    """The newest one of a run that has not ended."""
+    held: HolderState = "gone"
+    """What became of the process that wrote it."""
+    read_at: float = 0.0
+    """When this was read."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process that lives is at work on it."""
+        return self.held == "alive"
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who runs it, or ran it last; None where that is not known, or it has ended."""
+        return self.heartbeat.holder if self.heartbeat is not None else None
+
+    @property
+    def seen_at(self) -> float | None:
+        """When its holder was last heard of, by the holder's clock."""
+        return self.heartbeat.at if self.heartbeat is not None else self.ended_at
+
+    @property
+    def reports(self) -> int:
+        """How often a training has reported."""
+        return self.counts.get("reports", 0)
+
+    @property
+    def silent_s(self) -> float:
+        """How long ago that was; negative where the holder's clock is ahead."""
+        return self.read_at - self.seen_at if self.seen_at is not None else 0.0
+
+    @property
+    def running(self) -> tuple[RunningTrial, ...]:
+        """The trials that run now."""
+        return self.heartbeat.running[:MAX_RUNNING] if self.heartbeat is not None and self.is_running else ()
+
+    @property
+    def slots(self) -> int:
+        """How many trials can run at once."""
+        return self.heartbeat.slots if self.heartbeat is not None and self.is_running else 0
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """From its start to its end; to now while it runs, else to when it was last seen."""
+        until = self.read_at if self.is_running else self.seen_at
+        return until - self.started_at if until is not None and self.started_at is not None else None
+
+    @property
+    def ended_ago_s(self) -> float:
+        """How long ago it ended; 0 where it has not."""
+        return self.read_at - self.ended_at if self.ended_at is not None else 0.0
+
+    @property
+    def storage(self) -> str:
+        """The storage path that it lies at."""
+        return self.uri.rpartition("/")[0]
+
+
+# --- what is known, put into a status
+
+
+def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> RunStatus:
+    """Of a sweep that has ended."""
+    trials = outcome.trials
+    curve, dots = best_so_far(
+        ((trial.ended_at, trial.state, trial.score, trial.trial_id) for trial in trials),
+        is_max=outcome.mode == "max",
+    )
+    failed = sorted((t for t in trials if t.state == "failed"), key=lambda trial: -(trial.ended_at or 0.0))
+    return RunStatus(
+        run_id=outcome.sweep_id,
+        name=outcome.name,
+        uri=uri or outcome.uri,
+        key=outcome.key,
+        status=outcome.status,
+        has_ended=True,
+        why=outcome.why,
+        reason=outcome.reason,
+        metric=outcome.metric,
+        mode=outcome.mode,
+        counts=outcome.counts,
+        num_trials=len(trials),
+        best=outcome.best,
+        curve=curve,
+        dots=dots,
+        top=outcome.top(TOP),
+        failures=tuple(failed[:FAILURES]),
+        started_at=outcome.started_at,
+        ended_at=outcome.ended_at,
+        generation=outcome.generation,
+        usage=outcome.usage,
+        gate=outcome.gate,
+        error=outcome.error,
+        notes=outcome.notes[-MAX_NOTES:],
+        read_at=now,
+    )
+
+
+def status_of_heartbeat(
+    heartbeat: SweepProgress,
+    *,
+    uri: str,
+    key: str = "",
+    now: float,
+    held: HolderState | None = None,
+    problem: str = "",
+) -> RunStatus:
+    """Of a run without an outcome: what its heartbeat alone says.
+
+    `held`: what became of its holder, where that is known better than by this heartbeat's time.
+    """
+    held = held if held is not None else holder_state(heartbeat, now)
+    return RunStatus(
+        run_id=heartbeat.sweep_id,
+        name=heartbeat.name,
+        uri=uri,
+        key=key,
+        status=heartbeat.status if held == "alive" or not heartbeat.is_at_work else INTERRUPTED,
+        metric=heartbeat.metric,
+        mode=heartbeat.mode,
+        counts=heartbeat.counts,
+        num_trials=heartbeat.num_trials,
+        best=_best_of(heartbeat),
+        started_at=heartbeat.started_at,
+        deadline=heartbeat.deadline,
+        generation=heartbeat.generation,
+        problem=problem,
+        notes=(*heartbeat.notes[-MAX_NOTES:], *([problem] if problem else [])),
+        heartbeat=heartbeat,
+        held=held,
+        read_at=now,
+    )
+
+
+def status_of_state(
+    state: SweepState,
+    heartbeat: SweepProgress | None,
+    *,
+    uri: str,
+    key: str = "",
+    now: float,
+    held: HolderState | None = None,
+    notes: tuple[str, ...] = (),
+) -> RunStatus:
+    """Of a sweep without an outcome: its state, and its heartbeat if there is one; `held` as above."""
+    held = held if held is not None else holder_state(heartbeat, now)
+    trials = state.trials.values()
+    counts = Counts.of(state.counts)
+    num_trials = heartbeat.num_trials if heartbeat is not None else None
+    curve, dots = best_so_far(
+        ((trial.ended_at, trial.state, score_of(state, trial), trial_id(trial.number)) for trial in trials),
+        is_max=state.rules.is_max,
+    )
+    # Only those that are shown are made into outcomes: there may be ten thousand.
+    top = tuple(trial_outcome(state, trial) for trial in ranked(state)[:TOP])
+    failed = sorted((t for t in trials if t.state == "failed"), key=lambda trial: -(trial.ended_at or 0.0))
+    return RunStatus(
+        run_id=uri.rpartition("/")[2],
+        name=state.spec.name,
+        uri=uri,
+        key=key,
+        status=_status(state, heartbeat, held),
+        why=state.why if state.phase == "ended" else "",
+        reason=state.why if state.phase == "ended" else "",
+        metric=state.spec.metric,
+        mode=state.spec.mode,
+        counts=counts,
+        num_trials=num_trials,
+        best=top[0] if top else None,
+        curve=curve,
+        dots=dots,
+        top=top,
+        failures=tuple(trial_outcome(state, trial) for trial in failed[:FAILURES]),
+        started_at=state.started_at,
+        deadline=state.deadline_at,
+        expected_end_at=_expected_end(state, counts.ended, num_trials, now) if held == "alive" else None,
+        generation=state.generation,
+        notes=(*state.notes[-MAX_NOTES:], *notes),
+        heartbeat=heartbeat,
+        held=held,
+        read_at=now,
+    )
+
+
+def status_of_training(
+    outcome: TrainOutcome, heartbeat: SweepProgress | None, *, uri: str, now: float
+) -> RunStatus:
+    """Of a training run that has ended."""
+    return RunStatus(
+        kind="train",
+        run_id=outcome.run_id,
+        name=outcome.name,
+        uri=uri,
+        key=outcome.key,
+        status=outcome.status,
+        has_ended=True,
+        counts=heartbeat.counts if heartbeat is not None else Counts(),
+        started_at=outcome.started_at,
+        ended_at=outcome.ended_at,
+        training=outcome,
+        error=outcome.error,
+        notes=heartbeat.notes if heartbeat is not None else (),
+        read_at=now,
+    )
+
+
+def _best_of(heartbeat: SweepProgress) -> TrialOutcome | None:
+    best = heartbeat.best
+    if best is None:
+        return None
+    is_running = any(trial.trial_id == best.trial_id for trial in heartbeat.running)
+    fields: dict[str, Any] = best.model_dump(include={"trial_id", "score", "config", "metrics"})
+    number = int(best.trial_id) if best.trial_id.isdigit() else 0
+    return TrialOutcome(**fields, number=number, state="running" if is_running else "pending")
+
+
+def _status(state: SweepState, heartbeat: SweepProgress | None, held: HolderState) -> str:
+    if held == "alive" and heartbeat is not None:
+        return heartbeat.status
+    return state.status if state.phase == "ended" and state.status else INTERRUPTED
+
+
+def _expected_end(state: SweepState, ended: int, num_trials: int | None, now: float) -> float | None:
+    """By the pace of this sweep so far; its pauses do not count."""
+    if num_trials is None or ended < _MIN_ENDED or ended >= num_trials:
+        return None
+    end = now + state.active_s(now) / ended * (num_trials - ended)
+    return end if state.deadline_at is None else min(end, state.deadline_at)

@@ -1,0 +1,65 @@
+"""How numbers, configs and the progress of a sweep are written, wherever people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from raysweep.fields import Counts
+from raysweep.outcome import SweepProgress
+from raysweep.spec.jsonable import leaves
+
+_NAMES = {"waiting": "waiting for a retry"}
+
+
+def show_number(value: object) -> str:
+    """A value in few characters: floats with six digits."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def show_duration(seconds: float) -> str:
+    """`0:34`, `12:05` or `3:04:05`."""
+    whole = max(0, round(seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+def show_age(seconds: float) -> str:
+    """`12 s`, `5 min`, `3 h` or `4 d`."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def show_config(config: Mapping[str, Any]) -> str:
+    """A config on one line: `lr=0.0123 net.depth=4`."""
+    return " ".join(f"{path}={show_number(value)}" for path, value in leaves(config))
+
+
+def show_counts(counts: Counts, total: int | None = None) -> str:
+    """`12 of 30 trials ended: 7 done, 4 stopped, 1 failed, 2 running`; leaves out what is none."""
+    others = counts.shown
+    done = f"{others.pop('completed', 0)} done"
+    first = done if total is None else f"{counts.ended} of {total} trials ended: {done}"
+    return ", ".join([first, *(f"{number} {_NAMES.get(state, state)}" for state, number in others.items())])
+
+
+def show_score(metric: str, score: float | None, trial_id: str) -> str:
+    """`auc 0.7213 (trial 00007)`."""
+    return f"{metric} {'' if score is None else show_number(score)} (trial {trial_id})"
+
+
+def show_best(progress: SweepProgress, *, has_config: bool = True) -> str:
+    """`best auc 0.7213 (trial 00007): lr=0.01`, or that there is none yet."""
+    best = progress.best
+    if best is None:
+        return f"no {progress.metric} yet"
+    head = f"best {show_score(progress.metric, best.score, best.trial_id)}"
+    return f"{head}: {show_config(best.config)}" if has_config else head
+
+
+def show_progress(progress: SweepProgress, *, has_config: bool = True) -> str:
+    """`12 of 30 trials ended: 11 done, 1 failed, 4 running; best auc 0.7213 (trial 00007): lr=0.01`."""
+    counts = show_counts(progress.counts, progress.num_trials)
+    return f"{counts}; {show_best(progress, has_config=has_config)}"

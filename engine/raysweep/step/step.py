@@ -1,0 +1,121 @@
+"""One step from its request to its end: as a job of a cluster, or on a Ray of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, cast
+
+from raysweep.errors import RaysweepError
+from raysweep.jobs.attach import RunningJob
+from raysweep.jobs.connection import ClusterConnection, is_jobs_address
+from raysweep.jobs.options import JobOptions
+from raysweep.jobs.sync import Cluster
+from raysweep.runs.view import Outcome, RunView
+from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
+from raysweep.step.verdict import complete
+
+OnProgress = Callable[[Any], None]
+"""Takes a `SweepProgress`; of a training in this process a `TrainProgress`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a step runs: as a job of a cluster, which outlives this process, or in this process."""
+
+    connection: ClusterConnection | None = None
+    """The cluster's Jobs API; None for a run in this process."""
+    address: str | None = None
+    """For a run in this process: what `ray.init` takes; None: the Ray of this process, or an embedded one."""
+
+    @classmethod
+    def of(cls, address: str | ClusterConnection | None) -> Place:
+        """What an address means. Raises: SpecError for a URL that is none."""
+        if isinstance(address, ClusterConnection):
+            return cls(connection=address)
+        if address is not None and is_jobs_address(address):
+            return cls(connection=ClusterConnection.of(address))
+        return cls(address=address)
+
+    @property
+    def is_job(self) -> bool:
+        """Whether what runs there outlives this process."""
+        return self.connection is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a step runs, where, and which ends count. Safe to run again: the same request is the same run."""
+
+    request: AnyRequest
+    place: Place = Place()
+    options: JobOptions = field(default_factory=JobOptions)
+    """How the job is submitted; of a run in this process only `takeover` and `on_cancelled` count."""
+    accept_partial: bool = True
+    """Whether a search cut short by its deadline or a budget counts, with the best so far."""
+
+    @property
+    def view(self) -> RunView:
+        """What the storage tells of the run. Raises: StorageError."""
+        return RunView(self.request.run.kind, self.request.spec.storage_path, self.request.run.id)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that it runs on as a job."""
+        assert self.place.connection is not None
+        return Cluster(self.place.connection)
+
+    def run(
+        self,
+        *,
+        on_progress: OnProgress | None = None,
+        beside: Callable[[RunningJob | None], AbstractContextManager[OnProgress]] | None = None,
+        num_cpus: float | None = None,
+        scheduled_at: datetime | None = None,
+    ) -> Outcome:
+        """Submit or attach and wait, or run it here; how it ended.
+
+        Args:
+            on_progress: Called with the progress, as in `raysweep.run_sweep` and `raysweep.run_training`.
+            beside: Instead, a context around the wait: given the job, if it is one, it gives `on_progress`.
+            num_cpus: Of an embedded Ray.
+            scheduled_at: From when the deadline of a sweep in this process counts.
+
+        Raises:
+            RaysweepError: As `raysweep.run_sweep` and `raysweep.run_training`; see `retryable`.
+        """
+        job = self.submit() if self.place.is_job else None
+        with beside(job) if beside is not None else nullcontext(on_progress) as take:
+            if job is not None:
+                return self.cluster.wait(job, on_progress=take, lease_ttl_s=self.options.lease_ttl_s)
+            return self._run_here(take, num_cpus, scheduled_at)
+
+    def _run_here(
+        self, on_progress: OnProgress | None, num_cpus: float | None, scheduled_at: datetime | None
+    ) -> Outcome:
+        if self.request.run.kind == "train":
+            from raysweep.training.run import run_training
+
+            training = cast("RunRequest[TrainSpec]", self.request)
+            return run_training(training, address=self.place.address, on_progress=on_progress)
+        from raysweep.cluster.run import run_sweep
+
+        return run_sweep(
+            cast("RunRequest[SweepSpec]", self.request),
+            address=self.place.address,
+            on_progress=on_progress,
+            takeover=self.options.takeover,
+            num_cpus=num_cpus,
+            scheduled_at=scheduled_at,
+            resume_cancelled=self.options.on_cancelled == "resume",
+        )
+
+    def submit(self) -> RunningJob:
+        """See that its job is on its way. Raises: as `raysweep.jobs.submit_or_attach`."""
+        return self.cluster.submit(self.request, options=self.options)
+
+    def finish(self, end: Outcome | RaysweepError) -> Outcome:
+        """The outcome, if the step succeeds by it; raises what it fails with, as `complete`."""
+        return complete(end, accept_partial=self.accept_partial)

@@ -1,0 +1,127 @@
+"""Drives a `WorkerMachine`: threads bring it news, its actions go to the link and to the present attempt."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from raysweep.messages import End, FailureFacts, Job, Order, ToWorker
+from raysweep.worker.link import Link
+from raysweep.worker.machine import Abandon, Begin, Leave, Say, Tell, WorkerMachine
+
+# What was said last leaves within this time, or not at all.
+LAST_WORDS_S: Final = 2.0
+
+
+class Attempt(Protocol):
+    """The attempt that runs, in this process or in one of its own."""
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        ...
+
+    def tell(self, order: Order) -> None:
+        """From any thread: act on an order. Does not block."""
+        ...
+
+    def abandon(self) -> None:
+        """From any thread: end its process now."""
+        ...
+
+
+class WorkerShell:
+    """One worker's machine, behind a lock. `is_forked`: each attempt has a process of its own.
+
+    The thread that runs attempts calls `next_job`, then `begin`, `reach` and `end` (or `die`) of each.
+    """
+
+    def __init__(self, link: Link, *, is_forked: bool = False) -> None:
+        self.link = link
+        self._machine = WorkerMachine(is_forked=is_forked)
+        self._attempt: Attempt | None = None
+        self._next: Job | None = None
+        self._is_leaving = False
+        self._changed = threading.Condition()
+
+    def next_job(self) -> Job | None:
+        """The next attempt to run; blocks. None: the worker is to end."""
+        with self._changed:
+            while self._next is None and not self._is_leaving:
+                self._changed.wait()
+            job, self._next = self._next, None
+            return job
+
+    def take(self, messages: list[ToWorker]) -> None:
+        """What the controller says."""
+        self._do(lambda: self._take(messages))
+
+    def _take(self, messages: list[ToWorker]) -> None:
+        for message in messages:
+            self._machine.take(message)
+
+    def lose_link(self) -> None:
+        """The controller is gone, or has hung up."""
+        self._do(self._machine.lose_link)
+
+    def begin(self) -> None:
+        """User code is about to run."""
+        self._do(self._machine.begin)
+
+    def reach(self, attempt: Attempt) -> None:
+        """The attempt can be told from now on."""
+        with self._changed:
+            self._attempt = attempt
+        self._do(self._machine.reach)
+
+    def end(self, end: End) -> None:
+        """The attempt says how it ended."""
+        self._do(lambda: self._machine.end(end))
+
+    def die(self, exit_code: int, *, is_kernel_oom: bool) -> None:
+        """The attempt's process has ended and did not say how."""
+        self._do(lambda: self._machine.die(exit_code, is_kernel_oom=is_kernel_oom))
+
+    def exceed(self, failure: FailureFacts) -> None:
+        """The attempt holds more memory than it may."""
+        self._do(lambda: self._machine.exceed(failure))
+
+    def find_process(self) -> tuple[int, int | None] | None:
+        """The process of the attempt that can be told, and what it may hold in bytes (None: no limit)."""
+        with self._changed:
+            job, attempt = self._machine.job, self._attempt
+            return (attempt.pid, job.memory_limit_bytes) if job is not None and attempt is not None else None
+
+    def _do(self, call: Callable[[], None]) -> None:
+        with self._changed:
+            call()
+            attempt, rest = self._attempt, self._act()
+        # Not under the lock: a message may take a moment to leave, and other threads have news meanwhile.
+        for action in rest:
+            if isinstance(action, Say):
+                (self.link.send_now if action.now else self.link.send)(action.message)
+                continue
+            if action.has_news:
+                self.link.close(LAST_WORDS_S)
+            if attempt is not None:
+                attempt.abandon()
+
+    def _act(self) -> list[Say | Abandon]:
+        """Carry out what is done at once; gives the rest."""
+        rest: list[Say | Abandon] = []
+        actions = self._machine.actions
+        while actions:
+            match action := actions.popleft():
+                case Say() | Abandon():
+                    rest.append(action)
+                case Tell(order=order):
+                    assert self._attempt is not None
+                    self._attempt.tell(order)
+                case Begin(job=job):
+                    self._next, self._attempt = job, None
+                    self._changed.notify_all()
+                case Leave():
+                    self._is_leaving = True
+                    self._changed.notify_all()
+        return rest

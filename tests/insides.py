@@ -1,0 +1,22 @@
+"""What tests look up in Ray's insides; where the product needs it too, it is in raysweep.raycompat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def actor_states() -> list[str]:
+    """The state of each actor that the connected cluster knows of."""
+    from ray._private.state import state
+
+    return [actor["State"] for actor in state.actor_table(None).values()]
+
+
+def drain(address: str, node: str, deadline_ms: int) -> None:
+    """What a cloud's notice of preemption leads to: nothing new there, and the node goes at the deadline."""
+    from ray._raylet import GcsClient
+    from ray.core.generated import autoscaler_pb2
+
+    reason: Any = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
+    is_accepted, why = GcsClient(address=address).drain_node(node, reason, "as the test asks", deadline_ms)
+    assert is_accepted, why

@@ -1,0 +1,30 @@
+"""A plain loop keeps the promises of the suite by `raysweep.step` alone: a process, a folder, a real head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.head import Head
+from tests.orchestrators.loop import LoopOrchestrator
+from tests.orchestrators.suite import OrchestratorContract
+from tests.prefect.conftest import log
+
+__all__ = ["TestLoop", "log"]
+
+pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(400)]
+
+
+class TestLoop(OrchestratorContract):
+    # It has no servers.
+    test_restarted_servers_cost_the_sweep_nothing = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def orchestrator(self, head: Head, tmp_path: Path) -> Iterator[LoopOrchestrator]:
+        loop = LoopOrchestrator(head, tmp_path)
+        yield loop
+        for process in loop.processes.values():
+            process.kill()
+            process.wait()

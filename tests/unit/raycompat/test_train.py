@@ -1,0 +1,196 @@
+"""Ray Train V2's insides, as raysweep.raycompat.train takes them: what has moved is said by name."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import textwrap
+from typing import Any
+
+import pytest
+from ray.exceptions import RayActorError
+from ray.train.v2._internal import exceptions
+from ray.train.v2._internal.constants import CHECKPOINT_MANAGER_SNAPSHOT_FILENAME
+from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
+from ray.train.v2._internal.execution.controller import TrainController
+from ray.train.v2._internal.execution.worker_group import WorkerGroup
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+
+from raysweep.raycompat import TRAIN_WORKER_MODULE, train
+from raysweep.training.snapshot import SNAPSHOT
+from tests.unit.raycompat.moved import check_uses, parameters
+
+SUBCLASSES = (
+    train.Decision,
+    train.Listener,
+    train.LocalController,
+    train._FixedSize,
+    train._Room,
+    train._Workers,
+)
+TELL = "worker.actor.init_train_context.remote"
+OURS = {"has_checkpoint", "close", "stop"}
+OVERRIDDEN = [
+    (cls, name)
+    for cls in SUBCLASSES
+    for name, value in vars(cls).items()
+    if inspect.isfunction(inspect.unwrap(getattr(value, "__func__", value)))
+    and not name.startswith("__")
+    and name not in OURS
+]
+
+
+@pytest.mark.parametrize(("cls", "name"), OVERRIDDEN, ids=lambda each: getattr(each, "__name__", each))
+def test_what_is_overridden_is_there_and_takes_the_same(cls: type, name: str) -> None:
+    theirs = next((getattr(base, name) for base in cls.__mro__[1:] if name in vars(base)), None)
+    assert theirs is not None, f"Ray's {cls.__mro__[1].__name__} has no {name} any more"
+    assert parameters(getattr(cls, name)) == parameters(theirs)
+
+
+def test_the_overridden_parts_are_used() -> None:
+    assert len(OVERRIDDEN) > 10
+    check_uses(TrainController, "self._step()", "self._poll_workers()", "self.worker_group_cls.create(")
+    check_uses(TrainController, "self._health_check_interval_s", "self._worker_group_callbacks_to_propagate")
+    check_uses(TrainController, "self._checkpoint_manager = ", "def get_worker_group", "def get_result")
+    check_uses(
+        WorkerGroup, "worker_group._start()", "self._create_placement_group(", "self._init_train_context_on_"
+    )
+    check_uses(WorkerGroup, "self._get_worker_runtime_env(", "def has_started", "self._train_run_context = ")
+    check_uses(WorkerGroup, "self._storage_context = ", "self._worker_callbacks_to_propagate = ")
+
+
+def test_the_list_of_checkpoints_is_written_by_one_call_before_what_it_no_longer_names_is_deleted() -> None:
+    check_uses(CheckpointManager, "latest_checkpoint_result", "def _save_state(self) -> str")
+    writing = CheckpointManager._save_state_and_delete_old_checkpoints
+    check_uses(writing, "self._write_state_to_storage()", "delete_fs_path(")
+    source = inspect.getsource(writing)
+    assert source.index("self._write_state_to_storage()") < source.index("delete_fs_path(")
+    assert CHECKPOINT_MANAGER_SNAPSHOT_FILENAME == SNAPSHOT
+
+
+def keywords(function: Any, call: str) -> dict[str | None, str]:
+    """The keyword arguments that a function's source gives to a call."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    (found,) = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == call
+    ]
+    return {keyword.arg: ast.unparse(keyword.value) for keyword in found.keywords}
+
+
+def test_workers_are_told_what_ray_tells_them_but_for_the_controller() -> None:
+    ours = keywords(train._Workers._init_train_context_on_workers, TELL)
+    theirs = keywords(WorkerGroup._init_train_context_on_workers, TELL)
+    assert set(ours) == set(theirs)
+    changed = {name for name in ours if name is not None and ours[name] != theirs[name]}
+    assert changed == {"controller_actor"}
+
+
+def test_the_controller_is_made_as_ray_makes_it() -> None:
+    theirs = set(parameters(TrainController)) - {"validation_config"}
+    assert set(keywords(train.make_controller, "LocalController")) == theirs
+
+
+def test_the_callbacks_are_rays_but_for_its_helpers() -> None:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(DataParallelTrainer._create_default_callbacks)))
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    made = {function.id for function in called if isinstance(function, ast.Name)}
+    ours = inspect.getsource(train.make_controller)
+    assert {name for name in made if "allback" in name and name not in ours} == {
+        "DatasetsCallback",  # no datasets
+        "NCCLRASCallback",  # experimental, off by default
+        "PlacementGroupCleanerCallback",  # a group that the driver made goes with the driver
+        "StateManagerCallback",  # for Ray's dashboard, off by default
+        "UserCallbackHandler",  # the trainer's run_config has none
+        "WorkingDirectorySetupCallback",  # workers stay in their own working directory
+    }
+
+
+def test_the_watcher_of_nodes_has_its_name() -> None:
+    check_uses(TrainController, "PreemptionCallback(")
+
+
+def test_the_trainer_has_what_the_controller_is_given() -> None:
+    for name in ("train_run_context", "backend_config", "run_config"):
+        check_uses(DataParallelTrainer.__init__, f"self.{name} = ")
+    assert parameters(DataParallelTrainer._get_train_func) == ["self"]
+
+
+def test_the_workers_module_is_where_the_preload_finds_it() -> None:
+    worker = importlib.import_module(TRAIN_WORKER_MODULE).RayTrainWorker
+    told = {name for name in keywords(train._Workers._init_train_context_on_workers, TELL) if name}
+    assert told <= set(parameters(worker.init_train_context))
+
+
+def user_error() -> exceptions.UserExceptionWithTraceback:
+    return exceptions.UserExceptionWithTraceback(ValueError("bad"), "Traceback\nValueError: bad\n")
+
+
+def test_errors_say_what_failed() -> None:
+    raised = train.user_exception(user_error())
+    assert raised is not None
+    assert (type(raised[0]), raised[1]) == (ValueError, "Traceback\nValueError: bad")
+    assert train.user_exception(ValueError()) is None
+
+    death = RayActorError()
+    assert train.worker_death(death) is death
+    sick = exceptions.WorkerHealthCheckFailedError("dead", death)
+    assert train.worker_death(sick) is death
+    assert train.worker_death(ValueError()) is None
+
+    cause = ValueError("in the controller")
+    assert train.cause_of(ControllerError(cause)) is cause
+    assert train.cause_of(cause) is cause
+
+
+def test_what_may_pass() -> None:
+    group = WorkerGroupError("two died", {0: RayActorError()})
+    assert train.is_of_workers(group)
+    assert train.may_pass(group)
+    start = exceptions.WorkerGroupStartupFailedError("no place")
+    assert not train.is_of_workers(start)
+    assert train.may_pass(start)
+    assert not train.may_pass(ValueError())
+
+
+def test_a_node_that_is_taken_away_is_no_failure() -> None:
+    assert not train.is_preemption(WorkerGroupError("died", {0: RayActorError()}))
+    lost = RayActorError()
+    lost._preempted = True
+    assert lost.preempted
+    sick = exceptions.WorkerHealthCheckFailedError("dead", lost)
+    assert train.is_preemption(WorkerGroupError("died", {1: sick}))
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_the_decision_is_handed_on(is_retried: bool) -> None:
+    from ray.train import FailureConfig
+    from ray.train.v2._internal.execution.failure_handling import FailureDecision
+
+    asked: list[BaseException] = []
+
+    def decide(error: BaseException) -> bool:
+        asked.append(error)
+        return is_retried
+
+    cause = ValueError()
+    decision = train.Decision(FailureConfig(), decide).make_decision(ControllerError(cause))
+    assert decision is (FailureDecision.RETRY if is_retried else FailureDecision.RAISE)
+    assert asked == [cause]
+
+
+def test_of_several_errors_the_users_own_is_heard() -> None:
+    from ray.train.v2._internal.execution.worker_group import WorkerGroupPollStatus, WorkerStatus
+
+    heard: list[BaseException] = []
+    listener = train.Listener(lambda *_: None, heard.append)
+    own, death = user_error(), RayActorError()
+    statuses = {
+        0: WorkerStatus(running=True, error=None),
+        1: WorkerStatus(running=False, error=death),
+        2: WorkerStatus(running=False, error=own),
+    }
+    for chosen in ((0,), (0, 1), (0, 1, 2)):
+        listener.after_worker_group_poll_status(WorkerGroupPollStatus({n: statuses[n] for n in chosen}))
+    assert heard == [death, own]
