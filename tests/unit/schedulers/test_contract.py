@@ -16,12 +16,14 @@ from raysweep.schedulers import (
     FifoScheduler,
     Move,
     Pause,
+    PolicySetup,
     Resume,
     Scheduler,
     Stop,
 )
 from raysweep.schedulers.base import Config
 from raysweep.testing.scheduler_contract import SchedulerContract
+from tests import policies
 
 
 class TestFifo(SchedulerContract):
@@ -99,6 +101,32 @@ class TestMixed(SchedulerContract):
     def test_all_verdicts_are_played(self) -> None:
         decided = {type(verdict) for _, decisions, _ in self._play(1) for _, verdict in decisions}
         assert decided == {Stop, Pause, Resume, Exploit}
+
+
+class OfTheTests(SchedulerContract):
+    """The schedulers under which the tests' worlds pause and exploit."""
+
+    made: type[Any]
+
+    def make_scheduler(self) -> Scheduler:
+        setup = PolicySetup(mode="min", seed=7, param_space={"x": {"uniform": [0, 1]}})
+        made: Scheduler = self.made(self.made.Options(), setup)
+        return made
+
+    def config(self, trial: int) -> dict[str, Any]:
+        return {"x": trial / 16}
+
+
+class TestHalving(OfTheTests):
+    made = policies.Halving
+
+
+class TestCopycat(OfTheTests):
+    made = policies.Copycat
+
+
+class TestWhim(OfTheTests):
+    made = policies.Whim
 
 
 @pytest.mark.parametrize(
