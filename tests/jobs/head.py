@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Head(LocalHead):
-    """One whose jobs can import `tests` and `examples`."""
+    """One whose jobs can import `tests` and `examples`, and run the engine of this checkout."""
 
     def __init__(self, *, num_cpus: int = 2, environment: Mapping[str, str] | None = None) -> None:
-        super().__init__(num_cpus=num_cpus, environment=environment, pythonpath=(ROOT,))
+        super().__init__(num_cpus=num_cpus, environment=environment, pythonpath=(ROOT, ROOT / "engine"))
