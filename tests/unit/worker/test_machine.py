@@ -191,6 +191,8 @@ def test_an_end_of_another_attempt_ends_nothing() -> None:
 
 
 TRIALS = st.integers(min_value=0, max_value=4)
+RARELY = st.integers(min_value=0, max_value=15)
+KINDS = st.sampled_from([Stop, Interrupt, Kill, Answer])
 
 
 class Interleavings(RuleBasedStateMachine):
@@ -222,23 +224,35 @@ class Interleavings(RuleBasedStateMachine):
         self.unanswered += 1
         self.take(Recall(trials=trials))
 
-    @rule(kind=st.sampled_from([Stop, Interrupt, Kill, Answer]), trial=TRIALS, back=st.integers(0, 1))
+    @rule(kind=KINDS, trial=TRIALS, back=st.integers(0, 1))
     def order(self, kind: Any, trial: int, back: int) -> None:
+        self.give(kind, (trial, self.attempts.get(trial, 1) - back))
+
+    @precondition(lambda self: self.present is not None)
+    @rule(kind=KINDS)
+    def order_present(self, kind: Any) -> None:
+        assert self.present is not None
+        self.give(kind, self.present.who)
+
+    def give(self, kind: Any, who: tuple[int, int]) -> None:
         fields: dict[Any, dict[str, Any]] = {Stop: {"reason": "limit"}, Answer: {"report": 0}}
-        attempt = self.attempts.get(trial, 1) - back
-        order = kind(trial=trial, attempt=attempt, **fields.get(kind, {}))
-        if self.present is not None and self.present.who == order.who:
+        order = kind(*who, **fields.get(kind, {}))
+        if self.present is not None and self.present.who == who:
             self.owed.append(order)
             self.was_killed |= kind is Kill
         self.take(order)
 
-    @rule()
-    def exit(self) -> None:
+    @rule(odds=RARELY)
+    def exit(self, odds: int) -> None:
+        if odds:
+            return
         self.is_closed = True
         self.take(Exit())
 
-    @rule()
-    def lose_link(self) -> None:
+    @rule(odds=RARELY)
+    def lose_link(self, odds: int) -> None:
+        if odds:
+            return
         self.is_closed = self.is_alone = True
         self.machine.lose_link()
         self.carry()
