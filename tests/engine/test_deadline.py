@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cli.sweep import newest_spec
 from raysweep.core.events import SlotOpened, SpecChanged
 from raysweep.errors import SpecChangedError
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.replay import newest_spec
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.storage.store import open_store
 from tests.engine.conftest import Driver, wait_for
@@ -99,7 +99,7 @@ def test_it_ends_in_time_and_goes_on_where_it_was(
     folder_of = SweepFolder(open_store(str(storage)), again.sweep_id)
     record = folder_of.read_spec()
     assert record is not None
-    assert rs.SweepSpec.from_any(newest_spec(folder_of, record)) == later, "what `raysweep resume` runs"
+    assert newest_spec(folder_of, record) == later, "what `raysweep resume` runs"
 
 
 @pytest.mark.slow

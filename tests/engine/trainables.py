@@ -296,3 +296,20 @@ def soaked(config: Config) -> None:
                 rs.report({"loss": config["x"] / step}, checkpoint=folder)
         else:
             rs.report({"loss": config["x"] / step})
+
+
+def heir(config: Config) -> None:
+    """Nine steps; each checkpoint holds which trial made each step on the way to it."""
+    context = rs.get_context()
+    by: list[int] = []
+    checkpoint = rs.get_checkpoint()
+    if checkpoint is not None:
+        with checkpoint as folder:
+            by = json.loads((Path(folder) / "at.json").read_text())
+    while len(by) < 9:
+        by.append(context.number)
+        note(config, "step", context.number, len(by))
+        time.sleep(config.get("pause", 0))
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "at.json").write_text(json.dumps(by))
+            rs.report({"loss": config["x"] / len(by)}, checkpoint=folder)

@@ -7,6 +7,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+import orjson
+
 from raysweep.core import SweepState, decode, step
 from raysweep.core.commands import DeleteCheckpoint
 from raysweep.core.frozen import freeze
@@ -20,6 +22,7 @@ SNAPSHOT_AFTER_RECORDS: Final = 20_000
 # What a controller discarded is deleted within so many segments (2 s); of more there is no haste.
 DISCARD_SEGMENTS: Final = 8
 MAX_DISCARDED: Final = 256
+_CHANGED: Final = b'{"e":"SpecChanged"'
 Discarded = deque[tuple[int, str]]
 log = logging.getLogger("raysweep")
 
@@ -38,10 +41,16 @@ def replay(journal: Journal, record: SweepRecord) -> SweepState:
 def newest_spec(folder: SweepFolder, record: SweepRecord) -> SweepSpec:
     """The spec that the sweep runs under: as it was started, or as it was last changed.
 
+    Nothing is replayed, which would take the scheduler's class where that is the user's own.
+
     Raises:
         JournalDamagedError: A part of the journal cannot be read.
     """
-    return read_state(folder, record)[1].spec
+    fields = record.spec
+    for line in folder.journal().read():
+        if line.startswith(_CHANGED):
+            fields = orjson.loads(line)["spec"]
+    return SweepSpec.from_any(dict(fields))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import pytest
 
 from raysweep.core import SweepState, decode, encode, make_outcome, step
 from raysweep.core.invariants import check
+from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -17,13 +18,15 @@ NAMES = sorted(path.stem for path in GOLDEN.glob("*.jsonl"))
 
 
 def test_there_are_journals() -> None:
-    assert len(NAMES) >= 3
+    assert len(NAMES) >= 6
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_replay(name: str) -> None:
     expected = orjson.loads((GOLDEN / f"{name}.json").read_bytes())
-    state = SweepState.create(SweepSpec.model_validate(expected["spec"]), expected["seed"])
+    spec = SweepSpec.model_validate(expected["spec"])
+    load_scheduler(spec)
+    state = SweepState.create(spec, expected["seed"])
     for line in (GOLDEN / f"{name}.jsonl").read_bytes().splitlines():
         event = decode(line)
         step(state, event)
