@@ -239,7 +239,7 @@ class SweepDamagedError(StorageError):
 
 
 class SegmentExistsError(StorageError):
-    """A journal segment of this number was already written by somebody."""
+    """A journal segment of this number already exists."""
 
     retryable: ClassVar[bool] = False
 
@@ -321,7 +321,7 @@ class JobNotFoundError(ClusterRequestError):
 
 
 class JobExistsError(ClusterRequestError):
-    """A job of this id was submitted before, by somebody else or by a request whose answer was lost."""
+    """A job of this id was submitted before, by another process or by a request whose answer was lost."""
 
     def __init__(self, address: str, job_id: str) -> None:
         super().__init__(address, f"already has a job {job_id!r}", "attach to it")

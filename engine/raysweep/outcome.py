@@ -367,7 +367,7 @@ class Holder(Record):
     user: str = ""
 
     def __str__(self) -> str:
-        return f"process {self.pid} of {self.user or 'somebody'} on {self.host}"
+        return f"process {self.pid} of {self.user or 'an unknown user'} on {self.host}"
 
 
 class BestTrial(Record):
@@ -445,11 +445,11 @@ class Cancellation(Record):
 
 
 class Lease(Record):
-    """Says that somebody still waits for a sweep or a training run: the content of `lease.json`."""
+    """Says that a process still waits for a sweep or a training run: the content of `lease.json`."""
 
     at: float
     """When it was renewed, in UTC seconds by the holder's clock."""
     ttl_s: float
-    """Not renewed for so long, it is over."""
+    """The lease expires this many seconds after its last renewal."""
     holder: str = ""
-    """Who waits."""
+    """The process that waits."""

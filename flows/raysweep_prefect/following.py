@@ -35,7 +35,7 @@ UPDATE_S: Final = 5.0
 TIMEOUT_S: Final = 20.0
 LAST_WORD_S: Final = 30.0
 """How long a step waits for a server that does not take its last pictures."""
-_ENDED_BY_SOMEBODY: Final = frozenset(
+_ENDED_BY_USER: Final = frozenset(
     {StateType.CANCELLING, StateType.CANCELLED, StateType.FAILED, StateType.COMPLETED}
 )
 
@@ -137,7 +137,7 @@ class Follower:
         if self._stop is None:
             return
         now = client.read_flow_run(self._asker.root_id)
-        if is_ended_by_somebody(now, self._asker.attempt):
+        if is_ended_by_user(now, self._asker.attempt):
             stop, self._stop = self._stop, None
             self._logger.warning("The flow run was set to %s: stopping %s", now.state_name, self._run_id)
             stop(f"flow run {now.name!r} was set to {now.state_name}")
@@ -195,12 +195,12 @@ class Follower:
 _BEST_FIELDS: Final = {"trial_id", "score", "config", "checkpoint_uri"}
 
 
-def is_ended_by_somebody(now: FlowRun, attempt: int) -> bool:
-    """Whether a person, not this attempt itself, ended the flow run that this attempt belongs to.
+def is_ended_by_user(now: FlowRun, attempt: int) -> bool:
+    """Whether a user, not this attempt itself, ended the flow run that this attempt belongs to.
 
     A crash does not count: that is what a worker says that has lost sight of a process.
     """
-    return now.run_count == attempt and now.state is not None and now.state.type in _ENDED_BY_SOMEBODY
+    return now.run_count == attempt and now.state is not None and now.state.type in _ENDED_BY_USER
 
 
 def emit_end(kind: str, name: str, run_id: str, status: str, payload: Mapping[str, Any]) -> None:

@@ -54,7 +54,7 @@ def stop_sweeps_if_aborted(flow: Flow[..., Any], flow_run: FlowRun, state: State
 
 
 def is_aborted(state: State[Any]) -> bool:
-    """Whether somebody ended it on purpose: no eviction, no lost node, no server out of reach."""
+    """Whether a user ended it on purpose: no eviction, no lost node, no server out of reach."""
     return (state.message or "").startswith(ABORTED)
 
 
@@ -63,7 +63,7 @@ def _stop(flow: Flow[..., Any], flow_run: FlowRun, is_meant: Callable[[State[Any
     with get_client(sync_client=True) as client:
         now = client.read_flow_run(UUID(str(flow_run.id)))
         if now.state is None or not is_meant(now.state):
-            # Hooks may be late. Somebody has retried it since: the jobs are that attempt's now.
+            # Hooks may be late. It has been retried since: the jobs are that attempt's now.
             logger.info("The flow run is %s by now: its sweeps go on.", now.state_name)
             return
         jobs = noted_jobs(client, now.id, now.run_count)

@@ -23,4 +23,4 @@ class JobSettings(options.JobSettings):
     """How a sweep or a training is submitted to a Ray cluster; an embedded Ray needs none of it."""
 
     lease_ttl_s: float | None = Field(default=LEASE_S, ge=10)
-    """End the sweep, resumably, once no flow run has waited for it for so many seconds; none: it goes on."""
+    """End the sweep, resumably, once no flow run has waited for it for this many seconds; none: never."""

@@ -78,7 +78,7 @@ class SweepTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         event = await self.follow()
         await asyncio.sleep(max(0.0, self.fire_after - time.time()))
-        # Nothing may come after it: one that lingers is cancelled as if somebody had killed the task.
+        # Nothing may come after it: one that lingers is cancelled as if the task had been killed.
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     async def follow(self, cluster: ClusterConnection | None = None) -> Event:

@@ -18,7 +18,7 @@ from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
 from raysweep_prefect import RayCluster, SweepJob
 from raysweep_prefect.clusters import find_target
-from raysweep_prefect.following import is_ended_by_somebody
+from raysweep_prefect.following import is_ended_by_user
 from raysweep_prefect.hooks import is_aborted, stop_sweeps, stop_sweeps_if_aborted
 from raysweep_prefect.identity import default_key
 from raysweep_prefect.records import _newest
@@ -170,7 +170,7 @@ def test_who_waits_minds_only_an_end_of_its_own_attempt(state: str, attempt: int
     from prefect.client.schemas.objects import FlowRun
 
     now = FlowRun.model_validate({"flow_id": "0" * 32, "run_count": 2, "state": {"type": state}})
-    assert is_ended_by_somebody(now, attempt) is expected
+    assert is_ended_by_user(now, attempt) is expected
 
 
 # --- tasks

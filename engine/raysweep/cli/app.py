@@ -65,7 +65,7 @@ Env = Annotated[
 ]
 Lease = Annotated[
     Optional[float],  # noqa: UP045
-    typer.Option(metavar="SECONDS", help="End it, resumably, where nobody has followed it for so long."),
+    typer.Option(metavar="SECONDS", help="End it, resumably, once it has had no follower for SECONDS."),
 ]
 Detach = Annotated[bool, typer.Option("--detach", help="Submit it and do not wait.")]
 ResumeCancelled = Annotated[

@@ -119,7 +119,7 @@ class ActorPool:
             self.orphans.add(actor.name)
 
     def forget(self, worker: int, name: str) -> None:
-        """Nothing that comes from this actor is for anybody any more."""
+        """Ignore whatever still comes from this actor."""
         self._numbers.pop(name, None)
 
     def _watch(self, actor: Actor, ref: Any) -> None:

@@ -114,7 +114,7 @@ class Asking:
 
 
 class _Yielding:
-    """While somebody is in it, other threads get the interpreter lock soon; for all sweeps of the process."""
+    """While a thread is in it, others get the interpreter lock soon; for all sweeps of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

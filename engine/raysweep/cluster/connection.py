@@ -118,7 +118,7 @@ def leave_cluster() -> None:
 
 
 def _check_port(address: str) -> None:
-    """See that somebody listens at `host:port`: Ray itself would try for minutes."""
+    """Check that a server listens at `host:port`: Ray itself would try for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or "/" in host:
         return

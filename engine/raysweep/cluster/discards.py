@@ -48,6 +48,6 @@ class Discards:
             try:
                 self._checkpoints.delete(uri)
             except StorageError as error:
-                # Nothing refers to it any more: it costs space until somebody removes it, and nothing else.
+                # Nothing refers to it any more: until it is removed by hand it costs space, and nothing else.
                 log.warning("checkpoint %s was not deleted: %s", uri, error)
             self._under_way.discard(uri)

@@ -36,7 +36,7 @@ class Orphans:
             log.warning("placement groups of trials may be left on the cluster: %s", error)
 
     def remove(self, settled_s: float = SETTLED_S) -> None:
-        """Remove the groups of those that ended at least so long ago.
+        """Remove the groups of those that ended at least `settled_s` seconds ago.
 
         For a thread: the control store may be slow. Whatever it raises, the next call tries again.
         """

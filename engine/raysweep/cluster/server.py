@@ -164,7 +164,7 @@ class LinkServer:
             await self._server.wait_closed()
 
     def take_in(self, connection: Connection) -> None:
-        """Somebody has connected, and has yet to say who it is."""
+        """Take in a connection whose other end has yet to say who it is."""
         self._open[connection] = self._strangers[connection] = None
         if self._alone is not None:
             connection.abort()  # it came while everybody is sent away

@@ -20,16 +20,16 @@ from raysweep.errors import StorageError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.writer import JournalWriter
 
-# To replay so many records takes half a second to a second.
+# Replaying this many records takes half a second to a second.
 EVERY_RECORDS: Final = 50_000
 EVERY_S: Final = 2.0
-# Of the time, a snapshot takes one part in so many at most.
+# Snapshots take at most 1/SHARE of the time.
 SHARE: Final = 20
 log = logging.getLogger("raysweep")
 
 
 class Snapshots:
-    """Writes a snapshot after so many records and so much time, one at a time.
+    """Writes a snapshot after `EVERY_RECORDS` records and `EVERY_S` seconds, one at a time.
 
     `undeleted`: the checkpoints that nothing needs any more and that are still there.
     """

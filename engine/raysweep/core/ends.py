@@ -28,7 +28,7 @@ _TOLD_AS: dict[TrialState, TrialEnd] = {"completed": "completed", "stopped": "st
 _INFRASTRUCTURE = frozenset({"worker_died", "hung", "oom", "preempted"})
 # What a bad node can do to a trial. Memory is used up by trials, not by nodes.
 _BLAMED = frozenset({"user_error", "worker_died", "hung"})
-# A part of the trials that failed says little before so many have ended.
+# The share of failed trials says little before this many have ended.
 _MIN_ENDED = 4
 _VERDICTS = frozenset({"scheduler", "pause", "resume", "exploit", "non_finite"})
 

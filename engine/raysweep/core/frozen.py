@@ -16,7 +16,7 @@ import orjson
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Trial
 
-# The interpreter lock is held for the JSON of so many trials: a fraction of a millisecond.
+# The interpreter lock is held while this many trials become JSON: a fraction of a millisecond.
 _TRIALS_A_PART: Final = 128
 
 

@@ -25,8 +25,8 @@ from raysweep.core.trial import Slot, Trial
 from raysweep.spec import SweepSpec
 
 Out = list[Command]
-# How long a trial on a node that is about to go may take to its next checkpoint: so long where nobody said
-# when the node goes, else until shortly before.
+# How long a trial on a node that is about to go may take to its next checkpoint: GRACE where it is unknown
+# when the node goes, else until MARGIN before.
 PREEMPT_GRACE_S: Final = 30.0
 PREEMPT_MARGIN_S: Final = 10.0
 

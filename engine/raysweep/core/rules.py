@@ -22,7 +22,7 @@ class Rules:
     `has_end`: a deadline or a budget ends the sweep, so that it can plan towards its end.
     `budgets`: field of the spec, its limit, and how many seconds of one slot use it up.
     `use_per_slot_hour`: what one slot uses of what is counted (`cpu_hours`, `gpu_hours`, `cost`).
-    `configs_a_seed`: so many trials in a row have one seed, so that configs can be compared in pairs.
+    `configs_a_seed`: how many trials in a row share a seed, so that configs can be compared in pairs.
     `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
     `looks_at_order`: something follows from the order in which trials end: what is asked, stopped, or ended.
     `is_plain`: no report can end a trial (a scheduler without moves, no limits, no target): only the last and

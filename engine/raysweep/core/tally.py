@@ -2,7 +2,7 @@
 
 All of it follows from slots and trials, is never stored, and is made anew where a state is restored
 (`invariants.check` compares it with a search). Who changes a slot, its queue or its place in the line says
-so (`Tally.touch`), before or after; the slot is looked at again when somebody asks next. Keys in the heaps
+so (`Tally.touch`), before or after; the slot is looked at again at the next query. Keys in the heaps
 may be out of date: one that is checked when it comes up costs less than one that is kept exact.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from raysweep.core.trial import Slot, Trial
 
-# A heap is made anew when it holds so many more entries than it has numbers.
+# A heap is made anew when it holds this many more entries than it has numbers.
 _SPARE: Final = 64
 
 
@@ -184,7 +184,7 @@ class Tally:
         self._due.put(trial, due_at)
 
     def note_pace(self, seconds: float, at: float) -> None:
-        """A trial took so long from one report or checkpoint to the next."""
+        """A trial took `seconds` from one report or checkpoint to the next."""
         self.longest_s, self.latest_at = max(self.longest_s, seconds), max(self.latest_at, at)
 
     # -- what is asked -----------------------------------------------------------------------------

@@ -243,7 +243,7 @@ async def _submit(
     try:
         await client.submit(submission)
     except JobExistsError:
-        # Somebody else was first, or an earlier try of this request whose answer was lost.
+        # Another process was first, or an earlier try of this request whose answer was lost.
         return "attached", left_out
     return "submitted", left_out
 

@@ -33,7 +33,7 @@ DONE: Final = 0
 FAILED: Final = 1
 INTERRUPTED: Final = 3
 CANCEL_REASON: Final = "its job was stopped"
-# A stop that finds no controller after so long finds none before SIGKILL either.
+# A stop that has found no controller by then finds none before SIGKILL either.
 HAND_ON_S: Final = 1.5
 
 

@@ -81,7 +81,7 @@ class JobSettings(SpecModel):
     driver_labels: dict[str, str] = Field(default_factory=dict)
     """Labels of the node that the driver runs on, such as {"ray.io/market-type": "on-demand"}."""
     lease_ttl_s: float | None = Field(default=None, ge=10)
-    """End the sweep, resumably, once nobody has waited for it for so many seconds; none: it runs on alone."""
+    """End the sweep, resumably, once nothing has waited for it for this many seconds; none: it runs on."""
     on_cancelled: OnCancelled = "keep"
     """What another run with the key of a cancelled sweep does: return what it gave, or go on with it."""
 

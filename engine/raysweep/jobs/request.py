@@ -24,7 +24,7 @@ class RequestOptions(SpecModel):
     """What the driver is told beside the spec."""
 
     lease_ttl_s: float | None = None
-    """End the sweep, resumably, where nobody has renewed its lease for so long; None: never."""
+    """End the sweep, resumably, this many seconds after the last renewal of its lease; None: never."""
     takeover: bool = False
     """Take the sweep from a controller that seems to live."""
     resume_cancelled: bool = False

@@ -1,4 +1,4 @@
-"""Texts from outside, with secrets taken out before anybody sees them."""
+"""Texts from outside, with secrets taken out before they are shown or stored."""
 
 from __future__ import annotations
 

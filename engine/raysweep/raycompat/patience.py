@@ -30,7 +30,7 @@ _AGENT_PORTS: Final = (
 
 @contextmanager
 def patient_start(timeout_s: float = START_S) -> Iterator[None]:
-    """Nodes that are started in here, in this process, have so many seconds to join their cluster."""
+    """Nodes that this process starts in here have `timeout_s` seconds to join their cluster."""
     from ray._private import services
     from ray._raylet import persist_port  # type: ignore[attr-defined]
 

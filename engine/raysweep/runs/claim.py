@@ -180,7 +180,7 @@ def _newest_sign(folder: RunFolder, newest: Attempt) -> SweepProgress:
 
 
 def _append(folder: RunFolder, number: int, record: dict[str, Any]) -> bool:
-    """Create an entry of the log, durably; False if the number holds somebody else's."""
+    """Create an entry of the log, durably; False if the number holds another writer's."""
     # A put of ours that seemed to fail but landed is known again by who wrote it.
     data = orjson.dumps({"format": FORMAT_VERSION, "writer": secrets.token_hex(8), **record})
     return retrying(GIVE_UP_AFTER_S)(folder.append_attempt, number, data)

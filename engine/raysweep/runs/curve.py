@@ -11,7 +11,7 @@ from raysweep.core.lifecycle import FINAL
 from raysweep.outcome import Record
 
 MAX_POINTS: Final = 400
-"""The curve is thinned to so many points, and the dots around it too."""
+"""The curve is thinned to at most this many points, and so are the dots around it."""
 
 _Place = tuple[float, int, float, str]
 Ending = tuple[float | None, str, float | None, str]

@@ -22,7 +22,7 @@ POLLS = 4
 
 
 def renew_lease(store: Store, run_id: str, ttl_s: float, holder: str = "") -> None:
-    """Say that somebody still waits for this sweep (or training run). Raises: StorageError."""
+    """Record that `holder` still waits for this sweep (or training run). Raises: StorageError."""
     lease = Lease(at=time.time(), ttl_s=ttl_s, holder=holder)
     store.put(_key(run_id), lease.to_json().encode())
 

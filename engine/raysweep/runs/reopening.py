@@ -1,4 +1,4 @@
-"""Whether what is stored is what is asked for, and is to go on: its limit was moved, or somebody wants it."""
+"""Whether what is stored is what is asked for, and is to go on: its limit was moved, or the caller asks."""
 
 from __future__ import annotations
 

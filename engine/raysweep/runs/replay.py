@@ -19,7 +19,7 @@ from raysweep.storage.journal import Journal
 
 # Replaying this many records takes a second or less: no snapshot is worth writing for fewer.
 SNAPSHOT_AFTER_RECORDS: Final = 20_000
-# What a controller discarded is deleted within so many segments (2 s); of more there is no haste.
+# What a controller discarded is deleted within this many segments (2 s); more than MAX_DISCARDED can wait.
 DISCARD_SEGMENTS: Final = 8
 MAX_DISCARDED: Final = 256
 _CHANGED: Final = b'{"e":"SpecChanged"'

@@ -139,7 +139,7 @@ def hold(
     at: float | None = None,
     holder: Holder | None = None,
 ) -> Held | None:
-    """Claim the sweep; None: somebody else did so at this moment, or since generation `after`.
+    """Claim the sweep; None: another process did so at this moment, or since generation `after`.
 
     `at` (default: now, in UTC seconds) and `holder` (default: this process) are what the claim says.
 

@@ -72,7 +72,7 @@ class RunView:
         self.store.put_if_absent(f"{self.run_id}/jobs/{number:06d}.json", orjson.dumps(record))
 
     def renew_lease(self, ttl_s: float) -> None:
-        """Say that somebody waits for it."""
+        """Record that this process still waits for it."""
         renew_lease(self.store, self.run_id, ttl_s, whoami())
 
     def ask_to_cancel(self, reason: str, by: str) -> None:

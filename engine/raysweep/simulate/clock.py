@@ -22,7 +22,7 @@ class Clock:
         heapq.heappush(self._due, (max(self.now, when), next(self._counter), call))
 
     def after(self, seconds: float, call: Call) -> None:
-        """Call in so many seconds."""
+        """Call `call` in `seconds` seconds."""
         self.at(self.now + seconds, call)
 
     def run_next(self) -> bool:

@@ -103,7 +103,7 @@ class SimulatedWriter:
 
 
 def _take_due(waiting: list[tuple[int, Callable[[], None]]], reached: int) -> list[Callable[[], None]]:
-    """Take out the calls that waited for no more than so many records."""
+    """Take out the calls that waited for at most `reached` records."""
     due = [call for target, call in waiting if target <= reached]
     waiting[:] = [entry for entry in waiting if entry[0] > reached]
     return due

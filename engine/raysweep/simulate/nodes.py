@@ -52,7 +52,7 @@ class Nodes:
         return max((node.memory_bytes for node in self.usable(excluded)), default=0)
 
     def ask(self, number: int, memory_bytes: int | None, excluded: Collection[str]) -> None:
-        """Somebody wants a group."""
+        """Ask for a group."""
         asked = self.memory_bytes if memory_bytes is None else memory_bytes
         self.groups[number] = PlacedGroup(number=number, memory_bytes=asked, excluded=excluded)
 

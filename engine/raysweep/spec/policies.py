@@ -80,26 +80,26 @@ class FailurePolicy(SpecModel):
     max_failed_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
     """The sweep fails when more than this part of its trials failed; default: no limit."""
     breaker_trials: int = Field(default=3, ge=0)
-    """The sweep fails at once when its first so many trials all failed in user code; 0 switches that off."""
+    """The sweep fails at once when its first `breaker_trials` trials all fail in user code; 0: never."""
     non_finite: Literal["fail", "ignore"] = "fail"
     """What a NaN or infinite metric does: fails the trial, or is passed over."""
     max_ooms: int = Field(default=3, ge=0)
-    """How often a trial is tried again after it ran out of the host's memory."""
+    """How many times a trial is retried after it ran out of the host's memory."""
     oom_memory_factor: float = Field(default=2.0, ge=1)
-    """Each retry after that gets so many times the memory, where a node has it; 1 asks for no more."""
+    """Each of these retries asks for this many times the memory, where a node has it; 1: for no more."""
     memory_limit_factor: Annotated[float, Field(ge=1)] | None = None
     """A trial that uses more than this times its `resources.memory` is ended before it takes its node down;
     default: it is left to Ray's memory monitor."""
     report_timeout_s: PositiveSeconds = None
-    """A trial that has not reported for so many seconds hangs: it is killed, and tried again as after a
+    """A trial that has not reported for this many seconds hangs: it is killed, and retried as after a
     worker's death. The time in which a checkpoint is stored counts too. Default: no limit."""
     start_timeout_s: PositiveSeconds = 600.0
     """How long a worker may take to load the trainable, in seconds; None: for ever."""
     placement_timeout_s: Annotated[float, BeforeValidator(_seconds), Field(gt=0)] = 300.0
-    """After so many seconds without a place for a worker, or for what a trial has asked Ray for, the reason
+    """After this many seconds without a place for a worker, or for what a trial has asked Ray for, the reason
     is said. With nothing running and no node that could hold a trial, the sweep is left, resumable."""
     bad_node_failures: int = Field(default=3, ge=0)
-    """A node where so many trials failed, while none failed elsewhere, gets no more; 0 switches that off."""
+    """A node where this many trials failed, while none failed elsewhere, gets no more; 0: never."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -144,7 +144,7 @@ class Plateau(SpecModel):
     min_improvement: float = Field(default=0.0, ge=0)
     """By how much the best has to improve, over these trials together, to count."""
     min_trials: int = Field(default=0, ge=0)
-    """No end before so many trials have completed."""
+    """The sweep does not end so before this many trials have completed."""
 
 
 class TrialLimit(SpecModel):

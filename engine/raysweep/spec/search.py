@@ -23,7 +23,7 @@ class SearchOptions(SpecModel):
 
     @property
     def configs_per_seed(self) -> int:
-        """So many trials in a row have one seed, so that configs can be compared in pairs."""
+        """How many trials in a row share a seed, so that configs can be compared in pairs."""
         return 1
 
 

@@ -67,7 +67,7 @@ class SweepSpec(SpecDocument):
     mode: Mode
     """Whether the metric is better when it is larger (`max`) or smaller (`min`)."""
     num_samples: int = Field(default=1, ge=1)
-    """How many configs are drawn; each point of a grid is tried so often."""
+    """How many configs are drawn; with a grid, each grid point runs `num_samples` times."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     """Makes the configs repeatable; default: drawn once and stored with the sweep."""
     resources: Resources = Resources()
@@ -88,7 +88,7 @@ class SweepSpec(SpecDocument):
     autoscaled: bool = False
     """The cluster adds nodes on demand (KubeRay, `ray up`): ask for workers also where no node has room now.
 
-    So many as `max_concurrent_trials` says, which it needs.
+    As many as `max_concurrent_trials`, which must be set.
     """
     failure: FailurePolicy = FailurePolicy()
     """What is done when trials fail."""
@@ -97,7 +97,7 @@ class SweepSpec(SpecDocument):
     stop: StopPolicy = StopPolicy()
     """When trials, or the sweep, end early."""
     warm_start: WarmStartFrom | None = None
-    """What it begins with: `champion`, `last` (night), or so many nights, of the same name and storage path.
+    """What it starts from: `champion`, `last` (night) or a number of nights, of the same name and storage path.
 
     The champion is run again first; of earlier nights all trials that fit the space are told to the search.
     """

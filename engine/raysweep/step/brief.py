@@ -26,7 +26,7 @@ def brief(
     Args:
         outcome: How a sweep, or a training run, ended.
         top_k: How many of the best trials are listed, each in the form of `best`.
-        max_bytes: The limit, of the JSON in ASCII with spaces: the longest form that anybody writes.
+        max_bytes: The limit, of the JSON in ASCII with spaces: the longest form in use.
 
     Returns:
         Of a sweep: kind, status, why, counts, metric, mode, best (trial_id, config, metrics, score,

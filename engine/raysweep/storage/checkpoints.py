@@ -4,7 +4,7 @@
     checkpoints/<trial_id>/<n>-<token>/<path>   the files; the token keeps attempts off each other's files
 
 The URI is `<storage_path>/<sweep_id>/checkpoints/<trial_id>/<n>`, and is all that `restore_uri` needs.
-Whatever is read back is checked against the manifest, byte for byte, before anybody sees it.
+Whatever is read back is checked against the manifest, byte for byte, before it is handed out.
 """
 
 from __future__ import annotations

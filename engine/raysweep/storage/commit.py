@@ -9,7 +9,7 @@ time. The rules:
 | a record after a quiet time | is committed `gather_s` later, with those that came with it |
 | more records | gather for `interval_s` from the last commit's begin: few segments, however many records |
 | a mark | a segment ends there |
-| somebody waits for what was written, or it fills a segment | it is committed at once |
+| a caller waits for what was written, or it fills a segment | it is committed at once |
 | a commit is under way | the next one waits: no segment is put before the one before it landed |
 | a segment landed | its records are durable, those before it sealed: no torn end can take these |
 | half of `max_pending_bytes` is used up | crowded, until it is a quarter: take no more work in |

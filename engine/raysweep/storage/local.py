@@ -26,7 +26,7 @@ _CREATE_TRIES = 20
 _counter = itertools.count()
 _T = TypeVar("_T")
 
-# What may pass by itself or by somebody's hand while the sweep waits: a full disk, a flaky mount.
+# What may pass by itself or be mended while the sweep waits: a full disk, a flaky mount.
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY,
      errno.EMFILE, errno.ENFILE, errno.EINTR, errno.ENOMEM, errno.EHOSTDOWN, errno.ENETUNREACH}
@@ -253,7 +253,7 @@ class LocalStore:
             yield ObjectInfo(key=prefix + entry.name, size_bytes=status.st_size, modified_at=status.st_mtime)
 
     def _prune(self, folder: Path) -> None:
-        """Remove folders that a delete left empty, up to the root; one that somebody fills stays."""
+        """Remove folders that a delete left empty, up to the root; one that another writer fills stays."""
         while folder != self._root and self._root in folder.parents:
             try:
                 folder.rmdir()

@@ -45,7 +45,7 @@ class SegmentHeader:
     is_claim: bool = False
     """The first segment of a generation. Its object is never deleted: older controllers collide with it."""
     writer: str = ""
-    """Random, one per claim: tells our own write that timed out and landed from somebody else's."""
+    """Random, one per claim: tells our own write that timed out and landed from another writer's."""
     records: int = 0
     size_bytes: int = 0
     repaired: int | None = None

@@ -6,7 +6,7 @@ the storage slows the sweep down instead of filling the memory. The thread also 
 step at a time, whenever nothing is due.
 
 An outage of the storage is waited out for `give_up_after_s`. `is_crowded` says when half of the bound is used
-up: who can stop taking work in should do so then, as `write` is no place to wait in for somebody with other
+up: a caller that can stop taking work in should do so then, as `write` is no place to wait for one with other
 things to do.
 """
 
@@ -42,7 +42,7 @@ GIVE_UP_AFTER_S = 600.0
 # An outage shorter than this is not worth a line.
 NOTE_AFTER_S = 2.0
 
-# A request that was under way when the time was up may take so long to fail.
+# A request that was under way when the time was up may take this long to fail.
 _LAST_REQUEST_S = 60.0
 
 

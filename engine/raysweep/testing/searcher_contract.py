@@ -26,7 +26,7 @@ class SearcherContract:
     """Inherit it, name the class `Test...`, and fill in `make_searcher`."""
 
     trials: ClassVar[int] = 24
-    """How many configs are asked for, where the searcher has so many."""
+    """How many configs are asked for, if the searcher has that many."""
 
     def make_searcher(self) -> Searcher:
         """A searcher before its first ask, made from the same options, setup and seed each time."""

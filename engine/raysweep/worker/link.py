@@ -69,7 +69,7 @@ class Link(Protocol):
         ...
 
     def close(self, timeout_s: float | None = 10.0) -> None:
-        """Send what is queued, for so long at most (None: however long that takes), and take nothing more."""
+        """Send what is queued, for at most `timeout_s` (None: without limit), and take nothing more."""
         ...
 
 

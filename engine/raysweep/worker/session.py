@@ -233,7 +233,7 @@ class Session:
             self._link.send(Unsaved(*job.who, number=number, problem=str(error)))
             return False
         self.is_busy = True
-        self._newest = saved.uri  # before anybody hears of it, and lets go of the one before
+        self._newest = saved.uri  # before it is announced, and the one before is let go
         self._link.send(Saved(*job.who, number, report, saved.uri, saved.size_bytes))
         return True
 

@@ -1,4 +1,4 @@
-"""The readers of the sweeps that are looked at: a few at a time, and none for longer than somebody looks."""
+"""The readers of the sweeps whose pages are open: a few at a time, and none for longer than its page."""
 
 from __future__ import annotations
 

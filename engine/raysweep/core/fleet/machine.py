@@ -190,7 +190,7 @@ class Fleet:
     # -- from the links ------------------------------------------------------------------------------
 
     def connected(self, number: int, at: float) -> None:
-        """A worker's process is up; from now on it has so long to load the trainable."""
+        """A worker's process is up; the time in which it has to load the trainable starts now."""
         worker = self.crew.find(number)
         if worker is None or worker.state != "starting":
             return

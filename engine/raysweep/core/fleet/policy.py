@@ -8,7 +8,7 @@ from typing import Final
 from raysweep.spec import SweepSpec
 
 INTERRUPT_GRACE_S: Final = 2.0
-"""After the interruption, so long until the process is killed; a spare worker is warm by then."""
+"""From the interruption until the process is killed; a spare worker is warm by then."""
 KILL_GRACE_S: Final = 10.0
 """A forked trial that was to be killed and is still there: its worker does not answer, and goes with it."""
 SILENCE_S: Final = 30.0
