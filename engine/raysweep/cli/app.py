@@ -231,9 +231,9 @@ def train(
     The same name and key is the same run: it goes on where it was; one that has ended is returned at once.
     """
     from raysweep.cli.jobhow import job_how
-    from raysweep.cli.train import Asked, run
+    from raysweep.cli.train import TrainOptions, run
 
-    asked = Asked(
+    asked = TrainOptions(
         path=spec, settings=tuple(settings or ()), storage=storage, config=config, from_sweep=from_sweep
     )
     job = job_how(

@@ -19,7 +19,7 @@ from raysweep.spec import RunRequest, TrainSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class TrainOptions:
     """What the command line says of the spec."""
 
     path: str
@@ -29,7 +29,7 @@ class Asked:
     from_sweep: str | None
 
 
-def plan(asked: Asked) -> TrainSpec:
+def plan(asked: TrainOptions) -> TrainSpec:
     """The spec to train: a sweep's best config, under the spec's own, under `--config`.
 
     Raises:
@@ -45,7 +45,7 @@ def plan(asked: Asked) -> TrainSpec:
     return located(spec)
 
 
-def run(asked: Asked, *, key: str | None, address: str | None, is_json: bool, job: JobHow) -> int:
+def run(asked: TrainOptions, *, key: str | None, address: str | None, is_json: bool, job: JobHow) -> int:
     """Train, show how it goes and what came out; returns the exit code.
 
     Without a key the spec itself is the key, as with sweeps: the same command goes on with the same run.

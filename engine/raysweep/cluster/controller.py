@@ -36,7 +36,7 @@ from raysweep.errors import ClusterLostError, RaysweepError, StorageError, Sweep
 from raysweep.messages import FromWorker
 from raysweep.outcome import Cancellation, SweepProgress
 from raysweep.runs.progress import make_progress
-from raysweep.runs.takeover import Held, OnProgress
+from raysweep.runs.takeover import OnProgress, Ownership
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.writer import JournalWriter
 
@@ -50,7 +50,7 @@ log = logging.getLogger("raysweep")
 class Controller:
     """Runs one sweep from its claim to its end."""
 
-    def __init__(self, held: Held, connection: RayConnection, on_progress: OnProgress | None) -> None:
+    def __init__(self, held: Ownership, connection: RayConnection, on_progress: OnProgress | None) -> None:
         self.state = held.state
         self._held = held
         self._connection = connection
@@ -127,7 +127,7 @@ class Controller:
         )
         self._watch = ClusterWatch(
             self.state,
-            self._slots.find_held,
+            self._slots.find_holdings,
             self._slots.avoid,
             self._slots.pool.orphans,
             self.emit,

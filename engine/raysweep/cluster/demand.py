@@ -27,7 +27,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Holdings:
     """What this sweep has: placement groups with their bundles; workers, and the trial that each runs."""
 
     groups: Mapping[str, Sequence[Bundle]]
@@ -54,12 +54,12 @@ class DemandWatch:
 class _Sight:
     """What this sweep holds, and what the cluster has free and in all, at one moment."""
 
-    held: Held
+    held: Holdings
     free: Bundle
     total: Bundle
 
     @classmethod
-    def of(cls, held: Held) -> _Sight:
+    def of(cls, held: Holdings) -> _Sight:
         available = cluster.free_by_node()
         # Groups that have no place yet hold nothing.
         placed = {_group_of(name) for node in available.values() for name in node if "_group_" in name}
@@ -75,7 +75,7 @@ class _Sight:
         return _sum(bundle for bundles in self.held.groups.values() for bundle in bundles)
 
 
-def look_for_waiting(held: Held) -> list[Waiting]:
+def look_for_waiting(held: Holdings) -> list[Waiting]:
     """What this sweep's trials wait for at present."""
     sight = _Sight.of(held)
     load = cluster.read_load()
@@ -84,7 +84,7 @@ def look_for_waiting(held: Held) -> list[Waiting]:
     return [item for item in found if item is not None]
 
 
-def explain_place(asked: Sequence[Bundle], held: Held) -> str:
+def explain_place(asked: Sequence[Bundle], held: Holdings) -> str:
     """Why a worker of this sweep has no place: what it asks for, what is free, and who has the rest."""
     return f"a worker waits for a place: it asks for {show_all(asked)}; {_balance(_Sight.of(held))}"
 

@@ -22,9 +22,9 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reopening import check_same
 from raysweep.runs.takeover import (
-    Asked,
-    Held,
     OnProgress,
+    Ownership,
+    SweepRequest,
     check_not_lost,
     find_holder,
     find_outcome,
@@ -81,7 +81,7 @@ def run_connected(
 
 def _ask(
     request: RunRequest[SweepSpec], scheduled_at: datetime | None, resume_cancelled: bool
-) -> tuple[Asked, SweepFolder]:
+) -> tuple[SweepRequest, SweepFolder]:
     if scheduled_at is not None and scheduled_at.utcoffset() is None:
         text = scheduled_at.isoformat()
         raise SpecError("scheduled_at", f"{text} has no offset from UTC", "give an aware datetime")
@@ -89,12 +89,14 @@ def _ask(
     folder = SweepFolder(open_store(spec.storage_path), run.id)
     seed = spec.seed if spec.seed is not None else derive_seed(0, run.id)
     at = scheduled_at.timestamp() if scheduled_at is not None else None
-    asked = Asked(spec=spec, key=run.key, seed=seed, scheduled_at=at, resume_cancelled=resume_cancelled)
+    asked = SweepRequest(
+        spec=spec, key=run.key, seed=seed, scheduled_at=at, resume_cancelled=resume_cancelled
+    )
     return asked, folder
 
 
 def _run(
-    asked: Asked,
+    asked: SweepRequest,
     folder: SweepFolder,
     address: str | None,
     on_progress: OnProgress | None,
@@ -128,7 +130,7 @@ def _run(
 
 
 def _carry_through(
-    held: Held, connection: RayConnection, on_progress: OnProgress | None, interrupts: Interrupts
+    held: Ownership, connection: RayConnection, on_progress: OnProgress | None, interrupts: Interrupts
 ) -> SweepOutcome:
     from raysweep.cluster.controller import Controller
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from raysweep.cluster.actors import ActorPool, explain_end, now
-from raysweep.cluster.demand import Held, explain_place
+from raysweep.cluster.demand import Holdings, explain_place
 from raysweep.cluster.server import LinkServer
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
@@ -89,14 +89,14 @@ class SlotKeeper:
         self.fleet.close_all()
         self._act()
 
-    def find_held(self) -> Held:
+    def find_holdings(self) -> Holdings:
         """What this sweep has on the cluster."""
         workers = {
             self._names.get(member.number, ""): _running(slot.begun)
             for slot in self.fleet.slots.values()
             for member in slot.members
         }
-        return Held(groups=self.pool.find_groups(), workers=workers, owns_cluster=self._owns_cluster)
+        return Holdings(groups=self.pool.find_groups(), workers=workers, owns_cluster=self._owns_cluster)
 
     # -- from the workers --------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class SlotKeeper:
                 self.pool.forget(number, name)
                 self._server.hang_up(name)
             case fl.ExplainDelay(slot=slot, group=group):
-                problem = explain_place(self.pool.bundles_of(group), self.find_held())
+                problem = explain_place(self.pool.bundles_of(group), self.find_holdings())
                 self._emit(ev.SlotDelayed(at=now(), slot=slot, problem=problem))
 
     def _set_alarm(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from raysweep.cluster.actors import now
-from raysweep.cluster.demand import DemandWatch, Held, Waiting, look_for_waiting
+from raysweep.cluster.demand import DemandWatch, Holdings, Waiting, look_for_waiting
 from raysweep.cluster.nodes import Room, find_room_or_why
 from raysweep.cluster.orphans import Orphans
 from raysweep.core import events as ev
@@ -38,21 +38,21 @@ class Sight:
 class ClusterWatch:
     """Emits events about the cluster; each look is made on a thread, as the control store may be slow.
 
-    `find_held` says what this sweep has; `avoid` is told of nodes that are about to go; `orphans` removes
+    `find_holdings` says what this sweep has; `avoid` is told of nodes that are about to go; `orphans` removes
     what ended workers left behind.
     """
 
     def __init__(
         self,
         state: SweepState,
-        find_held: Callable[[], Held],
+        find_holdings: Callable[[], Holdings],
         avoid: Callable[[Collection[str]], None],
         orphans: Orphans,
         emit: Callable[[ev.Event], None],
         threads: Executor,
     ) -> None:
         self._state = state
-        self._find_held = find_held
+        self._find_holdings = find_holdings
         self._avoid = avoid
         self._orphans = orphans
         self._emit = emit
@@ -83,7 +83,7 @@ class ClusterWatch:
             await asyncio.sleep(min(DRAIN_S, self._demand.timeout_s))
             at = now()
             sees_room = at - room_at >= ROOM_S or not self._state.capacity
-            held = self._find_held() if at - demand_at >= min(DEMAND_S, self._demand.timeout_s) else None
+            held = self._find_holdings() if at - demand_at >= min(DEMAND_S, self._demand.timeout_s) else None
             try:
                 sight = await loop.run_in_executor(self._threads, self._look, sees_room, held)
             except Exception as error:  # noqa: BLE001  whatever Ray raises while its control store is away
@@ -93,7 +93,7 @@ class ClusterWatch:
             demand_at = at if held is not None else demand_at
             self._tell(sight, at)
 
-    def _look(self, sees_room: bool, held: Held | None) -> Sight:
+    def _look(self, sees_room: bool, held: Holdings | None) -> Sight:
         self._orphans.remove()
         draining = draining_nodes()
         is_news = any(node not in self._state.draining for node in draining)

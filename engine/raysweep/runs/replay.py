@@ -54,7 +54,7 @@ def newest_spec(folder: SweepFolder, record: SweepRecord) -> SweepSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rebuilt:
+class Replay:
     """A journal, read to its end, and the state as of there.
 
     `discarded`: the checkpoints that nothing needs any more since shortly before the end. Its controller may
@@ -66,7 +66,7 @@ class Rebuilt:
     discarded: tuple[str, ...]
 
 
-def rebuild(folder: SweepFolder, record: SweepRecord) -> Rebuilt:
+def rebuild(folder: SweepFolder, record: SweepRecord) -> Replay:
     """Read a sweep's journal to its end; from a snapshot on if one can be used.
 
     A snapshot that is damaged, or was written by another version, costs nothing but the time to replay.
@@ -81,7 +81,7 @@ def rebuild(folder: SweepFolder, record: SweepRecord) -> Rebuilt:
     recent = tuple(uri for number, uri in discarded if number > journal.last_number - DISCARD_SEGMENTS)
     _snapshot_if_long(folder, journal, state, applied, recent)
     folder.check_journal_end(journal, progress)
-    return Rebuilt(journal=journal, state=state, discarded=recent)
+    return Replay(journal=journal, state=state, discarded=recent)
 
 
 def read_state(

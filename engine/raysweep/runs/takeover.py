@@ -39,8 +39,8 @@ FOLLOW_GIVE_UP_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the caller wants run."""
+class SweepRequest:
+    """Which sweep to run, and how; the `RunRequest` with its seed and schedule settled."""
 
     spec: SweepSpec
     key: str
@@ -52,13 +52,13 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A claimed sweep: its state as replayed before the claim (`started`), and its searcher rebuilt.
+class Ownership:
+    """What owning a sweep gives: its state as replayed before the claim (`started`), its searcher rebuilt.
 
     `old_cancellation` was meant for a controller before this one: who runs the sweep anew wants it to go on.
     """
 
-    asked: Asked
+    asked: SweepRequest
     folder: SweepFolder
     state: SweepState
     searcher: Searcher
@@ -72,7 +72,7 @@ class Held:
     """Checkpoints that the controller before may not have come to delete."""
 
 
-def find_outcome(folder: SweepFolder, asked: Asked) -> SweepOutcome | None:
+def find_outcome(folder: SweepFolder, asked: SweepRequest) -> SweepOutcome | None:
     """The outcome of a sweep that has ended, if it was asked for in the same words.
 
     None also for one that goes on: a deadline or a budget ended it, and it is asked for with more of that, or
@@ -133,12 +133,12 @@ def ask_to_cancel(folder: SweepFolder, *, by: str, reason: str) -> bool:
 
 def hold(
     folder: SweepFolder,
-    asked: Asked,
+    asked: SweepRequest,
     after: int | None = None,
     *,
     at: float | None = None,
     holder: Holder | None = None,
-) -> Held | None:
+) -> Ownership | None:
     """Claim the sweep; None: another process did so at this moment, or since generation `after`.
 
     `at` (default: now, in UTC seconds) and `holder` (default: this process) are what the claim says.
@@ -185,7 +185,7 @@ def hold(
     if started.is_reopening or state.phase != "ended":
         # Of an end that was not the last: also where the controller that reopened the sweep died right then.
         folder.archive_outcome()
-    return Held(
+    return Ownership(
         asked=asked,
         folder=folder,
         state=state,
@@ -214,7 +214,7 @@ def rebuild_searcher(spec: SweepSpec, state: SweepState, warm: WarmStart | None 
 _TOLD: Final[dict[str, Any]] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}
 
 
-def _is_to_reopen(state: SweepState, asked: Asked, diff: Changes) -> bool:
+def _is_to_reopen(state: SweepState, asked: SweepRequest, diff: Changes) -> bool:
     rule = str(state.ended_by["rule"]) if state.ended_by else ""
     return state.phase == "ended" and reopens(
         state.status, rule, diff, resume_cancelled=asked.resume_cancelled
@@ -222,7 +222,7 @@ def _is_to_reopen(state: SweepState, asked: Asked, diff: Changes) -> bool:
 
 
 def _changed(
-    state: SweepState, asked: Asked, started: ControllerStarted, scheduled_at: float, diff: Changes
+    state: SweepState, asked: SweepRequest, started: ControllerStarted, scheduled_at: float, diff: Changes
 ) -> SpecChanged:
     is_same = asked.spec.stop.deadline == state.spec.stop.deadline
     deadline = started.deadline if is_same else _deadline_text(asked.spec, scheduled_at)
@@ -240,7 +240,7 @@ def _last_seen_at(folder: SweepFolder, generation: int) -> float | None:
     return progress.at if progress is not None and progress.generation == generation else None
 
 
-def _write_or_read_record(folder: SweepFolder, asked: Asked, at: float) -> SweepRecord:
+def _write_or_read_record(folder: SweepFolder, asked: SweepRequest, at: float) -> SweepRecord:
     found = folder.read_spec()
     if found is not None:
         return found

@@ -10,7 +10,7 @@ from raysweep.core import events as ev
 from raysweep.core.invariants import check
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.loop import Loop
-from raysweep.runs.takeover import Held
+from raysweep.runs.takeover import Ownership
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import SimulatedCluster
 from raysweep.simulate.journal import SimulatedWriter
@@ -21,7 +21,7 @@ class SimulatedController:
     """Runs one sweep from a claim to its end, or to its death. `is_checked`: assert what must hold."""
 
     def __init__(
-        self, held: Held, clock: Clock, writer: SimulatedWriter, store: Store, *, is_checked: bool
+        self, held: Ownership, clock: Clock, writer: SimulatedWriter, store: Store, *, is_checked: bool
     ) -> None:
         self.state = held.state
         self.writer = writer

@@ -16,7 +16,7 @@ from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
-from raysweep.runs.takeover import Asked, find_outcome, hold
+from raysweep.runs.takeover import SweepRequest, find_outcome, hold
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import Costs, Curve, Moment, Pace, SimulatedCluster
 from raysweep.simulate.controller import SimulatedController
@@ -176,7 +176,7 @@ class _Simulation:
         self.moved_events = 0
         self.folder = SweepFolder(self.watched, RunId.of(self.spec, "simulated").id)
         seed = self.spec.seed if self.spec.seed is not None else derive_seed(0, self.folder.sweep_id)
-        self.asked = Asked(spec=self.spec, key="simulated", seed=seed)
+        self.asked = SweepRequest(spec=self.spec, key="simulated", seed=seed)
 
     def run(self) -> Simulated:
         outcome = self._run_controllers()

@@ -97,7 +97,7 @@ class SweepSpec(SpecDocument):
     stop: StopPolicy = StopPolicy()
     """When trials, or the sweep, end early."""
     warm_start: WarmStartFrom | None = None
-    """What it starts from: `champion`, `last` (night) or a number of nights, of the same name and storage path.
+    """What it starts from: `champion`, `last` (night) or a number of nights; same name and storage path.
 
     The champion is run again first; of earlier nights all trials that fit the space are told to the search.
     """

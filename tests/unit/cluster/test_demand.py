@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.cluster.demand import (
     DemandWatch,
-    Held,
+    Holdings,
     Waiting,
     _of_demand,
     _of_group,
@@ -27,7 +27,7 @@ ACTOR = "0102"
 
 def sight(*bundles: Mapping[str, float], owns_cluster: bool = False, **changes: Any) -> _Sight:
     """A cluster of 8 CPUs, 3 of them free, where the sweep has one group."""
-    held = Held(groups={GROUP: bundles}, workers={ACTOR: "00007"}, owns_cluster=owns_cluster)
+    held = Holdings(groups={GROUP: bundles}, workers={ACTOR: "00007"}, owns_cluster=owns_cluster)
     return _Sight(**({"held": held, "free": {"CPU": 3.0}, "total": {"CPU": 8.0}} | changes))
 
 
@@ -175,7 +175,7 @@ def test_a_look_at_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "total_by_node", lambda: total)
     monkeypatch.setattr(cluster, "read_load", lambda: load)
     groups = {GROUP: [{"CPU": 2.0}], "not placed": [{"CPU": 6.0}]}
-    held = Held(groups=groups, workers={ACTOR: "00007"}, owns_cluster=True)
+    held = Holdings(groups=groups, workers={ACTOR: "00007"}, owns_cluster=True)
     task, wanted = look_for_waiting(held)
     assert (task.key, task.can_never) == ("CPU=9", True)
     # What has no place holds nothing: 8 CPUs, of which the sweep holds 2.

@@ -14,7 +14,7 @@ from raysweep.core import SweepState
 from raysweep.errors import SpecChangedError, SpecError
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
-from raysweep.runs.takeover import Asked, hold
+from raysweep.runs.takeover import SweepRequest, hold
 from raysweep.schedulers import make_scheduler
 from raysweep.schedulers.plugin import PLUGINS
 from raysweep.search import make_searcher
@@ -209,7 +209,7 @@ def test_what_a_searcher_raises_when_told_ends_the_sweep_and_names_it() -> None:
 def test_another_class_than_before_is_a_changed_spec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also where the one of before cannot be imported any more."""
     folder = SweepFolder(open_store(tmp_path), "s-1")
-    asked = Asked(spec=make(scheduler=plugins.StopsOdd), key="k", seed=1)
+    asked = SweepRequest(spec=make(scheduler=plugins.StopsOdd), key="k", seed=1)
     load_policies(asked.spec)
     assert hold(folder, asked) is not None
     monkeypatch.setattr(PLUGINS, "_loaded", {})

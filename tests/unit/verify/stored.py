@@ -20,7 +20,7 @@ from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
-from raysweep.runs.takeover import Asked, Held, check_not_lost, find_holder, find_outcome, hold
+from raysweep.runs.takeover import Ownership, SweepRequest, check_not_lost, find_holder, find_outcome, hold
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.store import open_store
@@ -32,7 +32,7 @@ SEED = 5
 BOOM = Failure(origin="exception", type="ValueError", message="boom", bases=("ValueError", "Exception"))
 
 
-def make_asked(storage: str) -> Asked:
+def make_asked(storage: str) -> SweepRequest:
     spec = SweepSpec(
         name="night",
         trainable="m:f",
@@ -45,7 +45,7 @@ def make_asked(storage: str) -> Asked:
         checkpoint={"keep_last": 2, "keep_best": True},
         storage_path=storage,
     )
-    return Asked(spec=spec, key="k", seed=SEED)
+    return SweepRequest(spec=spec, key="k", seed=SEED)
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Shell:
     """Carries out what the core asks for, an event at a time, and writes the journal."""
 
     folder: SweepFolder
-    asked: Asked
+    asked: SweepRequest
     source: Path
     state: SweepState
     per_segment: int
@@ -146,7 +146,7 @@ class Stored:
     """The folder, and the state that its journal gives."""
 
     folder: SweepFolder
-    asked: Asked
+    asked: SweepRequest
     state: SweepState
 
     @property
@@ -200,7 +200,7 @@ def copy_of(stored: Stored, root: Path) -> Stored:
     return Stored(SweepFolder(open_store(root), stored.folder.sweep_id), stored.asked, stored.state)
 
 
-def resume(stored: Stored) -> SweepOutcome | Held:
+def resume(stored: Stored) -> SweepOutcome | Ownership:
     """What `run_sweep` does with a stored sweep before it has a cluster do anything."""
     outcome = find_outcome(stored.folder, stored.asked)
     if outcome is not None:

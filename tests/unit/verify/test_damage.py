@@ -17,7 +17,7 @@ import pytest
 from raysweep.core import SweepState, decode, step
 from raysweep.errors import CheckpointDamagedError, JournalDamagedError, SweepDamagedError
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.takeover import Held
+from raysweep.runs.takeover import Ownership
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.verify import verify_sweep
 from tests.unit.verify.stored import SEED, Stored, copy_of, resume
@@ -132,7 +132,7 @@ def check_torn_tail(lab: Lab, cut: int, states: list[dict[str, object]], *, veri
             assert (finding.object, "resume" in finding.fix) == (name, True)
             assert "record" in finding.lost
         held = resume(lab.stored)
-        assert isinstance(held, Held)
+        assert isinstance(held, Ownership)
         (repair,) = held.journal.repairs
         assert name in repair
         assert "cut short" in repair
