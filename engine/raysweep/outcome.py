@@ -413,7 +413,7 @@ class SweepProgress(Record):
     deadline: float | None = None
     notes: tuple[str, ...] = ()
     has_left: bool = False
-    """The holder gave the sweep up before its end, and may live on: nobody runs it."""
+    """The holder gave the sweep up before its end, and may live on: no process runs it."""
 
     @property
     def is_at_work(self) -> bool:
@@ -422,7 +422,7 @@ class SweepProgress(Record):
 
     @property
     def share(self) -> float:
-        """How far it is, from 0 to 1: by its trials, or by its deadline where nobody knows how many."""
+        """How far it is, from 0 to 1: by its trials, or by its deadline if their number is unknown."""
         if not self.is_at_work:
             return 1.0
         if self.num_trials:

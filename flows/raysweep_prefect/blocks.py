@@ -130,7 +130,7 @@ class SweepJobRun(JobRun[SweepOutcome]):
         return run_sync(self.await_for_completion)
 
     async def afetch_result(self) -> SweepOutcome:
-        """The outcome; waits for it if nobody has.
+        """The outcome; waits for it if necessary.
 
         Raises:
             SweepFailedError: The sweep ended without a result that may be used.

@@ -1,4 +1,4 @@
-"""Flows of a night: sweep, let the best config pass the gate, train it at full scale."""
+"""Flows of a pipeline: sweep, let the best config pass the gate, train it at full scale."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raysweep_prefect.tasks import gate, sweep, train
 
 
 class NightOutcome(BaseModel, frozen=True):
-    """What a night gave: the sweep's outcome, and the training's where there was one."""
+    """The sweep's outcome, and the training's if there was one."""
 
     sweep: rs.SweepOutcome
     train: rs.TrainOutcome | None = None
@@ -70,7 +70,7 @@ def nightly_sweep(
         job: What jobs on the cluster bring along, and where their drivers run.
         accept_partial: Whether a search that a deadline or a budget cut short counts, with the best so far.
         resume_cancelled: Go on with a sweep of this key that was cancelled.
-        retries: How often a step is tried again after an error that may pass, such as a lost cluster.
+        retries: How many times a step is retried after an error that may pass, such as a lost cluster.
         retry_delay_s: How long before that, in seconds; six times as long from the second on.
     """
     target = find_target(cluster)
@@ -111,7 +111,7 @@ def sweep_many(
     job: JobSettings | None = None,
     accept_partial: bool = True,
 ) -> dict[str, NightOutcome]:
-    """A night for each data set, one after the other, as subflows; one that fails does not keep the others.
+    """A pipeline for each data set, one after the other, as subflows; if one fails, the others still run.
 
     Args:
         data_sets: By the name of each data set, what it adds to `param_space` and to the training's config:

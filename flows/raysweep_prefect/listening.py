@@ -22,6 +22,6 @@ def listening(listener: OnProgress) -> Iterator[None]:
 
 
 def tell_listeners(progress: SweepProgress) -> None:
-    """Pass the progress on to everybody who listens."""
+    """Pass the progress on to all listeners."""
     for listener in tuple(_listeners):
         listener(progress)

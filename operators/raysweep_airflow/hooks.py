@@ -99,7 +99,7 @@ class RaySweepHook(BaseHook):
         try:
             cluster = self.cluster()
             version = cluster.version()
-            # The version is told to everybody; the jobs only to who has the token.
+            # Anyone may ask for the version; the jobs are shown only with the token.
             cluster.jobs()
         except RaysweepError as error:
             return False, str(error)

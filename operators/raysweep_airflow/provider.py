@@ -61,7 +61,7 @@ def _fields() -> dict[str, Any]:
         "verify": _field("Verify TLS", ["boolean", "null"], "Check the server's certificate.", default=True),
         "ca_bundle": _field("CA bundle", text, "A PEM file with the authorities to trust, on workers."),
         "client_cert": _field("Client certificate", text, "A PEM file, where the server asks for one."),
-        "client_key": _field("Client key", text, "Its key, where it is in a file of its own."),
+        "client_key": _field("Client key", text, "Its key, if it is in a separate file."),
         "proxy": _field("Proxy", text, "Default: HTTPS_PROXY and NO_PROXY.", format="password"),
         "headers": _field("Headers", text, "Further headers, as a JSON object.", format="password"),
         "dashboard_url": _field("Dashboard URL", text, "For links; default: the address itself."),

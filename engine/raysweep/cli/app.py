@@ -348,15 +348,15 @@ def pipeline(
     spec: SpecFile,
     key: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="KEY", help="Names the night: the same key goes on with it. Default: today."),
+        typer.Option(metavar="KEY", help="Names the run: the same key resumes it. Default: today's date."),
     ] = None,
     storage: Storage = None,
     address: Address = None,
     as_json: AsJson = False,
 ) -> Task:
-    """Run a night: sweep, gate, train.
+    """Run a pipeline: sweep, gate, train.
 
-    Its best config is run again beside the champion of earlier nights, and trained if it is better.
+    The sweep's best configs run again beside the champion of earlier runs; a better one is trained.
     """
     from raysweep.cli.pipeline import run
 

@@ -18,7 +18,7 @@ PIPE_COLUMNS = 2000
 
 
 def make_console(*, is_stderr: bool = False) -> Console:
-    """A console for people; where nobody watches, lines are never cut or wrapped."""
+    """A console for people; when not on a terminal, lines are never cut or wrapped."""
     console = Console(stderr=is_stderr, highlight=False)
     if not console.is_terminal:
         console.width = PIPE_COLUMNS

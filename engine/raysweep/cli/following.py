@@ -83,13 +83,13 @@ def _follow(folder: SweepFolder, table: LiveTable) -> SweepOutcome:
     """The outcome of a sweep, as soon as there is one.
 
     Raises:
-        SweepNotFoundError: Nobody runs it, and it has not ended.
+        SweepNotFoundError: No process runs it, and it has not ended.
     """
     follow(folder, table)
     outcome = folder.read_outcome()
     if outcome is None:
         again = command("resume", folder.sweep_id, folder.store.url)
-        fix = f"nobody runs it, and it has not ended; go on with: {again}"
+        fix = f"no process runs it, and it has not ended; resume it with: {again}"
         raise SweepNotFoundError(folder.sweep_id, folder.store.url, fix)
     return outcome
 

@@ -15,7 +15,7 @@ from raysweep.storage.store import open_store
 
 
 def run(path: str, *, key: str | None, storage: str | None, address: str | None, is_json: bool) -> int:
-    """Run the night that a file describes; returns the exit code. Without a key it is today's."""
+    """Run the pipeline that a file describes; returns the exit code. Without a key it is today's."""
     from raysweep.pipeline import run_pipeline
 
     where = storage if storage is not None else PipelineSpec.from_file(path).sweep.storage_path

@@ -150,7 +150,7 @@ class LinkServer:
             connection.close()
 
     async def close(self) -> None:
-        """Hang up on everybody and stop listening; what is unsent has a moment to leave."""
+        """Close all connections and stop listening; what is unsent has a moment to leave."""
         if self._server is not None:
             self._server.close()
         for worker in list(self._connections):
@@ -167,7 +167,7 @@ class LinkServer:
         """Take in a connection whose other end has yet to say who it is."""
         self._open[connection] = self._strangers[connection] = None
         if self._alone is not None:
-            connection.abort()  # it came while everybody is sent away
+            connection.abort()  # it came while all are being closed
         elif len(self._strangers) > MAX_STRANGERS:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]

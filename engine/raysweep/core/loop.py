@@ -1,4 +1,4 @@
-"""One loop for everybody who runs the core: the controller, the simulator, and the tests' worlds.
+"""One loop for all that run the core: the controller, the simulator, and the tests' worlds.
 
 An event is encoded, applied, written, and only then carried out. One that `step` cannot take is never
 written: the journal holds nothing that a later replay could stumble over, and the sweep can be resumed.

@@ -6,7 +6,7 @@ is for people, but for the last line of one that failed: `raysweep-error: {…}`
 
 - SIGTERM is how Ray stops a job, and SIGKILL follows after 3 s: the sweep is cancelled, and has its outcome
   within two. A training step ends and can be gone on with.
-- A lease that nobody renews ends either, and can be gone on with.
+- A sweep or training whose lease expires ends, and can be resumed.
 
 Exit codes: 0 an outcome was written, 1 it says `failed` or there is none, 2 bad input, 3 interrupted.
 """
@@ -143,7 +143,7 @@ def _run_sweep(request: JobRequest, stops: Stops) -> int:
                 ending.pass_on()
                 raise SweepInterrupted(name, "its job was stopped before it ran; run it again to go on")
         if ending.has_expired and isinstance(running.exception(), SweepInterrupted):
-            raise SweepInterrupted(name, "nobody renewed its lease; run it again with the same key to go on")
+            raise SweepInterrupted(name, "its lease was not renewed; run it again with the same key to go on")
         outcome = running.result()
     _say(f"sweep {name}: {outcome.why}")
     return FAILED if outcome.status == "failed" else DONE
@@ -210,7 +210,7 @@ def _run_training(request: JobRequest, stops: Stops) -> int:
             outcome = run_training(asked)
     except SweepInterrupted:
         if has_expired.is_set():
-            raise SweepInterrupted(run_id, "nobody renewed its lease; run it again to go on") from None
+            raise SweepInterrupted(run_id, "its lease was not renewed; run it again to go on") from None
         raise
     _say(f"training {run_id}: {outcome.status}")
     return DONE
@@ -245,7 +245,7 @@ def _leased(
     def look() -> None:
         while not ended.wait(watch.interval_s):
             if watch.is_over():
-                _say(f"{run_id}: nobody renewed its lease for {watch.ttl_s:g} s, leaving it")
+                _say(f"{run_id}: its lease was not renewed for {watch.ttl_s:g} s, leaving it")
                 on_over()
                 return
 

@@ -1,4 +1,4 @@
-"""A night as one thing: sweep, gate, train. The flow, the command line and any DAG run these functions."""
+"""A pipeline as one call: sweep, gate, train. The flow, the command line and any DAG run these functions."""
 
 from __future__ import annotations
 

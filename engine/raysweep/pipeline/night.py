@@ -1,4 +1,4 @@
-"""One night from sweep to training."""
+"""One run of a pipeline, from sweep to training."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def run_pipeline(
     storage_path: str | None = None,
     on_progress: Callable[[SweepProgress], None] | None = None,
 ) -> PipelineOutcome:
-    """Sweep, gate, train; with the same key, go on where it was, or return what there is.
+    """Sweep, gate, train; with the same key, resume, or return the outcome.
 
     Args:
         pipeline: A `PipelineSpec`, a mapping, or the path of a YAML or JSON file.
-        key: Names the night.
+        key: Names the run.
         address: As in `run_sweep`; one embedded Ray serves all steps.
         storage_path: In place of that of the specs.
         on_progress: Called during the sweeps.

@@ -100,7 +100,7 @@ class Claim:
 
 
 def find_at_rest(folder: RunFolder, *, first_beat_s: float = FIRST_BEAT_S) -> Attempt:
-    """The newest attempt, as soon as it is known that nobody runs it; it may also be the run's end.
+    """The newest attempt, as soon as it is known that no process runs it; it may also be the run's end.
 
     Args:
         folder: The run.

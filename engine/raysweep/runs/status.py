@@ -1,4 +1,4 @@
-"""How a run stands, for everybody who shows it: the page, the terminal, Prefect, Airflow.
+"""How a run stands, for all that show it: the page, the terminal, Prefect, Airflow.
 
 What is here is pure: documents and a sweep's state in, a `RunStatus` out. `reader.py` reads them from the
 storage. The size of a status is bounded, whatever the number of trials. All times are UTC seconds.

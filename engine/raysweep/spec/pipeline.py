@@ -1,4 +1,4 @@
-"""The spec of a night: sweep, gate, train in one document."""
+"""The spec of a pipeline: sweep, gate, train in one document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raysweep.spec.train import TrainSpec
 
 
 class GateSpec(SpecModel):
-    """What a night's best config has to show before the full-scale training."""
+    """What a sweep's best config has to show before the full-scale training."""
 
     renamed_fields: ClassVar[dict[str, str]] = {"top_k": "confirm_top_k", "k": "confirm_top_k"}
 
@@ -39,12 +39,12 @@ def _model(model: type[SweepSpec] | type[TrainSpec]) -> BeforeValidator:
 
 
 class PipelineSpec(SpecDocument):
-    """A night: a sweep, a gate if wanted, a training if wanted. Frozen; invalid input raises SpecError."""
+    """A sweep, optionally a gate and a training. Frozen; invalid input raises SpecError."""
 
     sweep: Annotated[SweepSpec, _model(SweepSpec)]
     """The sweep: its fields, or the path of its file."""
     gate: GateSpec | None = None
-    """What its best config has to show; default: none, every night is trained."""
+    """What its best config has to show; default: none, it is always trained."""
     train: Annotated[TrainSpec | None, _model(TrainSpec)] = None
     """The full-scale training: its fields, or the path of its file; default: none."""
 

@@ -1,4 +1,4 @@
-"""When trials are tried again, what is kept of them, and when the sweep ends."""
+"""When trials are retried, what is kept of them, and when the sweep ends."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class FailurePolicy(SpecModel):
     renamed_fields: ClassVar[dict[str, str]] = {"max_retries": "max_failures", "retries": "max_failures"}
 
     max_failures: int = Field(default=1, ge=0)
-    """How often a trial is tried again after its own code failed."""
+    """How many times a trial is retried after its own code failed."""
     max_worker_deaths: int = Field(default=3, ge=0)
-    """How often a trial is tried again after its worker or node died under it."""
+    """How many times a trial is retried after its worker or node died."""
     backoff_initial_s: Seconds = 1.0
     """Seconds before the first retry; doubles with each."""
     backoff_max_s: Seconds = 60.0

@@ -278,7 +278,7 @@ def _normal_mapping(value: Mapping[Any, Any], path: Path) -> dict[str, Any]:
 
 
 def _refuse_misspelt(value: Mapping[Any, Any], path: Path) -> None:
-    """Refuse `{"unifrom": [0, 1]}`, which would otherwise be a constant that nobody meant."""
+    """Refuse `{"unifrom": [0, 1]}`, which would otherwise be taken for a constant."""
     if len(value) != 1:
         return
     word, argument = next(iter(value.items()))

@@ -53,7 +53,7 @@ class TrainSpec(SpecDocument):
     warm_start_checkpoint: Annotated[str, Field(min_length=1)] | None = None
     """The URI of a checkpoint to start from."""
     max_failures: int = Field(default=1, ge=0)
-    """How often the run is tried again after a failure."""
+    """How many times the run is retried after a failure."""
     storage_path: StoragePath = "~/raysweep"
     """Where the run is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)

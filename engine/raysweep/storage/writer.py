@@ -113,7 +113,7 @@ class JournalWriter:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether half of the bound is used up, and not yet a quarter free again: take no more work in."""
+        """Whether half of the bound was used up, and a quarter or more still is: take no more work in."""
         return self._error is None and self._policy.is_crowded
 
     @property

@@ -31,7 +31,7 @@ def seed_generators(seed: int) -> None:
 
 
 class _Seeder(MetaPathFinder):
-    """Finds `numpy.random` as everybody else does, and seeds it when it has been loaded."""
+    """Finds `numpy.random` as any other import does, and seeds it when it has been loaded."""
 
     seed = 0
 

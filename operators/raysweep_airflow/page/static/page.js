@@ -132,7 +132,7 @@
     if (data.why) node.append(el("p", { class: "why", text: data.why }));
     if (data.status === "interrupted") {
       const seen = times.seen_at === null ? "" : ` It was last heard of ${ago(now - times.seen_at)}.`;
-      node.append(el("p", { class: "why", text: `Nobody works on this sweep now.${seen} The task's next try goes on where it stopped.` }));
+      node.append(el("p", { class: "why", text: `No process runs this sweep now.${seen} The task's next try goes on where it stopped.` }));
     }
     return node;
   }
