@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
+from raysweep.outcome import TrialOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.storage.store import open_store
@@ -26,7 +27,7 @@ SCHEDULERS: dict[str, dict[str, Any]] = {
 }
 
 
-def made_by(trial: rs.outcome.TrialOutcome, tmp_path: Path) -> list[int]:
+def made_by(trial: TrialOutcome, tmp_path: Path) -> list[int]:
     """Which trials made the steps on the way to the newest checkpoint."""
     assert trial.checkpoint_uri is not None
     target = tmp_path / "restored" / trial.trial_id

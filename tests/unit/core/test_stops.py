@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from raysweep.core.stops import STOPS, StopReason
+from raysweep.messages import Stop
 from tests.unit.core.sweep import running
 from tests.unit.fleet.fleet import Driven
 
@@ -32,4 +33,5 @@ def test_a_worker_is_told_what_the_table_allows() -> None:
     driven = Driven().running(1)
     driven.stop(0, 1)
     (send,) = driven.actions
-    assert send.messages == [["stop", 1, 1, "limit", False, STOPS["limit"].allows]]  # type: ignore[union-attr]
+    (stop,) = send.messages  # type: ignore[union-attr]
+    assert stop == Stop(trial=1, attempt=1, reason="limit", allows=STOPS["limit"].allows)
