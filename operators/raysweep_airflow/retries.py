@@ -11,7 +11,7 @@ from raysweep.errors import RaysweepError
 
 
 def retry_policy(delay: timedelta | None = None) -> ExceptionRetryPolicy:
-    """A policy for tasks that run raysweep: infrastructure errors are retried, others are not.
+    """A policy for tasks that run raysweep: infrastructure errors are retried, bad code and specs are not.
 
     The operators hold to it by themselves; for them it only sets the delay. Functions that call raysweep need
     it: `@task(retries=3, retry_policy=retry_policy())`. Other errors are left to Airflow.
