@@ -25,7 +25,7 @@ from raysweep.core import events as ev
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter
 
 TRIALS: Final = 10_000
@@ -39,7 +39,7 @@ import json, sys
 from time import perf_counter, process_time
 from raysweep.runs.replay import rebuild
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 folder = SweepFolder(open_store(sys.argv[1]), sys.argv[2])
 before, cpu = perf_counter(), process_time()
 rebuilt = rebuild(folder, folder.read_spec())

@@ -26,7 +26,8 @@ from raysweep.runs.recall import recall
 from raysweep.search import WarmStart, make_searcher
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.spec.pipeline import GateSpec
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 
 Score = Callable[[Mapping[str, Any], int], float]
 """The score of a config on the sample of this number; larger is better."""

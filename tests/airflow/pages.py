@@ -30,7 +30,7 @@ from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
 from raysweep.simulate import Simulated, simulate
 from raysweep.spec import SweepSpec
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter
 
 SPEC: dict[str, Any] = {

@@ -22,7 +22,7 @@ from raysweep.core import decode
 from raysweep.core.events import Event
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec.identity import sweep_id
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 HERE = "tests.engine.trainables"
 ROOT = Path(__file__).parents[2]

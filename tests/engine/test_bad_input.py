@@ -15,7 +15,7 @@ import pytest
 from raysweep.cli import main
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec, sweep_id
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 pytestmark = pytest.mark.ray
 

@@ -16,7 +16,7 @@ from raysweep.outcome import Cancellation
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec import RunRequest
 from raysweep.spec.identity import sweep_id
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from tests.engine.conftest import wait_for
 
 pytestmark = pytest.mark.ray

@@ -16,7 +16,7 @@ from raysweep.core.events import CheckpointCommitted
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 
 pytestmark = pytest.mark.ray

@@ -19,7 +19,7 @@ from raysweep.errors import SpecChangedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.replay import newest_spec
 from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from tests.engine.conftest import Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]

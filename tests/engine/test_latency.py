@@ -14,7 +14,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.cluster import run as run_room
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.storage.wrapped import Operation, WrappedStore
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]

@@ -15,7 +15,7 @@ import raysweep as rs
 from raysweep.outcome import TrialOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine.conftest import Driver, wait_for
 from tests.engine.test_resume import shown

@@ -22,7 +22,7 @@ from raysweep.errors import StorageUnavailableError
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.storage.wrapped import Operation, WrappedStore
 from raysweep.storage.writer import JournalWriter
 from raysweep.verify import verify_sweep

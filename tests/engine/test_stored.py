@@ -14,7 +14,7 @@ import pytest
 
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec.identity import sweep_id
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine import stored
 from tests.unit.conftest import s3_url as s3_url  # a fixture

@@ -22,7 +22,7 @@ from raysweep.errors import SpecChangedError
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec.identity import sweep_id
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from tests.engine.conftest import ROOT, Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]

@@ -34,7 +34,7 @@ from raysweep.runs.claim import claim_run, find_at_rest, read_newest
 from raysweep.runs.training import PROGRESS, RunFolder
 from raysweep.spec.identity import sweep_id
 from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.testing import FaultPlan
 from raysweep.training import TrainProgress
 from raysweep.training.snapshot import SNAPSHOT

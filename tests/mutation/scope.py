@@ -46,6 +46,7 @@ OUT_OF_SCOPE = {
     "cluster/tempfolder.py": "files of Ray's own session: tests/engine runs it",
     "cluster/watch.py": NEEDS_RAY,
     "worker/actor.py": NEEDS_PROCESSES,
+    "worker/setup.py": NEEDS_PROCESSES,
     "worker/zygote.py": NEEDS_PROCESSES,
 }
 """Modules that only a real Ray can run, with the reason."""

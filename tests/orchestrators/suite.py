@@ -21,7 +21,7 @@ import raysweep as rs
 from raysweep.core import decode
 from raysweep.core.events import TrialReturned
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
 from tests.orchestrators.trainables import lines

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 
 settings.register_profile(
     "raysweep", settings.get_profile(settings.get_current_profile_name()), deadline=None

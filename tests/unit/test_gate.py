@@ -17,7 +17,7 @@ from raysweep.runs.champions import ChampionRecord, Night, read_champion
 from raysweep.spec import SweepSpec
 from raysweep.spec.pipeline import GateSpec, PipelineSpec
 from raysweep.step import why_not_trained
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 
 def config(*scores: float | None, name: str = "a") -> Confirmed:

@@ -9,7 +9,7 @@ from raysweep.errors import SpecError
 from raysweep.spec import SweepSpec, TrainSpec
 from raysweep.spec.document import read_document
 from raysweep.spec.text import read_json, read_yaml
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 SpecT = TypeVar("SpecT", SweepSpec, TrainSpec)
 

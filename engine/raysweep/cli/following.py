@@ -6,8 +6,8 @@ import time
 from typing import Final
 
 from raysweep.cli.consoles import logged_to, make_console, print_json
+from raysweep.cli.endings import DONE, Detached
 from raysweep.cli.lookup import command, open_sweep
-from raysweep.cli.process import DONE, Detached
 from raysweep.cli.sweep import show_outcome
 from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
 from raysweep.live import LiveTable

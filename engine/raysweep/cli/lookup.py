@@ -10,7 +10,7 @@ from raysweep.errors import SweepNotFoundError
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.reader import SweepReader
 from raysweep.runs.status import RunStatus
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 DEFAULT_STORAGE: Final = "~/raysweep"
 

@@ -7,11 +7,11 @@ import time
 import typer
 
 from raysweep.cli.consoles import clean_stdout, logged_to, make_console
-from raysweep.cli.process import DONE
+from raysweep.cli.endings import DONE
 from raysweep.cli.summary import print_night
 from raysweep.live import LiveTable
 from raysweep.spec.pipeline import PipelineSpec
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 
 def run(path: str, *, key: str | None, storage: str | None, address: str | None, is_json: bool) -> int:

@@ -10,14 +10,14 @@ from typing import Any
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.documents import read_spec
-from raysweep.cli.process import DONE
+from raysweep.cli.endings import DONE
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reader import SweepReader
 from raysweep.spec import Resources, RunRequest, SweepSpec, changes
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

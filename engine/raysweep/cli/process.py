@@ -14,29 +14,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
-DONE: Final = 0
-FAILED: Final = 1
-CANCELLED: Final = 3
+from raysweep.cli.endings import CANCELLED, DONE, FAILED, Detached, say, say_error
+
 _TYPER_INTERRUPTED: Final = 130
 _RESUMABLE: Final = ("sweep", "train", "resume", "pipeline")
-
-
-class Detached(KeyboardInterrupt):
-    """Ctrl-C of a command that only follows what runs on a cluster, and goes on there.
-
-    `attach` and `cancel` are the commands that come back to it.
-    """
-
-    def __init__(self, run_id: str, *, attach: str, cancel: str, is_leased: bool = False) -> None:
-        super().__init__(run_id)
-        self.run_id = run_id
-        self.attach = attach
-        self.cancel = cancel
-        self.is_leased = is_leased
-
-    def __str__(self) -> str:
-        goes_on = "goes on until its lease ends" if self.is_leased else "goes on"
-        return f"{self.run_id} {goes_on}; follow it with: {self.attach} or end it with: {self.cancel}"
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -105,26 +86,12 @@ def _interrupted(arguments: list[str], error: BaseException) -> int:
     if is_debugging():
         traceback.print_exception(error)
     if isinstance(error, Detached):
-        return _say(str(error), "detached", "yellow", CANCELLED)
+        return say(str(error), "detached", "yellow", CANCELLED)
     if not arguments or arguments[0] not in _RESUMABLE:
         return CANCELLED
     what = f"{error.sweep_id} " if isinstance(error, SweepInterrupted) else ""
     command = shlex.join(["raysweep", *arguments])
-    return _say(f"{what}stopped cleanly; go on with: {command}", "interrupted", "yellow", CANCELLED)
-
-
-def say_error(text: str, code: int) -> int:
-    """Print `error: <text>` as one line on standard error; returns the code."""
-    return _say(text, "error", "bold red", code)
-
-
-def _say(text: str, head: str, style: str, code: int) -> int:
-    from rich.console import Console
-    from rich.text import Text
-
-    line = Text.assemble((f"{head}:", style), " ", " ".join(text.split()))
-    Console(stderr=True, highlight=False).print(line, soft_wrap=True)
-    return code
+    return say(f"{what}stopped cleanly; go on with: {command}", "interrupted", "yellow", CANCELLED)
 
 
 def _silence_stdout() -> None:

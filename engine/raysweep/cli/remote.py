@@ -13,8 +13,8 @@ from typing import Any
 import typer
 
 from raysweep.cli.consoles import logged_to, make_console, print_json
+from raysweep.cli.endings import DONE, Detached
 from raysweep.cli.jobhow import JobHow
-from raysweep.cli.process import DONE, Detached
 from raysweep.errors import SweepInterrupted, SweepNotFoundError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.sync import Cluster

@@ -7,8 +7,8 @@ from typing import Any
 from rich.text import Text
 
 from raysweep.cli.consoles import make_console, make_table, print_facts, print_json
+from raysweep.cli.endings import DONE, FAILED, say_error
 from raysweep.cli.lookup import command, read_sweep
-from raysweep.cli.process import DONE, FAILED, say_error
 from raysweep.outcome import AttemptOutcome, TrialOutcome
 from raysweep.runs.status import RunStatus
 from raysweep.show import show_config, show_counts, show_duration, show_number

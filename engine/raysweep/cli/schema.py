@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raysweep.cli.consoles import print_json
-from raysweep.cli.process import DONE
+from raysweep.cli.endings import DONE
 from raysweep.spec import SweepSpec, TrainSpec
 
 

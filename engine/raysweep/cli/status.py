@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from raysweep.cli.consoles import make_console, make_table, print_facts, print_json
+from raysweep.cli.endings import DONE
 from raysweep.cli.lookup import DEFAULT_STORAGE, read_sweep
-from raysweep.cli.process import DONE
 from raysweep.cli.summary import NOTES, print_status
 from raysweep.errors import StorageError
 from raysweep.live import draw_progress
@@ -15,7 +15,8 @@ from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.reader import glance
 from raysweep.runs.status import RunStatus
 from raysweep.show import show_age, show_duration, show_number
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 
 
 def show(name: str, storage: str | None, is_json: bool) -> int:

@@ -11,9 +11,9 @@ import typer
 
 from raysweep.cli.consoles import clean_stdout, logged_to, make_console
 from raysweep.cli.documents import read_spec
+from raysweep.cli.endings import CANCELLED, DONE, FAILED
 from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
-from raysweep.cli.process import CANCELLED, DONE, FAILED
 from raysweep.cli.summary import print_status
 from raysweep.errors import SweepNotFoundError
 from raysweep.live import LiveTable
@@ -21,7 +21,7 @@ from raysweep.outcome import SweepOutcome
 from raysweep.runs.replay import newest_spec
 from raysweep.runs.status import status_of_outcome
 from raysweep.spec import RunRequest, SweepSpec
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 EXIT_CODES: Final = {"failed": FAILED, "cancelled": CANCELLED}
 

@@ -8,9 +8,9 @@ import typer
 
 from raysweep.cli.consoles import clean_stdout, logged_to, make_console, print_facts
 from raysweep.cli.documents import located, read_config, read_spec
+from raysweep.cli.endings import DONE
 from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
-from raysweep.cli.process import DONE
 from raysweep.errors import SpecError, TrainingFailedError
 from raysweep.live import LiveTraining
 from raysweep.outcome import TrainOutcome

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from raysweep.cli.consoles import make_console, make_table, print_facts, print_json
+from raysweep.cli.endings import DONE, FAILED
 from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
-from raysweep.cli.process import DONE, FAILED
 from raysweep.errors import SweepNotFoundError
 from raysweep.runs.folder import SweepFolder
 from raysweep.show import show_counts
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.verify import Finding, VerifyReport, prune, repair, verify_sweep
 
 _COLOURS = {"damage": "bold red", "orphan": "yellow", "note": "dim"}

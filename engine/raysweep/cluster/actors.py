@@ -18,7 +18,8 @@ from raysweep.cluster.orphans import Orphans
 from raysweep.core.failures import Failure
 from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.spec import Resources
-from raysweep.worker.actor import TrialWorker, WorkerSetup
+from raysweep.worker.actor import TrialWorker
+from raysweep.worker.setup import WorkerSetup
 
 
 @dataclass(slots=True, eq=False)

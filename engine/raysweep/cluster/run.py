@@ -32,7 +32,7 @@ from raysweep.runs.takeover import (
     hold,
 )
 from raysweep.spec import RunRequest, SweepSpec
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 if TYPE_CHECKING:
     from raysweep.cluster.controller import Controller

@@ -21,8 +21,8 @@ from raysweep.search import make_searcher
 from raysweep.spec import SweepSpec, load_trainable, trainable_ref
 from raysweep.spec.trainable import PYTHON_ONLY
 from raysweep.spec.wallclock import check_deadline
-from raysweep.worker.actor import WorkerSetup
 from raysweep.worker.session import SweepPlace
+from raysweep.worker.setup import WorkerSetup
 
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer

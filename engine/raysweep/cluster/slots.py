@@ -18,8 +18,8 @@ from raysweep.core.failures import Failure
 from raysweep.core.trial import trial_id
 from raysweep.messages import FromWorker
 from raysweep.spec import SweepSpec
-from raysweep.worker.actor import WorkerSetup
 from raysweep.worker.runner import TRACEBACK_CHARS, shorten
+from raysweep.worker.setup import WorkerSetup
 
 Emit = Callable[[ev.Event], None]
 KeepTraceback = Callable[[int, int, str], str]

@@ -178,7 +178,7 @@ class _Ending:
         """Tell the controller elsewhere, whom this process only follows."""
         from raysweep.outcome import Cancellation
         from raysweep.runs.folder import SweepFolder
-        from raysweep.storage.store import open_store
+        from raysweep.storage.opening import open_store
 
         if self._is_cancel:
             folder = SweepFolder(open_store(self._storage_path), self._sweep_id)
@@ -233,7 +233,7 @@ def _leased(
 ) -> Iterator[None]:
     """Watch the lease, if the request has one, and call `on_over` from another thread when it is over."""
     from raysweep.runs.lease import LeaseWatch
-    from raysweep.storage.store import open_store
+    from raysweep.storage.opening import open_store
 
     ttl_s = request.options.lease_ttl_s
     if ttl_s is None:

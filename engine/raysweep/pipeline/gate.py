@@ -24,8 +24,9 @@ from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
 from raysweep.spec import RunRequest, SweepSpec
 from raysweep.spec.pipeline import GateSpec
 from raysweep.step.brief import stored_outcome
+from raysweep.storage.opening import open_store
 from raysweep.storage.segment import RESTORE_FIX
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.store import Store
 
 PLAN: Final = "gate-plan.json"
 RESULT: Final = "gate.json"

@@ -33,7 +33,8 @@ from raysweep.runs.training import RunFolder
 from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
 from raysweep.storage.journal import Journal
-from raysweep.storage.store import ObjectInfo, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import ObjectInfo
 
 FRESH_S: Final = 1.0
 

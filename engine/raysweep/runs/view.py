@@ -12,7 +12,7 @@ from raysweep.runs.lease import renew_lease, whoami
 from raysweep.runs.reopening import check_same
 from raysweep.runs.training import RunFolder
 from raysweep.spec import AnyRequest, Kind, SweepSpec, TrainSpec
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 Outcome = SweepOutcome | TrainOutcome
 

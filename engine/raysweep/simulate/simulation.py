@@ -24,7 +24,8 @@ from raysweep.simulate.journal import SimulatedWriter
 from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, appended
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.spec import RunId, SweepSpec
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore
 
 HOLDER: Final = Holder(host="simulated", pid=0, process_started_at=None, boot_id="", user="")

@@ -23,9 +23,10 @@ from typing import Any
 
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
 from raysweep.storage.directory import FileEntry, read_chunks, scan_directory
+from raysweep.storage.opening import open_store
 from raysweep.storage.retries import retrying
 from raysweep.storage.sealed import decode_sealed, encode_sealed
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.store import Store
 
 GIVE_UP_AFTER_S = 120.0
 """How long one file's upload is tried again before the save fails."""

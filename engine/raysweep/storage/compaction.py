@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from raysweep.errors import StorageError
-from raysweep.storage.objects import ObjectJournal, SegmentObject, cover
+from raysweep.storage.names import SegmentObject, cover
 from raysweep.storage.segment import Segment, decode_segment, encode_merged, read_header
+
+if TYPE_CHECKING:
+    from raysweep.storage.objects import ObjectJournal
 
 SINGLES = 64
 """How many single segments make a merged object."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from raysweep.errors import StorageError, StorageNotWritableError, StorageUnavailableError
-from raysweep.storage.store import CHUNK_BYTES, ObjectInfo, Store, check_key, open_store
+from raysweep.storage.store import CHUNK_BYTES, ObjectInfo, check_key
 
 TEMPORARY_MARK = ".raysweep-tmp-"
 _CREATE_TRIES = 20
@@ -51,8 +51,8 @@ class LocalStore:
         self._owed: dict[Path, tuple[Path, ...]] = {}
         self._synced: set[Path] = set()
 
-    def __reduce__(self) -> tuple[Callable[[str], Store], tuple[str]]:
-        return open_store, (self.url,)
+    def __reduce__(self) -> tuple[type[LocalStore], tuple[Path]]:
+        return LocalStore, (self._root,)
 
     @property
     def url(self) -> str:

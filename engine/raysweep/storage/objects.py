@@ -11,38 +11,16 @@ what is missing every time is damage, and the end is only where the next listing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Set
 from time import sleep
 
 from raysweep.errors import JournalDamagedError, SegmentExistsError
+from raysweep.storage.compaction import compact
+from raysweep.storage.names import SegmentObject, cover, parse_name
 from raysweep.storage.segment import RESTORE_FIX, Segment, split_merged
 from raysweep.storage.store import Store
 
 _RELISTINGS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentObject:
-    """One object of a journal: the segments `first` to `last`."""
-
-    first: int
-    last: int
-    size_bytes: int = 0
-
-    @property
-    def name(self) -> str:
-        """The object's name in the journal folder."""
-        return (
-            f"{self.first:012d}.jsonl"
-            if self.first == self.last
-            else f"{self.first:012d}-{self.last:012d}.jsonl"
-        )
-
-    @property
-    def is_merged(self) -> bool:
-        """Whether it came from compaction."""
-        return self.last > self.first
 
 
 class ObjectJournal:
@@ -66,7 +44,7 @@ class ObjectJournal:
     def list_objects(self) -> list[SegmentObject]:
         """All objects of the journal, by first number, the widest first."""
         found = [
-            _parse_name(info.key.rpartition("/")[2], info.size_bytes) for info in self.store.list(self.prefix)
+            parse_name(info.key.rpartition("/")[2], info.size_bytes) for info in self.store.list(self.prefix)
         ]
         return sorted((item for item in found if item), key=lambda item: (item.first, -item.last))
 
@@ -112,8 +90,6 @@ class ObjectJournal:
             sleep(0.05 * fruitless)
 
     def compact(self) -> Iterator[None]:
-        from raysweep.storage.compaction import compact
-
         return compact(self)
 
     def _load(
@@ -168,26 +144,3 @@ class ObjectJournal:
             f"segments {position} to {later - 1}",
             RESTORE_FIX,
         )
-
-
-def cover(objects: Sequence[SegmentObject], position: int) -> Iterator[SegmentObject]:
-    """The fewest objects (sorted as listed) that hold everything from `position` on, up to the first gap."""
-    index, best = 0, None
-    while True:
-        while index < len(objects) and objects[index].first <= position:
-            if best is None or objects[index].last > best.last:
-                best = objects[index]
-            index += 1
-        if best is None or best.last < position:
-            return
-        yield best
-        position = best.last + 1
-
-
-def _parse_name(name: str, size_bytes: int) -> SegmentObject | None:
-    stem, dot, suffix = name.partition(".")
-    first, _, last = stem.partition("-")
-    if suffix != "jsonl" or not dot or not first.isdigit() or not (last or first).isdigit():
-        return None
-    item = SegmentObject(first=int(first), last=int(last or first), size_bytes=size_bytes)
-    return item if item.name == name else None

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import RaysweepError, StorageError, StorageNotWritableError, StorageUnavailableError
-from raysweep.storage.store import ObjectInfo, Store, check_key, open_store
+from raysweep.storage.store import ObjectInfo, check_key
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -41,8 +41,8 @@ class RemoteStore:
         self._url = url.rstrip("/")
         self._prefix, self._store = _open(url)
 
-    def __reduce__(self) -> tuple[Callable[[str], Store], tuple[str]]:
-        return open_store, (self.url,)
+    def __reduce__(self) -> tuple[type[RemoteStore], tuple[str]]:
+        return RemoteStore, (self.url,)
 
     @property
     def url(self) -> str:

@@ -1,25 +1,21 @@
 """One object store under one `storage_path`: a local folder, S3, GCS, Azure or memory.
 
-`open_store` picks the implementation. Local folders are plain file calls (`local.py`): they work in forked
-children, and a durable put is on the disk before it has a name. Everything else is obstore (`remote.py`).
+`opening.open_store` picks the implementation. Local folders are plain file calls (`local.py`): they work in
+forked children, and a durable put is on the disk before it has a name. The rest is obstore (`remote.py`).
 Keys are relative, `/`-separated and never contain empty, `.` or `..` parts.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from raysweep import faultplan
-from raysweep.errors import StorageError, StorageNotWritableError
+from raysweep.errors import StorageError
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """How much of a large object is held in memory at a time."""
-
-REMOTE_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,40 +105,6 @@ class Store(Protocol):
         ...
 
 
-def open_store(storage_path: str | os.PathLike[str]) -> Store:
-    """Open the store that a spec's `storage_path` names. Touches nothing yet: see `Store.check_writable`.
-
-    Takes a local path (`~` is expanded), `file://`, `s3://`, `gs://`, `az://` or `memory://name`.
-    S3 options (credentials, region, AWS_ENDPOINT_URL) come from the environment.
-
-    Raises: StorageNotWritableError for a path that names no store.
-    """
-    store = _open(os.fspath(storage_path))
-    plan = faultplan.current()
-    if plan is None:
-        return store
-    from raysweep.storage.faulty import FaultyStore
-
-    return FaultyStore(store, plan)
-
-
-def _open(text: str) -> Store:
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        return _open_local(text)
-    if scheme == "file":
-        return _open_local(rest)
-    if scheme in REMOTE_SCHEMES:
-        from raysweep.storage.remote import RemoteStore
-
-        return RemoteStore(text)
-    raise StorageNotWritableError(
-        "storage_path",
-        f"{text!r} has the unknown scheme {scheme!r}",
-        "use a local path, file://, s3://, gs://, az:// or memory://",
-    )
-
-
 def check_key(key: str) -> str:
     """Refuse a key that could leave the store's root or that stores spell differently.
 
@@ -153,13 +115,3 @@ def check_key(key: str) -> str:
             key, f"{key!r} is no valid object key", "use relative keys without empty, . or .. parts"
         )
     return key
-
-
-def _open_local(text: str) -> Store:
-    from raysweep.storage.local import LocalStore
-
-    if not text or "\0" in text:
-        raise StorageNotWritableError(
-            "storage_path", f"{text!r} is no path", "name a folder, such as ~/raysweep"
-        )
-    return LocalStore(Path(os.path.abspath(os.path.expanduser(text))))

@@ -23,7 +23,8 @@ from raysweep.raycompat import TRAIN_WORKER_MODULE
 from raysweep.runs.claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
 from raysweep.spec import RunRequest, TrainSpec, load_trainable
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 from raysweep.training.feasibility import check_cluster, check_scaling, machine_totals
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot

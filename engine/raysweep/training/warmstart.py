@@ -10,7 +10,7 @@ from pathlib import Path
 
 from raysweep.errors import SpecError
 from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 _OF_A_SWEEP = re.compile(r"(?P<path>.+)/(?P<sweep_id>[^/]+)/checkpoints/[^/]+/\d+/?$")
 

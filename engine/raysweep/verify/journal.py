@@ -11,7 +11,8 @@ from raysweep.core.invariants import check
 from raysweep.errors import JournalDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.journal import Journal
-from raysweep.storage.objects import ObjectJournal, SegmentObject, cover
+from raysweep.storage.names import SegmentObject, cover
+from raysweep.storage.objects import ObjectJournal
 from raysweep.storage.segment import RESTORE_FIX, decode_segment, read_header
 from raysweep.verify.report import Checked, Finding
 

@@ -10,32 +10,15 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from dataclasses import dataclass
 from typing import ClassVar
 
 from raysweep import faultplan
-from raysweep.messages import Hello, Memory, Ready, Unready
+from raysweep.messages import Hello, Unready
+from raysweep.worker.forking import serve_forked
 from raysweep.worker.link import Link, SocketLink
-from raysweep.worker.memory import MemoryWatch, over_limit
-from raysweep.worker.runner import Trainable, describe, install_interrupt, load_by_reference, run_attempt
-from raysweep.worker.session import SweepPlace
+from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
+from raysweep.worker.setup import WorkerSetup, actor_id, load_trainable, node_id, say_ready
 from raysweep.worker.shell import WorkerShell
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSetup:
-    """All that a worker needs to begin: where to connect, what to run, how."""
-
-    host: str
-    port: int
-    token: str
-    trainable: str
-    pickled: bytes | None
-    isolation: str
-    place: SweepPlace
-    sys_path: tuple[str, ...] = ()
-    hides_gpus: bool = True
-    fault_plan: str = ""
 
 
 class TrialWorker:
@@ -68,8 +51,6 @@ class TrialWorker:
 
     def _serve(self, setup: WorkerSetup, shell: WorkerShell) -> None:
         if setup.isolation == "process":
-            from raysweep.worker.forking import serve_forked
-
             serve_forked(setup, shell)
             return
         trainable = _load(setup, shell.link)
@@ -81,45 +62,9 @@ class TrialWorker:
             run_attempt(trainable, job, setup.place, shell)
 
 
-def say_ready(shell: WorkerShell) -> None:
-    """The trainable is loaded. From now on each trial's memory is watched, and ends it above its limit."""
-    link = shell.link
-    MemoryWatch(
-        shell.find_process,
-        lambda held: link.send(Memory(held_bytes=held)),
-        lambda held, limit_bytes: shell.exceed(over_limit(held, limit_bytes)),
-    )
-    link.send(Ready(node=node_id(), pid=os.getpid()))
-
-
 def _load(setup: WorkerSetup, link: Link) -> Trainable | None:
     try:
         return load_trainable(setup)
     except Exception as error:  # noqa: BLE001  the user's module may raise anything while it is imported
         link.send(Unready(failure=describe(error, origin="start", is_fatal=True), node=node_id()))
         return None
-
-
-def load_trainable(setup: WorkerSetup) -> Trainable:
-    """The trainable, by its import path or from its pickled form (which came through Ray, not the link)."""
-    if setup.pickled is not None:
-        import cloudpickle
-
-        pickled: Trainable = cloudpickle.loads(setup.pickled)
-        return pickled
-    return load_by_reference(setup.trainable)
-
-
-def actor_id() -> str:
-    """Ray's id of this actor: what the worker is called on the link."""
-    import ray
-
-    return str(ray.get_runtime_context().get_actor_id())
-
-
-def node_id() -> str:
-    """Ray's id of this node; empty where this process is not connected to Ray."""
-    ray = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
-        return ""
-    return str(ray.get_runtime_context().get_node_id())

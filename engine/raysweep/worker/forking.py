@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from raysweep.messages import (
     Began,
@@ -31,20 +30,16 @@ from raysweep.messages import (
     Unready,
 )
 from raysweep.worker.memory import count_kernel_ooms
+from raysweep.worker.setup import WorkerSetup, node_id, say_ready
 from raysweep.worker.shell import WorkerShell
 from raysweep.worker.wire import FROM_WORKER, encode, pack, read_frames
 from raysweep.worker.zygote import ANSWER, MAX_ANSWER_BYTES, Answer, Ended, Forked, Setup, Unloadable
-
-if TYPE_CHECKING:
-    from raysweep.worker.actor import WorkerSetup
 
 log = logging.getLogger("raysweep")
 
 
 def serve_forked(setup: WorkerSetup, shell: WorkerShell) -> None:
     """Run each job in a forked child; returns when the worker is to end."""
-    from raysweep.worker.actor import node_id, say_ready
-
     zygote = Zygote(setup)
     try:
         problem = zygote.await_ready()

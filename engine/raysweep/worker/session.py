@@ -216,7 +216,7 @@ class Session:
     def _save(self, directory: Path, report: int, metrics: dict[str, Any]) -> bool:
         """Store a checkpoint; False if that failed, which the trial survives."""
         from raysweep.storage.checkpoints import CheckpointStore
-        from raysweep.storage.store import open_store
+        from raysweep.storage.opening import open_store
 
         job, number = self.job, self._next_checkpoint
         if not directory.is_dir():

@@ -14,7 +14,7 @@ from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import identity
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep_airflow import SweepOperator
 from raysweep_airflow.work import Attempt, Try
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.cli.process import Detached
+from raysweep.cli.endings import Detached
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.holder import current_holder
 from raysweep.spec import sweep_id

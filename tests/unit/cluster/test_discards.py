@@ -12,7 +12,8 @@ from raysweep.cluster.discards import Discards
 from raysweep.errors import RaysweepError, StorageError
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.journal import Journal
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore
 from raysweep.storage.writer import JournalWriter
 from raysweep.testing import MemoryBackend

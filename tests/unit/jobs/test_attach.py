@@ -23,7 +23,7 @@ from raysweep.jobs.request import JobRequest
 from raysweep.outcome import Holder, Lease, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec, TrainSpec
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from tests.unit.jobs.api import Api, serving
 
 SECRET = "a-password-of-the-trials"

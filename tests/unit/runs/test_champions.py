@@ -19,7 +19,8 @@ from raysweep.runs.champions import (
     champion_key,
     read_champion,
 )
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 
 
 def decide(sweep_id: str, mean: float) -> tuple[Night, Champion]:

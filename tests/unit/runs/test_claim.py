@@ -23,7 +23,8 @@ from raysweep.outcome import Holder, SweepProgress, TrainOutcome
 from raysweep.runs.claim import Attempt, Claim, claim_run, find_at_rest, read_newest
 from raysweep.runs.holder import current_holder
 from raysweep.runs.training import PROGRESS, RunFolder
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 from raysweep.storage.wrapped import Operation, T, WrappedStore
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot
@@ -220,7 +221,7 @@ def test_a_heartbeat_that_looks_old_but_moves_is_one_of_a_live_holder(folder: Ru
 
 CLAIM_AND_DIE = """
 import os, signal, sys
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.runs.claim import claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
 

@@ -24,7 +24,7 @@ from raysweep.runs.holder import (
     process_started_at,
 )
 from raysweep.runs.takeover import find_holder, follow
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 from raysweep.verify.mending import prune
 

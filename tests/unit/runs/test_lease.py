@@ -8,7 +8,8 @@ import pytest
 
 from raysweep.errors import StorageUnavailableError
 from raysweep.runs.lease import SHORTEST_S, LeaseWatch, read_lease, renew_lease
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 
 
 @pytest.fixture

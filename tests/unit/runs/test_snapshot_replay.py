@@ -18,7 +18,8 @@ from raysweep.core.frozen import freeze
 from raysweep.runs import replay as room
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore
 from raysweep.storage.writer import JournalWriter
 

@@ -19,7 +19,7 @@ from raysweep.runs.reader import SweepReader, glance, read_training
 from raysweep.runs.status import TOP, RunStatus, status_of_heartbeat, status_of_outcome, status_of_state
 from raysweep.runs.training import RunFolder
 from raysweep.simulate import simulate
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from tests.unit.verify.stored import Stored, store_sweep
 
 SPEC: dict[str, Any] = {

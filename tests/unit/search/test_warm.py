@@ -14,7 +14,7 @@ from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.search import WarmStart, make_searcher
 from raysweep.search.warm import refit
 from raysweep.spec import SweepSpec, sweep_id
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 SPACE = {
     "lr": {"loguniform": [1e-4, 1e-1]},

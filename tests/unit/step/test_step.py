@@ -20,7 +20,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.step import End, Place, Step, cancel_anyway, cancel_if_over, cancelling, connected, wait_for_end
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from tests.unit.jobs.api import Api, serving
 
 LOG = logging.getLogger("tests")

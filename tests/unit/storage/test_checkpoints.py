@@ -129,7 +129,7 @@ def test_a_changed_file_is_never_restored(store: Store, source: Path, tmp_path: 
 
 
 def test_a_manifest_with_any_flipped_byte_is_refused(tmp_path: Path) -> None:
-    from raysweep.storage.store import open_store
+    from raysweep.storage.opening import open_store
 
     store = open_store(tmp_path / "store")
     (tmp_path / "source").mkdir()

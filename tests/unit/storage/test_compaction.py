@@ -16,9 +16,11 @@ from raysweep.errors import JournalDamagedError, SegmentExistsError, StorageErro
 from raysweep.storage import compaction
 from raysweep.storage.compaction import plan_merges
 from raysweep.storage.journal import Claim, Journal
-from raysweep.storage.objects import ObjectJournal, SegmentObject, cover
+from raysweep.storage.names import SegmentObject, cover
+from raysweep.storage.objects import ObjectJournal
+from raysweep.storage.opening import open_store
 from raysweep.storage.segment import SegmentHeader, encode_segment
-from raysweep.storage.store import ObjectInfo, Store, open_store
+from raysweep.storage.store import ObjectInfo, Store
 from raysweep.storage.wrapped import WrappedStore
 
 CONTROLLERS = st.integers(0, 2)

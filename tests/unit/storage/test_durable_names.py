@@ -13,7 +13,7 @@ import pytest
 from raysweep.errors import SegmentExistsError, StorageUnavailableError
 from raysweep.storage.journal import append_once
 from raysweep.storage.objects import ObjectJournal
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 
 DATA = b"a segment"
 

@@ -6,7 +6,8 @@ import pytest
 
 from raysweep.errors import JournalDamagedError
 from raysweep.storage.journal import Journal, claim
-from raysweep.storage.objects import ObjectJournal, SegmentObject
+from raysweep.storage.names import SegmentObject
+from raysweep.storage.objects import ObjectJournal
 from raysweep.storage.segment import Segment, SegmentHeader, encode_merged, encode_segment
 from raysweep.storage.store import Store
 from raysweep.testing import MemoryBackend

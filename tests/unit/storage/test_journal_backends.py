@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from raysweep.storage.journal import JournalBackend
-from raysweep.storage.objects import ObjectJournal, SegmentObject
-from raysweep.storage.store import open_store
+from raysweep.storage.names import SegmentObject
+from raysweep.storage.objects import ObjectJournal
+from raysweep.storage.opening import open_store
 from raysweep.testing import MemoryBackend
 from raysweep.testing.journal_contract import JournalBackendContract
 

@@ -13,7 +13,8 @@ import pytest
 from raysweep.errors import RaysweepError, StorageUnavailableError
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.journal import Journal
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
 from raysweep.storage.writer import JournalWriter
 from tests.proxy import Proxy
 

@@ -14,8 +14,9 @@ import pytest
 
 from raysweep.errors import SpecError, StorageError, StorageNotWritableError, StorageUnavailableError
 from raysweep.storage.local import TEMPORARY_MARK
+from raysweep.storage.opening import open_store
 from raysweep.storage.remote import _first_line
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.store import Store
 
 
 def test_put_get_delete(store: Store) -> None:
@@ -183,7 +184,7 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
         "import os, sys\n"
         "from raysweep.errors import StorageNotWritableError\n"
         "from raysweep.storage.local import LocalStore\n"
-        "from raysweep.storage.store import open_store\n"
+        "from raysweep.storage.opening import open_store\n"
         "store = open_store(sys.argv[1])\n"
         "os.setuid(65534)\n"
         "try:\n    store.check_writable()\n"
@@ -258,7 +259,7 @@ def test_a_forked_child_is_refused_remote_storage_and_may_use_a_folder(
     code = (
         "import os, sys\n"
         "from raysweep.errors import StorageError\n"
-        "from raysweep.storage.store import open_store\n"
+        "from raysweep.storage.opening import open_store\n"
         "remote, local = open_store('memory://x'), open_store(sys.argv[1])\n"
         "remote.put('a', b'x'); local.put('a', b'x')\n"
         "pid = os.fork()\n"

@@ -11,9 +11,9 @@ import pytest
 
 from raysweep.errors import StorageUnavailableError
 from raysweep.faultplan import FaultPlan
-from raysweep.storage.faulty import FaultyStore
 from raysweep.storage.local import LocalStore
-from raysweep.storage.store import Store, open_store
+from raysweep.storage.opening import FaultyStore, open_store
+from raysweep.storage.store import Store
 from raysweep.storage.wrapped import Operation, WrappedStore
 
 

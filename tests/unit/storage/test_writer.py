@@ -11,8 +11,8 @@ import pytest
 from raysweep.errors import FencedError, RaysweepError, StorageError, StorageUnavailableError
 from raysweep.storage.journal import Claim, Journal, JournalBackend, claim
 from raysweep.storage.objects import ObjectJournal
+from raysweep.storage.opening import open_store
 from raysweep.storage.segment import Segment
-from raysweep.storage.store import open_store
 from raysweep.storage.writer import JournalWriter
 from raysweep.testing import MemoryBackend
 

@@ -21,8 +21,9 @@ from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
 from raysweep.storage.compaction import SINGLES
 from raysweep.storage.objects import ObjectJournal
+from raysweep.storage.opening import open_store
 from raysweep.storage.sealed import encode_sealed
-from raysweep.storage.store import ObjectInfo, open_store
+from raysweep.storage.store import ObjectInfo
 from raysweep.storage.wrapped import WrappedStore
 from raysweep.verify import prune, repair, verify_sweep
 from tests.unit.verify.stored import Stored, make_asked, store_sweep

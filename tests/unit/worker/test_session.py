@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from raysweep.errors import CheckpointDamagedError
 from raysweep.messages import Busy, Job, Rows, Unsaved
 from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.store import open_store
+from raysweep.storage.opening import open_store
 from raysweep.worker.link import SocketLink
 from raysweep.worker.session import Session, SweepPlace
 from raysweep.worker.wire import FROM_WORKER, read_frames

@@ -1,0 +1,42 @@
+"""How a command ends: its exit codes, and the one line that says why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DONE: Final = 0
+FAILED: Final = 1
+CANCELLED: Final = 3
+
+
+class Detached(KeyboardInterrupt):
+    """Ctrl-C of a command that only follows what runs on a cluster, and goes on there.
+
+    `attach` and `cancel` are the commands that come back to it.
+    """
+
+    def __init__(self, run_id: str, *, attach: str, cancel: str, is_leased: bool = False) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+        self.attach = attach
+        self.cancel = cancel
+        self.is_leased = is_leased
+
+    def __str__(self) -> str:
+        goes_on = "goes on until its lease ends" if self.is_leased else "goes on"
+        return f"{self.run_id} {goes_on}; follow it with: {self.attach} or end it with: {self.cancel}"
+
+
+def say_error(text: str, code: int) -> int:
+    """Print `error: <text>` as one line on standard error; returns the code."""
+    return say(text, "error", "bold red", code)
+
+
+def say(text: str, head: str, style: str, code: int) -> int:
+    """Print `<head>: <text>` as one line on standard error; returns the code."""
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text.assemble((f"{head}:", style), " ", " ".join(text.split()))
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+    return code

@@ -1,0 +1,65 @@
+"""What a worker begins with, and what it says once it is ready: the same for warm and forking ones."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+from raysweep.messages import Memory, Ready
+from raysweep.worker.memory import MemoryWatch, over_limit
+from raysweep.worker.runner import Trainable, load_by_reference
+from raysweep.worker.session import SweepPlace
+from raysweep.worker.shell import WorkerShell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSetup:
+    """All that a worker needs to begin: where to connect, what to run, how."""
+
+    host: str
+    port: int
+    token: str
+    trainable: str
+    pickled: bytes | None
+    isolation: str
+    place: SweepPlace
+    sys_path: tuple[str, ...] = ()
+    hides_gpus: bool = True
+    fault_plan: str = ""
+
+
+def say_ready(shell: WorkerShell) -> None:
+    """The trainable is loaded. From now on each trial's memory is watched, and ends it above its limit."""
+    link = shell.link
+    MemoryWatch(
+        shell.find_process,
+        lambda held: link.send(Memory(held_bytes=held)),
+        lambda held, limit_bytes: shell.exceed(over_limit(held, limit_bytes)),
+    )
+    link.send(Ready(node=node_id(), pid=os.getpid()))
+
+
+def load_trainable(setup: WorkerSetup) -> Trainable:
+    """The trainable, by its import path or from its pickled form (which came through Ray, not the link)."""
+    if setup.pickled is not None:
+        import cloudpickle
+
+        pickled: Trainable = cloudpickle.loads(setup.pickled)
+        return pickled
+    return load_by_reference(setup.trainable)
+
+
+def actor_id() -> str:
+    """Ray's id of this actor: what the worker is called on the link."""
+    import ray
+
+    return str(ray.get_runtime_context().get_actor_id())
+
+
+def node_id() -> str:
+    """Ray's id of this node; empty where this process is not connected to Ray."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return ""
+    return str(ray.get_runtime_context().get_node_id())
