@@ -151,6 +151,23 @@ def test_a_trial_that_no_node_can_hold_does_not_starve_the_others() -> None:
     assert not sweep.state.slots, "nobody needs them"
 
 
+def test_no_slot_is_opened_for_a_trial_that_no_node_can_hold() -> None:
+    """While configs are still to come, too: one of two is there, and its trial cannot run."""
+    sweep = Sweep(num_samples=2, resources={"cpu": 1, "memory": 2 * GIB}, failure=NO_WAIT)
+    sweep.start()
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=16 * GIB)
+    sweep.suggest(1, is_exhausted=False)
+    for slot in (0, 1):
+        sweep.send(ev.SlotOpened, slot=slot, node=f"node{slot}")
+    sweep.began(0)
+    sweep.failed(0, OOM)
+    sweep.send(ev.TimerFired)
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB)
+    assert sweep.trial_state(0) == "pending"
+    assert not sweep.state.is_exhausted
+    assert len(sweep.state.slots) == 1, "for the config to come"
+
+
 def test_a_sweep_with_results_ends_without_the_trial_that_no_node_can_hold() -> None:
     sweep = out_of_reach()
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB)
