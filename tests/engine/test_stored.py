@@ -54,7 +54,7 @@ def run_again(*what: str) -> dict[str, Any]:
         env=dict(os.environ),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
     )
     assert process.returncode == 0, process.stderr
     outcome: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
@@ -68,6 +68,7 @@ def test_what_has_ended_comes_back_as_it_was(expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.timeout(300)
 def test_a_sweep_goes_on_to_the_same_end(expected: dict[str, Any]) -> None:
     outcome = run_again("sweep", "going")
     assert found(outcome) == found(expected["going"])
