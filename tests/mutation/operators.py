@@ -102,6 +102,11 @@ LEFT_ALONE: tuple[m.BaseMatcherNode, ...] = (
     m.Expr(m.SimpleString() | m.ConcatenatedString()),
     m.Assign(targets=[m.AssignTarget(m.Name("__all__"))]),
     m.TypeAlias(),
+    # An alias of types: `Action = Begin | Leave`, `Out = list[Command]`.
+    m.Assign(
+        targets=[m.AssignTarget(m.Name(m.MatchRegex(r"[A-Z][a-z]\w*")))],
+        value=m.BinaryOperation(operator=m.BitOr()) | m.Subscript(),
+    ),
 )
 
 

@@ -294,7 +294,7 @@ def _name(temporary: Path, path: Path, *, replace: bool) -> bool:
             # there.
             if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
                 raise
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
             os.replace(temporary, path)
         return True
     except FileExistsError:
