@@ -85,14 +85,16 @@ def _note(asker: Asker | None, job: RunningJob, place: object, logger: Logger) -
 
 
 @contextmanager
-def _following(step: Step, job: RunningJob | None, logger: Logger) -> Iterator[Callable[[Any], None]]:
+def _following(step: Step, job: RunningJob | None, logger: Logger) -> Iterator[Callable[[Any], None] | None]:
     """What stands beside the wait: who shows how it goes, and sees whether a person ended the flow run."""
     asker, run = find_asker(), step.request.run
     if job is not None:
         logger.info("%s %s: %s job %s", job.kind, job.run_id, job.how, job.job_id or "(none)")
         _note(asker, job, step.place, logger)
+    # A training in this process tells of its reports, which nothing here shows; all others, of heartbeats.
+    is_told = job is not None or run.kind == "sweep"
     if asker is None:
-        yield tell_listeners
+        yield tell_listeners if is_told else None
         return
 
     def stop(reason: str) -> None:
@@ -108,7 +110,7 @@ def _following(step: Step, job: RunningJob | None, logger: Logger) -> Iterator[C
         reader=SweepReader(step.request.spec.storage_path, run.id) if run.kind == "sweep" else None,
         uri=step.view.uri,
         logger=logger,
-        stop=stop if job is not None or run.kind == "sweep" else None,
+        stop=stop if is_told else None,
     ) as follower:
         follower.began(job)
-        yield follower
+        yield follower if is_told else None

@@ -71,7 +71,7 @@ class Step:
         self,
         *,
         on_progress: OnProgress | None = None,
-        beside: Callable[[RunningJob | None], AbstractContextManager[OnProgress]] | None = None,
+        beside: Callable[[RunningJob | None], AbstractContextManager[OnProgress | None]] | None = None,
         num_cpus: float | None = None,
         scheduled_at: datetime | None = None,
     ) -> Outcome:
