@@ -94,7 +94,7 @@ def test_a_night_and_the_same_night_again(home: Path) -> None:
     assert "3 of 3 trials ended: 3 done" in output
     assert f"loss {outcome['best']['score']:.6g} (trial " in output
     assert f"x={best:.4g}" in output.split("full scale")[1], "the best config went into the training"
-    assert f"raysweep trials {outcome['sweep_id']} --storage" in output
+    assert f"raysweep best {outcome['sweep_id']} --storage" in output
     assert len(night.starts()) == 3
 
     again = night.start("2026-11-21")
