@@ -56,6 +56,11 @@ class Counts(dict[str, int]):
         return self._sum(*_ENDS)
 
     @property
+    def total(self) -> int:
+        """How many there are."""
+        return self._sum(*self)
+
+    @property
     def shown(self) -> dict[str, int]:
         """As people see them: a trial that is asked to stop still runs, and one in line is not counted."""
         number = {state: self.get(state, 0) for state in (*_ENDS, "running", "waiting")}

@@ -131,6 +131,14 @@ def test_a_state_gives_what_the_outcome_gives(night: tuple[SweepOutcome, list[An
     assert [each.trial_id for each in of_outcome.top] == [each.trial_id for each in outcome.top(TOP)]
 
 
+def test_an_outcome_that_is_handed_on_without_its_trials_still_counts_them(
+    night: tuple[SweepOutcome, list[Any]],
+) -> None:
+    outcome = night[0]
+    small = outcome.model_copy(update={"trials": outcome.trials[:2]})
+    assert status_of_outcome(small, now=1.0).num_trials == len(outcome.trials)
+
+
 def replayed(journal: list[Any]) -> SweepState:
     from raysweep.spec import SweepSpec
 
