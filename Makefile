@@ -116,13 +116,16 @@ airflow: $(STAMPS)/airflow system-libraries
 
 TESTS ?= tests
 MARK ?= not slow and not servers
-## test: the test suite (TESTS=tests/unit MARK="not ray")
+# Tests that need no Ray run beside those that wait for one (tests/conftest.py); with 0, one after the other.
+PROCESSES ?= 2
+PYTEST_BESIDE = -m pytest -n $(PROCESSES) --dist loadgroup
+## test: the test suite (TESTS=tests/unit MARK="not ray" PROCESSES=0)
 test: setup browser
-	$(BIN)/python -m pytest $(TESTS) $(if $(MARK),-m '$(MARK)')
+	$(BIN)/python $(PYTEST_BESIDE) $(TESTS) $(if $(MARK),-m '$(MARK)')
 
 ## test-servers: Airflow and Prefect servers, Ray heads and nodes, and faults in them: a sample; test-all has the rest
 test-servers: setup browser
-	$(BIN)/python -m pytest $(TESTS) -m 'servers and not slow'
+	$(BIN)/python $(PYTEST_BESIDE) $(TESTS) -m 'servers and not slow'
 
 ## test-prefect-latest: the flows on the newest Prefect, in an environment of its own
 test-prefect-latest: $(LATEST)/.stamps/dev browser
@@ -151,11 +154,11 @@ $(if $(2),,echo 'python$(1) is not on this machine: nothing is tested on it';)
 $(if $(2),if ! [ .venv-$(1)/.installed -nt pyproject.toml -a .venv-$(1)/.installed -nt constraints.txt ]; then \
 	$(2) -m venv .venv-$(1); \
 	$(UV_ENV) $(BIN)/uv pip install --quiet --python .venv-$(1)/bin/python --constraints constraints.txt \
-		--editable '.[ray]' hypothesis pytest pytest-timeout; \
+		--editable '.[ray]' hypothesis pytest pytest-timeout pytest-xdist; \
 	touch .venv-$(1)/.installed; \
 fi; \
 .venv-$(1)/bin/python --version; \
-.venv-$(1)/bin/python -m pytest $(SAMPLE) -m 'not slow';)
+.venv-$(1)/bin/python $(PYTEST_BESIDE) $(SAMPLE) -m 'not slow';)
 endef
 
 ## test-all: the test suite with every variant

@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from devtools.prefect.local import LocalPrefect
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who may run beside whom (`pytest -n 2 --dist loadgroup`): a group stays in one process, in its order.
+
+    Tests on a Ray share that Ray and the cores that it counts; those on Airflow's servers share these.
+    """
+    for item in items:
+        if item.get_closest_marker("servers") and "airflow" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("airflow"))
+        elif item.get_closest_marker("ray"):
+            item.add_marker(pytest.mark.xdist_group("ray"))
+
+
 @pytest.fixture(scope="session")
 def running_head() -> Iterator[Head]:
     """A Ray head of 2 CPUs: one for all tests that only ask for a head; they may kill it."""
