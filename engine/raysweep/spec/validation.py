@@ -88,7 +88,9 @@ def issues_of(error: ValidationError, model: type[BaseModel]) -> list[Issue]:
     """The problems of a ValidationError, in the words of this package."""
     found: list[Issue] = []
     for item in error.errors(include_url=False):
-        path: Path = tuple(part for part in item["loc"] if part != "[key]")
+        # pydantic ends with it the place of a key that is wrong; a field may have that name, too.
+        is_of_key = item["loc"][-1:] == ("[key]",) and item["type"] != "extra_forbidden"
+        path: Path = item["loc"][:-1] if is_of_key else item["loc"]
         cause = item.get("ctx", {}).get("error")
         if isinstance(cause, Problem):
             found += [Issue(path + i.path, i.problem, i.fix) for i in cause.issues]
