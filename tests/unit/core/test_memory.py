@@ -8,6 +8,7 @@ from typing import Any
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
+from raysweep.core.memory import is_out_of_reach
 from raysweep.core.stopping import BEHAVIOUR
 from tests.unit.core.faults import GIB, NO_WAIT, OOM, kinds, out_of_memory
 from tests.unit.core.sweep import Sweep, running, start_trial, tell
@@ -283,3 +284,12 @@ def test_a_cut_trial_that_comes_back_still_gets_its_memory() -> None:
     assert large.memory_bytes == 4 * GIB
     (start,) = sweep.send(ev.SlotOpened, slot=large.slot, node="big")
     assert isinstance(start, cmd.StartTrial)
+
+
+def test_by_the_older_rules_no_memory_is_out_of_reach() -> None:
+    sweep = out_of_memory()
+    trial = sweep.state.trials[0]
+    trial.memory_bytes = 64 * GIB
+    assert is_out_of_reach(sweep.state, trial)
+    sweep.state.behaviour = 1
+    assert not is_out_of_reach(sweep.state, trial)

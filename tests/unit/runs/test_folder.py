@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from raysweep.errors import StorageError
-from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SNAPSHOTS_KEPT, SweepFolder, SweepRecord, list_sweeps
 from raysweep.runs.holder import current_holder
+from raysweep.runs.view import RunView
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.journal import Journal
+from raysweep.storage.local import LocalStore
+from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
+from raysweep.storage.wrapped import WrappedStore
 
 RECORD = SweepRecord(
     digest="d", key="k", seed=7, spec={"name": "x", "param_space": {"lr": {"uniform": [0, 1]}}}
@@ -174,3 +179,29 @@ def test_a_sweep_with_an_outcome_is_not_withdrawn(folder: SweepFolder, tmp_path:
     with pytest.raises(StorageError, match="not withdrawn"):
         folder.withdraw()
     assert sorted(info.key for info in folder.store.list()) == before
+
+
+class DurableOnlyStore(WrappedStore):
+    """A power cut: what was not put durably is gone at once."""
+
+    def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+        """See the class."""
+        if durable:
+            super().put(key, data, durable=durable)
+
+
+def test_a_request_to_cancel_outlives_a_power_cut(tmp_path: Path) -> None:
+    folder = SweepFolder(DurableOnlyStore(LocalStore(tmp_path)), "sweep-1")
+    folder.write_cancellation(Cancellation(at=1.0, by="anna", reason="enough"))
+    assert folder.read_cancellation() is not None
+
+
+def test_only_the_newest_outcome_is_put_aside(tmp_path: Path) -> None:
+    view, folder = RunView("sweep", str(tmp_path), "sweep-1"), SweepFolder(open_store(tmp_path), "sweep-1")
+    old, new = (_outcome().model_copy(update={"generation": generation}) for generation in (1, 2))
+    folder.write_outcome_if_absent(new)
+    view.put_aside(old)
+    assert view.outcome() == new
+    view.put_aside(new)
+    assert view.outcome() is None
+    assert (tmp_path / "sweep-1" / "outcome-000002.json").is_file()
