@@ -101,8 +101,10 @@ def test_a_large_slot_is_given_back_when_nobody_needs_it() -> None:
     sweep.send(ev.SlotOpened, slot=3, node="big")
     sweep.began(0, 2)
     sweep.report(0, 0.5, attempt=2)
+    assert sweep.state.largest_slot_bytes == 4 * GIB
     assert cmd.CloseSlot(slot=3) in sweep.returned(0, 2)
     assert sweep.state.hungry_for_memory == 0
+    assert sweep.state.largest_slot_bytes == 0
 
 
 # -- memory that no node has (any more) ----------------------------------------------------------------

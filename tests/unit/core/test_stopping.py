@@ -152,6 +152,20 @@ def test_a_sweep_ended_by_its_deadline_goes_on_where_it_was() -> None:
     assert sweep.state.best_ended == 0
 
 
+def test_the_best_of_a_reopened_sweep_is_one_that_has_ended_and_not_failed() -> None:
+    sweep = planned(1, 3, stop=until(135))
+    step_to(sweep, 103, 0, 0)
+    sweep.returned(0)
+    for number, at in enumerate((116, 124, 132)):
+        step_to(sweep, at, 1, number)
+    sweep.stopped(1)
+    sweep.send(ev.SweepEnded)
+    sweep.at = 500.0
+    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR, is_reopening=True)
+    assert (sweep.trial_state(0), sweep.trial_state(1)) == ("completed", "pending")
+    assert sweep.state.best_ended == 0
+
+
 def test_a_later_deadline_before_the_end_brings_back_what_was_cut() -> None:
     """The controller was lost after one trial had been cut, and before the deadline had come."""
     sweep = planned(2, 2, stop=until(135))

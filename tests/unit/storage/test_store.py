@@ -56,6 +56,18 @@ def test_put_if_absent_lets_one_win(store: Store) -> None:
     assert not store.put_if_absent("deep/er/key", b"late")
 
 
+def test_put_if_version_replaces_what_was_read_and_nothing_newer(store: Store) -> None:
+    assert store.put_if_version("a/key", b"1", None) is True
+    assert store.put_if_version("a/key", b"late", None) is False
+    found = store.get_versioned("a/key")
+    assert found is not None
+    assert store.put_if_version("a/key", b"2", found[1]) is True
+    assert store.put_if_version("a/key", b"3", found[1]) is False
+    store.delete("a/key")
+    assert store.put_if_version("a/key", b"4", found[1]) is False
+    assert store.get_versioned("a/key") is None
+
+
 def test_list_is_by_folder(store: Store) -> None:
     keys = {"a/1", "a/b/2", "ab/3", "4", "a/ü ä/%41"}
     for key in keys:
