@@ -156,6 +156,7 @@ def test_the_best_of_a_reopened_sweep_is_one_that_has_ended_and_not_failed() -> 
     sweep = planned(1, 3, stop=until(135))
     step_to(sweep, 103, 0, 0)
     sweep.returned(0)
+    sweep.began(1)
     for number, at in enumerate((116, 124, 132)):
         step_to(sweep, at, 1, number)
     sweep.stopped(1)
