@@ -226,6 +226,20 @@ def test_a_merged_object_that_differs_is_not_trusted(store: Store) -> None:
     assert Journal(backend).contents() == before
 
 
+@pytest.mark.usefixtures("small_merges")
+def test_what_another_merged_meanwhile_has_to_be_the_same(store: Store) -> None:
+    """Both had planned it; the other was first, with something else in it."""
+    backend = ObjectJournal(store, "s/journal")
+    write_segments(backend, 1, 5)
+    steps = backend.compact()
+    next(steps)
+    wide = SegmentObject(first=1, last=4)
+    store.put(backend.key(wide), b"other", durable=True)
+    with pytest.raises(StorageError, match="differs from the segments it was merged from"):
+        list(steps)
+    assert all(store.exists(backend.key(SegmentObject(first=n, last=n))) for n in range(1, 6))
+
+
 class PausedStore(WrappedStore):
     """Something happens between the moment at which a listing read the names, and its return.
 

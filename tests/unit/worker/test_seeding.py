@@ -19,6 +19,15 @@ assert np.random.__spec__.loader.get_source("numpy.random")
 EARLY = "import numpy\n" + LATE.replace('assert "numpy" not in sys.modules', "")
 
 
+LARGE = """
+import numpy as np
+from raysweep.worker.seeding import seed_generators
+for seed in (7, 7 + 2**32, 7 + 2**63):
+    seed_generators(seed)
+    print(np.random.random())
+"""
+
+
 def _run(code: str) -> list[str]:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
@@ -28,3 +37,7 @@ def test_numpy_is_seeded_when_it_is_imported_late() -> None:
     late = _run(LATE)
     assert late == _run(EARLY)
     assert late[0] != late[1]
+
+
+def test_numpy_takes_what_it_can_of_a_large_seed() -> None:
+    assert len(set(_run(LARGE))) == 1
