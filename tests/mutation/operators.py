@@ -55,6 +55,13 @@ def wrap_string(node: cst.SimpleString) -> Iterator[cst.CSTNode]:
     return islice(mutators.operator_string(node), 1)
 
 
+def assign(node: cst.Assign | cst.AnnAssign) -> Iterator[cst.CSTNode]:
+    """Another value; not None where mypy would refuse it."""
+    takes_none = m.Annotation(m.BinaryOperation() | m.Name("Any") | m.Name("Final"))
+    if not isinstance(node, cst.AnnAssign) or m.matches(node.annotation, takes_none):
+        yield from mutators.operator_assignment(node)
+
+
 OPERATIONS = (
     cst.BinaryOperation,
     cst.UnaryOperation,
@@ -70,7 +77,7 @@ OPERATORS: tuple[tuple[str, Any, Operator], ...] = (
     ("string", cst.SimpleString, wrap_string),
     ("number", cst.BaseNumber, mutators.operator_number),
     ("name", cst.Name, mutators.operator_name),
-    ("assignment", (cst.Assign, cst.AnnAssign), mutators.operator_assignment),
+    ("assignment", (cst.Assign, cst.AnnAssign), assign),
     ("augmented", cst.AugAssign, mutators.operator_augmented_assignment),
     ("unary", cst.UnaryOperation, mutators.operator_remove_unary_ops),
     ("argument", cst.Call, change_argument),

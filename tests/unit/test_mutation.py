@@ -57,6 +57,7 @@ def mutations(code: str) -> set[tuple[str, str]]:
         ("if a and b: pass\n", "swap", "if a or b: pass"),
         ("a = 1\n", "number", "a = 2"),
         ("a = b\n", "assignment", "a = None"),
+        ("a: int | None = b\n", "assignment", "a: int | None = None"),
         ("f(a, b)\n", "argument", "f(a, None)"),
         ("f(a, b)\n", "argument", "f(b)"),
         ("kind = 'ended'\n", "string", "kind = 'XXendedXX'"),
@@ -81,6 +82,10 @@ def test_what_is_changed(code: str, operator: str, mutated: str) -> None:
 )
 def test_what_is_left_alone(code: str) -> None:
     assert mutations(code) - {("number", "zip(strict=True)[1]")} == set()
+
+
+def test_what_mypy_would_refuse_is_no_mutant() -> None:
+    assert ("assignment", "a: bool = None") not in mutations("a: bool = False\n")
 
 
 def test_a_text_with_spaces_is_for_people() -> None:

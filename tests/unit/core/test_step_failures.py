@@ -32,9 +32,13 @@ def test_a_retry_waits_and_goes_on_from_the_last_checkpoint() -> None:
     assert [attempt.kind for attempt in trial.attempts] == ["user_error", "user_error"]
 
 
-def test_a_hopeless_error_is_not_retried() -> None:
+@pytest.mark.parametrize(
+    "error", [TypeError, ImportError, AttributeError, NameError, SyntaxError, NotImplementedError, KeyError]
+)
+def test_a_hopeless_error_is_not_retried(error: type[Exception]) -> None:
     sweep = running(2)
-    wrong = Failure(origin="exception", type="TypeError", bases=("TypeError", "Exception"))
+    bases = tuple(base.__name__ for base in error.__mro__)
+    wrong = Failure(origin="exception", type=error.__name__, bases=bases)
     assert sweep.failed(0, wrong)[0] == tell(0, None, "failed")
 
 

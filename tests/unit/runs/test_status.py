@@ -267,10 +267,11 @@ def test_a_damaged_journal_leaves_the_heartbeat(unfinished: Stored) -> None:
         assert status is not None
         assert status.curve == ()
         assert "the journal cannot be read" in status.notes[-1]
+    name = status.name
     (unfinished.path / "progress.json").unlink()
     status = reader.read()
     assert status is not None
-    assert (status.status, status.metric) == ("interrupted", "loss")
+    assert (status.status, status.metric, status.name) == ("interrupted", "loss", name)
 
 
 def test_statuses_are_shared_for_a_while(unfinished: Stored) -> None:
