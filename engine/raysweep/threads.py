@@ -35,4 +35,6 @@ async def on_thread(call: Callable[[], T], *, within_s: float | None = None) -> 
     """
     context = copy_context()
     running = start_thread(lambda: context.run(call), "raysweep-call")
-    return await asyncio.wait_for(asyncio.wrap_future(running), within_s)
+    # Not `wait_for`: on Python 3.11 it forgets that it was cancelled where the call returns at that moment.
+    async with asyncio.timeout(within_s):
+        return await asyncio.wrap_future(running)

@@ -32,6 +32,9 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr("raysweep.jobs.client.FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr("raysweep.jobs.attach.SETTLE_S", 0.05)
+    monkeypatch.setattr("raysweep.jobs.attach.LATE_S", 0.3)
+    monkeypatch.setattr("raysweep.step.waiting.REFUSED_S", 0.1)
+    monkeypatch.setattr("raysweep.step.waiting.FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr("raysweep.jobs.follow.FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(cancelling, "PAUSE_S", 0.01)
 
