@@ -108,6 +108,9 @@ class LoopOrchestrator:
         Path(run, "over").write_text("its night was cancelled")
         self.processes[run].terminate()
 
+    def reach(self, address: str) -> None:
+        self.env["HEAD"] = address
+
     def again(self, run: str) -> None:
         command = [sys.executable, "-m", "tests.orchestrators.loop", run]
         with Path(run, "log").open("ab") as log:
