@@ -17,8 +17,8 @@ class Proxy:
     """Listens at `port` of loopback and passes everything on to the upstream.
 
     `cut`: connections are reset, new ones refused. `stall`: they hang. `restore`: at work again; connections
-    that hung are reset. `delay_s`: waits so long before each piece that is passed on. `stall_at`: a piece that
-    holds these bytes stalls it, and is kept; `release`: at work again, and what was kept goes on its way.
+    that hung are reset. `delay_s`: waits so long before each piece that is passed on. `stall_at`: a piece
+    that holds these bytes stalls it, and is kept; `release`: what was kept goes on its way.
     """
 
     def __init__(self, upstream: tuple[str, int]) -> None:
