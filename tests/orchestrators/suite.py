@@ -213,7 +213,7 @@ class OrchestratorContract:
         run = nights.begin(num_samples=500, pause=0.5, train=True)
         nights.until(lambda: len(nights.noted("end")) >= 1)
         nights.until(lambda: nights.orchestrator.state(run, "sweep") == "running")
-        door.cut()
+        door.stall()
         nights.orchestrator.cancel(run)
         nights.cluster.wait_until_clean(STOP_S)
         assert nights.outcome().status == "cancelled"

@@ -19,6 +19,8 @@ from raysweep.threads import on_thread
 
 TRIES: Final = 5
 PAUSE_S: Final = 2.0
+ANSWER_S: Final = 20.0
+"""How long a cluster may take to answer, beside the grace of the controller, once its driver was asked."""
 
 Connect = Callable[[], Awaitable[ClusterConnection]]
 
@@ -132,7 +134,13 @@ async def cancel_anyway(
     for left in reversed(range(TRIES)):
         was_asked = was_asked or await ask_to_cancel(job, reason=reason, by=by)
         try:
-            return await end_job(job, to=await to(), was_asked=was_asked, grace_s=grace_s)
+            # Its driver ends it: who asked that need not wait for a cluster that hangs.
+            async with asyncio.timeout(grace_s + ANSWER_S if was_asked else None):
+                return await end_job(job, to=await to(), was_asked=was_asked, grace_s=grace_s)
+        except TimeoutError:
+            if was_asked:
+                return True
+            raise
         except Exception:
             if not left and not was_asked:
                 raise

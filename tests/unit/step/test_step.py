@@ -241,6 +241,23 @@ def test_the_storage_is_asked_before_anybody_asks_how_to_reach_the_cluster(spec:
             assert [asked.number for asked in tried] == [1] * cancelling.TRIES
 
 
+def test_a_cluster_that_hangs_holds_up_nobody(spec: SweepSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cancelling, "ANSWER_S", 0.1)
+    hung = threading.Event()
+
+    def hang(method: str, path: str) -> None:
+        hung.wait(10)
+
+    with serving(Api()) as api:
+        job = step_of(api, spec).submit()
+        api.trouble, to = hang, connected(ClusterConnection(address=api.address))
+        began = time.monotonic()
+        assert asyncio.run(cancel_anyway(job, to=to, reason="enough", by="me", grace_s=0.1))
+        assert time.monotonic() - began < 5
+        hung.set()
+    assert cancellation_of(job).number == 1
+
+
 def test_a_cluster_that_comes_back_ends_the_job_itself(spec: SweepSpec) -> None:
     tried: list[int] = []
 
