@@ -159,7 +159,7 @@ class Try:
         found = Record.from_dict(self.store.get(RECORD_KEY))
         is_cleared = found is not None and found.max_tries != ti.max_tries
         record = found or self._dated(Record(max_tries=ti.max_tries), now)
-        base = operator.key(self.context)
+        base = operator.key(self.context, asked)
         request = RunRequest.of(_with_deadline(asked, record), base + record.suffix)
         ended = _view(request).outcome()
         do = decide(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +99,44 @@ def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
     if gone:
         raise ValueError(f"has {gone[0]}, which tonight's space has not")
     return fitted
+
+
+def at_constants(space: Space, config: Mapping[str, Any]) -> dict[str, Any]:
+    """An earlier config with tonight's constants, and otherwise as it was, inside tonight's space or not.
+
+    Parameters that tonight's space does not know stay; ones that it has newly got stay out.
+    """
+    values: dict[LeafPath, Any] = {}
+    missing: list[LeafPath] = []
+    for path, domain in space.leaves:
+        if isinstance(domain, Const):
+            continue
+        try:
+            values[path] = leaf_value(dict(config), path)
+        except (KeyError, IndexError, TypeError, ValueError):
+            values[path] = None
+            missing.append(path)
+    built = space.build(values)
+    for path in missing:
+        _remove(built, path)
+    return _over(config, built, space.template)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of both, those of `above` where both have one; mappings that are no values are merged."""
+    merged = {**below, **above}
+    for name, node in template.items():
+        if isinstance(node, dict) and isinstance(below.get(name), Mapping) and name in above:
+            merged[name] = _over(below[name], above[name], node)
+    return merged
+
+
+def _remove(config: Any, path: LeafPath) -> None:
+    for part in path[:-1]:
+        config = config[int(part)] if isinstance(config, list) else config[part]
+    # A place in a list cannot be left out; there the value is None.
+    if isinstance(config, dict):
+        config.pop(path[-1], None)
 
 
 def _holds(domain: Domain, value: Any) -> bool:

@@ -7,7 +7,7 @@ stops what nobody wants any more. A face keeps the calls of its orchestrator.
 
 from __future__ import annotations
 
-from raysweep.step.brief import best_config, brief, stored_outcome, why_not_trained
+from raysweep.step.brief import best_config, best_trials, brief, stored_outcome, why_not_trained
 from raysweep.step.cancelling import cancel_anyway, cancel_if_over, connected
 from raysweep.step.step import Place, Step
 from raysweep.step.verdict import Verdict, complete, details_of, verdict_of
@@ -19,6 +19,7 @@ __all__ = [
     "Step",
     "Verdict",
     "best_config",
+    "best_trials",
     "brief",
     "cancel_anyway",
     "cancel_if_over",
