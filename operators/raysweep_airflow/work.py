@@ -26,7 +26,7 @@ from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
-from raysweep.step import End, Place, Step, brief, complete, details_of
+from raysweep.step import End, Place, Step, brief, cancel_superseded, complete, connected, details_of
 from raysweep_airflow import documents
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
@@ -129,12 +129,18 @@ class Try:
             lease_ttl_s=options.lease_ttl_s,
         )
         operator.killed = lambda: stop_in_time(trigger.stop_if_over(access.cluster, grace_s=2.0))
+        self._end_superseded(job, access)
         self._show(job, access)
         if operator.deferrable and job.how != "finished":
             operator.defer(trigger=trigger, method_name="execute_complete")
         event = asyncio.run(trigger.follow(access.cluster))
         operator.killed = None
         return self.complete(event)
+
+    def _end_superseded(self, job: RunningJob, access: Access) -> None:
+        """Where an earlier try ran something else, as its sweep has found more since: nobody waits for that."""
+        earlier, to = self.store.get(JOB_KEY), connected(access.cluster)
+        asyncio.run(cancel_superseded(earlier, job, to=to, by=self.task.canceller, log=self.log))
 
     def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:
         """On a Ray of this process: an embedded one, or one that it is near."""

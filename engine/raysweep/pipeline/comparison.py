@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
-from statistics import NormalDist, fmean, variance
+from statistics import NormalDist, fmean
 from typing import Final
 
 LEVEL: Final = 0.095
@@ -81,7 +81,7 @@ def unpaired_gain(candidate: Scores, mean: float, spread: float, n: int, of: int
     if min(len(scores), n) < MIN_SEEDS:
         return None
     gain = fmean(scores) - mean
-    parts = [(variance(scores) / len(scores), len(scores) - 1), (spread**2 / n, n - 1)]
+    parts = [(_variance(scores) / len(scores), len(scores) - 1), (spread**2 / n, n - 1)]
     error = math.sqrt(sum(part for part, _ in parts))
     if error == 0.0:
         return Gain(gain=gain, seeds=0, error=0.0, lower=gain)
@@ -138,7 +138,7 @@ _LUCK: Final = [
 
 def _tested(gains: Sequence[float], noise: float, factor: float) -> Gain:
     gain = fmean(gains)
-    error = math.sqrt(max(2 * noise, variance(gains)) / len(gains))
+    error = math.sqrt(max(2 * noise, _variance(gains)) / len(gains))
     return Gain(gain=gain, seeds=len(gains), error=error, lower=gain - factor * error)
 
 
@@ -163,6 +163,11 @@ def _noise(rows: Sequence[Scores]) -> tuple[float, int]:
         if moved <= small:
             break
     return sum(value * value for value in left) / freedom, freedom
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = fmean(values)
+    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def _differences(candidate: Scores, champion: Scores) -> list[float]:

@@ -106,7 +106,7 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
     to_beat = champion_to_beat(record, spec, outcome.sweep_id)
     champion = as_confirmed(to_beat)
     if champion is not None:
-        champion = champion.model_copy(update={"config": at_constants(spec.space, champion.config)})
+        champion = champion.model_copy(update={"config": at_constants(spec.param_space, champion.config)})
     known = champion.config if champion is not None else None
     top = [trial for trial in distinct(outcome, gate.confirm_top_k + 1) if trial.config != known]
     candidates = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -12,7 +12,9 @@ from raysweep.search.base import Searcher, TrialEnd
 from raysweep.search.cells import LeafPath, codec, leaf_value
 from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
 from raysweep.spec.jsonable import leaves
-from raysweep.spec.space import Space
+from raysweep.spec.space import VOCABULARY, Space, has_domain
+
+_ABSENT: Final = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,42 +103,26 @@ def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
     return fitted
 
 
-def at_constants(space: Space, config: Mapping[str, Any]) -> dict[str, Any]:
+def at_constants(param_space: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """An earlier config with tonight's constants, and otherwise as it was, inside tonight's space or not.
 
-    Parameters that tonight's space does not know stay; ones that it has newly got stay out.
+    Parameters that tonight's space does not know stay; ones that it has newly got stay out. What a function
+    drew is the earlier value: the function need not be importable here.
     """
-    values: dict[LeafPath, Any] = {}
-    missing: list[LeafPath] = []
-    for path, domain in space.leaves:
-        if isinstance(domain, Const):
-            continue
-        try:
-            values[path] = leaf_value(dict(config), path)
-        except (KeyError, IndexError, TypeError, ValueError):
-            values[path] = None
-            missing.append(path)
-    built = space.build(values)
-    for path in missing:
-        _remove(built, path)
-    return _over(config, built, space.template)
+    now = {name: _now(node, config.get(name, _ABSENT)) for name, node in param_space.items()}
+    return {**config, **{name: value for name, value in now.items() if value is not _ABSENT}}
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of both, those of `above` where both have one; mappings that are no values are merged."""
-    merged = {**below, **above}
-    for name, node in template.items():
-        if isinstance(node, dict) and isinstance(below.get(name), Mapping) and name in above:
-            merged[name] = _over(below[name], above[name], node)
-    return merged
-
-
-def _remove(config: Any, path: LeafPath) -> None:
-    for part in path[:-1]:
-        config = config[int(part)] if isinstance(config, list) else config[part]
-    # A place in a list cannot be left out; there the value is None.
-    if isinstance(config, dict):
-        config.pop(path[-1], None)
+def _now(node: Any, earlier: Any) -> Any:
+    """A part of a normalised space as an earlier config has it; `_ABSENT` where that has nothing."""
+    if not has_domain(node):
+        return node
+    if isinstance(node, Mapping):
+        if len(node) > 1 or next(iter(node)) not in VOCABULARY:
+            return at_constants(node, earlier if isinstance(earlier, Mapping) else {})
+        return node.get("const", earlier)
+    known = earlier if isinstance(earlier, list) and len(earlier) == len(node) else [None] * len(node)
+    return [_now(item, value) for item, value in zip(node, known, strict=True)]
 
 
 def _holds(domain: Domain, value: Any) -> bool:

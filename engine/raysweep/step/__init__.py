@@ -8,7 +8,7 @@ stops what nobody wants any more. A face keeps the calls of its orchestrator.
 from __future__ import annotations
 
 from raysweep.step.brief import best_config, best_trials, brief, stored_outcome, why_not_trained
-from raysweep.step.cancelling import cancel_anyway, cancel_if_over, connected
+from raysweep.step.cancelling import cancel_anyway, cancel_if_over, cancel_superseded, connected
 from raysweep.step.step import Place, Step
 from raysweep.step.verdict import Verdict, complete, details_of, verdict_of
 from raysweep.step.waiting import End, wait_for_end
@@ -23,6 +23,7 @@ __all__ = [
     "brief",
     "cancel_anyway",
     "cancel_if_over",
+    "cancel_superseded",
     "complete",
     "connected",
     "details_of",
