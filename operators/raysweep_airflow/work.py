@@ -138,7 +138,7 @@ class Try:
         return self.complete(event)
 
     def _end_superseded(self, job: RunningJob, access: Access) -> None:
-        """Where an earlier try ran something else, as its sweep has found more since: nobody waits for that."""
+        """Where an earlier try ran something else, as the sweep has found more since: nobody waits for it."""
         earlier, to = self.store.get(JOB_KEY), connected(access.cluster)
         asyncio.run(cancel_superseded(earlier, job, to=to, by=self.task.canceller, log=self.log))
 

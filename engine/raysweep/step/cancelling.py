@@ -58,7 +58,9 @@ async def cancel_if_over(
         log.exception("job %s was not cancelled: `raysweep cancel` does it", job.job_id)
 
 
-async def cancel_superseded(earlier: Any, now: RunningJob, *, to: Connect, by: str, log: Any) -> None:
+async def cancel_superseded(
+    earlier: Any, now: RunningJob, *, to: Connect, by: str, log: Any, grace_s: float = CANCEL_GRACE_S
+) -> None:
     """Cancel the job of another run that the same step had before, as what it was given has changed since.
 
     Never raises.
@@ -69,13 +71,18 @@ async def cancel_superseded(earlier: Any, now: RunningJob, *, to: Connect, by: s
         to: Connects to the cluster.
         by: Who cancels, for people.
         log: Takes what was done.
+        grace_s: As in `cancel_if_over`.
     """
     names = RunningJob.__dataclass_fields__
     if not isinstance(earlier, Mapping) or not earlier.get("job_id") or earlier.get("run_id") == now.run_id:
         return
-    job = RunningJob.from_dict({name: value for name, value in earlier.items() if name in names})
+    try:
+        job = RunningJob.from_dict({name: value for name, value in earlier.items() if name in names})
+    except TypeError:
+        log.warning("job %s was remembered otherwise, and is left alone", earlier["job_id"])
+        return
     reason = f"its step was given something else since, and runs {now.run_id}"
-    await cancel_if_over(job, why=lambda: reason, to=to, by=by, log=log)
+    await cancel_if_over(job, why=lambda: reason, to=to, by=by, log=log, grace_s=grace_s)
 
 
 async def cancel_anyway(
