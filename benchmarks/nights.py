@@ -118,7 +118,9 @@ def run_gate(spec: SweepSpec, outcome: SweepOutcome, score: Score, sample: int) 
         )
         for number in range(len(ran) * GATE_SEEDS)
     )
-    again = outcome.model_copy(update={"trials": trials, "sweep_id": run.id, "key": run.key})
+    again = outcome.model_copy(
+        update={"trials": trials, "sweep_id": run.id, "name": run.name, "key": run.key}
+    )
     return prepared.settle(again)
 
 

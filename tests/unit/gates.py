@@ -63,7 +63,7 @@ def gave(prepared: GateRun, *scores: float | None) -> SweepOutcome:
         else trial.model_copy(update={"state": "failed", "score": None, "error": error})
         for trial, score in zip(again.trials, scores, strict=True)
     )
-    return again.model_copy(update={"key": run.key, "trials": trials})
+    return again.model_copy(update={"name": run.name, "key": run.key, "trials": trials})
 
 
 def configs(prepared: GateRun) -> list[dict[str, Any]]:

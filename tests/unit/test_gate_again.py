@@ -18,6 +18,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
 from raysweep.runs.view import RunView
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
+from raysweep.spec.identity import sweep_id
 from raysweep.step import best_trials, brief, why_not_trained
 from raysweep.storage.opening import open_store
 from tests.unit.gates import configs, gave, make_spec, swept
@@ -122,6 +123,18 @@ def test_what_ran_for_another_outcome_decides_nothing(tmp_path: Path) -> None:
         prepare_gate(spec, later, GATE).settle(again)
     assert caught.value.retryable
     assert newest_verdict(open_store(tmp_path), "n1") is None
+
+
+def test_what_was_run_anew_for_this_gate_decides(tmp_path: Path) -> None:
+    """As where a task is cleared whose gate had failed: its sweep has a key that goes on from the gate's."""
+    spec = make_spec(tmp_path)
+    prepared = prepare_gate(spec, stored(spec, swept("n1", 0.7)), GATE)
+    key = f"{prepared.request.run.key}#2"
+    anew = gave(prepared, 0.7, 0.7).model_copy(update={"key": key, "sweep_id": sweep_id("flights-gate", key)})
+    for other in ({"key": "n1/gate-0"}, {"name": "flights"}):
+        with pytest.raises(GateOutdatedError):
+            prepared.settle(anew.model_copy(update=other))
+    assert prepared.settle(anew).promoted
 
 
 def test_a_gate_of_an_earlier_version_is_not_run_again(tmp_path: Path) -> None:

@@ -174,3 +174,12 @@ def test_listed_configs_share_their_seeds(tmp_path: Path) -> None:
     found: list[Any] = [searcher.ask(number) for number in range(5)]
     assert [each and each["a"] for each in found] == [1, 2, 1, 2, None]
     assert found[0]["seed"] == found[1]["seed"] != found[2]["seed"] == found[3]["seed"]
+
+
+def test_nights_of_another_name_with_the_same_slug_are_not_told(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    add_sweep(tmp_path, "other", [config(lr=0.1)], at=2.0, name="Flights!")
+    assert recall(store, make_spec(tmp_path, warm_start="last"), "own").told == ()
+    own = add_sweep(tmp_path, "mine", [config(lr=0.2)], at=1.0)
+    found = recall(store, make_spec(tmp_path, warm_start="last"), "own")
+    assert found.sources == (own,)
