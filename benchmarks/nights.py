@@ -17,9 +17,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from raysweep.outcome import Confirmed, SweepOutcome, TrialOutcome
-from raysweep.pipeline.decision import measured
-from raysweep.pipeline.gate import settle
+from raysweep.outcome import SweepOutcome, TrialOutcome
+from raysweep.pipeline import prepare_gate
 from raysweep.runs.champions import read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.recall import recall
@@ -104,19 +103,12 @@ def run_night(
     return outcome
 
 
-def run_gate(store: Store, spec: SweepSpec, outcome: SweepOutcome, score: Score, sample: int) -> Any:
+def run_gate(spec: SweepSpec, outcome: SweepOutcome, score: Score, sample: int) -> Any:
     """The gate's verdict, on samples of its own."""
     gate = GateSpec(confirm_top_k=1, seeds=GATE_SEEDS, min_improvement=0.002, test="paired")
-    champion = read_champion(store, spec.name).champion
-    candidates = tuple(
-        Confirmed(config=trial.config, trial_id=trial.trial_id, sweep_id=outcome.sweep_id)
-        for trial in outcome.top(2)
-        if champion is None or trial.config != champion.config
-    )[:1]
-    beside = None
-    if champion is not None:
-        beside = measured(Confirmed(config=champion.config, sweep_id=champion.sweep_id))
-    ran = [*candidates, *([beside] if beside else [])]
+    prepared = prepare_gate(spec, outcome, gate)
+    assert prepared.plan is not None
+    ran, run = prepared.plan.ran, prepared.request.run
     trials = tuple(
         TrialOutcome(
             trial_id=f"{number:05d}",
@@ -126,8 +118,10 @@ def run_gate(store: Store, spec: SweepSpec, outcome: SweepOutcome, score: Score,
         )
         for number in range(len(ran) * GATE_SEEDS)
     )
-    again = outcome.model_copy(update={"trials": trials, "sweep_id": f"{outcome.sweep_id}-gate"})
-    return settle(store, spec, outcome, gate, again, candidates, beside)
+    again = outcome.model_copy(
+        update={"trials": trials, "sweep_id": run.id, "name": run.name, "key": run.key}
+    )
+    return prepared.settle(again)
 
 
 def trials_until(outcome: SweepOutcome, goal: float) -> int:
@@ -153,18 +147,18 @@ def three_nights(seed: int, score: Score) -> dict[str, Any]:
         )
         one, two, three = (spec.replace(seed=seed * 10 + night) for night in (1, 2, 3))
         first = run_night(store, one, "1", score, seed * 10 + 1, None)
-        promoted = [run_gate(store, one, first, score, seed * 10 + 1).promoted]
+        promoted = [run_gate(one, first, score, seed * 10 + 1).promoted]
         champion = read_champion(store, spec.name).champion
         assert champion is not None
         sample = seed * 10 + 2
         goal = score(champion.config, sample)
         cold = run_night(store, two, "2", score, sample, None)
         warm = run_night(store, two, "2", score, sample, recall(store, two, sweep_id("flights", "2")))
-        promoted.append(run_gate(store, two, warm, score, sample).promoted)
+        promoted.append(run_gate(two, warm, score, sample).promoted)
         last = run_night(
             store, three, "3", score, seed * 10 + 3, recall(store, three, sweep_id("flights", "3"))
         )
-        verdict = run_gate(store, three, last, score, seed * 10 + 3)
+        verdict = run_gate(three, last, score, seed * 10 + 3)
         return {
             "seed": seed,
             "trials_warm": trials_until(warm, goal),

@@ -40,5 +40,6 @@ _ALL: Final = (
     Benchmark(name="resume", module="resume"),
     Benchmark(name="core-scale", module="core", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
+    Benchmark(name="falsepos", module="falsepos", needs_ray=False),
 )
 BENCHMARKS: Final = {benchmark.name: benchmark for benchmark in _ALL if benchmark.is_there}

@@ -26,12 +26,12 @@ from devtools.servers import LocalServersError
 from raysweep.cli.summary import print_night
 from raysweep.errors import SweepInterrupted
 from raysweep.live import LiveTable
-from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
-from raysweep.pipeline import with_gate
-from raysweep.pipeline.gate import RESULT
+from raysweep.outcome import SweepOutcome, TrainOutcome
+from raysweep.pipeline import training_request, with_gate
+from raysweep.pipeline.plan import newest_verdict
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.training import RunFolder
-from raysweep.spec import RunId, SweepSpec, TrainSpec
+from raysweep.spec import SweepSpec, TrainSpec
 from raysweep.step.brief import why_not_trained
 from raysweep.storage.opening import open_store
 
@@ -107,11 +107,14 @@ class Night:
         if folder is None:
             return None, None
         outcome = folder.read_outcome()
-        verdict = self.store.get(f"{folder.sweep_id}/{RESULT}")
-        if outcome is not None and verdict is not None:
-            outcome = with_gate(outcome, GateOutcome.from_json(verdict))
-        run = RunId.of(self.train, self._key.replace("/sweep/", "/train/", 1))
-        return outcome, RunFolder(self.store, run.id).read_outcome()
+        verdict = newest_verdict(self.store, folder.sweep_id)
+        if outcome is None or outcome.best is None:
+            return outcome, None
+        if verdict is not None:
+            outcome = with_gate(outcome, verdict)
+        train = self.train.replace(storage_path=self.storage)
+        request = training_request(train, outcome, self._key.replace("/sweep/", "/train/", 1))
+        return outcome, RunFolder(self.store, request.run.id).read_outcome()
 
 
 def _run(console: Console, night: Night, home: Path, dags: Path, deadline: str) -> bool:

@@ -11,6 +11,7 @@
     │   └── SpecChangedError              no        2       the same sweep, asked for differently
     ├── SweepNotFoundError                no        2
     ├── SweepHeldError                    yes       1       another live controller has the sweep
+    ├── GateOutdatedError                 yes       1       its sweep has gone on while the gate ran
     ├── FencedError                       no        1       a newer controller has the sweep
     ├── StorageError                      yes       1
     │   ├── StorageUnavailableError       yes       1
@@ -172,6 +173,23 @@ class SweepHeldError(RaysweepError):
         return one_line(
             f"sweep {self.sweep_id!r} is held by a live controller ({self.holder}); "
             "wait for it, cancel it, or take the sweep over"
+        )
+
+
+class GateOutdatedError(RaysweepError):
+    """What a gate ran again was the best of an outcome that is not the sweep's newest any more."""
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, sweep_id: str, ran: str) -> None:
+        super().__init__(sweep_id, ran)
+        self.sweep_id = sweep_id
+        self.ran = ran
+
+    def __str__(self) -> str:
+        return one_line(
+            f"{self.ran!r} ran for another outcome of sweep {self.sweep_id!r}, which has gone on since; "
+            "run the gate again: it judges what the sweep has now"
         )
 
 

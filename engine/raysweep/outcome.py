@@ -198,7 +198,13 @@ class GateOutcome(Record):
     standard_error: Number | None = None
     """Of the improvement, in a paired test."""
     lower_bound: Number | None = None
-    """The improvement is above this with 90 % confidence, in a paired test."""
+    """The improvement is above this with 90 % confidence, in a paired test, all candidates considered."""
+    common_seeds: int | None = None
+    """How many seeds the improvement comes from; 0: from means over different ones."""
+    notes: tuple[str, ...] = ()
+    """What a person should know besides: a champion that does not run any more."""
+    gate_id: str = ""
+    """Which of the sweep's gates."""
     sweep_id: str = ""
     """The sweep that ran them again."""
     at: float = 0.0

@@ -10,6 +10,7 @@ from prefect.runtime import flow_run
 from pydantic import BaseModel
 
 import raysweep as rs
+from raysweep.spec.identity import check_distinct
 from raysweep.spec.pipeline import GateSpec
 from raysweep.step import why_not_trained
 from raysweep_prefect.blocks import RayCluster
@@ -127,6 +128,9 @@ def sweep_many(
     """
     sweep_spec = rs.SweepSpec.from_any(spec)
     training = rs.TrainSpec.from_any(train_spec) if train_spec is not None else None
+    for field, given_spec in (("spec", sweep_spec), ("train_spec", training)):
+        if given_spec is not None:
+            check_distinct([f"{given_spec.name}-{label}" for label in data_sets], f"data_sets: {field}")
     name = key if key is not None else str(flow_run.root_flow_run_id)
     states = {}
     with _one_ray(find_target(cluster)):

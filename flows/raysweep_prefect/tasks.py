@@ -137,7 +137,8 @@ def train(
 ) -> Any:
     """Train at full scale, with the best config of `outcome` under the spec's own `config`.
 
-    With a key that was trained before it returns that run's outcome, or goes on from its newest checkpoint.
+    With a key and a config that were trained before it returns that run's outcome, or goes on from its newest
+    checkpoint; another config of the same night is another run.
     What the gate did not promote is not trained: the task is completed, named Skipped, and says why.
 
     Args:
@@ -153,14 +154,14 @@ def train(
         SweepFailedError: `outcome` has no best trial.
         RaysweepError: As `raysweep.run_training`.
     """
-    from raysweep.pipeline import with_best
+    from raysweep.pipeline import training_request
 
     asked = _placed(rs.TrainSpec.from_any(spec), storage_path)
     skipped = why_not_trained(outcome)
     if skipped:
         return Completed(name="Skipped", message=skipped)  # Prefect takes a state that a task returns
     step = Step(
-        request=RunRequest.of(with_best(asked, outcome), key if key is not None else default_key("train")),
+        request=training_request(asked, outcome, key if key is not None else default_key("train")),
         place=find_target(cluster),
         options=JobOptions.of(job or JobSettings()),
     )

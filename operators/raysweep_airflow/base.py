@@ -76,8 +76,8 @@ class JobOperator(BaseOperator):
         """What goes downstream where nothing is to be run for it; None: run. May skip the task."""
         return None
 
-    def key(self, context: Mapping[str, Any]) -> str:
-        """The key of the run: the same for every try of this task in this run."""
+    def key(self, context: Mapping[str, Any], asked: Spec) -> str:
+        """The key of the run: the same for every try of this task in this run that asks for the same."""
         from raysweep_airflow.identity import TaskId
 
         return TaskId.of(context).key

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from raysweep.spec import SweepSpec, TrainSpec
     from raysweep_airflow.tries import OnClear
 
+    Spec = SweepSpec | TrainSpec
     JobGiven = JobOptions | Mapping[str, Any] | None
 
 
@@ -136,8 +137,8 @@ class GateOperator(JobOperator):
         gate = self._gate(context)
         return self._result(gate, gate.verdict) if gate.verdict is not None else None
 
-    def key(self, context: Mapping[str, Any]) -> str:
-        return self._gate(context).outcome.key
+    def key(self, context: Mapping[str, Any], asked: Spec) -> str:
+        return self._gate(context).request.run.key
 
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> SweepSpec:
         return self._gate(context).request.spec
@@ -165,7 +166,8 @@ class GateOperator(JobOperator):
 class TrainOperator(JobOperator):
     """Train one config at full scale as a job of a Ray cluster; the result is its outcome as JSON (`brief`).
 
-    A new try goes on from the newest checkpoint. Skipped where a gate did not promote the sweep's best.
+    A new try goes on from the newest checkpoint; where the sweep has gone on and hands on another config, it
+    is another training. Skipped where a gate did not promote the sweep's best.
 
     Args:
         spec: A `TrainSpec`, its fields, or the path of a YAML or JSON file beside the DAG. Its own
@@ -213,6 +215,11 @@ class TrainOperator(JobOperator):
         from raysweep.spec import TrainSpec
 
         return with_best(TrainSpec.from_any(fields), self.outcome)
+
+    def key(self, context: Mapping[str, Any], asked: Spec) -> str:
+        from raysweep.pipeline import training_key
+
+        return training_key(cast("TrainSpec", asked), self.outcome, super().key(context, asked))
 
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         from raysweep.step import brief

@@ -11,9 +11,12 @@ from airflow.sdk import task
 def top_k(outcome: dict[str, Any], k: int | None = None) -> list[dict[str, Any]]:
     """The best trials of a sweep as a list, to `expand` over: `train.expand(outcome=top_k(sweep.output))`.
 
+    Each has the verdict of the gate, if there was one: what it did not promote is skipped, not trained.
+
     Args:
-        outcome: What a `SweepOperator` returned.
+        outcome: What a `SweepOperator` or a `GateOperator` returned.
         k: How many; default: all that it lists.
     """
-    found: list[dict[str, Any]] = outcome["top_k"]
-    return found if k is None else found[:k]
+    from raysweep.step import best_trials
+
+    return best_trials(outcome, k)

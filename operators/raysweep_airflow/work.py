@@ -32,7 +32,18 @@ from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
-from raysweep.step import End, Intent, Place, Step, brief, call_off_if_over, complete, details_of
+from raysweep.step import (
+    End,
+    Intent,
+    Place,
+    Step,
+    brief,
+    call_off_if_over,
+    cancel_superseded,
+    complete,
+    connected,
+    details_of,
+)
 from raysweep_airflow import documents
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
@@ -173,12 +184,18 @@ class Try:
             limit=limit,
             lease_ttl_s=options.lease_ttl_s,
         )
+        self._end_superseded(job, access)
         self._show(job, access)
         if operator.deferrable and job.how != "finished":
             operator.defer(trigger=trigger, method_name="execute_complete")
         event = asyncio.run(trigger.follow(access.cluster))
         operator.killed = None
         return self.complete(event)
+
+    def _end_superseded(self, job: RunningJob, access: Access) -> None:
+        """Where an earlier try ran something else, as the sweep has found more since: nobody waits for it."""
+        earlier, to = self.store.get(JOB_KEY), connected(access.cluster)
+        asyncio.run(cancel_superseded(earlier, job, to=to, by=self.task.canceller, log=self.log))
 
     def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:
         """On a Ray of this process: an embedded one, or one that it is near."""
@@ -210,7 +227,7 @@ class Try:
             retries=operator.retries or 0,
         )
         record = found or self._dated(Record(max_tries=ti.max_tries), now)
-        base = operator.key(self.context)
+        base = operator.key(self.context, asked)
         request = RunRequest.of(_with_deadline(asked, record), base + record.suffix)
         ended = _view(request).outcome()
         due = None if cleared else still_due(found, ended)

@@ -121,3 +121,47 @@ def test_a_mistake_in_user_code_fails_for_good(
         AirflowFailException, match=r"ValueError: as asked second line \(trainables\.py:\d+ in"
     ):
         sweep.execute(context_of(sweep))
+
+
+def test_a_cleared_sweep_that_finds_more_is_gated_and_trained_anew(
+    embedded_ray: None, spec: dict[str, Any], tmp_path: Path
+) -> None:
+    """Its budget ended it; cleared with more, and all behind it too, by the defaults of the operators."""
+    go = tmp_path / "go"
+    spec |= {
+        "trainable": "tests.engine.trainables:waits_below_one",
+        "param_space": {"x": {"grid_search": [3.0, 0.5]}, "go": str(go)},
+        "num_samples": 1,
+        "max_concurrent_trials": 1,
+    }
+    train = {"trainable": "examples.quick:steps", "config": {"steps": 1}, "storage_path": str(tmp_path)}
+    stores: dict[str, Any] = {name: Store() for name in ("sweep", "gate", "train")}
+
+    def night(budget_s: float, number: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        def run(operator: Any) -> dict[str, Any]:
+            context = context_of(operator) | {"task_state_store": stores[operator.task_id]}
+            context["ti"].try_number, context["ti"].max_tries = number, number - 1
+            result: dict[str, Any] = operator.execute(context)
+            return result
+
+        with DAG("d", schedule=None):
+            asked = spec | {"stop": {"time_budget_s": budget_s, "grace_s": 1}}
+            sweep = run(SweepOperator(task_id="sweep", spec=asked, address="local", on_clear="resume"))
+            settings = {"confirm_top_k": 1, "seeds": 1, "test": "mean"}
+            gate = run(
+                GateOperator(task_id="gate", spec=asked, outcome=sweep, address="local", gate=settings)
+            )
+            return sweep, gate, run(TrainOperator(task_id="train", spec=train, outcome=gate, address="local"))
+
+    first, _, trained = night(6.0, 1)
+    assert (first["status"], first["best"]["config"]["x"]) == ("budget", 3.0)
+    assert trained["config"] == {"x": 3.0, "go": str(go), "steps": 1}
+    go.touch()
+    second, better, again = night(600.0, 2)
+    assert (second["status"], second["best"]["config"]["x"]) == ("completed", 0.5)
+    assert second["sweep_id"] == first["sweep_id"]
+    assert (better["promoted"], better["best"]["config"]["x"]) == (True, 0.5)
+    assert again["status"] == "completed"
+    assert again["config"] == {"x": 0.5, "go": str(go), "steps": 1}
+    assert again["run_id"] != trained["run_id"]
+    assert night(600.0, 3) == (second, better, again), "cleared once more, nothing is run"

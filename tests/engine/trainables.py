@@ -42,6 +42,13 @@ def noop(config: Config) -> dict[str, float]:
     return {"loss": config["x"]}
 
 
+def waits_below_one(config: Config) -> dict[str, float]:
+    """A config below 1 ends once `config["go"]` is there."""
+    while config["x"] < 1 and not os.path.exists(config["go"]):
+        time.sleep(0.05)
+    return {"loss": config["x"]}
+
+
 def surroundings(config: Config) -> dict[str, Any]:
     """Where and how the trial runs."""
     global calls

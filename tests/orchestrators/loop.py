@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import RaysweepError
-from raysweep.pipeline import prepare_gate, with_best, with_gate
+from raysweep.pipeline import prepare_gate, training_request, with_gate
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.step import Intent, Place, Step, brief, call_off_if_over, connected, details_of, why_not_trained
 from tests.jobs.head import ROOT, Head
@@ -57,8 +57,8 @@ def run_night(folder: Path) -> None:
     if night["train"] is not None and why_not_trained(outcome):
         note(folder, "train", "skipped")
     elif night["train"] is not None:
-        train = with_best(TrainSpec.from_any(night["train"]), outcome)
-        tried("train", lambda: RunRequest.of(train, key))
+        train = TrainSpec.from_any(night["train"])
+        tried("train", lambda: training_request(train, outcome, key))
 
 
 def read(folder: Path | str, name: str) -> dict[str, Any]:

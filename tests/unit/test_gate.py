@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
+from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome
 from raysweep.pipeline.decision import decide, measured
-from raysweep.pipeline.gate import RESULT, _plan, _spec, settle
+from raysweep.pipeline.gate import prepare_gate
 from raysweep.pipeline.night import handed_on, with_gate
 from raysweep.runs.champions import ChampionRecord, Night, read_champion
 from raysweep.spec import SweepSpec
 from raysweep.spec.pipeline import GateSpec, PipelineSpec
 from raysweep.step import why_not_trained
 from raysweep.storage.opening import open_store
+from tests.unit.gates import configs, gave, make_spec, swept
 
 
 def config(*scores: float | None, name: str = "a") -> Confirmed:
@@ -35,8 +36,8 @@ def config(*scores: float | None, name: str = "a") -> Confirmed:
         ("paired", "max", (0.70, 0.75, 0.80), (0.69, 0.741, 0.791), True, "promoted: +0.009333 ≥ 0.002"),
         # Better on average, by one lucky seed.
         ("paired", "max", (0.80, 0.70, 0.70), (0.70, 0.71, 0.705), False, "not surely above 0"),
-        # A champion whose trials failed counts by its stored mean; one pair is no test.
-        ("paired", "max", (0.75, 0.76), (None, 0.74), True, "promoted: +0.015 ≥ 0.002"),
+        # One pair is no test.
+        ("paired", "max", (0.75, 0.76), (None, 0.74), False, "1 common seed, and it takes 2 common seeds"),
     ],
 )
 def test_verdicts(test: Any, mode: str, candidate: Any, champion: Any, promoted: bool, said: str) -> None:
@@ -56,65 +57,18 @@ def test_the_best_candidate_is_the_one_that_counts() -> None:
     assert not decide(gate, "max", [config(None)], None).promoted
 
 
-def make_spec(storage: Path, **fields: Any) -> SweepSpec:
-    plain = {
-        "name": "flights",
-        "trainable": "m:f",
-        "param_space": {"x": {"uniform": [0, 1]}},
-        "metric": "auc",
-        "mode": "max",
-        "scheduler": {"asha": {"max_t": 9}},
-        "stop": {"deadline": "06:00 Europe/Berlin"},
-        "storage_path": str(storage),
-    }
-    return SweepSpec.model_validate(plain | fields)
-
-
-def swept(name: str, *scores: float) -> SweepOutcome:
-    trials = tuple(
-        TrialOutcome(
-            trial_id=f"{n:05d}",
-            number=n,
-            state="completed",
-            config={"x": score},
-            score=score,
-            metrics={"auc": score},
-        )
-        for n, score in enumerate(scores)
-    )
-    best = max(trials, key=lambda trial: trial.score or 0.0)
-    return SweepOutcome(
-        sweep_id=name,
-        name="flights",
-        key=name,
-        status="completed",
-        why="3 of 3 trials",
-        metric="auc",
-        mode="max",
-        best=best,
-        trials=trials,
-        started_at=1.0,
-        ended_at=2.0,
-    )
-
-
 def run_again(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, shift: float = 0.0) -> Any:
     """What the gate's sweep gives: each config its own x, and a little by the seed."""
-    store = open_store(spec.storage_path)
-    candidates, champion = _plan(store, spec, outcome, gate)
-    listed: Any = _spec(spec, outcome, gate, candidates, champion).search.options
-    scores = [c["x"] + shift + seed / 1000 for seed in range(gate.seeds) for c in listed.configs]
-    again = swept(f"{outcome.sweep_id}-again", *scores)
-    return lambda: settle(store, spec, outcome, gate, again, candidates, champion)
+    prepared = prepare_gate(spec, outcome, gate)
+    scores = [c["x"] + shift + seed / 1000 for seed in range(gate.seeds) for c in configs(prepared)]
+    return lambda: prepared.settle(gave(prepared, *scores))
 
 
 def test_what_is_run_again(tmp_path: Path) -> None:
     spec, gate = make_spec(tmp_path), GateSpec(confirm_top_k=2, seeds=3, seed_param="seed")
-    outcome = swept("n1", 0.5, 0.7, 0.6)
-    candidates, champion = _plan(open_store(tmp_path), spec, outcome, gate)
-    assert [each.config["x"] for each in candidates] == [0.7, 0.6]
-    assert champion is None
-    asked = _spec(spec, outcome, gate, candidates, champion)
+    prepared = prepare_gate(spec, swept("n1", 0.5, 0.7, 0.6), gate)
+    assert configs(prepared) == [{"x": 0.7}, {"x": 0.6}]
+    asked = prepared.request.spec
     assert asked.name == "flights-gate"
     assert asked.scheduler.kind == "fifo"
     assert asked.stop.deadline is None
@@ -136,8 +90,7 @@ def test_what_is_run_again_ends_where_the_sweeps_scheduler_ended_it(tmp_path: Pa
     limits = []
     for scheduler in ("fifo", {"asha": {"max_t": 9, "time_attr": "epoch"}}, "not.here:Mine"):
         spec = make_spec(tmp_path, scheduler=scheduler, stop={"trial": {"loss": {"above": 3.0}}})
-        candidates, champion = _plan(open_store(tmp_path), spec, outcome, gate)
-        limits.append(dict(_spec(spec, outcome, gate, candidates, champion).stop.trial))
+        limits.append(dict(prepare_gate(spec, outcome, gate).request.spec.stop.trial))
     assert [limit.pop("loss") is not None for limit in limits] == [True, True, True]
     assert limits == [{}, {"epoch": 9.0}, {"training_iteration": 12.0}]
 
@@ -169,7 +122,8 @@ def test_run_again_at_any_point_it_says_the_same(tmp_path: Path) -> None:
     spec, gate = make_spec(tmp_path), GateSpec(min_improvement=0.02)
     outcome = swept("n1", 0.5, 0.7)
     verdict = run_again(spec, outcome, gate)()
-    (tmp_path / "n1" / RESULT).unlink()
+    [written] = (tmp_path / "n1/gates").glob("*/verdict.json")
+    written.unlink()
     again = run_again(spec, outcome, gate)()
     assert (again.promoted, again.why, again.at) == (verdict.promoted, verdict.why, verdict.at)
     assert len(read_champion(open_store(tmp_path), "flights").history) == 1

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from raysweep.pipeline.decision import decide
 from raysweep.pipeline.gate import GateRun, prepare_gate, run_gate
-from raysweep.pipeline.night import handed_on, run_pipeline, train_best, with_best, with_gate
+from raysweep.pipeline.night import (
+    handed_on,
+    run_pipeline,
+    train_best,
+    training_key,
+    training_request,
+    with_best,
+    with_gate,
+)
 
 __all__ = [
     "GateRun",
@@ -14,6 +22,8 @@ __all__ = [
     "run_gate",
     "run_pipeline",
     "train_best",
+    "training_key",
+    "training_request",
     "with_best",
     "with_gate",
 ]

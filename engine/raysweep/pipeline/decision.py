@@ -1,95 +1,171 @@
-"""Is tonight's best config better than the champion? Scores in, verdict out."""
+"""Is one of tonight's best configs better than the champion? Scores in, verdict out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
-from typing import Final
+from typing import Any
 
 from raysweep.outcome import Confirmed, GateOutcome
+from raysweep.pipeline.comparison import MIN_SEEDS, Gain, Scores, mean_gain, paired_gains, unpaired_gain
 from raysweep.spec.pipeline import GateSpec
-
-# Student's t, one-sided 90 %, by degrees of freedom from 1 on (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
-_T90: Final = (
-    *(3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372),
-    *(1.363, 1.356, 1.350, 1.345, 1.341, 1.337, 1.333, 1.330, 1.328, 1.325),
-    *(1.323, 1.321, 1.319, 1.318, 1.316, 1.315, 1.314, 1.313, 1.311, 1.310),
-)
-_T90_MANY: Final = 1.310
 
 
 def measured(confirmed: Confirmed) -> Confirmed:
-    """With mean, spread and count of its scores."""
+    """With mean, spread and count of its scores by seed; a config without seeds stays as it is."""
+    if not confirmed.scores:
+        return confirmed
     scores = [score for score in confirmed.scores if score is not None and math.isfinite(score)]
     if not scores:
-        return confirmed
+        return confirmed.model_copy(update={"mean": None, "spread": None, "n": 0})
     spread = stdev(scores) if len(scores) > 1 else 0.0
     return confirmed.model_copy(update={"mean": fmean(scores), "spread": spread, "n": len(scores)})
 
 
+def seeds_needed(gate: GateSpec) -> int:
+    """How many seeds with a score it takes to judge a config."""
+    return MIN_SEEDS if gate.test == "paired" else 1
+
+
 def decide(
-    gate: GateSpec, mode: str, candidates: Sequence[Confirmed], champion: Confirmed | None
+    gate: GateSpec,
+    mode: str,
+    candidates: Sequence[Confirmed],
+    champion: Confirmed | None,
+    *,
+    lost: str = "",
 ) -> GateOutcome:
-    """Whether the best candidate is promoted, and why.
+    """Which candidate is promoted, if one is, and why.
+
+    Of the candidates that pass, the best is promoted; more seeds with a score come before better scores.
 
     Args:
         gate: What it has to show.
         mode: "min" or "max".
         candidates: With scores by seed, or none where all its trials failed.
-        champion: With scores of the same seeds; one without scores counts by its mean alone. None: the first.
+        champion: With scores of the same seeds; one without scores by seed counts by its mean, spread and
+            count. None: the first.
+        lost: Why the champion does not run any more: the candidates are judged as on a first night.
     """
-    sign = 1.0 if mode == "max" else -1.0
-    ranked = sorted(
-        (each for each in candidates if each.mean is not None), key=lambda each: -sign * (each.mean or 0.0)
-    )
-    common = {
-        "candidates": tuple(ranked),
+    ranked = _ranked(candidates, mode)
+    common: dict[str, Any] = {
         "champion": champion,
         "min_improvement": gate.min_improvement,
         "test": gate.test,
+        "notes": (lost,) if lost else (),
     }
     if not ranked:
-        return GateOutcome(promoted=False, why="not promoted: no candidate gave a score", **common)
-    best = ranked[0]
-    if champion is None or champion.mean is None or best.mean is None:
-        why = f"no champion yet; promoted: {best.mean:.6g} ± {_short(best.spread or 0.0)}"
-        return GateOutcome(promoted=True, why=why, **common)
-    pairs = [
-        (mine, theirs)
-        for mine, theirs in zip(best.scores, champion.scores, strict=False)
-        if mine is not None and theirs is not None
-    ]
-    gains = [sign * (mine - theirs) for mine, theirs in pairs]
-    head = f"champion {champion.mean:.6g} ± {_short(champion.spread or 0.0)}"
-    if gate.test == "mean" or len(gains) < 2:
-        gain = sign * (best.mean - champion.mean)
-        promoted = gain >= gate.min_improvement and gain > 0
         return GateOutcome(
-            promoted=promoted, why=f"{head}; {_verdict(promoted, gain, gate)}", improvement=gain, **common
+            promoted=False, why="not promoted: no candidate gave a score", candidates=(), **common
         )
-    gain, error = fmean(gains), stdev(gains) / math.sqrt(len(gains))
-    lower = gain - _t90(len(gains) - 1) * error
-    is_enough = gain >= gate.min_improvement and gain > 0
-    promoted = is_enough and lower > 0
-    why = f"{head}; {_verdict(promoted, gain, gate)}"
-    if is_enough and not promoted:
-        why = f"{head}; not promoted: {gain:+.4g}, but not surely above 0 ({lower:+.4g})"
+    if lost or champion is None:
+        return _first(gate, ranked, lost or "no champion yet", common)
+    gains = _gains(gate, mode, ranked, champion)
+    passed = [index for index, gain in enumerate(gains) if gain is not None and _is_passed(gate, gain)]
+    # Where none passes, the best one that could be compared says why.
+    shown = next(iter(passed or [index for index, gain in enumerate(gains) if gain is not None]), None)
+    head = "champion without a score"
+    if champion.mean is not None:
+        head = f"champion {champion.mean:.6g} ± {_short(champion.spread or 0.0)}"
+    if shown is None:
+        why = f"{head}; not promoted: {_too_few(gate, ranked[0], champion)}"
+        return GateOutcome(promoted=False, why=why, candidates=tuple(ranked), **common)
+    gain = gains[shown]
+    assert gain is not None
+    if passed:
+        ranked = [ranked[shown], *ranked[:shown], *ranked[shown + 1 :]]
     return GateOutcome(
-        promoted=promoted, why=why, improvement=gain, standard_error=error, lower_bound=lower, **common
+        promoted=bool(passed),
+        why=f"{head}; {_verdict(gate, gain, is_passed=bool(passed))}",
+        candidates=tuple(ranked),
+        improvement=gain.gain,
+        standard_error=gain.error,
+        lower_bound=gain.lower,
+        common_seeds=gain.seeds,
+        **common,
     )
 
 
-def _t90(freedom: int) -> float:
-    return _T90[freedom - 1] if freedom <= len(_T90) else _T90_MANY
+def _first(gate: GateSpec, ranked: list[Confirmed], head: str, common: dict[str, Any]) -> GateOutcome:
+    """Of a night with nothing to beat: the best candidate, if there is enough to judge it by."""
+    best = ranked[0]
+    needed = min(seeds_needed(gate), len(best.scores))
+    if best.n < needed:
+        why = f"{head}; not promoted: {_count(best)} gave a score, {needed} are needed"
+        return GateOutcome(promoted=False, why=why, candidates=tuple(ranked), **common)
+    why = f"{head}; promoted: {best.mean:.6g} ± {_short(best.spread or 0.0)}"
+    return GateOutcome(promoted=True, why=why, candidates=tuple(ranked), **common)
 
 
-def _verdict(promoted: bool, gain: float, gate: GateSpec) -> str:
-    if promoted:
-        return f"promoted: {gain:+.4g} ≥ {gate.min_improvement:g}"
-    if gate.min_improvement == 0 or gain >= gate.min_improvement:
-        return f"not promoted: {gain:+.4g} is no gain"
-    return f"not promoted: {gain:+.4g} < {gate.min_improvement:g}"
+def _ranked(candidates: Sequence[Confirmed], mode: str) -> list[Confirmed]:
+    """Those with a score: more seeds first, then by how much better than the others of the same seeds."""
+    scored = [each for each in candidates if each.mean is not None]
+    count = max((len(each.scores) for each in scored), default=0)
+    by_seed = [
+        [score for each in scored for score in each.scores[seed : seed + 1] if score is not None]
+        for seed in range(count)
+    ]
+    levels = [fmean(scores) if scores else 0.0 for scores in by_seed]
+
+    def standing(each: Confirmed) -> tuple[int, float]:
+        above = [score - levels[seed] for seed, score in enumerate(each.scores) if score is not None]
+        return each.n, _sign(mode) * fmean(above)
+
+    return sorted(scored, key=standing, reverse=True)
+
+
+def _gains(gate: GateSpec, mode: str, ranked: Sequence[Confirmed], champion: Confirmed) -> list[Gain | None]:
+    sign = _sign(mode)
+    ours = [_signed(each.scores, sign) for each in ranked]
+    theirs, mean = _signed(champion.scores, sign), sign * (champion.mean or 0.0)
+    if champion.scores:
+        if gate.test == "mean":
+            return [mean_gain(scores, theirs) for scores in ours]
+        return paired_gains(ours, theirs)
+    if gate.test == "mean":
+        return [Gain(gain=sign * (each.mean or 0.0) - mean, seeds=0) for each in ranked]
+    return [unpaired_gain(scores, mean, champion.spread or 0.0, champion.n, len(ours)) for scores in ours]
+
+
+def _is_passed(gate: GateSpec, gain: Gain) -> bool:
+    is_enough = gain.gain >= gate.min_improvement and gain.gain > 0
+    return is_enough and (gain.lower is None or gain.lower > 0)
+
+
+def _verdict(gate: GateSpec, gain: Gain, *, is_passed: bool) -> str:
+    if is_passed:
+        return f"promoted: {gain.gain:+.4g} ≥ {gate.min_improvement:g}"
+    if gain.gain >= gate.min_improvement and gain.gain > 0:
+        return f"not promoted: {gain.gain:+.4g}, but not surely above 0 ({gain.lower:+.4g})"
+    if gate.min_improvement == 0 or gain.gain >= gate.min_improvement:
+        return f"not promoted: {gain.gain:+.4g} is no gain"
+    return f"not promoted: {gain.gain:+.4g} < {gate.min_improvement:g}"
+
+
+def _too_few(gate: GateSpec, best: Confirmed, champion: Confirmed) -> str:
+    needed = seeds_needed(gate)
+    if not champion.scores:
+        return f"a champion of {champion.n} seeds, by its mean alone, and {_count(best)} cannot be compared"
+    pairs = zip(best.scores, champion.scores, strict=False)
+    common = sum(mine is not None and theirs is not None for mine, theirs in pairs)
+    seeds = f"{needed} common seeds" if needed > 1 else "a common seed"
+    return (
+        f"{common} common {'seed' if common == 1 else 'seeds'}, and it takes {seeds} to compare:"
+        f" the candidate has {_count(best)}, the champion {_count(champion)}"
+    )
+
+
+def _count(confirmed: Confirmed) -> str:
+    return f"{confirmed.n} of {len(confirmed.scores)} seeds"
+
+
+def _signed(scores: Sequence[float | None], sign: float) -> Scores:
+    return [None if score is None else sign * score for score in scores]
+
+
+def _sign(mode: str) -> float:
+    return 1.0 if mode == "max" else -1.0
 
 
 def _short(value: float) -> str:

@@ -1,8 +1,8 @@
 """The gate: the best configs of a sweep run again with new seeds, beside the champion of earlier nights.
 
-They run as a sweep of its own, whose id follows from that of the night: a gate that was cut goes on where it
-was. What is run is written down first (`gate-plan.json`), what came out last (`gate.json`), each once; in
-between the champion is replaced by compare-and-set. Whoever runs the gate again gets the same verdict.
+They run as a sweep of their own, whose key follows from the night's and the gate (`plan.py`): one that was
+cut goes on where it was. What is run is written down first, what came out last, each once; in between the
+champion is replaced by compare-and-set. The same gate of the same outcome, run again, says the same.
 """
 
 from __future__ import annotations
@@ -11,25 +11,28 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-import orjson
-
-from raysweep.errors import StorageError, SweepFailedError
-from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress
-from raysweep.pipeline.decision import decide, measured
+from raysweep.errors import GateOutdatedError, one_line
+from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
+from raysweep.pipeline.decision import decide, measured, seeds_needed
+from raysweep.pipeline.plan import (
+    GatePlan,
+    as_confirmed,
+    champion_to_beat,
+    find_verdict,
+    keep_verdict,
+    make_plan,
+)
 from raysweep.run import run_sweep
-from raysweep.runs.champions import Champion, ChampionRecord, Night, add_night, read_champion
+from raysweep.runs.champions import Champion, ChampionRecord, Night, add_night
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
 from raysweep.spec import RunRequest, SweepSpec
+from raysweep.spec.identity import key_within
 from raysweep.spec.pipeline import GateSpec
 from raysweep.step.brief import stored_outcome
 from raysweep.storage.opening import open_store
-from raysweep.storage.segment import RESTORE_FIX
 from raysweep.storage.store import Store
-
-PLAN: Final = "gate-plan.json"
-RESULT: Final = "gate.json"
 
 
 def run_gate(
@@ -68,24 +71,34 @@ class GateRun:
     outcome: SweepOutcome
     """The sweep's, with all its trials."""
     gate: GateSpec
-    candidates: tuple[Confirmed, ...] = ()
-    champion: Confirmed | None = None
+    plan: GatePlan | None = None
     verdict: GateOutcome | None = None
     """None: run `request`, and `settle` by what it gave."""
 
     @property
     def request(self) -> RunRequest[SweepSpec]:
-        """The sweep of those that run again, under the key of the first."""
-        again = _spec(self.spec, self.outcome, self.gate, self.candidates, self.champion)
-        return RunRequest.of(again, self.outcome.key)
+        """The sweep of those that run again."""
+        assert self.plan is not None, "a gate that has decided runs nothing"
+        again = _spec(self.spec, self.outcome, self.gate, self.plan)
+        return RunRequest.of(again, key_within(self.outcome.key, "gate", self.plan.gate_id))
 
     def settle(self, again: SweepOutcome) -> GateOutcome:
-        """The verdict, by what they gave. Raises: SweepFailedError where that is nothing to go by."""
+        """The verdict, by what they gave.
+
+        Raises:
+            SweepFailedError: That is nothing to go by.
+            GateOutdatedError: They ran for an outcome that is not the sweep's newest any more.
+        """
         if self.verdict is not None:
             return self.verdict
         again.raise_for_status()
+        run = self.request.run
+        # One that was begun anew has a key that goes on from this one.
+        if again.name != run.name or not again.key.startswith(run.key):
+            raise GateOutdatedError(self.outcome.sweep_id, again.sweep_id)
+        assert self.plan is not None
         store = open_store(self.spec.storage_path)
-        return settle(store, self.spec, self.outcome, self.gate, again, self.candidates, self.champion)
+        return settle(store, self.spec, self.outcome, self.gate, again, self.plan)
 
 
 def prepare_gate(spec: Any, given: SweepOutcome | Mapping[str, Any], gate: Any) -> GateRun:
@@ -106,11 +119,11 @@ def prepare_gate(spec: Any, given: SweepOutcome | Mapping[str, Any], gate: Any) 
         # Verdict, plan and champion lie where the sweep lies.
         asked = asked.replace(storage_path=outcome.uri.rpartition("/")[0])
     store = open_store(asked.storage_path)
-    done = store.get(f"{outcome.sweep_id}/{RESULT}")
-    if done is not None:
-        return GateRun(spec=asked, outcome=outcome, gate=wanted, verdict=GateOutcome.from_json(done))
-    candidates, champion = _plan(store, asked, outcome, wanted)
-    return GateRun(spec=asked, outcome=outcome, gate=wanted, candidates=candidates, champion=champion)
+    verdict = find_verdict(store, asked, outcome, wanted)
+    if verdict is not None:
+        return GateRun(spec=asked, outcome=outcome, gate=wanted, verdict=verdict)
+    plan = make_plan(store, asked, outcome, wanted)
+    return GateRun(spec=asked, outcome=outcome, gate=wanted, plan=plan)
 
 
 def settle(
@@ -119,27 +132,30 @@ def settle(
     outcome: SweepOutcome,
     gate: GateSpec,
     again: SweepOutcome,
-    candidates: tuple[Confirmed, ...],
-    champion: Confirmed | None,
+    plan: GatePlan,
 ) -> GateOutcome:
     """Decide by what `again` gave, put the night into the champion's history, write the verdict down."""
-    ran = (*candidates, *([champion] if champion is not None else []))
-    measured_all = [measured(_with_scores(each, again, index, len(ran))) for index, each in enumerate(ran)]
-    confirmed = measured_all[: len(candidates)]
-    beside = measured_all[-1] if champion is not None else None
-    if beside is not None and champion is not None and beside.n == 0:
-        # It does not run any more, in this code or on these data: what it once gave has to do.
-        beside = champion
+    count = len(plan.ran)
+    ran = [measured(_with_scores(each, again.trials[index::count])) for index, each in enumerate(plan.ran)]
+    confirmed = ran[: len(plan.candidates)]
+    beside = ran[-1] if plan.champion is not None else None
+    lost = _why_lost(gate, beside, again.trials[count - 1 :: count]) if beside is not None else ""
     decided: list[GateOutcome] = []
 
     def choose(record: ChampionRecord) -> tuple[Night, Champion | None]:
-        verdict = decide(gate, spec.mode, confirmed, _present(record, spec, beside))
-        verdict = verdict.model_copy(update={"sweep_id": again.sweep_id, "at": time.time()})
+        now = champion_to_beat(record, spec, outcome.sweep_id)
+        if beside is not None and now is not None and now.at == plan.champion_at:
+            verdict = decide(gate, spec.mode, confirmed, beside, lost=lost)
+        else:
+            # Another night has brought a new one since: of that there is its mean.
+            verdict = decide(gate, spec.mode, confirmed, as_confirmed(now))
+        verdict = verdict.model_copy(update={"at": time.time()})
         decided.append(verdict)
         best = verdict.best
         night = Night(
             sweep_id=outcome.sweep_id,
             key=outcome.key,
+            gate=plan.gate_id,
             at=verdict.at,
             promoted=verdict.promoted,
             mean=best.mean if best else None,
@@ -149,67 +165,42 @@ def settle(
             _champion(spec, gate, outcome, best, verdict.at) if verdict.promoted and best else None
         )
 
-    record = add_night(store, gate.champion or spec.name, outcome.sweep_id, choose)
-    night = record.night(outcome.sweep_id)
-    verdict = decided[-1] if decided else decide(gate, spec.mode, confirmed, beside)
+    record = add_night(store, gate.champion or spec.name, outcome.sweep_id, choose, gate=plan.gate_id)
+    night = record.night(outcome.sweep_id, plan.gate_id)
+    verdict = decided[-1] if decided else decide(gate, spec.mode, confirmed, beside, lost=lost)
+    update: dict[str, Any] = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id}
     if night is not None:
         # Where an earlier run of this gate came as far as the history, that is what was decided.
-        update = {"promoted": night.promoted, "why": night.why, "at": night.at, "sweep_id": again.sweep_id}
-        verdict = verdict.model_copy(update=update)
-    key = f"{outcome.sweep_id}/{RESULT}"
-    store.put_if_absent(key, verdict.to_json().encode(), durable=True)
-    return GateOutcome.from_json(store.get(key) or verdict.to_json())
+        update |= {"promoted": night.promoted, "why": night.why, "at": night.at}
+    return keep_verdict(store, outcome.sweep_id, plan.gate_id, verdict.model_copy(update=update))
 
 
-def _plan(
-    store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
-) -> tuple[tuple[Confirmed, ...], Confirmed | None]:
-    """What is run again: written down once, as the champion may change while it runs."""
-    key = f"{outcome.sweep_id}/{PLAN}"
-    found = store.get(key)
-    if found is None:
-        if outcome.best is None:
-            raise SweepFailedError(outcome)
-        record = read_champion(store, gate.champion or spec.name)
-        champion = _as_confirmed(record.champion) if _is_same(record.champion, spec) else None
-        known = champion.config if champion else None
-        top = [trial for trial in outcome.top(gate.confirm_top_k + 1) if trial.config != known]
-        candidates = [
-            Confirmed(
-                config=trial.config,
-                trial_id=trial.trial_id,
-                sweep_id=outcome.sweep_id,
-                checkpoint_uri=trial.checkpoint_uri,
-            )
-            for trial in top[: gate.confirm_top_k]
-        ]
-        plan = {
-            "candidates": [each.model_dump(mode="json") for each in candidates],
-            "champion": champion.model_dump(mode="json") if champion else None,
-        }
-        store.put_if_absent(key, orjson.dumps(plan, option=orjson.OPT_INDENT_2), durable=True)
-        found = store.get(key)
-    try:
-        fields = orjson.loads(found or b"")
-        plan_candidates = tuple(Confirmed.model_validate(each) for each in fields["candidates"])
-        beside = Confirmed.model_validate(fields["champion"]) if fields["champion"] else None
-    except (ValueError, KeyError) as error:
-        raise StorageError(f"{store.url}/{key}", f"is damaged ({error})", RESTORE_FIX) from error
-    return plan_candidates, beside
+def _why_lost(gate: GateSpec, champion: Confirmed, trials: tuple[TrialOutcome, ...]) -> str:
+    """Why the champion cannot be compared any more: its trials failed; empty where it can.
+
+    It ran beside the candidates, with the same seeds and retries: where they ran well, it is to blame.
+    """
+    failed = [trial for trial in trials if trial.state == "failed"]
+    if champion.n >= seeds_needed(gate) or not failed:
+        return ""
+    problem = one_line(failed[0].problem or "no reason recorded", 160)
+    return (
+        f"the champion of {champion.sweep_id} does not run any more:"
+        f" {len(failed)} of {len(trials)} seeds failed ({problem})"
+    )
 
 
-def _spec(
-    spec: SweepSpec,
-    outcome: SweepOutcome,
-    gate: GateSpec,
-    candidates: tuple[Confirmed, ...],
-    champion: Confirmed | None,
-) -> SweepSpec:
+def _spec(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, plan: GatePlan) -> SweepSpec:
     """The sweep that runs them again: every trial to its full end, nothing stopped early."""
-    configs = [each.config for each in (*candidates, *([champion] if champion else []))]
+    configs = [each.config for each in plan.ran]
     limits: dict[str, Any] = dict(spec.stop.trial)
     # The scheduler's own end of a trial; some trainables know no other.
-    limits = _full_length(spec, outcome, candidates) | limits
+    limits = _full_length(spec, outcome, plan.candidates) | limits
+    breaker = spec.failure.breaker_trials
+    # Each config is judged by itself: one that fails takes the others with it only where all do.
+    failure = spec.failure.replace(
+        max_failed_fraction=None, breaker_trials=max(breaker, len(configs)) if breaker else 0
+    )
     return spec.replace(
         name=f"{spec.name}-gate",
         search={"configs": {"configs": configs, "seeds": gate.seeds, "seed_param": gate.seed_param}},
@@ -219,6 +210,7 @@ def _spec(
         seed=None,
         warm_start=None,
         stop={"trial": limits, "trial_time_s": spec.stop.trial_time_s, "grace_s": spec.stop.grace_s},
+        failure=failure,
     )
 
 
@@ -236,8 +228,7 @@ def _full_length(
     return {TRAINING_ITERATION: max(lengths)} if lengths else {}
 
 
-def _with_scores(confirmed: Confirmed, again: SweepOutcome, index: int, count: int) -> Confirmed:
-    trials = again.trials[index::count]
+def _with_scores(confirmed: Confirmed, trials: tuple[TrialOutcome, ...]) -> Confirmed:
     scores = tuple(
         trial.score
         if trial.state == "completed" and trial.score is not None and math.isfinite(trial.score)
@@ -248,33 +239,6 @@ def _with_scores(confirmed: Confirmed, again: SweepOutcome, index: int, count: i
     if confirmed.checkpoint_uri is None:
         update["checkpoint_uri"] = next((t.checkpoint_uri for t in trials if t.checkpoint_uri), None)
     return confirmed.model_copy(update=update)
-
-
-def _present(record: ChampionRecord, spec: SweepSpec, beside: Confirmed | None) -> Confirmed | None:
-    """The champion to beat: the one that ran beside, unless another night has brought a new one since."""
-    now = record.champion
-    if now is None or not _is_same(now, spec):
-        return None
-    if beside is not None and beside.config == now.config and beside.sweep_id == now.sweep_id:
-        return beside
-    return _as_confirmed(now)
-
-
-def _is_same(champion: Champion | None, spec: SweepSpec) -> bool:
-    return champion is not None and (champion.metric, champion.mode) == (spec.metric, spec.mode)
-
-
-def _as_confirmed(champion: Champion | None) -> Confirmed | None:
-    if champion is None:
-        return None
-    return Confirmed(
-        config=champion.config,
-        sweep_id=champion.sweep_id,
-        mean=champion.mean,
-        spread=champion.spread,
-        n=champion.n,
-        checkpoint_uri=champion.checkpoint_uri,
-    )
 
 
 def _champion(spec: SweepSpec, gate: GateSpec, outcome: SweepOutcome, best: Confirmed, at: float) -> Champion:

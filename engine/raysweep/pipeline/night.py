@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
+from raysweep.errors import SweepFailedError
 from raysweep.jobs.connection import is_jobs_address
 from raysweep.outcome import GateOutcome, PipelineOutcome, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.pipeline.gate import run_gate
 from raysweep.run import run_sweep, run_training
-from raysweep.spec import TrainSpec
+from raysweep.runs.view import RunView
+from raysweep.spec import RunRequest, TrainSpec
+from raysweep.spec.identity import digest_of, key_within
 from raysweep.spec.pipeline import PipelineSpec
 from raysweep.step.brief import best_config, stored_outcome, why_not_trained
 
@@ -69,7 +72,45 @@ def train_best(
     """
     if train is None or outcome.promoted is False:
         return None
-    return run_training(with_best(train, outcome), key=key, address=address).raise_for_status()
+    request = training_request(train, outcome, key)
+    return run_training(request.spec, key=request.run.key, address=address).raise_for_status()
+
+
+def training_request(
+    train: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None, key: str | None
+) -> RunRequest[TrainSpec]:
+    """The training of what a sweep hands on.
+
+    Args:
+        train: The training's spec; its own `config` wins.
+        given: A sweep's outcome, or the brief of it; None: nothing is handed on.
+        key: Names the night; None: the spec is the key, which has the config in it.
+
+    Raises:
+        SweepFailedError, SpecError, SweepNotFoundError, StorageError: As `with_best`.
+    """
+    spec = with_best(train, given)
+    return RunRequest.of(spec, training_key(spec, given, key) if key is not None else None)
+
+
+def training_key(spec: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None, key: str) -> str:
+    """The key of a night's training: of its own for each config that the sweep hands on.
+
+    Tried again it is the same training; where the sweep has gone on and hands on another config, another one.
+
+    Args:
+        spec: The training's spec, with that config in it.
+        given: The sweep's outcome, or the brief of it; None: nothing is handed on, and `key` is the key.
+        key: Names the night.
+
+    Raises:
+        SweepFailedError, SpecError, SweepNotFoundError, StorageError: As `with_best`.
+    """
+    plain = RunRequest.of(spec, key)
+    if given is None or RunView("train", plain.spec.storage_path, plain.run.id).has(plain):
+        # The latter: an earlier version began it, under the plain key.
+        return key
+    return key_within(key, "best", digest_of(_handed_config(given))[:12])
 
 
 def with_best(train: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None) -> TrainSpec:
@@ -79,15 +120,20 @@ def with_best(train: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None) 
         SweepFailedError: The sweep has no best trial.
         SpecError, SweepNotFoundError, StorageError: As `best_config`.
     """
-    from raysweep.training.handover import train_spec_for, train_spec_with
+    from raysweep.training.handover import train_spec_with
 
-    if given is None:
-        return train
+    return train if given is None else train_spec_with(train, _handed_config(given))
+
+
+def _handed_config(given: SweepOutcome | Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(given, SweepOutcome):
-        return train_spec_with(train, best_config(given))
+        return best_config(given)
     # The gate's best may be a trial that a task's result did not keep.
     whole = stored_outcome(given) if given.gate is not None else given
-    return train_spec_for(train, handed_on(whole.model_copy(update={"gate": given.gate})))
+    best = handed_on(whole.model_copy(update={"gate": given.gate})).best
+    if best is None:
+        raise SweepFailedError(whole)
+    return best.config
 
 
 def handed_on(outcome: SweepOutcome) -> SweepOutcome:

@@ -15,6 +15,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.search import WarmStart
 from raysweep.search.warm import refit
 from raysweep.spec import SweepSpec, slug
+from raysweep.spec.identity import former_slug
 from raysweep.storage.store import Store
 
 MAX_TOLD: Final = 1000
@@ -67,11 +68,12 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
 
 def earlier(store: Store, spec: SweepSpec, own_id: str, count: int) -> list[SweepOutcome]:
     """The newest `count` sweeps of this name, metric and mode that have ended, the newest first."""
-    prefix = f"{slug(spec.name)}-"
+    # Long names had another one in earlier versions.
+    slugs = {slug(spec.name), former_slug(spec.name)}
     ended = []
     for name in store.list_folders():
-        # The ten hex digits after the slug are the key's; longer names belong to other sweeps.
-        if name == own_id or not name.startswith(prefix) or len(name) != len(prefix) + 10:
+        # After the slug come the ten hex digits of the key.
+        if name == own_id or name[:-11] not in slugs or name[-11:-10] != "-":
             continue
         info = store.head(f"{name}/outcome.json")
         if info is not None:
@@ -85,9 +87,14 @@ def earlier(store: Store, spec: SweepSpec, own_id: str, count: int) -> list[Swee
         except StorageError as error:
             log.warning("warm start passes over %s: %s", name, error)
             continue
-        if outcome is not None and (outcome.metric, outcome.mode) == (spec.metric, spec.mode):
+        if outcome is not None and _is_like(outcome, spec):
             found.append(outcome)
     return found
+
+
+def _is_like(outcome: SweepOutcome, spec: SweepSpec) -> bool:
+    """Of this very name, as two may have one slug, metric and mode."""
+    return (outcome.name, outcome.metric, outcome.mode) == (spec.name, spec.metric, spec.mode)
 
 
 def warm_to_json(warm: WarmStart) -> dict[str, Any]:

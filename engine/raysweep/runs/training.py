@@ -58,6 +58,14 @@ class RunFolder:
         if diff:
             raise SpecChangedError(self.run_id, diff)
 
+    def has(self, spec: TrainSpec) -> bool:
+        """Whether there is a run, of this spec. Raises: StorageError."""
+        try:
+            self.check_spec(spec)
+        except SpecChangedError:
+            return False
+        return self.store.exists(self._key("train.json"))
+
     def read_outcome(self) -> TrainOutcome | None:
         """How the run ended; None before its end. Raises: StorageError if it is damaged."""
         data = self.store.get(self._key("train_outcome.json"))

@@ -54,6 +54,10 @@ class RunView:
             self._train.freeze_spec(spec, request.run.key)
         return False
 
+    def has(self, request: AnyRequest) -> bool:
+        """Whether a training run with this very spec was begun here. Raises: StorageError."""
+        return isinstance(request.spec, TrainSpec) and self._train.has(request.spec)
+
     def put_aside(self, outcome: Outcome) -> None:
         """Archive this outcome, if it still is the newest: the sweep goes on, and will have another."""
         newest = self._sweep.read_outcome() if self._sweep is not None else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -11,7 +12,9 @@ from raysweep.search.base import Searcher, TrialEnd
 from raysweep.search.cells import LeafPath, codec, leaf_value
 from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
 from raysweep.spec.jsonable import leaves
-from raysweep.spec.space import Space
+from raysweep.spec.space import VOCABULARY, Space, has_domain
+
+_ABSENT: Final = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,28 @@ def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
     if gone:
         raise ValueError(f"has {gone[0]}, which tonight's space has not")
     return fitted
+
+
+def at_constants(param_space: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """An earlier config with tonight's constants, and otherwise as it was, inside tonight's space or not.
+
+    Parameters that tonight's space does not know stay; ones that it has newly got stay out. What a function
+    drew is the earlier value: the function need not be importable here.
+    """
+    now = {name: _now(node, config.get(name, _ABSENT)) for name, node in param_space.items()}
+    return {**config, **{name: value for name, value in now.items() if value is not _ABSENT}}
+
+
+def _now(node: Any, earlier: Any) -> Any:
+    """A part of a normalised space as an earlier config has it; `_ABSENT` where that has nothing."""
+    if not has_domain(node):
+        return node
+    if isinstance(node, Mapping):
+        if len(node) > 1 or next(iter(node)) not in VOCABULARY:
+            return at_constants(node, earlier if isinstance(earlier, Mapping) else {})
+        return node.get("const", earlier)
+    known = earlier if isinstance(earlier, list) and len(earlier) == len(node) else [None] * len(node)
+    return [_now(item, value) for item, value in zip(node, known, strict=True)]
 
 
 def _holds(domain: Domain, value: Any) -> bool:

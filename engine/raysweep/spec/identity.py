@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -24,9 +25,52 @@ _PREFIXES: Final[dict[Kind, str]] = {"sweep": "", "train": "train "}
 
 
 def slug(name: str) -> str:
-    """The name in at most 40 of `a-z0-9-`, with no dash at either end; may be empty."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:SLUG_CHARACTERS].strip("-")
+    """The name in at most 40 of `a-z0-9-`, with no dash at either end; may be empty.
+
+    A name that is longer than that ends with a digest of all of it: no two have the same.
+    """
+    plain = _plain(name)
+    if len(plain) <= SLUG_CHARACTERS:
+        return plain
+    return f"{plain[: SLUG_CHARACTERS - 9].strip('-')}-{_mark(name)}"
+
+
+def former_slug(name: str) -> str:
+    """What `slug` was in earlier versions: cut to 40 characters; to find what they stored."""
+    return _plain(name)[:SLUG_CHARACTERS].strip("-")
+
+
+def file_name(name: str) -> str:
+    """The name as that of a file: no two names have the same, however they are spelled."""
+    plain = slug(name)
+    return plain if plain == name or len(_plain(name)) > SLUG_CHARACTERS else f"{plain}-{_mark(name)}"
+
+
+def _plain(name: str) -> str:
+    ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", ascii_only).strip("-")
+
+
+def _mark(name: str) -> str:
+    return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+
+
+def check_distinct(names: Iterable[str], field_name: str) -> None:
+    """See that runs of these names have ids of their own. Raises: SpecError that names two that have not."""
+    by_slug: dict[str, str] = {}
+    for name in names:
+        other = by_slug.setdefault(slug(name), name)
+        if other != name:
+            raise SpecError(
+                field_name,
+                f"{show(other)} and {show(name)} would have the same id, {slug(name)}-…",
+                "let them differ in ASCII letters or digits",
+            )
+
+
+def key_within(key: str, part: str, digest: str) -> str:
+    """The key of a run that belongs to another one: `2026-11-21/gate-0123456789ab`."""
+    return f"{key}/{part}-{digest}"
 
 
 def check_name(name: str) -> str:

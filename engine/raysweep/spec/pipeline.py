@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from raysweep.spec.base import SpecModel
 from raysweep.spec.document import SpecDocument, read_document
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.train import TrainSpec
+from raysweep.spec.validation import Problem
 
 
 class GateSpec(SpecModel):
@@ -27,11 +28,20 @@ class GateSpec(SpecModel):
     min_improvement: float = Field(default=0.0, ge=0)
     """How much better than the champion the best of them has to be."""
     test: Literal["paired", "mean"] = "paired"
-    """`mean`: the mean improvement is enough. `paired`: and, seed by seed, above 0 with 90 % confidence."""
+    """`mean`: the mean improvement is enough. `paired`: and, seed by seed, above 0 with 90 % confidence,
+    however many candidates there are; takes two seeds at least."""
     seed_param: Annotated[str, Field(min_length=1)] | None = None
     """A parameter of the config that gets the seed; default: the trainable uses the seed of its context."""
     champion: Annotated[str, Field(min_length=1)] | None = None
     """The champion's name; default: the sweep's."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.test == "paired" and self.seeds < 2:
+            raise Problem(
+                "1 seed has no spread, which test: paired needs", "set 2 or more, or test: mean", ("seeds",)
+            )
+        return self
 
 
 def _model(model: type[SweepSpec] | type[TrainSpec]) -> BeforeValidator:

@@ -7,8 +7,15 @@ stops what nobody wants any more. A face keeps the calls of its orchestrator.
 
 from __future__ import annotations
 
-from raysweep.step.brief import best_config, brief, stored_outcome, why_not_trained
-from raysweep.step.cancelling import Intent, call_off_if_over, cancel_anyway, cancel_if_over, connected
+from raysweep.step.brief import best_config, best_trials, brief, stored_outcome, why_not_trained
+from raysweep.step.cancelling import (
+    Intent,
+    call_off_if_over,
+    cancel_anyway,
+    cancel_if_over,
+    cancel_superseded,
+    connected,
+)
 from raysweep.step.step import Place, Step
 from raysweep.step.verdict import Verdict, complete, details_of, verdict_of
 from raysweep.step.waiting import End, wait_for_end
@@ -20,10 +27,12 @@ __all__ = [
     "Step",
     "Verdict",
     "best_config",
+    "best_trials",
     "brief",
     "call_off_if_over",
     "cancel_anyway",
     "cancel_if_over",
+    "cancel_superseded",
     "complete",
     "connected",
     "details_of",

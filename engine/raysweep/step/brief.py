@@ -70,6 +70,21 @@ def best_config(brief: Any) -> Mapping[str, Any]:
     return trial.config
 
 
+def best_trials(brief: Any, k: int | None = None) -> list[dict[str, Any]]:
+    """The best trials that a sweep's brief lists, each with the gate's verdict: what trains several of them.
+
+    Args:
+        brief: What `brief` made of a sweep's outcome.
+        k: How many; default: all.
+
+    Raises: SpecError where it lists none.
+    """
+    if not isinstance(brief, Mapping) or not isinstance(brief.get("top_k"), list):
+        raise SpecError("outcome", "lists no trials (top_k)", "give what a sweep or gate step handed on")
+    verdict = {name: brief.get(name) for name in ("promoted", "gate", "uri")}
+    return [{**trial, **verdict} for trial in brief["top_k"][:k]]
+
+
 def stored_outcome(given: Any) -> SweepOutcome:
     """The whole outcome of a sweep, from where it is stored, by its brief or by an outcome with less in it.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from raysweep.errors import JobStoppedError
@@ -118,6 +118,33 @@ async def cancel_if_over(
         log.info("job %s %s", job.job_id, "was cancelled" if was_running else "had ended")
     except Exception:
         log.exception("job %s was not cancelled: `raysweep cancel` does it", job.job_id)
+
+
+async def cancel_superseded(
+    earlier: Any, now: RunningJob, *, to: Connect, by: str, log: Any, grace_s: float = CANCEL_GRACE_S
+) -> None:
+    """Cancel the job of another run that the same step had before, as what it was given has changed since.
+
+    Never raises.
+
+    Args:
+        earlier: What the step remembers: `RunningJob.to_dict`, with whatever else beside it; or nothing.
+        now: The job that it has now.
+        to: Connects to the cluster.
+        by: Who cancels, for people.
+        log: Takes what was done.
+        grace_s: As in `cancel_if_over`.
+    """
+    names = RunningJob.__dataclass_fields__
+    if not isinstance(earlier, Mapping) or not earlier.get("job_id") or earlier.get("run_id") == now.run_id:
+        return
+    try:
+        job = RunningJob.from_dict({name: value for name, value in earlier.items() if name in names})
+    except TypeError:
+        log.warning("job %s was remembered otherwise, and is left alone", earlier["job_id"])
+        return
+    reason = f"its step was given something else since, and runs {now.run_id}"
+    await cancel_if_over(job, why=lambda: reason, to=to, by=by, log=log, grace_s=grace_s)
 
 
 async def cancel_anyway(

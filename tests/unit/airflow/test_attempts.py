@@ -9,14 +9,17 @@ from typing import Any, cast
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowSkipException
 
 import raysweep as rs
 from raysweep.errors import SpecError
-from raysweep.outcome import SweepOutcome, TrialOutcome
+from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.training import RunFolder
 from raysweep.spec import identity
 from raysweep.storage.opening import open_store
-from raysweep_airflow import SweepOperator
+from raysweep_airflow import SweepOperator, TrainOperator
+from raysweep_airflow.results import top_k
 from raysweep_airflow.work import Attempt, Try
 
 BASE = "night/sweep/manual__1"
@@ -296,3 +299,46 @@ def test_a_timeout_of_the_task_is_a_deadline_of_the_sweep(tries: Tries) -> None:
     early = (now + timedelta(minutes=5)).isoformat()
     tries.store.clear()
     assert deadline_of(tries.run(tries.spec(deadline=early), execution_timeout=hour)).isoformat() == early
+
+
+def test_a_cleared_training_of_another_best_config_is_another_training(tmp_path: Path) -> None:
+    """By the defaults: its own `on_clear="reuse"` is not held against a config that it did not choose."""
+    store = Store()
+    spec = {"name": "full", "trainable": "examples.quick:steps", "storage_path": str(tmp_path)}
+
+    def run(x: float, number: int, **fields: Any) -> Attempt:
+        with DAG("night", schedule=None):
+            outcome = {"best": {"config": {"x": x}}}
+            operator = TrainOperator(task_id="train", spec=spec | fields, outcome=outcome)
+        ti = Ti(number, number - 1)
+        ti.task_id = "train"
+        context = {"ti": ti, "task_state_store": store}
+        return Try(operator, context).attempt(operator.asked(context, spec | fields))
+
+    first = run(0.5, 1)
+    request = first.request
+    assert isinstance(request.spec, rs.TrainSpec)
+    folder = RunFolder(open_store(str(tmp_path)), request.run.id)
+    folder.freeze_spec(request.spec, request.run.key)
+    ended = TrainOutcome(run_id=request.run.id, name="full", status="completed", started_at=0, ended_at=1)
+    folder.write_outcome(ended)
+    assert run(0.5, 2).ended == ended, "the same best, cleared: it is reused"
+    other = run(0.7, 3)
+    assert other.ended is None
+    assert other.request.run.id != request.run.id
+    assert request.run.key.startswith("night/train/manual__1/best-")
+    with pytest.raises(SpecError, match=r'max_failures|trainable: .* on_clear="restart"'):
+        run(0.5, 4, trainable="examples.quick:other")
+
+
+def test_the_best_of_what_a_gate_refused_are_each_skipped() -> None:
+    """As `train.expand(outcome=top_k(gate.output))` gives them to a task each."""
+    handed_on = {"promoted": False, "gate": {"why": "+0.001 < 0.002"}, "uri": "/sweeps/s"}
+    listed = top_k.function(handed_on | {"top_k": [{"config": {"x": 1}}, {"config": {"x": 2}}]}, 1)
+    assert [each["config"] for each in listed] == [{"x": 1}]
+    with DAG("night", schedule=None):
+        operator = TrainOperator(task_id="train", spec={"trainable": "m:f"}, outcome=listed[0])
+    with pytest.raises(AirflowSkipException, match=r"training skipped: \+0\.001 < 0\.002"):
+        operator.known({})
+    with pytest.raises(SpecError, match="outcome: lists no trials"):
+        top_k.function({"status": "completed"})

@@ -23,10 +23,10 @@ from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 
 
-def decide(sweep_id: str, mean: float) -> tuple[Night, Champion]:
+def decide(sweep_id: str, mean: float, name: str = "flights") -> tuple[Night, Champion]:
     night = Night(sweep_id=sweep_id, at=1.0, promoted=True, mean=mean)
     champion = Champion(
-        name="flights",
+        name=name,
         metric="auc",
         mode="max",
         config={"x": mean},
@@ -39,13 +39,13 @@ def decide(sweep_id: str, mean: float) -> tuple[Night, Champion]:
     return night, champion
 
 
-def add(store: Store, sweep_id: str, mean: float = 0.5) -> ChampionRecord:
+def add(store: Store, sweep_id: str, mean: float = 0.5, name: str = "flights") -> ChampionRecord:
     def choose(record: ChampionRecord) -> tuple[Night, Champion | None]:
-        night, champion = decide(sweep_id, mean)
+        night, champion = decide(sweep_id, mean, name)
         is_better = record.champion is None or mean > record.champion.mean
         return night.model_copy(update={"promoted": is_better}), champion if is_better else None
 
-    return add_night(store, "Flights!", sweep_id, choose)
+    return add_night(store, name, sweep_id, choose)
 
 
 def test_a_version_that_has_gone_is_refused(store: Store) -> None:
@@ -128,3 +128,59 @@ def test_a_damaged_one_is_an_error(tmp_path: Path) -> None:
     store.put(champion_key("flights"), b'{"champion": {}')
     with pytest.raises(StorageError, match=r"champions/flights\.json: is damaged"):
         add(store, "n1")
+
+
+LONG = "flights-from-new-york-in-2013-by-carrier-"
+
+
+@pytest.mark.parametrize("names", [("flights", "Flights!"), (LONG + "a", LONG + "b")])
+def test_two_names_have_two_champions(store: Store, names: tuple[str, str]) -> None:
+    for name, mean in zip(names, (0.5, 0.4), strict=True):
+        add(store, "n1", mean, name)
+    records = [read_champion(store, name) for name in names]
+    assert [record.champion.mean for record in records if record.champion] == [0.5, 0.4]
+    assert [len(record.history) for record in records] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("shared", "owner", "other"),
+    [("flights", "Flights!", "flights"), ("a" * 40, "a" * 41, "a" * 42), ("a" * 40, "a" * 41, "a" * 40)],
+)
+def test_a_file_that_two_names_shared_is_its_champions(
+    store: Store, shared: str, owner: str, other: str
+) -> None:
+    """As earlier versions left it."""
+    night, champion = decide("n1", 0.5, owner)
+    before = ChampionRecord(champion=champion, history=(night,), format_version=1)
+    store.put(f"champions/{shared}.json", before.model_dump_json().encode())
+    assert read_champion(store, other) == ChampionRecord()
+    assert read_champion(store, owner) == before
+    add(store, "n2", 0.4, other)
+    record = read_champion(store, owner)
+    assert (record.champion, record.history) == (champion, (night,)), "it has kept what was its own"
+    assert [each.sweep_id for each in read_champion(store, other).history] == ["n2"]
+    add(store, "n3", 0.6, owner)
+    record = read_champion(store, owner)
+    assert [each.sweep_id for each in record.history] == ["n1", "n3"]
+    assert record.champion is not None
+    assert record.champion.replaced == champion
+    assert [each.sweep_id for each in read_champion(store, other).history] == ["n2"]
+
+
+def test_a_sweep_has_the_champion_of_other_sweeps_beside_it(store: Store) -> None:
+    for sweep_id, mean in (("n1", 0.5), ("n2", 0.6), ("n2 again", 0.55)):
+        add(store, sweep_id, mean)
+    record = read_champion(store, "flights")
+    found = {name: record.champion_beside(name) for name in ("n1", "n2", "n3")}
+    assert {name: champion and champion.mean for name, champion in found.items()} == {
+        "n1": 0.6,
+        "n2": 0.5,
+        "n3": 0.6,
+    }
+    # Of an earlier version's champion it is not known what it replaced: better itself than none.
+    night, champion = decide("n4", 0.7)
+    earlier = ChampionRecord(champion=champion, history=(night,), format_version=1)
+    assert earlier.champion_beside("n4") == champion
+    after = earlier.after(*decide("n5", 0.8))
+    assert (after.format_version, after.champion_beside("n5")) == (2, champion)
+    assert earlier.after(night, None).champion_beside("n4") == champion

@@ -13,7 +13,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.search import WarmStart, make_searcher
 from raysweep.search.warm import refit
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.spec import SweepSpec, slug, sweep_id
 from raysweep.storage.opening import open_store
 
 SPACE = {
@@ -50,9 +50,8 @@ def add_sweep(storage: Path, key: str, configs: list[dict[str, Any]], at: float,
     name = sweep_id("flights", key)
     outcome = SweepOutcome(
         sweep_id=name,
-        name="flights",
         status="completed",
-        **{"metric": "auc", "mode": "max", **fields},
+        **{"name": "flights", "metric": "auc", "mode": "max", **fields},
         best=trials[0],
         trials=trials,
         started_at=at,
@@ -174,3 +173,27 @@ def test_listed_configs_share_their_seeds(tmp_path: Path) -> None:
     found: list[Any] = [searcher.ask(number) for number in range(5)]
     assert [each and each["a"] for each in found] == [1, 2, 1, 2, None]
     assert found[0]["seed"] == found[1]["seed"] != found[2]["seed"] == found[3]["seed"]
+
+
+def test_nights_of_another_name_with_the_same_slug_are_not_told(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    add_sweep(tmp_path, "other", [config(lr=0.1)], at=2.0, name="Flights!")
+    none = recall(store, make_spec(tmp_path, warm_start="last"), "own")
+    assert none is not None
+    assert none.told == ()
+    own = add_sweep(tmp_path, "mine", [config(lr=0.2)], at=1.0)
+    found = recall(store, make_spec(tmp_path, warm_start="last"), "own")
+    assert found is not None
+    assert found.sources == (own,)
+
+
+@pytest.mark.parametrize("folder", ["x" * 40 + "-0123456789", "x" * 31 + "-{}-0123456789"])
+def test_nights_of_a_long_name_are_told_whichever_version_named_them(folder: str, tmp_path: Path) -> None:
+    name = "x" * 50
+    earlier = add_sweep(tmp_path, "k", [config(lr=0.1)], at=2.0, name=name)
+    folder = folder.format(slug(name)[-8:])
+    (tmp_path / earlier).rename(tmp_path / folder)
+    for asked, sources in ((name, (earlier,)), ("x" * 51, ())):
+        found = recall(open_store(tmp_path), make_spec(tmp_path, name=asked, warm_start="last"), "own")
+        assert found is not None
+        assert found.sources == sources

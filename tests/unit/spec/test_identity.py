@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from raysweep.errors import SpecError
 from raysweep.spec import RunId, RunRequest, SweepSpec, TrainSpec, slug, sweep_id
+from raysweep.spec.identity import check_distinct, file_name
 
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / "engine/raysweep/spec/identity.py"
@@ -109,8 +110,10 @@ def test_keys_tell_sweeps_apart() -> None:
 @pytest.mark.parametrize(
     ("name", "made"),
     [
-        ("a" * 60, "a" * 40),
-        ("a" * 39 + "-b", "a" * 39),
+        ("a" * 40, "a" * 40),
+        ("a" * 41, "a" * 31 + "-2afd03c7"),
+        ("a" * 60, "a" * 31 + "-a051c54c"),
+        ("a" * 30 + "-" * 5 + "b" * 20, "a" * 30 + "-77eb9393"),
         ("--A__b..C--", "a-b-c"),
         ("日本", ""),
         ("日本1", "1"),
@@ -118,3 +121,33 @@ def test_keys_tell_sweeps_apart() -> None:
 )
 def test_slug(name: str, made: str) -> None:
     assert slug(name) == made
+
+
+LONG = "flights-from-new-york-in-2013-by-carrier-"
+
+
+@pytest.mark.parametrize("length", range(1, 61))
+def test_a_gates_sweep_is_another_one_than_its_sweep(length: int) -> None:
+    name = ("flights-" * 8)[: length - 1] + "x"
+    assert sweep_id(name, "k") != sweep_id(f"{name}-gate", "k")
+
+
+def test_long_names_are_as_distinct_as_short_ones() -> None:
+    names = [LONG, LONG + "a", LONG + "b", LONG + "A", LONG + "a!"]
+    assert len({sweep_id(name, "k") for name in names}) == len({slug(name) for name in names}) == len(names)
+
+
+def test_no_two_names_have_one_file() -> None:
+    names = ["flights", "Flights", "flights!", "fl\u00efghts", LONG + "a", LONG + "b", "x" * 40, "X" * 40]
+    files = {file_name(name) for name in names}
+    assert len(files) == len(names)
+    assert {"flights", "x" * 40} < files, "a name that is a slug is the file's"
+    assert all(re.fullmatch(r"[a-z0-9-]{1,50}", name) for name in files)
+
+
+def test_names_that_would_be_one_run_are_refused_before_they_run() -> None:
+    check_distinct(["flights-east", "flights-west", "flights-east"], "data_sets")
+    with pytest.raises(
+        SpecError, match=r"^data_sets: 'flights-東' and 'flights-西' .* id, flights-…; let them"
+    ):
+        check_distinct(["flights-\u6771", "flights-\u897f"], "data_sets")

@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from raysweep.step import (
     call_off_if_over,
     cancel_anyway,
     cancel_if_over,
+    cancel_superseded,
     cancelling,
     connected,
     wait_for_end,
@@ -196,6 +198,28 @@ def test_only_what_nobody_wants_is_cancelled(spec: SweepSpec) -> None:
         over(api, job, lambda: "its task was marked failed")
         assert api.jobs[job.job_id]["status"] == "STOPPED"
     assert (cancellation_of(job).reason, cancellation_of(job).by) == ("its task was marked failed", "a test")
+
+
+def test_a_job_that_its_step_does_not_run_any_more_is_cancelled(spec: SweepSpec, caplog: Any) -> None:
+    """A step remembers its job with other things beside it; the same run's job stays as it is."""
+    with serving(Api()) as api:
+        to = connected(ClusterConnection(address=api.address))
+
+        def now_runs(remembered: Any, now: RunningJob) -> list[str]:
+            asyncio.run(cancel_superseded(remembered, now, to=to, by="a test", log=LOG, grace_s=0.1))
+            return [str(job["status"]) for job in api.jobs.values()]
+
+        first = step_of(api, spec).submit()
+        later = replace(first, run_id=f"{first.run_id}-other", job_id=f"{first.run_id}-other.1")
+        remembered = first.to_dict() | {"uri": "here", "job_url": "there"}
+        for nothing in (None, {}, {"kind": "train", "run_id": "local", "uri": "here"}):
+            assert now_runs(nothing, later) == ["RUNNING"]
+        assert now_runs(remembered, replace(first, number=2)) == ["RUNNING"]
+        assert now_runs(remembered, later) == ["STOPPED"]
+        assert now_runs({"job_id": "x", "run_id": "y"}, later) == ["STOPPED"], "it never raises"
+    assert (
+        cancellation_of(first).reason == f"its step was given something else since, and runs {later.run_id}"
+    )
 
 
 def test_who_cannot_be_asked_at_once_is_asked_again(spec: SweepSpec) -> None:

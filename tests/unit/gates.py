@@ -1,0 +1,72 @@
+"""Gates without Ray: a sweep that has ended, and how the sweep that a gate runs might end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from raysweep.outcome import ErrorInfo, SweepOutcome, TrialOutcome
+from raysweep.pipeline.gate import GateRun
+from raysweep.spec import SweepSpec
+
+
+def make_spec(storage: Path, **fields: Any) -> SweepSpec:
+    plain = {
+        "name": "flights",
+        "trainable": "m:f",
+        "param_space": {"x": {"uniform": [0, 1]}},
+        "metric": "auc",
+        "mode": "max",
+        "scheduler": {"asha": {"max_t": 9}},
+        "stop": {"deadline": "06:00 Europe/Berlin"},
+        "storage_path": str(storage),
+    }
+    return SweepSpec.model_validate(plain | fields)
+
+
+def swept(name: str, *scores: float) -> SweepOutcome:
+    trials = tuple(
+        TrialOutcome(
+            trial_id=f"{n:05d}",
+            number=n,
+            state="completed",
+            config={"x": score},
+            score=score,
+            metrics={"auc": score},
+        )
+        for n, score in enumerate(scores)
+    )
+    best = max(trials, key=lambda trial: trial.score or 0.0)
+    return SweepOutcome(
+        sweep_id=name,
+        name="flights",
+        key=name,
+        status="completed",
+        why="3 of 3 trials",
+        metric="auc",
+        mode="max",
+        best=best,
+        trials=trials,
+        started_at=1.0,
+        ended_at=2.0,
+    )
+
+
+def gave(prepared: GateRun, *scores: float | None) -> SweepOutcome:
+    """How the gate's sweep ends, with scores seed by seed; None: that trial failed."""
+    run = prepared.request.run
+    again = swept(run.id, *(score if score is not None else 0.0 for score in scores))
+    error = ErrorInfo(kind="user_error", type="KeyError", message="'depth'")
+    trials = tuple(
+        trial
+        if score is not None
+        else trial.model_copy(update={"state": "failed", "score": None, "error": error})
+        for trial, score in zip(again.trials, scores, strict=True)
+    )
+    return again.model_copy(update={"name": run.name, "key": run.key, "trials": trials})
+
+
+def configs(prepared: GateRun) -> list[dict[str, Any]]:
+    """What a gate runs again, the champion last."""
+    listed: Any = prepared.request.spec.search.options
+    return list(listed.configs)

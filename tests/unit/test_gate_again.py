@@ -1,0 +1,225 @@
+"""A gate is named by what it judges and how: tried again it says the same, and of something else its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from raysweep.errors import GateOutdatedError
+from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
+from raysweep.pipeline import prepare_gate, training_request, with_gate
+from raysweep.pipeline.plan import newest_verdict
+from raysweep.runs.champions import read_champion
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.training import RunFolder
+from raysweep.runs.view import RunView
+from raysweep.spec import RunRequest, SweepSpec, TrainSpec
+from raysweep.spec.identity import sweep_id
+from raysweep.step import best_trials, brief, why_not_trained
+from raysweep.storage.opening import open_store
+from tests.unit.gates import configs, gave, make_spec, swept
+
+GATE = {"confirm_top_k": 2, "seeds": 2, "test": "mean"}
+
+
+def stored(spec: SweepSpec, outcome: SweepOutcome) -> SweepOutcome:
+    """As a sweep leaves it: an outcome that is there already is put aside."""
+    folder = SweepFolder(open_store(spec.storage_path), outcome.sweep_id)
+    if folder.read_outcome() is not None:
+        folder.archive_outcome()
+    outcome = outcome.model_copy(update={"uri": f"{spec.storage_path}/{outcome.sweep_id}"})
+    folder.write_outcome_if_absent(outcome)
+    return outcome
+
+
+def settled(spec: SweepSpec, given: Any, **gate: Any) -> GateOutcome:
+    """The verdict of a gate whose configs each score their own x."""
+    prepared = prepare_gate(spec, given, GATE | gate)
+    if prepared.verdict is not None:
+        return prepared.verdict
+    seeds = prepared.gate.seeds
+    return prepared.settle(gave(prepared, *(c["x"] for _ in range(seeds) for c in configs(prepared))))
+
+
+def test_a_sweep_that_has_gone_on_is_judged_by_what_it_has_now(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    first = stored(spec, swept("n1", 0.5, 0.9838))
+    before = settled(spec, brief(first))
+    later = stored(spec, swept("n1", 0.5, 0.9838, 0.9963).model_copy(update={"generation": 2}))
+    now = settled(spec, brief(later))
+    assert before.best is not None
+    assert now.best is not None
+    assert (before.best.config, now.best.config) == ({"x": 0.9838}, {"x": 0.9963})
+    record = read_champion(open_store(tmp_path), "flights")
+    assert record.champion is not None
+    assert record.champion.config == {"x": 0.9963}
+    assert [night.sweep_id for night in record.history] == ["n1", "n1"]
+    assert newest_verdict(open_store(tmp_path), "n1") == now
+
+
+def test_a_night_that_was_refused_is_promoted_once_it_is_better(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    assert settled(spec, stored(spec, swept("before", 0.8))).promoted
+    assert not settled(spec, stored(spec, swept("n1", 0.6))).promoted
+    later = stored(spec, swept("n1", 0.6, 0.9).model_copy(update={"generation": 2}))
+    verdict = settled(spec, later)
+    assert verdict.promoted
+    assert verdict.improvement == pytest.approx(0.1)
+
+
+def test_a_sweep_that_goes_on_does_not_have_to_beat_itself(tmp_path: Path) -> None:
+    """Its first gate promoted 0.9 over 0.8; the second judges what it has by 0.8 too."""
+    spec = make_spec(tmp_path)
+    assert settled(spec, stored(spec, swept("before", 0.8))).promoted
+    assert settled(spec, stored(spec, swept("n1", 0.9, 0.85))).promoted
+    later = stored(spec, swept("n1", 0.9, 0.85, 0.89).model_copy(update={"generation": 2}))
+    verdict = settled(spec, later)
+    assert verdict.promoted, "0.89 is new, and 0.9 still is the best"
+    assert verdict.best is not None
+    assert verdict.best.config == {"x": 0.9}
+    assert verdict.champion is not None
+    assert verdict.champion.sweep_id == "before"
+
+
+def test_two_gates_of_one_sweep_have_verdicts_and_champions_of_their_own(tmp_path: Path) -> None:
+    spec, store = make_spec(tmp_path), open_store(tmp_path)
+    for name in ("flights", "strict"):
+        assert settled(spec, stored(spec, swept("before", 0.8)), champion=name).promoted
+    outcome = stored(spec, swept("n1", 0.85))
+    easy, strict = settled(spec, outcome), settled(spec, outcome, champion="strict", min_improvement=0.1)
+    assert (easy.promoted, strict.promoted) == (True, False)
+    assert settled(spec, outcome) == easy
+    assert settled(spec, outcome, champion="strict", min_improvement=0.1) == strict
+    champions = [read_champion(store, name).champion for name in ("flights", "strict")]
+    assert [champion.config for champion in champions if champion] == [{"x": 0.85}, {"x": 0.8}]
+    assert settled(spec, outcome, champion="third").promoted
+    assert read_champion(store, "third").champion is not None
+
+
+def test_the_same_gate_of_the_same_outcome_runs_once(tmp_path: Path) -> None:
+    """By the outcome or its brief; also where the sweep has gone on and found nothing better."""
+    spec = make_spec(tmp_path)
+    outcome = stored(spec, swept("n1", 0.5, 0.7, 0.6, 0.4))
+    first = prepare_gate(spec, outcome, GATE)
+    assert prepare_gate(spec, brief(outcome), GATE).request == first.request
+    assert first.request.run.key.startswith("n1/gate-")
+    verdict = settled(spec, outcome)
+    assert prepare_gate(spec, brief(outcome), GATE).verdict == verdict
+    later = stored(spec, swept("n1", 0.5, 0.7, 0.6, 0.4, 0.3).model_copy(update={"generation": 2}))
+    assert prepare_gate(spec, later, GATE).verdict == verdict
+
+
+def test_what_ran_for_another_outcome_decides_nothing(tmp_path: Path) -> None:
+    """The sweep went on while the gate ran: worth a retry, which runs what the sweep has now."""
+    spec = make_spec(tmp_path)
+    before = prepare_gate(spec, stored(spec, swept("n1", 0.7)), GATE)
+    again = gave(before, 0.7, 0.7)
+    later = stored(spec, swept("n1", 0.7, 0.9).model_copy(update={"generation": 2}))
+    with pytest.raises(GateOutdatedError, match="run the gate again") as caught:
+        prepare_gate(spec, later, GATE).settle(again)
+    assert caught.value.retryable
+    assert newest_verdict(open_store(tmp_path), "n1") is None
+
+
+def test_what_was_run_anew_for_this_gate_decides(tmp_path: Path) -> None:
+    """As where a task is cleared whose gate had failed: its sweep has a key that goes on from the gate's."""
+    spec = make_spec(tmp_path)
+    prepared = prepare_gate(spec, stored(spec, swept("n1", 0.7)), GATE)
+    key = f"{prepared.request.run.key}#2"
+    anew = gave(prepared, 0.7, 0.7).model_copy(update={"key": key, "sweep_id": sweep_id("flights-gate", key)})
+    for other in ({"key": "n1/gate-0"}, {"name": "flights"}):
+        with pytest.raises(GateOutdatedError):
+            prepared.settle(anew.model_copy(update=other))
+    assert prepared.settle(anew).promoted
+
+
+def test_a_gate_of_an_earlier_version_is_not_run_again(tmp_path: Path) -> None:
+    """`gate.json`, as it was; another gate of the sweep does not take it for its own."""
+    spec = make_spec(tmp_path)
+    outcome = stored(spec, swept("n1", 0.5, 0.7))
+    verdict = settled(spec, outcome)
+    [folder] = (tmp_path / "n1/gates").iterdir()
+    plan = json.loads((folder / "plan.json").read_text())
+    kept = {name: plan[name] for name in ("candidates", "champion")}
+    (tmp_path / "n1/gate-plan.json").write_text(json.dumps(kept))
+    earlier = json.loads(verdict.to_json())
+    for name in ("gate_id", "notes", "common_seeds"):
+        del earlier[name]
+    (tmp_path / "n1/gate.json").write_text(json.dumps(earlier))
+    for path in (*folder.iterdir(), folder, folder.parent):
+        path.unlink() if path.is_file() else path.rmdir()
+    record = json.loads((tmp_path / "champions/flights.json").read_text())
+    del record["history"][0]["gate"], record["champion"]["replaced"]
+    (tmp_path / "champions/flights.json").write_text(json.dumps(record | {"format_version": 1}))
+
+    found = prepare_gate(spec, outcome, GATE).verdict
+    assert found is not None
+    assert (found.promoted, found.why, found.at) == (True, verdict.why, verdict.at)
+    assert newest_verdict(open_store(tmp_path), "n1") == found
+    for other in ({"min_improvement": 0.1}, {"champion": "other"}, {"confirm_top_k": 1}, {"seeds": 3}):
+        assert prepare_gate(spec, outcome, GATE | other).verdict is None
+    later = stored(spec, swept("n1", 0.5, 0.7, 0.9).model_copy(update={"generation": 2}))
+    assert prepare_gate(spec, later, GATE).verdict is None
+
+
+TRAIN = {"name": "full", "trainable": "m:f", "config": {"rounds": 9}}
+
+
+def test_another_best_config_is_another_training(tmp_path: Path) -> None:
+    """By outcome or brief; tried again, or with a gate's verdict around it, the same."""
+    spec = make_spec(tmp_path)
+    train = TrainSpec.from_any(TRAIN | {"storage_path": str(tmp_path)})
+    first = stored(spec, swept("n1", 0.5, 0.7))
+    request = training_request(train, first, "night")
+    assert request.spec.config == {"x": 0.7, "rounds": 9}
+    RunFolder(open_store(tmp_path), request.run.id).freeze_spec(request.spec, request.run.key)
+    assert training_request(train, brief(first), "night") == request
+    assert training_request(train, with_gate(first, settled(spec, first)), "night") == request
+    later = stored(spec, swept("n1", 0.5, 0.7, 0.9).model_copy(update={"generation": 2}))
+    other = training_request(train, brief(later), "night")
+    assert other.spec.config == {"x": 0.9, "rounds": 9}
+    assert other.run.id != request.run.id
+    # What the night's spec itself says is still held against the run.
+    changed = training_request(train.replace(config={"rounds": 5}), first, "night")
+    assert changed.run == request.run
+    assert not RunView("train", str(tmp_path), request.run.id).has(changed)
+    assert training_request(train, None, "night") == RunRequest.of(train, "night")
+
+
+def test_a_training_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    train = TrainSpec.from_any(TRAIN | {"storage_path": str(tmp_path)})
+    outcome = swept("n1", 0.5, 0.7)
+    plain = RunRequest.of(train.replace(config={"x": 0.7, "rounds": 9}), "night")
+    RunFolder(open_store(tmp_path), plain.run.id).freeze_spec(plain.spec, "night")
+    assert training_request(train, outcome, "night") == plain
+    assert training_request(train, swept("n1", 0.9), "night").run.id != plain.run.id
+
+
+def test_the_best_of_a_refused_sweep_are_listed_with_the_refusal() -> None:
+    """Each goes to a training of its own, which asks whether it is to be trained."""
+    outcome = swept("n1", 0.5, 0.7)
+    refused = brief(with_gate(outcome, GateOutcome(promoted=False, why="champion 0.9; not promoted")))
+    listed = best_trials(refused)
+    assert [each["config"] for each in listed] == [{"x": 0.7}, {"x": 0.5}]
+    assert [why_not_trained(each) for each in listed] == [
+        "training skipped: champion 0.9; not promoted",
+        "training skipped: champion 0.9; not promoted",
+    ]
+    assert orjson.loads(orjson.dumps(listed)) == listed
+    assert [why_not_trained(each) for each in best_trials(brief(outcome), 1)] == [""]
+
+
+def test_the_outcome_of_a_training_is_of_its_own_config(tmp_path: Path) -> None:
+    train = TrainSpec.from_any(TRAIN | {"storage_path": str(tmp_path)})
+    request = training_request(train, swept("n1", 0.7), "night")
+    ended = TrainOutcome(run_id=request.run.id, name="full", status="completed", started_at=1.0, ended_at=2.0)
+    RunFolder(open_store(tmp_path), request.run.id).write_outcome(ended)
+    found = [
+        RunView("train", str(tmp_path), training_request(train, swept("n1", best), "night").run.id).outcome()
+        for best in (0.7, 0.9)
+    ]
+    assert found == [ended, None]
