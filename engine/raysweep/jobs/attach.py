@@ -26,6 +26,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import SecretStr
 
+from raysweep.allowed import check_named
 from raysweep.errors import (
     JobExistsError,
     JobStoppedError,
@@ -142,8 +143,10 @@ async def submit(request: AnyRequest, *, to: Cluster, options: JobOptions | None
 
 
 def check_portable(spec: SweepSpec | TrainSpec) -> None:
-    """See that the trainable can travel. Raises: SpecError for one that has no import path."""
+    """See that the trainable can travel. Raises: SpecError for one that has no import path, or may not be."""
     reference = spec.to_dict()["trainable"]
+    if not reference.startswith(PYTHON_ONLY):
+        check_named(reference, "trainable")
     if reference.startswith(PYTHON_ONLY):
         name = reference.removeprefix(PYTHON_ONLY).strip().split("#")[0]
         raise SpecError(
