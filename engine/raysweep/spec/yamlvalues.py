@@ -2,8 +2,8 @@
 
 A spec may hold what others typed into a form, so nothing here is clever: of explicit tags only those of
 JSON's types are known, keys are compared as the values that they are, an alias may not stand in what it
-names, and what aliases multiply is bounded. Merge keys (`<<: *defaults`) are read; what is written beside them
-counts.
+names, and what aliases multiply is bounded. Merge keys (`<<: *defaults`) are read; what is written beside
+them counts.
 """
 
 from __future__ import annotations
