@@ -37,7 +37,7 @@ Look = Callable[..., Place | None]
 
 @pytest.fixture
 def look(monkeypatch: pytest.MonkeyPatch) -> Iterator[Look]:
-    """Where the page finds the sweep of a task of this operator that left this result, and this in its store."""
+    """Where the page finds the sweep of a task: of this operator, with this result, and this in its store."""
     import_all_models()
     engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
     tables = [model.__table__ for model in (DagRun, TaskInstance, XComModel, TaskStateStoreModel)]
@@ -87,7 +87,9 @@ def test_the_result_of_our_own_tasks_says_where_it_lies(look: Look) -> None:
 
 
 def test_what_they_keep_comes_first(look: Look) -> None:
-    assert look("TrainOperator", result={"kind": "sweep", "uri": "s3://other/x"}, kept=json.dumps(JOB)) == PLACE
+    assert (
+        look("TrainOperator", result={"kind": "sweep", "uri": "s3://other/x"}, kept=json.dumps(JOB)) == PLACE
+    )
 
 
 @pytest.mark.parametrize("operator", ["BashOperator", "PythonOperator", "@task", "sweepoperator", ""])
@@ -96,7 +98,11 @@ def test_what_other_tasks_left_names_no_place(look: Look, operator: str) -> None
     assert look(operator, result=RESULT, kept=json.dumps(JOB)) is None
 
 
-CLASS = {"__classname__": "airflow.sdk.definitions.asset.Asset", "__version__": 1, "__data__": {"uri": "s3://a/b"}}
+CLASS = {
+    "__classname__": "airflow.sdk.definitions.asset.Asset",
+    "__version__": 1,
+    "__data__": {"uri": "s3://a/b"},
+}
 TEXTS = {
     "a sweep as text": json.dumps(RESULT),
     "an object": json.dumps(CLASS),

@@ -34,6 +34,7 @@ from raysweep.errors import (
     SpecError,
     StorageError,
     StorageNotSharedError,
+    one_line,
 )
 from raysweep.jobs.client import JobsClient, open_client
 from raysweep.jobs.connection import ClusterConnection
@@ -52,6 +53,10 @@ SETTLE_S: Final = 3.0
 """How long after a job's end its outcome is looked for: shared file systems show new files late."""
 STORAGE: Final = "raysweep_storage"
 _SHOWN: Final = 8
+LEFT_OUT_LINES: Final = 50
+LEFT_OUT_CHARS: Final = 160
+_USUAL: Final = frozenset({TOOL_REASON, "excluded", "in an ignore file"})
+"""Why files are left out that nobody misses."""
 
 Cluster = JobsClient | ClusterConnection | str
 
@@ -75,7 +80,7 @@ class RunningJob:
     """Which job of this run it is, from 1; 0 with no job."""
     how: Literal["submitted", "attached", "finished"] = field(compare=False)
     left_out: tuple[str, ...] = field(default=(), compare=False)
-    """What was not uploaded, and why."""
+    """What was not uploaded, and why: at most 50 lines, what may be missed first."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data."""
@@ -270,7 +275,16 @@ async def upload_code(client: JobsClient, options: JobOptions) -> tuple[dict[str
         left_out += left
     if modules:
         environment["py_modules"] = modules
-    return environment, tuple(str(each) for each in left_out)
+    return environment, _listed(left_out)
+
+
+def _listed(left_out: Sequence[LeftOut]) -> tuple[str, ...]:
+    """A few lines of it: a handle goes through events and databases."""
+    ordered = sorted(left_out, key=lambda each: each.why in _USUAL)
+    lines = [one_line(str(each), LEFT_OUT_CHARS) for each in ordered[:LEFT_OUT_LINES]]
+    if len(ordered) > LEFT_OUT_LINES:
+        lines[-1] = f"… and {len(ordered) - LEFT_OUT_LINES + 1} more"
+    return tuple(lines)
 
 
 async def _code(
@@ -293,9 +307,7 @@ async def _code(
 
 def _say_left_out(field_name: str, left_out: Sequence[LeftOut]) -> None:
     """What tools made is worth a line; what may be missed is worth a warning."""
-    missed = [
-        str(each) for each in left_out if each.why not in (TOOL_REASON, "excluded", "in an ignore file")
-    ]
+    missed = [str(each) for each in left_out if each.why not in _USUAL]
     others = len(left_out) - len(missed)
     if missed:
         more = f" and {len(missed) - _SHOWN} more" if len(missed) > _SHOWN else ""
