@@ -56,7 +56,7 @@ class JobOperator(BaseOperator):
         self.conn_id = conn_id
         self.address = address
         self.job = without_literals(job)
-        hide_defaults(getattr(self, "dag", None) if self.has_dag() else None)
+        hide_defaults(self.get_dag())
         self.on_clear: OnClear = on_clear
         if deferrable is None:
             deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)

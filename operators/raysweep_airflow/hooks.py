@@ -134,14 +134,14 @@ def _address(connection: Connection) -> str:
     return f"{scheme}://{name}{slash}{path}"
 
 
-def _all_headers(extra: Mapping[str, Any]) -> Mapping[str, str]:
+def _all_headers(extra: Mapping[str, Any]) -> Mapping[str, SecretStr]:
     """From `auth_headers`, and from `headers` of connections of earlier versions; masked in logs."""
     found = {**_headers(extra, "headers"), **_headers(extra, "auth_headers")}
     if extra.get("headers"):
         LOG.warning("headers of the connection are shown by Airflow's API: call the field auth_headers")
     for value in found.values():
         mask_secret(value)
-    return found
+    return {name: SecretStr(value) for name, value in found.items()}
 
 
 def _headers(extra: Mapping[str, Any], field: str) -> Mapping[str, str]:

@@ -45,7 +45,8 @@ class Kubernetes:
                 return self.cluster
             if resource == f"pods/{HEAD_POD}":
                 return self._pod(HEAD_POD, "head", "headgroup", is_running=True)
-            return {"items": self._pods()} if resource == "pods" else None
+            listed = {"metadata": {"resourceVersion": "1"}, "items": self._pods()}
+            return listed if resource == "pods" else None
 
     def _change(self, patch: list[dict[str, Any]]) -> None:
         for operation in patch:

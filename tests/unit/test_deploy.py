@@ -150,22 +150,6 @@ def test_all_containers_of_the_kubernetes_cluster_get_the_token() -> None:
         }
 
 
-def test_the_autoscaler_makes_of_the_file_what_the_guide_says() -> None:
-    """By Ray's own reading of it: as many nodes, of that size, none of the head."""
-    from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr
-
-    cluster = load("raycluster.yaml")
-    cluster["metadata"]["namespace"] = "default"
-    config = _derive_autoscaling_config_from_ray_cr(cluster)
-    types = config["available_node_types"]
-    assert types["headgroup"]["resources"]["CPU"] == 0
-    assert (types["cpu"]["min_workers"], types["cpu"]["max_workers"]) == (1, 10)
-    assert types["cpu"]["resources"]["CPU"] == 4
-    assert config["idle_timeout_minutes"] == 5
-    guide = (ROOT / "docs/guides/cluster.md").read_text()
-    assert "grows from 1 to 10" in guide
-
-
 def test_containers_may_run_as_any_user() -> None:
     """The image's /home/ray holds Python, and only its own user can read it; the laptop's may be another."""
     (run,) = [words for words in dockerfile() if words[0] == "RUN" and "chmod" in words]
