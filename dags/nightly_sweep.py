@@ -1,8 +1,9 @@
-"""Every night at 22:00 in Berlin: sweep, gate, full-scale training of the best, champion; over by 06:00.
+"""Every night at 22:00 in Berlin: sweep (until 06:00), gate, full-scale training of the best, champion.
 
-The deadline is part of the spec (`night.yaml`): at 06:00 the sweep ends with the best so far, and one that
+The sweep's deadline is part of the spec (`night.yaml`): at 06:00 it ends with the best so far, and one that
 was begun late has less time, not another end. The gate runs the best again beside the champion of earlier
-nights; what is not better is not trained: the training is skipped.
+nights; what is not better is not trained: the training is skipped. Gate and training have an hour each, and
+`NIGHT` after its start the whole run is over: what is not done then is cancelled on the cluster.
 
 Change `SPECS` to where your specs are, or write them beside this file. With `RAYSWEEP_ADDRESS=local` it runs
 on a Ray inside the tasks; otherwise on the cluster of the connection `raysweep_default`.
@@ -22,6 +23,11 @@ from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
 SPECS = Path(__file__).resolve().parents[1] / "examples"
 # The code of the trials, for the cluster; `pip` and the like go in here too.
 JOB = {"py_modules": [str(SPECS)]}
+# The only storage that a run may name, beside that of its connection: what lies there is trusted.
+STORAGE = os.environ.get("RAYSWEEP_STORAGE", "")
+# From 22:00 to 06:00, and what gate and training get, each with time for a retry.
+NIGHT = timedelta(hours=12)
+STEP = timedelta(hours=1)
 COMMON = {
     "retries": 3,
     "retry_delay": timedelta(minutes=2),
@@ -36,6 +42,7 @@ with DAG(
     start_date=pendulum.datetime(2026, 1, 1, tz="Europe/Berlin"),
     catchup=False,
     max_active_runs=1,
+    dagrun_timeout=NIGHT,
     default_args=COMMON,
     params={
         "example": Param(
@@ -43,10 +50,15 @@ with DAG(
             enum=["flights", "quick"],
             description="`quick` takes seconds",
         ),
-        "deadline": Param("06:00 Europe/Berlin", type="string", description="the next one after the start"),
-        "storage": Param(
-            os.environ.get("RAYSWEEP_STORAGE", ""),
+        "deadline": Param(
+            "06:00 Europe/Berlin",
             type="string",
+            pattern="^[0-9A-Za-z:.+/_ -]{1,64}$",
+            description="of the sweep: the next one after the start",
+        ),
+        "storage": Param(
+            STORAGE,
+            enum=sorted({"", STORAGE}),
             description="where sweeps are stored; empty: as the connection says",
         ),
     },
@@ -67,5 +79,8 @@ with DAG(
             "seed_param": "sample_seed",
         },
         job=JOB,
+        execution_timeout=STEP,
     )
-    train = TrainOperator(task_id="train", spec="night_train.yaml", outcome=gate.output, job=JOB)
+    train = TrainOperator(
+        task_id="train", spec="night_train.yaml", outcome=gate.output, job=JOB, execution_timeout=STEP
+    )

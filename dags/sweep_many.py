@@ -24,8 +24,13 @@ with DAG(
     start_date=pendulum.datetime(2026, 1, 1, tz="Europe/Berlin"),
     catchup=False,
     params={
-        "airports": Param(["EWR", "JFK", "LGA"], type="array", items={"type": "string"}),
-        "num_samples": Param(12, type="integer", minimum=1, description="trials of each sweep"),
+        "airports": Param(
+            ["EWR", "JFK", "LGA"],
+            type="array",
+            items={"type": "string", "pattern": "^[A-Z]{3}$"},
+            maxItems=20,
+        ),
+        "num_samples": Param(12, type="integer", minimum=1, maximum=1000, description="trials of each sweep"),
         "rows": Param(20_000, type="integer", minimum=100, description="flights that each trial learns from"),
     },
     doc_md=__doc__,

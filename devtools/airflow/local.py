@@ -77,7 +77,7 @@ class LocalAirflow(LocalServers):
     def start(self) -> None:
         """Make the database, start all components, and wait until they say that they are well."""
         self.home.mkdir(parents=True, exist_ok=True)
-        (self.home / "passwords.json").write_text(json.dumps({USER: self.password}))
+        write_secret(self.home / "passwords.json", json.dumps({USER: self.password}))
         self.command("db", "migrate")
         for name in COMPONENTS:
             self.start_component(name)
@@ -146,11 +146,18 @@ def settings(home: Path, dags: Path, port: int) -> dict[str, str]:
 def secrets_of(home: Path, name: str) -> str:
     """A secret that all processes of a home share: made once, kept in a file that only this user reads."""
     path = home / f"{name}.secret"
+    home.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
-        home.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(48))
+        write_secret(path, secrets.token_urlsafe(48), is_new=True)
     return path.read_text()
+
+
+def write_secret(path: Path, text: str, *, is_new: bool = False) -> None:
+    """A file that only this user reads. Raises: FileExistsError where there is one that is to be new."""
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if is_new else os.O_TRUNC)
+    with os.fdopen(os.open(path, flags, 0o600), "w") as file:
+        os.fchmod(file.fileno(), 0o600)  # one of an earlier start may have had another mode
+        file.write(text)
 
 
 def connection_to(head: LocalHead, storage_path: str) -> dict[str, str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import TrialOutcome
@@ -17,6 +21,7 @@ ROWS: Final = 20
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _CURVE_COLUMNS: Final = 48
 _CELL_CHARACTERS: Final = 200
+_MARKS: Final = re.compile(r"[\\`*_{}\[\]()#!|~]")
 
 
 def artifact_key(name: str, kind: str) -> str:
@@ -37,11 +42,11 @@ def leaderboard(status: RunStatus) -> list[dict[str, Any]]:
 
 def report_text(status: RunStatus) -> str:
     """The report in Markdown: what a person who is paged wants to see first stands first."""
-    parts = [f"# {status.name}: {status.status}", _summary(status)]
+    parts = [f"# {_escape(status.name)}: {status.status}", _summary(status)]
     if status.why:
         parts.append(_escape(status.why))
     if status.best is not None:
-        parts += [f"## Best {status.metric}: {show_number(status.best.score)}", _trial(status.best)]
+        parts += [f"## Best {_escape(status.metric)}: {show_number(status.best.score)}", _trial(status.best)]
     if len(status.curve) > 1:
         parts += ["## Best so far", curve_text(status.curve, status.metric)]
     if status.top:
@@ -66,18 +71,18 @@ def curve_text(curve: Sequence[Dot], metric: str) -> str:
     width = (high - low) or 1.0
     bars = "".join(_BARS[round((score - low) / width * (len(_BARS) - 1))] for score in scores)
     return (
-        f"`{bars}`\n\n{metric} from {show_number(curve[0].score)} (trial {curve[0].trial_id}) "
+        f"`{bars}`\n\n{_escape(metric)} from {show_number(curve[0].score)} (trial {curve[0].trial_id}) "
         f"to {show_number(curve[-1].score)} (trial {curve[-1].trial_id}), over {last} trials"
     )
 
 
 def links_text(job: RunningJob | None, uri: str) -> str:
     """Where else to look, in Markdown."""
-    lines = [f"- storage: `{uri}`"]
+    lines = [f"- storage: {_code(uri)}"]
     if job is not None and job.job_id:
-        address = job.address.rstrip("/")
-        lines.insert(0, f"- [Ray job `{job.job_id}`]({address}/#/jobs/{job.job_id})")
-        lines.append(f"- log: `raysweep logs {job.run_id} --address {address} -f`")
+        address = quote(job.address.rstrip("/"), safe="/:@%[]")
+        lines.insert(0, f"- [Ray job {_code(job.job_id)}]({address}/#/jobs/{quote(job.job_id, safe='')})")
+        lines.append(f"- log: {_code(f'raysweep logs {job.run_id} --address {address} -f')}")
     return "\n".join(lines)
 
 
@@ -99,14 +104,14 @@ def _summary(status: RunStatus) -> str:
     if status.usage is not None:
         usage = status.usage
         rows.append(("used", f"{usage.cpu_hours:.2f} CPU-hours, {usage.gpu_hours:.2f} GPU-hours"))
-    rows += [("sweep", f"`{status.run_id}`"), ("key", f"`{_escape(status.key)}`")]
+    rows += [("sweep", _code(status.run_id)), ("key", _code(status.key))]
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {text} |" for name, text in rows)
 
 
 def _trial(trial: TrialOutcome) -> str:
     rows = [(name, show_number(_cell(value))) for name, value in trial.config.items()]
     head = f"trial {trial.trial_id}"
-    head += f", checkpoint `{trial.checkpoint_uri}`" if trial.checkpoint_uri else ""
+    head += f", checkpoint {_code(trial.checkpoint_uri)}" if trial.checkpoint_uri else ""
     table = "\n".join(f"| {_escape(name)} | {_escape(text)} |" for name, text in rows)
     return f"{head}\n\n| parameter | value |\n|---|---|\n{table}"
 
@@ -119,10 +124,8 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _commands(status: RunStatus) -> str:
-    return (
-        f"```\nraysweep status {status.run_id} --storage {status.storage}\n"
-        f"raysweep trials {status.run_id} --storage {status.storage}\n```"
-    )
+    where = f"{status.run_id} --storage {shlex.quote(_plain(status.storage))}"
+    return f"```\nraysweep status {where}\nraysweep trials {where}\n```"
 
 
 def _cell(value: Any) -> Any:
@@ -141,4 +144,14 @@ def _instant(at: float) -> str:
 
 
 def _escape(value: object) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
+    """As text in Markdown: no tag, link, image, emphasis or column of a table, whatever it holds."""
+    return _MARKS.sub(r"\\\g<0>", html.escape(" ".join(str(value).split()), quote=False))
+
+
+def _code(value: object) -> str:
+    """As code in Markdown, also in a table."""
+    return f"`{_plain(value)}`".replace("|", "\\|")
+
+
+def _plain(value: object) -> str:
+    return " ".join(str(value).split()).replace("`", "'")

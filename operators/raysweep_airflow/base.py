@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator, conf
+from pydantic import SecretStr
 
 from raysweep.errors import SpecError
 from raysweep_airflow.links import LINKS
@@ -54,13 +55,23 @@ class JobOperator(BaseOperator):
         self.spec = plain(spec)
         self.conn_id = conn_id
         self.address = address
-        self.job = job
+        self.job = without_literals(job)
+        hide_defaults(self.get_dag())
         self.on_clear: OnClear = on_clear
         if deferrable is None:
             deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = deferrable
         # Of this process only: nothing is kept across a deferral.
         self.killed: Callable[[], None] | None = None
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> Any:
+        """As that of every operator. What `job` has as text in `env_vars` is not shown in the stored DAG."""
+        if "job" in kwargs:
+            kwargs["job"] = without_literals(kwargs["job"])
+        made = super().partial(**kwargs)
+        hide_defaults(made.kwargs.get("dag"))
+        return made
 
     # --- the parts that differ
 
@@ -118,6 +129,29 @@ class JobOperator(BaseOperator):
 
             with explained(self.log):
                 raise template_error(error, f"{self.task_id}.spec") from None
+
+
+def without_literals(job: Any) -> Any:
+    """A job whose `env_vars` do not show what they hold; templates stay as they are, to be rendered.
+
+    Airflow stores what a mapped operator and a DAG's `default_args` were given, readable for who reads DAGs.
+    """
+    variables = job.get("env_vars") if isinstance(job, Mapping) else None
+    if not isinstance(variables, Mapping):
+        return job
+    return {**job, "env_vars": {name: _hidden(value) for name, value in variables.items()}}
+
+
+def _hidden(value: Any) -> Any:
+    is_literal = isinstance(value, str) and "{{" not in value and "{%" not in value
+    return SecretStr(value) if is_literal else value
+
+
+def hide_defaults(dag: Any) -> None:
+    """The same for the `default_args` of the DAG: operators are given them, and the DAG stores them too."""
+    defaults = getattr(dag, "default_args", None)
+    if isinstance(defaults, dict) and "job" in defaults:
+        defaults["job"] = without_literals(defaults["job"])
 
 
 def plain(given: Any) -> Any:

@@ -9,20 +9,22 @@ itself, and import what it needs inside; what does not is refused when the DAG i
 from __future__ import annotations
 
 import ast
+import builtins
 import dis
 import importlib.util
 import inspect
 import re
 import tempfile
-import textwrap
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from raysweep.errors import SpecError
+from raysweep_airflow.base import without_literals
 from raysweep_airflow.operators import SweepOperator
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
     template_fields = SweepOperator.template_fields
     template_fields_renderers = SweepOperator.template_fields_renderers
     custom_operator_name = "@task.sweep"
+    # Of one try: where the function's source lies until it is uploaded.
+    folder: Path
 
     def __init__(self, *, python_callable: Any, op_args: Any = None, **kwargs: Any) -> None:
         if op_args or kwargs.get("op_kwargs"):
@@ -48,7 +52,10 @@ class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
         super().__init__(python_callable=python_callable, op_args=[{}], **kwargs)
 
     def execute(self, context: Any) -> Any:
-        return SweepOperator.execute(self, context)
+        # What is in it is uploaded with the submission; a task that is deferred leaves nothing on the worker.
+        with tempfile.TemporaryDirectory(prefix="raysweep-") as folder:
+            self.folder = Path(folder)
+            return SweepOperator.execute(self, context)
 
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> SweepSpec:
         from raysweep.spec import SweepSpec
@@ -63,8 +70,7 @@ class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
     def options(self, options: JobOptions) -> JobOptions:
         if self.reference is not None:
             return options
-        folder = Path(tempfile.mkdtemp(prefix="raysweep-"))
-        module = folder / f"{self._module}.py"
+        module = self.folder / f"{self._module}.py"
         module.write_text(source_of(self.python_callable), encoding="utf-8")
         return options.replace(py_modules=[*options.py_modules, module])
 
@@ -80,6 +86,8 @@ def sweep_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any)
         python_callable: The trainable: takes a config, and reports or returns metrics.
         kwargs: Of the `SweepOperator`; the spec without `trainable`, its name by default the task's.
     """
+    if "job" in kwargs:
+        kwargs["job"] = without_literals(kwargs["job"])
     return task_decorator_factory(
         python_callable=python_callable,
         # Its result is one value, whatever the function says that it returns.
@@ -110,7 +118,13 @@ def import_path(function: Callable[..., Any]) -> str | None:
 def check_alone(function: types.FunctionType) -> None:
     """See that a function needs nothing around it. Raises: SpecError naming what it takes from there."""
     code = function.__code__
-    outer = sorted({*(_global_names(code) & set(function.__globals__)), *code.co_freevars})
+    outer = sorted(
+        {
+            *(_global_names(code) & set(function.__globals__)),
+            *code.co_freevars,
+            *(name for name in _names_of_defaults(function) if _is_outer(name, function)),
+        }
+    )
     if outer:
         fix = (
             f"import or define it inside, or move {function.__name__} into a module that the job brings along"
@@ -128,14 +142,46 @@ def _global_names(code: types.CodeType) -> set[str]:
     return names.union(*(_global_names(each) for each in inner))
 
 
+def _is_outer(name: str, function: types.FunctionType) -> bool:
+    return name in function.__globals__ or not hasattr(builtins, name)
+
+
+def _names_of_defaults(function: types.FunctionType) -> set[str]:
+    """What the default arguments take from around the function: they are evaluated where it is defined."""
+    try:
+        _, node = _parsed(function)
+    except SpecError:
+        return set()  # without a source it can only run here, where its defaults are there
+    given = [*node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)]
+    codes = (compile(ast.Expression(each), "<default>", "eval") for each in given)
+    return set().union(*map(_global_names, codes))
+
+
 def source_of(function: Callable[..., Any]) -> str:
     """The function as a module's text, without its decorators. Raises: SpecError where there is no source."""
+    lines, node = _parsed(function)
+    body = lines[node.lineno - 1 :]
+    is_indented = body[0][:1].isspace()
+    head = ["from __future__ import annotations", "", "if True:" if is_indented else ""]
+    return "\n".join([*head, *body, ""])
+
+
+def _parsed(function: Callable[..., Any]) -> tuple[list[str], ast.FunctionDef]:
+    """Its source as lines of a module, and where in them it is defined. Raises: SpecError."""
+    name = function.__name__
     try:
-        text = textwrap.dedent(inspect.getsource(function))
+        lines = inspect.getsource(function).removesuffix("\n").split("\n")
     except (OSError, TypeError) as error:
-        raise SpecError(
-            "@task.sweep", f"no source of {function.__name__} ({error})", "move it into a module"
-        ) from None
-    node = ast.parse(text).body[0]
-    lines = text.splitlines()[node.lineno - 1 :] if isinstance(node, ast.FunctionDef) else text.splitlines()
-    return "from __future__ import annotations\n\n\n" + "\n".join(lines) + "\n"
+        raise SpecError("@task.sweep", f"no source of {name} ({error})", "move it into a module") from None
+    is_indented = lines[0][:1].isspace()
+    if is_indented:
+        # It stays so, under a line of its own: without the indent its texts of several lines would be others.
+        lines = ["if True:", *lines]
+    found: Any = None
+    with suppress(SyntaxError):  # of a lambda, the source is the lines that it stands in
+        found = ast.parse("\n".join(lines)).body[0]
+    if is_indented and found is not None:
+        found = found.body[0]
+    if not isinstance(found, ast.FunctionDef):
+        raise SpecError("@task.sweep", f"{name} is not written as a function", f"write def {name}(config): …")
+    return lines, found

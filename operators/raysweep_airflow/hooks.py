@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException, ErrorType
+from airflow.sdk.log import mask_secret
 from pydantic import SecretStr
 
 from raysweep.errors import ConnectionUnreadableError, RaysweepError, SpecError, one_line
@@ -16,6 +18,7 @@ from raysweep.jobs import Cluster, ClusterConnection
 from raysweep.threads import on_thread
 from raysweep_airflow.provider import CONNECTION_TYPE, DEFAULT_CONN_ID
 
+LOG: Final = logging.getLogger("raysweep.airflow")
 _FALSE: Final = frozenset({"false", "0", "no", "off", ""})
 
 
@@ -43,8 +46,8 @@ class Access:
             client_cert=extra.get("client_cert") or None,
             client_key=extra.get("client_key") or None,
             proxy=extra.get("proxy") or None,
-            headers=_headers(extra.get("headers")),
-            request_timeout_s=float(extra.get("request_timeout_s") or 60.0),
+            headers=_all_headers(extra),
+            request_timeout_s=_seconds(extra.get("request_timeout_s") or 60.0),
         )
         return cls(
             cluster=cluster,
@@ -181,17 +184,39 @@ def _address(connection: Connection) -> str:
     return f"{scheme}://{name}{slash}{path}"
 
 
-def _headers(given: Any) -> Mapping[str, Any]:
+def _all_headers(extra: Mapping[str, Any]) -> Mapping[str, SecretStr]:
+    """From `auth_headers`, and from `headers` of connections of earlier versions; masked in logs."""
+    found = {**_headers(extra, "headers"), **_headers(extra, "auth_headers")}
+    if extra.get("headers"):
+        LOG.warning("headers of the connection are shown by Airflow's API: call the field auth_headers")
+    for value in found.values():
+        mask_secret(value)
+    return {name: SecretStr(value) for name, value in found.items()}
+
+
+def _headers(extra: Mapping[str, Any], field: str) -> Mapping[str, str]:
+    given = extra.get(field)
     if not given:
         return {}
+    fix = 'write {"X-Name": "…"}'
     if isinstance(given, str):
         try:
             given = json.loads(given)
         except ValueError:
-            raise SpecError("headers", "of the connection are no JSON", 'write {"X-Name": "…"}') from None
+            raise SpecError(field, "of the connection are no JSON", fix) from None
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given.values()):
-        raise SpecError("headers", "of the connection are no object of texts", 'write {"X-Name": "…"}')
+        raise SpecError(field, "of the connection are no object of texts", fix)
     return given
+
+
+def _seconds(given: Any) -> float:
+    try:
+        seconds = float(given)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not 0.0 < seconds < float("inf"):
+        raise SpecError("request_timeout_s", "of the connection is no number of seconds", "write 60")
+    return seconds
 
 
 def _flag(given: Any) -> bool:

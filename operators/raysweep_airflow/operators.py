@@ -52,6 +52,9 @@ class SweepOperator(JobOperator):
             `[operators] default_deferrable`.
     """
 
+    # Subclasses too: by it the page knows them.
+    custom_operator_name = "SweepOperator"
+
     def __init__(
         self,
         *,
@@ -105,6 +108,7 @@ class GateOperator(JobOperator):
         conn_id, address, job, deferrable: As of the `SweepOperator`.
     """
 
+    custom_operator_name = "GateOperator"
     template_fields: Sequence[str] = ("spec", "outcome", "gate")
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
 
@@ -177,6 +181,7 @@ class TrainOperator(JobOperator):
         conn_id, address, job, on_clear, deferrable: As of the `SweepOperator`.
     """
 
+    custom_operator_name = "TrainOperator"
     template_fields: Sequence[str] = ("spec", "outcome")
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
 

@@ -63,7 +63,8 @@ def _fields() -> dict[str, Any]:
         "client_cert": _field("Client certificate", text, "A PEM file, where the server asks for one."),
         "client_key": _field("Client key", text, "Its key, if it is in a separate file."),
         "proxy": _field("Proxy", text, "Default: HTTPS_PROXY and NO_PROXY.", format="password"),
-        "headers": _field("Headers", text, "Further headers, as a JSON object.", format="password"),
+        # Airflow masks fields by such names as this one, in its API too.
+        "auth_headers": _field("Headers", text, "Further headers, as a JSON object.", format="password"),
         "dashboard_url": _field("Dashboard URL", text, "For links; default: the address itself."),
         "request_timeout_s": _field("Request timeout", number, "Seconds for one answer.", default=60),
     }

@@ -209,6 +209,18 @@ def test_a_timeout_of_the_task_ends_the_sweep_with_the_best_so_far(desk: Desk) -
 
 
 @pytest.mark.slow
+def test_a_run_that_is_over_time_takes_its_sweep_along(desk: Desk) -> None:
+    """`dagrun_timeout`: Airflow marks the tasks that have not ended as skipped, and the run as failed."""
+    run_id = desk.begin("over_time", sweep=desk.spec(num_samples=500, pause=0.5))
+    desk.airflow.wait_state("over_time", run_id, "sweep", "skipped", timeout_s=240)
+    outcome = desk.ended("over_time", run_id, within_s=STOP_S)
+    assert outcome.status == "cancelled"
+    assert "its task was marked skipped in Airflow" in outcome.why
+    assert desk.airflow.run("over_time", run_id)["state"] == "failed"
+    desk.cluster.wait_until_clean(STOP_S)
+
+
+@pytest.mark.slow
 def test_a_cleared_result_begins_anew_where_that_is_asked_for(desk: Desk) -> None:
     run_id = desk.begin("restarting", sweep=desk.spec(num_samples=2))
     desk.airflow.wait_state("restarting", run_id, "sweep", "success")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 import raysweep as rs
 from raysweep.jobs import JobRequest
@@ -109,6 +110,29 @@ def test_bad_input_is_the_last_line_and_the_exit_code(cluster: Cluster, make_spe
     assert record["retryable"] is False
     assert "64 CPU" in record["message"]
     assert log.rstrip().splitlines()[-1].startswith("raysweep-error: ")
+
+
+@pytest.mark.parametrize("isolation", ["worker", pytest.param("process", marks=pytest.mark.slow)])
+def test_the_driver_runs_only_what_the_clusters_list_allows(
+    cluster: Cluster, make_spec: MakeSpec, folder_of: FolderOf, lines: Lines, isolation: str
+) -> None:
+    """Whoever submitted: no client of ours would send these requests. The workers hold to it too."""
+    allowed = {"env_vars": {"RAYSWEEP_TRAINABLES": SecretStr("tests.engine")}}
+    refused = {"stranger": "subprocess:call", "borrower": "tests.engine.trainables:os.system"}
+    for name, reference in refused.items():
+        spec = make_spec(reference, num_samples=1, name=name, isolation=isolation)
+        info = cluster.wait(job := cluster.submit(f"{name}-{isolation}.1", ask(spec), **allowed))
+        assert (info.status, info.exit_code) == ("FAILED", 2), cluster.logs(job)
+        record = find_error(cluster.logs(job))
+        assert record is not None
+        assert record["class"] == "TrainableImportError"
+        assert record["retryable"] is False
+        assert "RAYSWEEP_TRAINABLES allows here (tests.engine)" in record["message"]
+    spec = make_spec("noop", num_samples=1, isolation=isolation)
+    assert cluster.wait(cluster.submit(f"own-{isolation}.1", ask(spec), **allowed)).exit_code == 0
+    outcome = folder_of(spec).read_outcome()
+    assert outcome is not None
+    assert outcome.counts == {"completed": 1}
 
 
 @pytest.mark.slow

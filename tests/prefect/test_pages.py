@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 
 import raysweep as rs
 from raysweep.jobs import JobOptions
 from raysweep.jobs.attach import RunningJob
-from raysweep.outcome import BestTrial, Holder, SweepProgress, TrialOutcome
+from raysweep.outcome import BestTrial, Holder, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.runs.status import status_of_outcome
 from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, report_text
 from raysweep_prefect.flows import Sweep, nightly_sweep, sweep_many, train_best
@@ -181,11 +183,69 @@ def test_the_report_tells_what_matters_and_breaks_no_table() -> None:
     assert text.startswith("# Flights: East: completed")
     assert "every trial has ended" in text
     assert "## Best loss: 1.5" in text
-    assert "ValueError: a \\| b &lt;i>" in text
+    assert "ValueError: a \\| b &lt;i&gt;" in text
     assert "raysweep status flights-0123456789 --storage s3://bucket/sweeps" in text
     assert re.search(r"`█+▃+▁+`|`[▁▂▃▄▅▆▇█]+`", text), "the best so far, as a line of bars"
     rows = [line for line in text.splitlines() if line.startswith("| 1 |")]
     assert len(rows) == 1
+
+
+HOSTILE = {
+    "a link": "[look](javascript:alert(1))",
+    "an image": "![x](http://elsewhere.example/x.png)",
+    "a tag": "<img src=x onerror=alert(1)>",
+    "an autolink": "<http://elsewhere.example>",
+    "a heading": "x\n# Flights: completed",
+    "an end of code": "`x` [look](http://elsewhere.example)",
+    "an end of a fence": "x\n```\n[look](http://elsewhere.example)\n```",
+    "columns": "a | b | c",
+    "an escape": "\\[look](http://elsewhere.example)",
+    "a reference": "[look]\n\n[look]: http://elsewhere.example",
+    "emphasis": "**bold** _soft_ ~~gone~~",
+    "an entity": "&lt;script&gt;",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_whatever_a_sweep_is_called_the_report_shows_it_as_text(text: str) -> None:
+    """Names, metrics, configs and errors come from specs and user code; Prefect's page renders Markdown."""
+    plain = rendered(report_text(status_of_outcome(outcome(), now=20.0)))
+    given = outcome().model_dump(mode="json")
+    given |= {"name": text, "metric": f"m {text}", "key": text, "why": text}
+    config = {"config": {text: text, "y": text}}
+    given |= {"trials": [each | config for each in given["trials"]], "best": given["best"] | config}
+    status = status_of_outcome(SweepOutcome.model_validate(given), now=20.0)
+    found = rendered(report_text(status))
+    assert found.kinds - plain.kinds <= {"code_inline"}
+    assert found.headings == plain.headings
+    assert found.cells == plain.cells
+    shown = " ".join(text.split())
+    assert found.texts[0] == f"{shown}: completed"
+    links = rendered(links_text(None, f"s3://b/{text}"))
+    assert (
+        links.kinds <= {"bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close"} | PLAIN
+    )
+
+
+PLAIN = {"paragraph_open", "paragraph_close", "inline", "text", "code_inline", "softbreak"}
+
+
+@dataclass
+class Rendered:
+    """What a Markdown text is made of, as CommonMark with tables reads it."""
+
+    kinds: set[str]
+    headings: int
+    cells: int
+    texts: list[str]
+
+
+def rendered(text: str) -> Rendered:
+    tokens = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(text)
+    inner = [child for token in tokens for child in token.children or ()]
+    kinds = [token.type for token in (*tokens, *inner)]
+    texts = ["".join(child.content for child in token.children or ()) for token in tokens if token.children]
+    return Rendered(set(kinds), kinds.count("heading_open"), kinds.count("td_open"), texts)
 
 
 def test_links_lead_to_the_job_and_hold_no_secret() -> None:

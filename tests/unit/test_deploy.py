@@ -98,6 +98,70 @@ def test_the_kubernetes_cluster_is_whole(ray_version: str) -> None:
     assert {port["containerPort"] for port in container["ports"]} >= {6379, 8265}
 
 
+FIELDS = {
+    "spec": {
+        *("rayVersion", "enableInTreeAutoscaling", "autoscalerOptions", "headGroupSpec", "workerGroupSpecs"),
+        *("suspend", "managedBy", "headServiceAnnotations", "gcsFaultToleranceOptions", "upgradeStrategy"),
+        *("authOptions",),
+    },
+    "autoscaler": {
+        *("version", "idleTimeoutSeconds", "upscalingMode", "image", "imagePullPolicy", "resources"),
+        *("env", "envFrom", "volumeMounts", "securityContext"),
+    },
+    "head": {
+        "rayStartParams",
+        "template",
+        "serviceType",
+        "headService",
+        "enableIngress",
+        "resources",
+        "labels",
+    },
+    "worker": {
+        *("groupName", "replicas", "minReplicas", "maxReplicas", "numOfHosts", "rayStartParams", "template"),
+        *("idleTimeoutSeconds", "suspend", "scaleStrategy", "resources", "labels"),
+    },
+}
+"""The fields of `ray.io/v1` that the operator has: an unknown one is dropped when the file is applied.
+
+The definitions themselves are in no package; these are those of KubeRay's API reference."""
+
+
+def test_the_kubernetes_cluster_has_no_field_that_the_operator_drops() -> None:
+    spec = load("raycluster.yaml")["spec"]
+    assert spec.keys() <= FIELDS["spec"]
+    assert spec["autoscalerOptions"].keys() <= FIELDS["autoscaler"]
+    assert spec["headGroupSpec"].keys() <= FIELDS["head"]
+    for group in spec["workerGroupSpecs"]:
+        assert group.keys() <= FIELDS["worker"]
+
+
+def test_all_containers_of_the_kubernetes_cluster_get_the_token() -> None:
+    """The autoscaler's too: it is given nothing of the head's."""
+    spec = load("raycluster.yaml")["spec"]
+    groups = (spec["headGroupSpec"], *spec["workerGroupSpecs"])
+    given = [each["env"] for group in groups for each in group["template"]["spec"]["containers"]]
+    for env in (*given, spec["autoscalerOptions"]["env"]):
+        found = {each["name"]: each for each in env}
+        assert found["RAY_AUTH_MODE"]["value"] == "token"
+        assert found["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"] == {
+            "name": "raysweep-auth",
+            "key": "auth_token",
+        }
+
+
+def test_containers_may_run_as_any_user() -> None:
+    """The image's /home/ray holds Python, and only its own user can read it; the laptop's may be another."""
+    (run,) = [words for words in dockerfile() if words[0] == "RUN" and "chmod" in words]
+    at = run.index("chmod")
+    assert run[at : at + 3] == ["chmod", "o+rx", "/home/ray"]
+    instructions = [words[:2] for words in dockerfile()]
+    assert instructions.index(["USER", "root"]) < [words[0] for words in dockerfile()].index("RUN")
+    for service in load("docker-compose.yaml")["services"].values():
+        assert service["user"] == "${UID:-1000}:${GID:-1000}"
+        assert service["environment"]["HOME"] == "/tmp"
+
+
 def test_the_laptop_cluster_is_whole() -> None:
     compose = load("docker-compose.yaml")
     services = compose["services"]

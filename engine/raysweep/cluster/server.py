@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import resource
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +25,8 @@ BACKLOG: Final = 1024
 # Workers that connect all at once are strangers for a moment: two rounds of accepting may lie between a
 # connection and its first bytes. Beyond, the oldest has to go: it has had more time than a worker needs.
 MAX_STRANGERS: Final = 2 * BACKLOG
+# Of the files that this process may have open, the share that strangers get: the journal needs some too.
+STRANGERS_SHARE: Final = 4
 # What is left to be sent to workers at the end. One whose node is gone never takes it.
 LAST_WORDS_S: Final = 1.0
 
@@ -118,13 +121,18 @@ class LinkServer:
         # All that are open, in the order in which they came: also those of nobody, and those being closed.
         self._open: dict[Connection, None] = {}
         self._strangers: dict[Connection, None] = {}
+        self._max_strangers = MAX_STRANGERS
         self._server: asyncio.Server | None = None
         self._alone: asyncio.Event | None = None
 
     async def start(self, host: str) -> None:
         """Listen on `host`, at a free port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), host, 0, backlog=BACKLOG)
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limit != resource.RLIM_INFINITY:
+            self._max_strangers = min(MAX_STRANGERS, max(8, limit // STRANGERS_SHARE))
+        backlog = min(BACKLOG, max(4, self._max_strangers // 2))
+        self._server = await loop.create_server(lambda: Connection(self), host, 0, backlog=backlog)
         self.host, self.port = self._server.sockets[0].getsockname()[:2]
 
     def is_connected(self, worker: str) -> bool:
@@ -168,7 +176,7 @@ class LinkServer:
         self._open[connection] = self._strangers[connection] = None
         if self._alone is not None:
             connection.abort()  # it came while all are being closed
-        elif len(self._strangers) > MAX_STRANGERS:
+        elif len(self._strangers) > self._max_strangers:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
             oldest.abort()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raysweep import faultplan
+from raysweep import allowed, faultplan
 from raysweep.core.state import SweepState
 from raysweep.errors import (
     InfeasibleResourcesError,
@@ -36,11 +36,13 @@ def check_trainable(trainable: str | Callable[..., Any], *, is_local: bool) -> N
     what this process can.
 
     Raises:
-        TrainableImportError: There is no such module; or the callable cannot be sent to the workers.
+        TrainableImportError: There is no such module, or it may not be named here; or the callable cannot be
+            sent to the workers.
     """
     if not isinstance(trainable, str):
         pickle_trainable(trainable)
         return
+    allowed.check_named(trainable, "trainable")
     if trainable.startswith(PYTHON_ONLY):
         load_trainable(trainable)  # raises: of a callable, a file keeps only the name
     if not is_local or ":" not in trainable:
@@ -111,6 +113,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=spec.resources.total_gpus == 0,
         fault_plan=os.environ.get(faultplan.VARIABLE, ""),
+        allowed=os.environ.get(allowed.VARIABLE, ""),
     )
 
 

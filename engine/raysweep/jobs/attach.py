@@ -30,6 +30,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import SecretStr
 
+from raysweep.allowed import check_named
 from raysweep.errors import (
     JobExistsError,
     JobStoppedError,
@@ -38,6 +39,7 @@ from raysweep.errors import (
     StorageError,
     StorageNotSharedError,
     StorageUnavailableError,
+    one_line,
 )
 from raysweep.jobs.client import JobsClient, open_client
 from raysweep.jobs.connection import ClusterConnection
@@ -62,6 +64,10 @@ READ_S: Final = 60.0
 """How long the storage may take for one answer."""
 STORAGE: Final = "raysweep_storage"
 _SHOWN: Final = 8
+LEFT_OUT_LINES: Final = 50
+LEFT_OUT_CHARS: Final = 160
+_USUAL: Final = frozenset({TOOL_REASON, "excluded", "in an ignore file"})
+"""Why files are left out that nobody misses."""
 
 Cluster = JobsClient | ClusterConnection | str
 Announce = Callable[["RunningJob"], None]
@@ -86,7 +92,7 @@ class RunningJob:
     """Which job of this run it is, from 1; 0 with no job."""
     how: Literal["submitted", "attached", "finished"] = field(compare=False)
     left_out: tuple[str, ...] = field(default=(), compare=False)
-    """What was not uploaded, and why."""
+    """What was not uploaded, and why: at most 50 lines, what may be missed first."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data."""
@@ -168,8 +174,10 @@ async def submit(
 
 
 def check_portable(spec: SweepSpec | TrainSpec) -> None:
-    """See that the trainable can travel. Raises: SpecError for one that has no import path."""
+    """See that the trainable can travel. Raises: SpecError for one that has no import path, or may not be."""
     reference = spec.to_dict()["trainable"]
+    if not reference.startswith(PYTHON_ONLY):
+        check_named(reference, "trainable")
     if reference.startswith(PYTHON_ONLY):
         name = reference.removeprefix(PYTHON_ONLY).strip().split("#")[0]
         raise SpecError(
@@ -335,7 +343,16 @@ async def upload_code(client: JobsClient, options: JobOptions) -> tuple[dict[str
         left_out += left
     if modules:
         environment["py_modules"] = modules
-    return environment, tuple(str(each) for each in left_out)
+    return environment, _listed(left_out)
+
+
+def _listed(left_out: Sequence[LeftOut]) -> tuple[str, ...]:
+    """A few lines of it: a handle goes through events and databases."""
+    ordered = sorted(left_out, key=lambda each: each.why in _USUAL)
+    lines = [one_line(str(each), LEFT_OUT_CHARS) for each in ordered[:LEFT_OUT_LINES]]
+    if len(ordered) > LEFT_OUT_LINES:
+        lines[-1] = f"… and {len(ordered) - LEFT_OUT_LINES + 1} more"
+    return tuple(lines)
 
 
 async def _code(
@@ -358,9 +375,7 @@ async def _code(
 
 def _say_left_out(field_name: str, left_out: Sequence[LeftOut]) -> None:
     """What tools made is worth a line; what may be missed is worth a warning."""
-    missed = [
-        str(each) for each in left_out if each.why not in (TOOL_REASON, "excluded", "in an ignore file")
-    ]
+    missed = [str(each) for each in left_out if each.why not in _USUAL]
     others = len(left_out) - len(missed)
     if missed:
         more = f" and {len(missed) - _SHOWN} more" if len(missed) > _SHOWN else ""

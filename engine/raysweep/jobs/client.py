@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final, Self
 
 import httpx
@@ -92,20 +93,19 @@ class JobsClient:
 
         Raises: JobExistsError where there is one of this id, be it from an earlier try of this very call.
         """
-        secrets = submission.env_vars.values()
-        fields = await self._json(
-            "POST", "/api/jobs/", submission.encode, job_id=submission.job_id, secrets=secrets
-        )
+        # What the cluster says of the job from now on may repeat them too.
+        self._scrubber = self._scrubber.with_more(submission.env_vars.values())
+        fields = await self._json("POST", "/api/jobs/", submission.encode, job_id=submission.job_id)
         return str(fields.get("submission_id") or submission.job_id)
 
     async def jobs(self) -> tuple[JobInfo, ...]:
         """All jobs that were submitted to the cluster and that its head remembers."""
         found = await self._json("GET", "/api/jobs/")
-        return tuple(read_info(each) for each in found if each.get("submission_id"))
+        return tuple(self._info(each) for each in found if each.get("submission_id"))
 
     async def info(self, job_id: str) -> JobInfo:
         """One job. Raises: JobNotFoundError."""
-        return read_info(await self._json("GET", _job_path(job_id), job_id=job_id))
+        return self._info(await self._json("GET", _job_path(job_id), job_id=job_id))
 
     async def stop(self, job_id: str) -> bool:
         """Ask a job to end: SIGTERM, then SIGKILL after the cluster's grace (3 s by default).
@@ -177,10 +177,9 @@ class JobsClient:
         body: Body | None = None,
         *,
         job_id: str = "",
-        secrets: Iterable[SecretStr] = (),
     ) -> Any:
         answer = await self._ask(method, path, body, job_id=job_id)
-        self._check(answer, job_id, secrets)
+        self._check(answer, job_id)
         try:
             return orjson.loads(answer.body)
         except orjson.JSONDecodeError:
@@ -191,10 +190,14 @@ class JobsClient:
             "check that the address is the one of a Ray dashboard",
         )
 
-    def _check(self, answer: Answer, job_id: str = "", secrets: Iterable[SecretStr] = ()) -> None:
+    def _info(self, fields: Mapping[str, Any]) -> JobInfo:
+        info = read_info(fields)
+        return replace(info, message=self.scrub(info.message))
+
+    def _check(self, answer: Answer, job_id: str = "") -> None:
         if answer.is_good:
             return
-        text = self._scrubber.with_more(secrets).clean(answer.detail or answer.text())
+        text = self._scrubber.clean(answer.detail or answer.text())
         has_token = self.connection.token is not None
         raise error_of(answer, self.connection.address, text, has_token=has_token, job_id=job_id)
 
@@ -231,21 +234,32 @@ class JobsClient:
             return _failed(error)
 
     def _client(self) -> httpx.AsyncClient:
+        problem = ""
         if self._http is None:
-            connection = self.connection
-            proxy = connection.proxy.get_secret_value() if connection.proxy is not None else None
-            self._http = httpx.AsyncClient(
-                auth=_Bearer(connection.token),
-                headers={name: each.get_secret_value() for name, each in connection.headers.items()},
-                verify=self._context,
-                proxy=proxy,
-                trust_env=connection.trust_env,
-                # A redirect could lead the token to another host.
-                follow_redirects=False,
-                limits=httpx.Limits(max_connections=10, max_keepalive_connections=5),
-                timeout=self._timeout(None),
-            )
+            try:
+                self._http = self._opened()
+            except (ImportError, ValueError, httpx.InvalidURL) as error:
+                # What the connection says was checked there; the error may quote a URL with a password.
+                problem = f"the environment's cannot be used ({type(error).__name__})"
+        if self._http is None:
+            fix = "check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or give trust_env=False"
+            raise SpecError("proxy", problem, fix)
         return self._http
+
+    def _opened(self) -> httpx.AsyncClient:
+        connection = self.connection
+        proxy = connection.proxy.get_secret_value() if connection.proxy is not None else None
+        return httpx.AsyncClient(
+            auth=_Bearer(connection.token),
+            headers={name: each.get_secret_value() for name, each in connection.headers.items()},
+            verify=self._context,
+            proxy=proxy,
+            trust_env=connection.trust_env,
+            # A redirect could lead the token to another host.
+            follow_redirects=False,
+            limits=httpx.Limits(max_connections=10, max_keepalive_connections=5),
+            timeout=self._timeout(None),
+        )
 
     def _timeout(self, timeout_s: float | None) -> httpx.Timeout:
         answer_s = timeout_s or self.connection.request_timeout_s

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +18,8 @@ from raysweep.errors import SpecError
 from raysweep.jobs.scrubbing import Scrubber
 
 DEFAULT_PORT = 8265
+_PROXIES = ("http", "https", "socks5", "socks5h")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def is_jobs_address(address: object) -> bool:
@@ -60,10 +64,12 @@ class ClusterConnection:
         put = object.__setattr__
         put(self, "address", _checked_address(self.address))
         put(self, "token", _secret(self.token) if self.token is not None else find_token())
-        put(self, "proxy", _secret(self.proxy))
-        put(self, "headers", {name: SecretStr(_plain(value)) for name, value in self.headers.items()})
+        put(self, "proxy", _checked_proxy(_secret(self.proxy)))
+        put(self, "headers", {name: SecretStr(_plain(value).strip()) for name, value in self.headers.items()})
         if self.token is not None:
-            _check_header(self.token)
+            _check_token(self.token)
+        for name, value in self.headers.items():
+            _check_header(name, value)
         if self.tries < 1:
             raise SpecError("tries", f"{self.tries} is less than 1", "use 4")
         for name in ("ca_bundle", "client_cert", "client_key"):
@@ -176,7 +182,34 @@ def _secret(value: object) -> SecretStr | None:
     return SecretStr(text) if text else None
 
 
-def _check_header(token: SecretStr) -> None:
+def _check_token(token: SecretStr) -> None:
     text = token.get_secret_value()
     if not (text.isascii() and text.isprintable()) or " " in text:
         raise SpecError("token", "has characters that no header can hold", "check what was copied")
+
+
+def _check_header(name: object, value: SecretStr) -> None:
+    if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        raise SpecError("headers", f"{name!r} is no name of a header", "use letters, digits and dashes")
+    text = value.get_secret_value()
+    if not (text.isascii() and text.isprintable()):
+        problem = f"the value of {name!r} has characters that no header can hold"
+        raise SpecError("headers", problem, "write it in ASCII, on one line")
+
+
+def _checked_proxy(proxy: SecretStr | None) -> SecretStr | None:
+    """The proxy, if it can be one. Raises: SpecError, which does not show it: it may hold a password."""
+    if proxy is None:
+        return None
+    fix = "write http://host:3128, or http://user:password@host:3128 with %XX for special characters"
+    try:
+        parts = urlsplit(proxy.get_secret_value())
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise SpecError("proxy", "is no URL", fix) from None
+    scheme = parts.scheme.lower()
+    if scheme not in _PROXIES or not host or not proxy.get_secret_value().isascii():
+        raise SpecError("proxy", f"is no URL of a proxy ({', '.join(_PROXIES)})", fix)
+    if scheme.startswith("socks") and find_spec("socksio") is None:
+        raise SpecError("proxy", f"{scheme}:// needs a package that is missing", "pip install 'httpx[socks]'")
+    return proxy

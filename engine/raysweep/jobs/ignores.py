@@ -46,9 +46,23 @@ SECRETS: Final = (
     ),
     *(".kube", ".docker", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc", ".htpasswd"),
     *(".git-credentials", "auth_token", "credentials", "credentials*.json", "*credentials.json"),
-    *("client_secret*.json", "service_account*.json", "service-account*.json", "*.tfstate", "*.tfvars"),
-    *("secrets.json", "secrets.yaml", "secrets.yml", "secrets.toml"),
+    *("client_secret*.json", "service_account*.json", "service-account*.json", "*.tfstate*", "*.tfvars"),
+    *("*.tfvars.json", ".terraform", ".terraformrc", "terraform.rc", "terraform.tfstate.d"),
+    *("secrets.json", "secrets.yaml", "secrets.yml", "secrets.toml", ".vault-token", ".vault_pass*"),
+    *("kubeconfig", "kubeconfig.*", "*.kubeconfig", ".dockercfg", ".dockerconfigjson", "rclone.conf"),
+    *(".databrickscfg", ".s3cfg", ".boto", ".passwd-s3fs", ".my.cnf", ".mylogin.cnf", "*.ovpn"),
+    *(".snowflake", ".snowsql", ".oci", ".prefect", ".kaggle", "kaggle.json", "passwords.json"),
+    *("credentials.toml", "connections.toml", "application_default_credentials*"),
 )
+
+NOTHING: Final = "(?!)"
+"""An expression that nothing matches."""
+_CLASS: Final = re.compile(r"\[:([^:\]]*):\]")
+_CLASSES: Final = {
+    "alnum": "[a-zA-Z0-9]", "alpha": "[a-zA-Z]", "blank": r"[ \t]", "cntrl": r"[\x00-\x1f\x7f]",
+    "digit": "[0-9]", "graph": "[!-~]", "lower": "[a-z]", "print": "[ -~]", "punct": r"[!-/:-@\[-`{-~]",
+    "space": r"[ \t-\r]", "upper": "[A-Z]", "xdigit": "[0-9a-fA-F]",
+}  # fmt: skip
 
 TOOL_REASON: Final = "made by a tool"
 SECRET_REASON: Final = "may hold secrets"
@@ -119,13 +133,47 @@ def _segment(part: str) -> str:
             out.append("[^/]*")
         elif letter == "?":
             out.append("[^/]")
-        elif letter == "\\" and at < len(part):
-            out.append(re.escape(part[at]))
-            at += 1
-        elif letter == "[" and (end := part.find("]", at + 1)) > 0:
-            inside = part[at:end].replace("\\", "\\\\").replace("[", "\\[")
-            out.append(f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]")
-            at = end + 1
+        elif letter == "[":
+            found, at = _set(part, at)
+            out.append(found)
+        elif letter == "\\" and at == len(part):
+            return NOTHING
         else:
-            out.append(re.escape(letter))
+            at += letter == "\\"
+            out.append(re.escape(part[at - 1]))
     return "".join(out)
+
+
+def _set(part: str, at: int) -> tuple[str, int]:
+    """The expression of a set whose `[` is before `at`, and where it ends.
+
+    As git's wildmatch.c reads it: a set without an end makes a pattern that matches nothing, a range that
+    runs backwards is its first letter.
+    """
+    negated = part[at : at + 1] in ("!", "^")
+    at += negated
+    pieces: list[str] = []
+    before = ""
+    while at < len(part) and (part[at] != "]" or not (pieces or before)):
+        is_range = part[at] == "-" and before and part[at + 1 : at + 2] not in ("", "]")
+        at += bool(is_range)
+        if not is_range and (name := _CLASS.match(part, at)):
+            if name[1] not in _CLASSES:
+                return NOTHING, len(part)
+            pieces.append(_CLASSES[name[1]])
+            at, before = name.end(), ""
+            continue
+        at += part[at] == "\\"
+        if at >= len(part):
+            break
+        if not is_range:
+            pieces.append(re.escape(part[at]))
+            before = part[at]
+        elif before <= part[at]:
+            pieces.append(f"[{re.escape(before)}-{re.escape(part[at])}]")
+        before = "" if is_range else before
+        at += 1
+    if at >= len(part):
+        return NOTHING, len(part)
+    any_of = "|".join(pieces)
+    return (f"(?!/|{any_of})." if negated else f"(?!/)(?:{any_of})"), at + 1

@@ -14,6 +14,7 @@ from typing import Final
 
 import orjson
 
+from raysweep.allowed import check_named
 from raysweep.errors import InfeasibleResourcesError, RaysweepError, SpecError
 from raysweep.jobs.checks import PROBE_PREFIX, Check, failed, marker, ok, skipped
 from raysweep.jobs.driver import find_request
@@ -76,6 +77,10 @@ def _check_trainable(spec: SweepSpec | TrainSpec) -> Check:
     from raysweep.cluster.probe import find_import_problem
 
     reference = str(spec.to_dict()["trainable"])
+    try:
+        check_named(reference, "trainable")
+    except SpecError as error:
+        return failed("trainable", error.problem, error.fix)
     problem = find_import_problem(reference)
     if problem is not None:
         return failed("trainable", problem, IMPORT_FIX)

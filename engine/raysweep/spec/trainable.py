@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from raysweep.allowed import check_found, check_named
 from raysweep.errors import TrainableImportError, one_line
 from raysweep.spec.validation import Problem, nearest, show
 
@@ -124,7 +125,8 @@ def check_reference(given: Any, example: str = "package.module:function") -> str
 def load_trainable(ref: str | Callable[..., Any]) -> Callable[..., Any]:
     """The callable behind `"pkg.mod:fn"` or `"pkg.mod.fn"`; a callable is returned as it is.
 
-    Raises TrainableImportError, naming what could not be imported and what to do.
+    Raises TrainableImportError, naming what could not be imported, or may not be (see `raysweep.allowed`),
+    and what to do.
     """
     return load_function(ref, "trainable")
 
@@ -145,10 +147,12 @@ def load_function(ref: str | Callable[..., Any], field: str) -> Callable[..., An
     except Problem as problem:
         raise TrainableImportError(field, str(problem), problem.issues[0].fix) from None
     assert isinstance(checked, str)
+    check_named(checked, field)
     module_name, qualname = _split(checked, field)
     found: Any = _import(module_name, field)
     for part in qualname.split("."):
         found = _attribute(found, part, module_name, field)
+    check_found(checked, module_name, found, field)
     if not callable(found):
         raise TrainableImportError(
             field,

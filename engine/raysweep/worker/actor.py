@@ -12,7 +12,7 @@ import socket
 import sys
 from typing import ClassVar
 
-from raysweep import faultplan
+from raysweep import allowed, faultplan
 from raysweep.messages import Hello, Unready
 from raysweep.worker.forking import serve_forked
 from raysweep.worker.link import Link, SocketLink
@@ -32,6 +32,8 @@ class TrialWorker:
         assert setup is not None, "neither the class nor the call brought a setup"
         # A Ray that was started under a plan may outlive it: what counts is the sweep's, which may be none.
         os.environ[faultplan.VARIABLE] = setup.fault_plan
+        if setup.allowed:
+            os.environ[allowed.VARIABLE] = setup.allowed
         faultplan.reach_in_trial("load")
         if setup.hides_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, cast
 import raysweep
 from raysweep import faultplan
 from raysweep import trial as trial_api
+from raysweep.allowed import check_found, check_named
 from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
 from raysweep.worker.seeding import seed_generators
@@ -66,12 +67,14 @@ def load_by_reference(reference: str) -> Trainable:
     Raises:
         TrainableImportError: It cannot be had; says why, and what is near.
     """
+    check_named(reference, "trainable")
     module, _, qualname = reference.partition(":")
     try:
         found: Any = importlib.import_module(module)
         for name in qualname.split("."):
             found = getattr(found, name)
         if callable(found):
+            check_found(reference, module, found, "trainable")
             return cast(Trainable, found)
     except Exception:  # noqa: BLE001  the loader of the specs meets it again, and explains it
         pass

@@ -27,6 +27,8 @@ class WorkerSetup:
     sys_path: tuple[str, ...] = ()
     hides_gpus: bool = True
     fault_plan: str = ""
+    allowed: str = ""
+    """The controller's list of what may be named (`raysweep.allowed`); empty: the node's own, if any."""
 
 
 def say_ready(shell: WorkerShell) -> None:

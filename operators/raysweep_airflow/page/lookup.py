@@ -1,4 +1,8 @@
-"""What Airflow knows of a task instance: its state, and where its sweep lies. Blocks: call it in a thread."""
+"""What Airflow knows of a task instance: its state, and where its sweep lies. Blocks: call it in a thread.
+
+What tasks have left is taken as the JSON that it is: nothing is deserialized here, and what other tasks than
+those of raysweep's operators left is not looked at, so that no text of theirs names a place to be read.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from raysweep_airflow.page.place import Place
-from raysweep_airflow.page.task import TaskView
+from raysweep_airflow.page.task import OPERATORS, TaskView
 
 JOB_KEY: Final = "raysweep_job"
 """What the operators keep in the task state store as soon as they have submitted."""
@@ -41,7 +45,7 @@ def find_task(dag_id: str, run_id: str, task_id: str, map_index: int) -> TaskVie
             operator=found.operator_name or "",
             try_number=found.try_number,
             started_at=found.start_date.timestamp() if found.start_date else None,
-            place=_place(session, found),
+            place=_place(session, found) if found.operator_name in OPERATORS else None,
         )
 
 
@@ -69,7 +73,8 @@ def _place(session: Session, task: TaskInstance) -> Place | None:
             limit=1,
         )
     ).first()
-    return Place.of_result(XComModel.deserialize_value(entry)) if entry is not None else None
+    # Not `deserialize_value`: it makes objects of what a task says, and this is the api-server.
+    return Place.of_result(entry.value) if entry is not None else None
 
 
 def _decoded(text: str) -> Any:

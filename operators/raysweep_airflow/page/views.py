@@ -16,7 +16,7 @@ from raysweep.outcome import ErrorInfo, GateOutcome, RunningTrial, TrialOutcome
 from raysweep.runs.status import RunStatus
 from raysweep.spec.jsonable import leaves
 from raysweep_airflow.page.place import Place
-from raysweep_airflow.page.task import TaskView
+from raysweep_airflow.page.task import OPERATORS, TaskView
 
 RUNNING_POLL_S: Final = 3.0
 WAITING_POLL_S: Final = 5.0
@@ -26,7 +26,6 @@ MAX_TEXT: Final = 160
 """Characters of one value."""
 MAX_CONFIG_JSON: Final = 16_384
 
-OPERATORS: Final = frozenset({"SweepOperator", "GateOperator", "TrainOperator", "@task.sweep"})
 Json = dict[str, Any]
 
 

@@ -44,6 +44,9 @@ with dag("deleted"):
 with dag("timed"):
     SweepOperator(task_id="sweep", spec=SPEC, deferrable=True, execution_timeout=timedelta(seconds=90))
 
+with dag("over_time", dagrun_timeout=timedelta(seconds=60)):
+    SweepOperator(task_id="sweep", spec=SPEC, deferrable=True)
+
 with dag("not_deferred"):
     SweepOperator(task_id="sweep", spec=SPEC, deferrable=False)
 

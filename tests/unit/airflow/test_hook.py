@@ -46,7 +46,7 @@ def test_all_fields(tmp_path: Path) -> None:
     extra = {
         "verify": "false",
         "ca_bundle": str(bundle),
-        "headers": '{"X-Team": "a-secret-header"}',
+        "auth_headers": '{"X-Team": "a-secret-header"}',
         "proxy": "http://me:a-secret-proxy@proxy",
         "storage_path": "s3://bucket/sweeps",
         "dashboard_url": "https://ray.example.com/",
@@ -61,6 +61,46 @@ def test_all_fields(tmp_path: Path) -> None:
     assert access.cluster.token.get_secret_value() == "a-secret-token"
     assert access.cluster.headers["X-Team"].get_secret_value() == "a-secret-header"
     assert "a-secret" not in repr(access)
+
+
+def test_no_secret_of_a_connection_is_shown_by_airflows_api() -> None:
+    """It masks what is in the extra by the names of its fields, so the form has to choose them well."""
+    from airflow.api_fastapi.core_api.datamodels.connections import ConnectionResponse
+
+    from raysweep_airflow.provider import get_provider_info
+
+    (form,) = get_provider_info()["connection-types"]
+    secret = [
+        name for name, field in form["conn-fields"].items() if field["schema"].get("format") == "password"
+    ]
+    assert set(secret) == {"auth_headers", "proxy"}
+    extra = {name: f'{{"X-Team": "hunter22-{name}"}}' for name in secret} | {"storage_path": "s3://b"}
+    shown = ConnectionResponse(
+        conn_id="c",
+        conn_type="raysweep",
+        description=None,
+        host="h",
+        login=None,
+        schema=None,
+        port=1,
+        password="hunter22",
+        extra=json.dumps(extra),
+        team_name=None,
+    )
+    assert "hunter22" not in shown.model_dump_json()
+    assert "s3://b" in shown.model_dump_json()
+
+
+def test_headers_of_earlier_versions_still_count(caplog: pytest.LogCaptureFixture) -> None:
+    access = Access.of(
+        connection({"headers": {"X-A": "a-secret", "X-B": "b"}, "auth_headers": {"X-B": "new"}})
+    )
+    assert {name: value.get_secret_value() for name, value in access.cluster.headers.items()} == {
+        "X-A": "a-secret",
+        "X-B": "new",
+    }
+    assert "call the field auth_headers" in caplog.text
+    assert "a-secret" not in caplog.text
 
 
 def test_fields_of_the_old_form() -> None:
@@ -82,6 +122,11 @@ def test_tls_is_verified_unless_it_says_no(given: Any, expected: bool) -> None:
     [
         ({"host": ""}, "host"),
         ({"extra": {"headers": "no json"}}, "headers"),
+        ({"extra": {"auth_headers": "no json"}}, "auth_headers"),
+        ({"extra": {"auth_headers": {"X Y": "two words"}}}, "headers"),
+        ({"extra": {"proxy": "two words"}}, "proxy"),
+        ({"extra": {"request_timeout_s": "long"}}, "request_timeout_s"),
+        ({"extra": {"request_timeout_s": -1}}, "request_timeout_s"),
         ({"extra": {"headers": {"X": 1}}}, "headers"),
         ({"extra": {"ca_bundle": "/nowhere.pem"}}, "ca_bundle"),
         ({"host": "ftp://head"}, "address"),

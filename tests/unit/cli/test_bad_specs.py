@@ -184,7 +184,7 @@ def test_train_specs(
         ("s.yaml", "", "s.yaml: expected a mapping, got None; write fields such as name: flights"),
         ("s.yaml", "- a\n- b\n", "s.yaml: expected a mapping, got ['a', 'b']; write fields such as name: flights"),
         ("s.yaml", b"name: \xff\xfe", "s.yaml: not valid YAML"),
-        ("s.yaml", "{name: a, trainable: a:b, metric: m, mode: max, param_space: {x: {choice: [!!binary aGk=]}}}", "param_space.x.choice[0]: b'hi' is a bytes, which JSON cannot hold"),
+        ("s.yaml", "{name: a, trainable: a:b, metric: m, mode: max, param_space: {x: {choice: [!!binary aGk=]}}}", "s.yaml: not valid YAML at line 1, column 76: the tag 'binary' means nothing here"),
         ("s.json", "{bad", "s.json: not valid JSON at line 1, column 2"),
         ("s.json", "", "s.json: not valid JSON at line 1, column 1"),
         ("s.json", "[]", "s.json: expected a mapping, got []"),

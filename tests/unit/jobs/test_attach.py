@@ -283,6 +283,23 @@ def test_a_working_dir_goes_over_the_wire_once(spec: SweepSpec, tmp_path: Path, 
     assert [text for text in warnings if ".env (may hold secrets)" in text and ".git" not in text]
 
 
+def test_what_is_left_out_is_said_in_a_few_lines(spec: SweepSpec, tmp_path: Path) -> None:
+    """The handle of the job goes through triggers, events and databases: three thousand files were 129 KB."""
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "m.py").write_text("def f(config): ...\n")
+    (code / ".gitignore").write_text("*.log\n")
+    for number in range(3000):
+        (code / f"{'long' * 10}-{number}.log").touch()
+    (code / "zz.pem").write_text("x")
+    with serving(Api()) as api:
+        job = submit(api, spec, working_dir=code)
+    assert len(json.dumps(job.to_dict())) < 10_000
+    assert job.left_out[0] == "zz.pem (may hold secrets)"
+    assert job.left_out[-1] == "… and 2952 more"
+    assert len(job.left_out) == 50
+
+
 def test_secrets_reach_the_job_and_nothing_else(spec: SweepSpec, tmp_path: Path, caplog: Any) -> None:
     caplog.set_level(logging.DEBUG)
     options = {"env_vars": {"PASSWORD": SECRET, "OTHER": SecretStr("another-one")}, "lease_ttl_s": 60.0}

@@ -293,6 +293,38 @@ def _chain(error: BaseException | None) -> list[BaseException]:
     return [] if error is None else [error, *_chain(error.__cause__), *_chain(error.__context__)]
 
 
+def test_secrets_are_in_no_message_of_a_job() -> None:
+    """A cluster may say in it what the job was submitted with, also to who did not submit it."""
+    secret = 'two\nlines with "quotes"'
+    given = Submission(job_id=JOB, entrypoint="true", env_vars={"KEY": SecretStr(secret)})
+
+    async def use(client: JobsClient) -> None:
+        await client.submit(given)
+        api.jobs[JOB]["message"] = f"failed with {TOKEN} and {secret!r}"
+        for info in (await client.info(JOB), *await client.jobs()):
+            assert info.message == "failed with ********** and '**********'"
+
+    async def look(client: JobsClient) -> None:
+        api.jobs[JOB]["message"] = f"no runtime_env {{'env_vars': {{'KEY': {secret!r}}}}}"
+        assert "quotes" not in (await client.info(JOB)).message
+
+    with serving(Api(token=TOKEN)) as api:
+        connection = ClusterConnection(address=api.address, token=SecretStr(TOKEN))
+        call(connection, use)
+        call(connection, look)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://me:hunter22@proxy:1", "ftp://me:hunter22@proxy"])
+def test_a_proxy_of_the_environment_that_cannot_be(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, proxy)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(errors.SpecError, match="proxy: the environment's cannot be used") as caught:
+        call("http://head.example:8265", version)
+    assert "hunter22" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_secrets_are_in_no_repr_of_a_submission() -> None:
     assert SECRET not in repr(submission())
     assert SECRET in submission().encode().decode()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -226,6 +228,32 @@ def test_of_too_many_strangers_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) 
         assert door.server.is_connected("early")
 
     meet(scenario)
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """This process may open 360 more files, as a controller on a plain machine may have 1,024."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 360, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.usefixtures("few_files")
+def test_strangers_leave_the_controller_files_to_open(caplog: pytest.LogCaptureFixture) -> None:
+    """A sweep whose journal cannot be opened any more would be ended by whoever finds its port."""
+
+    async def scenario(door: Door) -> None:
+        await door.knock(door.hello("early"))
+        for _ in range(220):
+            await door.knock()
+        await door.knock(door.hello("late"))
+        await _until(lambda: door.server.is_connected("late"))
+        assert door.server.is_connected("early")
+        os.close(os.open(os.devnull, os.O_RDONLY))
+
+    meet(scenario)
+    assert not caplog.records
 
 
 def test_the_end_waits_for_nobody() -> None:
