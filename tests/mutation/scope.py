@@ -22,7 +22,12 @@ TESTS: dict[str, Stages] = {
     ),
     "worker": (("tests/unit/worker",), ("tests/unit/testing", *KILLS)),
     "cluster": (
-        ("tests/unit/cluster", "tests/unit/search/test_asking.py", "tests/unit/test_preflight.py"),
+        (
+            "tests/unit/cluster",
+            "tests/unit/runs/test_snapshot_replay.py",
+            "tests/unit/search/test_asking.py",
+            "tests/unit/test_preflight.py",
+        ),
         ("tests/unit/worker", "tests/unit/testing", "tests/unit/verify", *KILLS),
     ),
 }

@@ -116,6 +116,22 @@ def test_an_ask_sees_the_tells_before_it_and_no_other() -> None:
     asyncio.run(run())
 
 
+def test_who_closes_waits_for_the_ask_under_way_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raysweep.cluster.asking._JOIN_S", 10.0)
+
+    async def run() -> None:
+        Shell(Recorder()).asking.close()
+        searcher = Recorder()
+        shell = Shell(searcher)
+        shell.asking.ask(ask(0))
+        await shell.until(searcher.has_begun.is_set)
+        threading.Timer(0.1, searcher.may_go_on.set).start()
+        shell.asking.close()
+        assert searcher.may_go_on.is_set()
+
+    asyncio.run(run())
+
+
 def test_the_answer_is_of_now_so_the_journal_keeps_its_order_in_time() -> None:
     async def run() -> None:
         searcher = Recorder()

@@ -60,13 +60,14 @@ def test_who_has_gone_is_told_nothing_and_cannot_be_hung_up_on() -> None:
         server = LinkServer(lambda worker, messages: None, gone.append)
         await server.start("127.0.0.1")
         try:
-            _, there = await asyncio.open_connection(server.host, server.port)
+            answers, there = await asyncio.open_connection(server.host, server.port)
             there.write(pack([Hello(token=server.token, worker="there")]))
             await _until(lambda: server.is_connected("there"))
             for worker in ("nobody", "there", "there"):
                 server.hang_up(worker)
                 server.send(worker, [Exit()])
                 assert not server.is_connected(worker)
+            assert await answers.read() == b"", "the worker sees that it was hung up on"
             there.close()
         finally:
             await server.close()

@@ -82,7 +82,6 @@ class Crew:
     def forget(self, worker: Worker) -> None:
         """Nothing comes from it any more."""
         worker.move("ended")
-        worker.has_link = False
         del self._all[worker.number]
         self._serving.pop(worker.number, None)
         self._act(HangUp(worker=worker.number))
