@@ -23,6 +23,7 @@ from raysweep.worker.actor import TrialWorker
 from raysweep.worker.wire import Decoder, read_frames
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("isolation", ["worker", "process"])
 def test_a_worker_is_handed_the_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, isolation: str) -> None:
     heard: list[Any] = []
