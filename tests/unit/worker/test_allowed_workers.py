@@ -34,6 +34,9 @@ def test_a_worker_is_handed_the_list(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         # The first frame is the hello, which comes alone.
         for messages in read_frames(connection, Decoder[Any](list[Hello | FromWorker])):
             heard.extend(messages)
+            if any(isinstance(message, Unready) for message in messages):
+                connection.close()
+                return
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
