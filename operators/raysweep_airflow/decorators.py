@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from raysweep.errors import SpecError
-from raysweep_airflow.base import without_literals
 from raysweep_airflow.operators import SweepOperator
 
 if TYPE_CHECKING:
@@ -86,8 +85,6 @@ def sweep_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any)
         python_callable: The trainable: takes a config, and reports or returns metrics.
         kwargs: Of the `SweepOperator`; the spec without `trainable`, its name by default the task's.
     """
-    if "job" in kwargs:
-        kwargs["job"] = without_literals(kwargs["job"])
     return task_decorator_factory(
         python_callable=python_callable,
         # Its result is one value, whatever the function says that it returns.

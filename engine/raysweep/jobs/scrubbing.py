@@ -17,7 +17,12 @@ SHORTEST_LINE: Final = 8
 """The same for a line of a value that has several."""
 PLACEHOLDER: Final = "**********"
 # A server may repeat what a job was submitted with, to a process that does not know its secrets.
-_ENV_VARS: Final = re.compile(r"""(\\*["']env_vars\\*["']\s*:\s*)\{[^{}]*\}""")
+_NAME: Final = r"""(\\*["']env_vars\\*["']\s*:\s*)"""
+_TEXT: Final = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+# As plain JSON or Python, whatever the values hold; else up to the last brace that there is, or to the end.
+_ENV_VARS: Final = re.compile(
+    rf"{_NAME}(?:\{{(?:\s*{_TEXT}\s*:\s*{_TEXT}\s*(?:,|(?=\}})))*\s*\}}|\{{.*\}}|\{{.*$)", re.DOTALL
+)
 
 
 class Scrubber:

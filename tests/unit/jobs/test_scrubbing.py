@@ -44,7 +44,14 @@ SEEN: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("see", SEEN.values(), ids=SEEN)
 def test_scrubbing_knows_what_servers_make_of_a_secret(see: Callable[[str], str]) -> None:
     """Keys have newlines, passwords quotes: an answer, a traceback or a log shows them escaped."""
-    for secret in (KEY, "pass\"word'with&<all>", "pässwörd ☃", "back\\slash", "'quoted'"):
+    for secret in (
+        KEY,
+        "pass\"word'with&<all>",
+        "pässwörd ☃",
+        "back\\slash",
+        "'quoted'",
+        "it's\x1b-a-secret",
+    ):
         lines = secret.splitlines()
         if len(lines) == 1 and see is SEEN["its last line but one"]:
             continue
@@ -58,12 +65,14 @@ def test_scrubbing_knows_what_servers_make_of_a_secret(see: Callable[[str], str]
 
 
 def test_scrubbing_hides_the_environment_of_a_job_that_another_process_submitted() -> None:
-    plain = {"env_vars": {"A": "hunter22"}}
+    plain = {"env_vars": {"A": "hunter22", "B": "a { brace } and 'quotes\" hunter22", "C": "}"}, "pip": ["x"]}
     for said in (json.dumps(plain), str(plain), json.dumps(json.dumps(plain))):
         cleaned = Scrubber().clean(f"runtime_env {said} failed")
         assert "hunter22" not in cleaned
         assert "{**********}" in cleaned
         assert cleaned.endswith("failed")
+        assert ("pip" in cleaned) == (said in (json.dumps(plain), str(plain)))
+    assert "hunter22" not in Scrubber().clean(json.dumps(plain)[:40]), "a text that was cut"
 
 
 @given(st.text(min_size=4, max_size=30))
