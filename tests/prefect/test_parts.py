@@ -249,7 +249,7 @@ def test_a_result_keeps_the_best_trials_only() -> None:
 
 
 def test_a_stop_that_failed_is_tried_again_and_one_that_did_not_is_not() -> None:
-    """A person has ended the flow run; the task notices, and its storage or cluster is away at that moment."""
+    """A person has ended the flow run; the task notices, and the storage is away at that moment."""
     stopped: list[str] = []
 
     def stop(reason: str) -> None:
