@@ -14,10 +14,12 @@ from pydantic import SecretStr, ValidationError
 
 import raysweep as rs
 import raysweep_prefect
+from raysweep.errors import SpecError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
 from raysweep_prefect import RayCluster, SweepJob
 from raysweep_prefect.clusters import find_target
+from raysweep_prefect.flows import sweep_many
 from raysweep_prefect.following import is_ended_by_user
 from raysweep_prefect.hooks import is_aborted, stop_sweeps, stop_sweeps_if_aborted
 from raysweep_prefect.identity import default_key
@@ -218,3 +220,10 @@ def test_a_result_keeps_the_best_trials_only() -> None:
     assert [trial.number for trial in kept.trials] == list(range(KEPT_TRIALS))
     assert kept.counts == {"completed": 1000}
     assert len(kept.to_json()) < 16_384
+
+
+def test_data_sets_that_would_be_one_sweep_are_refused_before_the_first_runs() -> None:
+    """Of the names only ASCII letters and digits are in an id; all of a long one are."""
+    for labels in (("east!", "east"), ("\u6771", "\u897f")):
+        with pytest.raises(SpecError, match=r"^data_sets: spec: .* would have the same id"):
+            sweep_many.fn({key: {} for key in labels}, spec=SPEC)
