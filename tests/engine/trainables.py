@@ -42,6 +42,14 @@ def noop(config: Config) -> dict[str, float]:
     return {"loss": config["x"]}
 
 
+def dated(config: Config) -> dict[str, float]:
+    """Notes which config runs on which day's data; one of them does not run any more."""
+    note(config, "ran", config["x"], config["day"])
+    if config["x"] == config["broken"]:
+        raise KeyError("depth")
+    return {"loss": config["x"]}
+
+
 def waits_below_one(config: Config) -> dict[str, float]:
     """A config below 1 ends once `config["go"]` is there."""
     while config["x"] < 1 and not os.path.exists(config["go"]):

@@ -18,10 +18,12 @@ from pydantic import SecretStr, ValidationError
 
 import raysweep as rs
 import raysweep_prefect
+from raysweep.errors import SpecError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
 from raysweep_prefect import RayCluster, SweepJob
 from raysweep_prefect.clusters import find_target
+from raysweep_prefect.flows import sweep_many
 from raysweep_prefect.following import Follower, is_ended_by_user
 from raysweep_prefect.hooks import is_aborted, stop_sweeps, stop_sweeps_if_aborted
 from raysweep_prefect.identity import Asker, default_key
@@ -267,3 +269,10 @@ def test_a_stop_that_failed_is_tried_again_and_one_that_did_not_is_not() -> None
     follower._look(server)
     follower._look(server)
     assert stopped == ["flow run 'owl' was set to Cancelled"] * 2
+
+
+def test_data_sets_that_would_be_one_sweep_are_refused_before_the_first_runs() -> None:
+    """Of the names only ASCII letters and digits are in an id; all of a long one are."""
+    for labels in (("east!", "east"), ("\u6771", "\u897f")):
+        with pytest.raises(SpecError, match=r"^data_sets: spec: .* would have the same id"):
+            sweep_many.fn({key: {} for key in labels}, spec=SPEC)

@@ -113,6 +113,23 @@ def test_the_same_gate_of_the_same_outcome_runs_once(tmp_path: Path) -> None:
     assert prepare_gate(spec, later, GATE).verdict == verdict
 
 
+@pytest.mark.parametrize("changed", [{"score": 0.71}, {"checkpoint_uri": "later"}, {"config": {"x": 0.71}}])
+def test_a_trial_that_has_gone_on_is_judged_again(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """What was interrupted may have another score since, or another checkpoint to begin a training from."""
+    spec = make_spec(tmp_path)
+    outcome = stored(spec, swept("n1", 0.5, 0.7, 0.3, 0.2))
+    settled(spec, outcome)
+    for number, update, is_new in (
+        (1, changed, True),
+        (0, changed, True),
+        (3, {"checkpoint_uri": "x"}, False),
+    ):
+        trials = list(outcome.trials)
+        trials[number] = trials[number].model_copy(update=update)
+        found = prepare_gate(spec, outcome.model_copy(update={"uri": "", "trials": tuple(trials)}), GATE)
+        assert (found.verdict is None) == is_new
+
+
 def test_what_ran_for_another_outcome_decides_nothing(tmp_path: Path) -> None:
     """The sweep went on while the gate ran: worth a retry, which runs what the sweep has now."""
     spec = make_spec(tmp_path)

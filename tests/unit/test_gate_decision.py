@@ -293,6 +293,20 @@ def test_a_champion_is_not_lost_by_one_failure_or_by_what_ends_all(tmp_path: Pat
     assert champion.sweep_id == "n1"
 
 
+@pytest.mark.parametrize("test", ["paired", "mean"])
+def test_a_gate_that_was_cut_before_the_champion_ran_does_not_go_by_its_old_mean(
+    test: Any, tmp_path: Path
+) -> None:
+    spec, gate = make_spec(tmp_path), GateSpec(confirm_top_k=1, test=test)
+    first = prepare_gate(spec, swept("n1", 0.5), gate)
+    assert first.settle(gave(first, 0.5, 0.5, 0.5)).promoted
+    cut = prepare_gate(spec, swept("n2", 0.9), gate)
+    again = gave(cut, 0.9).model_copy(update={"status": "deadline"})
+    verdict = cut.settle(again)
+    assert not verdict.promoted
+    assert verdict.why.startswith("champion without a score; not promoted: 0 common seeds")
+
+
 # --- how often
 
 

@@ -136,7 +136,10 @@ def settle(
 ) -> GateOutcome:
     """Decide by what `again` gave, put the night into the champion's history, write the verdict down."""
     count = len(plan.ran)
-    ran = [measured(_with_scores(each, again.trials[index::count])) for index, each in enumerate(plan.ran)]
+    ran = [
+        measured(_with_scores(each, again.trials[index::count], gate.seeds))
+        for index, each in enumerate(plan.ran)
+    ]
     confirmed = ran[: len(plan.candidates)]
     beside = ran[-1] if plan.champion is not None else None
     lost = _why_lost(gate, beside, again.trials[count - 1 :: count]) if beside is not None else ""
@@ -228,13 +231,15 @@ def _full_length(
     return {TRAINING_ITERATION: max(lengths)} if lengths else {}
 
 
-def _with_scores(confirmed: Confirmed, trials: tuple[TrialOutcome, ...]) -> Confirmed:
-    scores = tuple(
+def _with_scores(confirmed: Confirmed, trials: tuple[TrialOutcome, ...], seeds: int) -> Confirmed:
+    found = [
         trial.score
         if trial.state == "completed" and trial.score is not None and math.isfinite(trial.score)
         else None
         for trial in trials
-    )
+    ]
+    # A sweep that was cut short has not drawn all of them.
+    scores = (*found, *[None] * (seeds - len(found)))
     update: dict[str, Any] = {"scores": scores}
     if confirmed.checkpoint_uri is None:
         update["checkpoint_uri"] = next((t.checkpoint_uri for t in trials if t.checkpoint_uri), None)

@@ -177,6 +177,11 @@ def test_a_sweep_has_the_champion_of_other_sweeps_beside_it(store: Store) -> Non
         "n2": 0.5,
         "n3": 0.6,
     }
+    add(store, "n5", 0.9)
+    last = read_champion(store, "flights").champion
+    assert last is not None
+    assert last.replaced is not None
+    assert (last.replaced.sweep_id, last.replaced.replaced) == ("n2", None), "one before it, not all of them"
     # Of an earlier version's champion it is not known what it replaced: better itself than none.
     night, champion = decide("n4", 0.7)
     earlier = ChampionRecord(champion=champion, history=(night,), format_version=1)

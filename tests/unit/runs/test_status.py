@@ -276,7 +276,7 @@ def test_a_damaged_journal_leaves_the_heartbeat(unfinished: Stored) -> None:
     (unfinished.path / "progress.json").unlink()
     status = reader.read()
     assert status is not None
-    assert (status.status, status.metric, status.name) == ("interrupted", "loss", name)
+    assert (status.status, status.metric, status.name, status.generation) == ("interrupted", "loss", name, 0)
 
 
 def test_statuses_are_shared_for_a_while(unfinished: Stored) -> None:

@@ -1,0 +1,48 @@
+"""The gate on a real Ray, night after night."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from raysweep.cluster.connection import RayConnection
+from raysweep.outcome import GateOutcome
+from raysweep.pipeline import run_gate
+from raysweep.runs.champions import read_champion
+from raysweep.spec.pipeline import GateSpec
+from raysweep.storage.opening import open_store
+
+pytestmark = pytest.mark.ray
+
+
+def test_the_champion_runs_on_tonights_data_and_is_lost_where_it_does_not_run(
+    ray_cluster: RayConnection, make_spec: Callable[..., rs.SweepSpec], lines: Callable[[], list[list[str]]]
+) -> None:
+    def night(day: int, *values: float, broken: float = -1.0) -> GateOutcome:
+        space: dict[str, Any] = {"x": {"grid_search": list(values)}, "day": day, "broken": broken}
+        failure = {"max_failures": 0, "max_failed_fraction": 0.2}
+        spec = make_spec("dated", space, num_samples=1, failure=failure)
+        outcome = rs.run_sweep(spec, key=f"night {day}")
+        return run_gate(spec, outcome, GateSpec(confirm_top_k=1, seeds=2))
+
+    assert night(1, 0.2, 0.5).promoted
+    worse = night(2, 0.4)
+    assert not worse.promoted
+    assert [line for line in lines() if line == ["ran", "0.2", "2"]] == [["ran", "0.2", "2"]] * 2
+    assert worse.champion is not None
+    assert worse.champion.scores == (0.2, 0.2)
+
+    lost = night(3, 0.3, broken=0.2)
+    assert lost.promoted
+    assert "does not run any more: 2 of 2 seeds failed (KeyError: 'depth'); promoted: 0.3" in lost.why
+    # The night after is one like any other.
+    assert night(4, 0.25).why == "champion 0.3 \u00b1 0; promoted: +0.05 \u2265 0"
+    spec = make_spec("dated")
+    champion = read_champion(open_store(spec.storage_path), "t").champion
+    assert champion is not None
+    assert champion.config["x"] == 0.25
+    assert champion.replaced is not None
+    assert champion.replaced.config["x"] == 0.3
