@@ -413,6 +413,8 @@ def _check_bounds(word: str, numbers: list[int | float], path: Path) -> None:
 
 def _check_steps(word: str, numbers: list[int | float], path: Path) -> None:
     lower, upper, q = numbers
+    if not math.isfinite(max(abs(lower), abs(upper)) / q):
+        raise Problem(f"q={q} is too small for bounds [{lower}, {upper}]", "make q larger", path)
     first, last = grid_index(lower, q, is_lower=True), grid_index(upper, q, is_lower=False)
     if last < first:
         raise Problem(
