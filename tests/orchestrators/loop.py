@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import RaysweepError
+from raysweep.jobs import JobOptions
 from raysweep.pipeline import prepare_gate, with_best, with_gate
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.step import Place, Step, brief, cancel_if_over, connected, details_of, why_not_trained
@@ -26,15 +27,16 @@ from tests.orchestrators.suite import Night, State
 def run_night(folder: Path) -> None:
     """The steps in order; the folder is the key."""
     night, key = json.loads((folder / "night.json").read_text()), str(folder)
-    place = Place.of(os.environ["HEAD"])
+    options, place = JobOptions(**night["job"]), Place.of(os.environ["HEAD"])
+    how: dict[str, Any] = {"options": options, "place": place, "accept_partial": night["accept_partial"]}
 
     def tried(name: str, request: Callable[[], Any]) -> Any:
         for left in reversed(range(night["retries"] + 1)):
             note(folder, name, "running", tries=read(folder, name)["tries"] + 1)
             try:
-                step = Step(request=request(), place=place, accept_partial=night["accept_partial"])
+                step = Step(request=request(), **how)
                 job = step.submit()
-                outcome = step.finish(step.cluster.wait(job))
+                outcome = step.finish(step.cluster.wait(job, lease_ttl_s=options.lease_ttl_s))
                 note(folder, name, "success", brief=brief(outcome))
                 return outcome
             except KeyboardInterrupt:

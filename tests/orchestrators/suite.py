@@ -11,7 +11,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
@@ -48,6 +48,8 @@ class Night:
     accept_partial: bool = True
     retries: int = 2
     """How often the orchestrator may try each step again; 1 s apart."""
+    job: Mapping[str, Any] = field(default_factory=dict)
+    """How its jobs are submitted: fields of `JobSettings`."""
 
 
 class Orchestrator(Protocol):
