@@ -1,16 +1,20 @@
-"""`python -m tests.orchestrators.chaos --orchestrator NAME [--seed N] [--nights N] [--night N] [--home FOLDER]`.
+"""`python -m tests.orchestrators.chaos --orchestrator NAME [--seed N] [--nights N] [--night N] [--plan]`.
 
-The stress run: whole nights (sweep, gate, training) in compressed time on real servers and a real Ray head, with
-faults and acts of people drawn from a seed, and after each night one question: is there exactly one truth?
+The stress run: whole nights (sweep, gate, training) in compressed time on real servers and a real Ray head,
+with faults and acts of people drawn from a seed, and after each night one question: is there exactly one
+truth?
 
-- A **plan** (`chaos_plan`) is a pure function of orchestrator, seed and night: what happens, on which condition.
-  `--night 7` plays night 7 alone: it begins with no champion, all else is the same.
-- **Faults** enter by seams that are there: signals to processes that this run started, and a TCP proxy before the
-  cluster's Jobs API and one before the storage (an S3 server). All but this runner go through them.
-- **A night ends** when its last step has, or a step has failed, every event that can still come has come, and no
-  job runs; at the latest after `NIGHT_S`. What nobody waits for any more ends by its lease (`LEASE_S`).
-- **The oracle** (`chaos_oracle`) is pure as well: it gets what was seen (states, outcomes, journals, jobs, champion,
-  what trials noted) and names the contradictions. What people did decides how a night has to end; faults, nothing.
+- A **plan** (`chaos_plan`) is a pure function of orchestrator, seed and night: what happens, on which
+  condition. `--night 7` plays night 7 alone: it begins with no champion, all else is the same.
+- **Faults** enter by seams that are there: signals to processes that this run started, and a TCP proxy
+  before the cluster's Jobs API and one before the storage (an S3 server). All but this runner go through
+  them.
+- **A night ends** when its last step has, or a step has failed, every event that can still come has come,
+  and no job runs; at the latest after `NIGHT_S`. What nobody waits for any more ends by its lease
+  (`LEASE_S`).
+- **The oracle** (`chaos_oracle`) is pure as well: it gets what was seen (states, outcomes, journals, jobs,
+  champion, what trials noted) and names the contradictions. What people did decides how a night has to end;
+  faults, nothing.
 
 Exit codes: 0 every night had one truth, 1 one had not, 2 bad input.
 """

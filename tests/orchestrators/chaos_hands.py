@@ -1,7 +1,7 @@
 """What the stress run does to each orchestrator beyond the scenarios: kill, restart, mark, clear, tend.
 
-`tend` is what others do without being part of the plan: cron begins a loop again that has died, a person retries
-a flow run that has crashed. Airflow needs nobody.
+`tend` is what others do without being part of the plan: cron begins a loop again that has died, a person
+retries a flow run that has crashed. Airflow needs nobody.
 """
 
 from __future__ import annotations

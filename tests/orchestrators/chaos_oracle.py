@@ -1,8 +1,8 @@
 """What must be true after a night, whatever happened to it: pure functions over a record of what was seen.
 
-`lies(seen)` names each contradiction between the four that must tell one truth: the states that the orchestrator
-shows, the outcomes in the storage, the jobs of the cluster, and the champion. It knows what people did, as that
-decides how a night ends. It knows no fault: none may.
+`lies(seen)` names each contradiction between the four that must tell one truth: the states that the
+orchestrator shows, the outcomes in the storage, the jobs of the cluster, and the champion. It knows what
+people did, as that decides how a night ends. It knows no fault: none may.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.orchestrators.suite import ENDED, State, Step
 
 STEPS: Final[tuple[Step, ...]] = ("sweep", "gate", "train")
 STOP_S: Final = 45.0
-"""Within so long after a person's word nothing of the night may run any more, outages not counted. The promise
-is 30 s, on a machine that does nothing else."""
+"""Within so long after a person's word nothing of the night may run any more, outages not counted. The
+promise is 30 s, on a machine that does nothing else."""
 CLOCK_S: Final = 0.5
 """Times of different processes are this far apart at most."""
 USABLE: Final = ("completed", "target", "plateau", "deadline", "budget")

@@ -1,11 +1,12 @@
 """What happens to a night: a pure function of orchestrator, seed and night, to be printed and replayed.
 
-- **Events** are faults (processes killed, servers restarted, cluster or storage out of reach) and acts of people
-  (cancel, mark, stop, clear). Each orchestrator has a menu of them: `menu_of`.
-- **Drawn**: the first event of night n is the menu's n-th in an order that the seed gives, so that as many nights
-  as the menu is long show all of it; what else happens, and when, is drawn by seed and night.
-- **When**: as soon as a condition holds that is seen from outside (`WHENS`), never by the clock alone. `at_once`
-  is right after the event before, while an outage that it began still lasts; `ended` is once the night has.
+- **Events** are faults (processes killed, servers restarted, cluster or storage out of reach) and acts of
+  people (cancel, mark, stop, clear). Each orchestrator has a menu of them: `menu_of`.
+- **Drawn**: the first event of night n is the menu's n-th in an order that the seed gives, so that as many
+  nights as the menu is long show all of it; what else happens, and when, is drawn by seed and night.
+- **When**: as soon as a condition holds that is seen from outside (`WHENS`), never by the clock alone.
+  `at_once` is right after the event before, while an outage that it began still lasts; `ended` is once the
+  night has.
 - An event whose condition never comes is counted as not fired.
 """
 
