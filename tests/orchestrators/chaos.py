@@ -9,6 +9,8 @@ truth?
 - **Faults** enter by seams that are there: signals to processes that this run started, and a TCP proxy
   before the cluster's Jobs API and one before the storage (an S3 server). All but this runner go through
   them.
+- **Nothing ends by itself** from the moment at which a person ends a night (`Site.hold`): what is missed is
+  seen.
 - **A night ends** when its last step has, or a step has failed, every event that can still come has come,
   and no job runs; at the latest after `NIGHT_S`. What nobody waits for any more ends by its lease
   (`LEASE_S`).
@@ -56,6 +58,8 @@ from tests.orchestrators.suite import ENDED, Night, State, Step
 NIGHT_S: Final = 300.0
 LEASE_S: Final = 60.0
 LOOK_S: Final = 0.3
+SETTLE_S: Final = 6.0
+"""How long after the last event it is believed that nothing runs: what was on its way has come by then."""
 LEFT_S: Final = 30.0
 """How long after a night its processes may take to go."""
 HERE: Final = "tests.orchestrators.chaos_trainables"
@@ -86,6 +90,7 @@ class Player:
     acts: list[Act] = field(default_factory=list)
     fired: list[str] = field(default_factory=list)
     outages_s: float = 0.0
+    _settled_at: float = 0.0
     _undone: list[threading.Thread] = field(default_factory=list)
     _before: set[str] = field(default_factory=set)
 
@@ -106,7 +111,7 @@ class Player:
                 # What waited for something earlier in the night waits in vain.
                 events = [event for event in events if event.when in ("ended", "at_once")]
                 events = events if events and events[0].when == "ended" else []
-                if not events and not self._running():
+                if not events and self._is_quiet():
                     break
             time.sleep(LOOK_S)
         site.to_cluster.delay_s = 0.0
@@ -154,6 +159,9 @@ class Player:
         self.site.jobs.look()
         return [info for info in self._jobs() if not info.is_ended]
 
+    def _is_quiet(self) -> bool:
+        return time.time() > self._settled_at and not self._running()
+
     def _lines(self) -> tuple[tuple[Line, ...], dict[str, list[float]]]:
         return self.site.lines(self.began_at)
 
@@ -162,7 +170,7 @@ class Player:
         if event.when == "at_once":
             return True
         if event.when == "ended":
-            return is_over and not self._running()
+            return is_over and self._is_quiet()
         if is_over:
             return False
         if event.when == "submitting":
@@ -188,6 +196,8 @@ class Player:
         what, _, name = event.what.partition(":")
         step = self._step_now()
         if what in ENDINGS or what == "clear":
+            if what == "clear":
+                self._stopped(is_waited_for=event.when == "ended")
             if (step is None and what != "clear") or not self._act(what, step or "train"):
                 return False
         elif what in OUTAGES:
@@ -197,9 +207,14 @@ class Player:
         elif step is None or not self._kill(what, step, event.lasts_s):
             return False
         self.fired.append(event.what)
+        self._settled_at = time.time() + event.lasts_s + SETTLE_S
         return True
 
     def _act(self, what: str, step: Step) -> bool:
+        if what == "clear":
+            self.site.hold.unlink(missing_ok=True)
+        else:
+            self.site.hold.touch()
         if what == "stop_job":
             running = self._running()
             if not running:
@@ -209,6 +224,17 @@ class Player:
             self.hands.act(what, self.run, step)
         self.acts.append(Act(what=what, step=step, at=time.time()))
         return True
+
+    def _stopped(self, *, is_waited_for: bool) -> None:
+        """Note since when nothing runs of what a person has ended last."""
+        if is_waited_for and self.acts and self.acts[-1].what in ENDINGS:
+            last = self.acts[-1]
+            ends = [
+                info.ended_at or 0.0
+                for info in self._jobs()
+                if self.site.step_of(info.job_id.rpartition(".")[0]) == last.step
+            ]
+            self.acts[-1] = dataclasses.replace(last, stopped_at=max(ends, default=None))
 
     def _cut(self, what: str, lasts_s: float) -> None:
         how, _, where = what.partition("_")
@@ -247,6 +273,8 @@ class Player:
         left = site.left(LEFT_S if not running else LEASE_S + LEFT_S)
         if running:
             running = self._running()
+        self._stopped(is_waited_for=not running)
+        site.hold.unlink(missing_ok=True)
         states = self._states()
         trials, trained = self._lines()
         ends = [info.ended_at or 0.0 for info in self._jobs()]
@@ -262,7 +290,7 @@ class Player:
             lines=trials,
             trained=tuple(trained["trained"]),
             left=left,
-            quiet_at=max(ends, default=time.time()) if not running else None,
+            quiet_at=max(ends, default=self.began_at) if not running else None,
             outages_s=self.outages_s,
         )
         found = lies(seen)
@@ -294,12 +322,12 @@ def _kill(pid: int) -> bool:
 
 def _night(plan: Plan, site: Site) -> Night:
     """What the orchestrator is asked to run."""
+    common = {"log": str(site.log), "hold": str(site.hold)}
     space = {
         "x": {"uniform": [plan.level, plan.level + 1.0]},
         "steps": 2,
         "pause": 0.8,
-        "log": str(site.log),
-    }
+    } | common
     sweep = {
         "name": NAME,
         "trainable": f"{HERE}:trial",
@@ -313,7 +341,7 @@ def _night(plan: Plan, site: Site) -> Night:
     training = {
         "name": "full",
         "trainable": f"{HERE}:train",
-        "config": {"train_pause": 3.0, "log": str(site.log)},
+        "config": {"pause": 2.0, **common},
         "scaling": {"num_workers": 1},
         "storage_path": site.storage,
     }

@@ -73,6 +73,8 @@ class Act:
     what: str
     step: Step
     at: float
+    stopped_at: float | None = None
+    """When nothing of the step ran any more, before anybody cleared it; None: nobody waited for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,16 +227,10 @@ def _no_job_is_left(seen: NightSeen) -> Iterator[str]:
 
 
 def _who_is_told_to_end_ends(seen: NightSeen) -> Iterator[str]:
-    if wanted(seen) == "success" or not seen.acts or seen.quiet_at is None:
-        return
-    last = next(act for act in reversed(seen.acts) if act.what in ENDINGS)
-    took = seen.quiet_at - last.at
-    if took > STOP_S + seen.outages_s and seen.acts[-1] == last and last.what != "mark_success":
-        yield f"it took {took:.0f} s from {last.what} until nothing ran any more"
-    for run in seen.runs_of(last.step):
-        late = run.ended_at is not None and run.ended_at > last.at + STOP_S + seen.outages_s
-        if late and run.status in USABLE and seen.acts[-1] == last:
-            yield f"{run.run_id} went on for {run.ended_at - last.at:.0f} s after {last.what}"  # type: ignore[operator]
+    for act in seen.acts:
+        took = act.stopped_at - act.at if act.what in ENDINGS and act.stopped_at is not None else 0.0
+        if took > STOP_S + seen.outages_s:
+            yield f"it took {took:.0f} s from {act.what} until nothing of the {act.step} ran any more"
 
 
 def _no_trial_runs_twice(seen: NightSeen) -> Iterator[str]:

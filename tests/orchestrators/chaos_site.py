@@ -117,6 +117,8 @@ class Site:
         self.storage = f"s3://{BUCKET}/{storage}"
         self.log = home / "log"
         self.log.touch()
+        self.hold = home / "hold"
+        """While it is there, nothing ends by itself."""
         (self._s3_port,) = free_ports(1)
         self._servers = LocalServers(home)
         self.to_storage = Proxy(("127.0.0.1", self._s3_port))

@@ -69,7 +69,7 @@ CANCELLED = replace(
     GOOD,
     steps={"sweep": step("failed"), "gate": step("waiting"), "train": step("skipped")},
     runs=(run("sweep", status="cancelled", ended_at=8.0),),
-    acts=(Act(what="cancel", step="sweep", at=5.0),),
+    acts=(Act(what="cancel", step="sweep", at=5.0, stopped_at=10.0),),
     after=OLD,
     trained=(),
 )
@@ -176,10 +176,13 @@ LIES: dict[str, tuple[str, NightSeen]] = {
     ),
     "a process that is orphaned": ("no_job_is_left", replace(GOOD, left=("ray::TrialWorker",))),
     "a job that nobody knows": ("no_job_is_left", replace(GOOD, quiet_at=None)),
-    "a job that only its lease ends": ("who_is_told_to_end_ends", replace(CANCELLED, quiet_at=70.0)),
-    "a sweep that goes on after it was marked": (
+    "a job that only its lease ends": (
         "who_is_told_to_end_ends",
-        with_run(CANCELLED, "sweep", status="completed", ended_at=70.0),
+        replace(CANCELLED, acts=(replace(CANCELLED.acts[0], stopped_at=70.0),)),
+    ),
+    "a job that is ended late, and then cleared": (
+        "who_is_told_to_end_ends",
+        replace(RESUMED, acts=(replace(RESUMED.acts[0], stopped_at=70.0), RESUMED.acts[1])),
     ),
     "a trial that ends twice": (
         "no_trial_runs_twice",
