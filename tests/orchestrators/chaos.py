@@ -447,6 +447,9 @@ def main() -> int:
             stem.with_suffix(".json").write_text(json.dumps(fields, indent=1, default=str))
             stem.with_suffix(".txt").write_text(result.shown)
 
+    # In the background they may be ignored; either has to end all that was started.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.default_int_handler)
     results = play(asked.orchestrator, asked.seed, nights, home, tell)
     print(f"{'event':20} planned fired")
     for what, (planned, fired) in counts(results).items():
