@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrators.chaos import Result, play
+from tests.orchestrators.chaos import play
 from tests.orchestrators.chaos_plan import Name, draw
+from tests.orchestrators.chaos_player import Result
 
 pytestmark = [pytest.mark.servers, pytest.mark.ray]
 SAMPLE = (15, 6)
