@@ -9,7 +9,7 @@ truth?
 - **Faults** enter by seams that are there: signals to processes that this run started, and a TCP proxy
   before the cluster's Jobs API and one before the storage (an S3 server). All but this runner go through
   them.
-- **Nothing ends by itself** from the moment at which a person ends a night : what is missed is seen.
+- **Nothing ends by itself** from the moment at which a person ends a night: what is missed is seen.
 - **A night ends** when its last step has, or a step has failed, every event that can still come has come,
   and no job runs; at the latest after five minutes. What nobody waits for any more ends by its lease (a
   minute).
