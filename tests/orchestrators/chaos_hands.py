@@ -23,6 +23,8 @@ from tests.orchestrators.prefect import PrefectOrchestrator
 from tests.orchestrators.suite import ENDED, Orchestrator, Step
 
 PATIENCE_S = 150.0
+ZOMBIE_S = 30.0
+"""How long a flow run without a process counts as one that is about to get one."""
 
 
 class Hands(Orchestrator, Protocol):
@@ -89,6 +91,7 @@ class LoopHands(LoopOrchestrator):
 
 class PrefectHands(PrefectOrchestrator):
     clear_resumes = False
+    _seen_at: float = 0.0
 
     def kill(self, run: str, step: Step) -> bool:
         pids = self.flow_processes(run)
@@ -119,7 +122,17 @@ class PrefectHands(PrefectOrchestrator):
             self._patiently("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
 
     def tend(self, run: str, *, is_wanted: bool) -> bool:
-        if not is_wanted or self._flow_run(run)["state_type"] != "CRASHED":
+        state = self._flow_run(run)["state_type"]
+        if state not in ("PENDING", "RUNNING") or self.flow_processes(run):
+            self._seen_at = time.monotonic()
+        elif time.monotonic() - self._seen_at > ZOMBIE_S:
+            # A worker that ends takes its flow runs along and tells nobody: an automation on their missing
+            # heartbeats, or a person, says that they have crashed.
+            self._seen_at = time.monotonic()
+            crashed = {"type": "CRASHED", "message": "no process of it is left"}
+            self._patiently("POST", f"/flow_runs/{run}/set_state", {"state": crashed, "force": True})
+            state = "CRASHED"
+        if not is_wanted or state != "CRASHED":
             return False
         self.again(run)
         return True
