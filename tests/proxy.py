@@ -17,12 +17,14 @@ class Proxy:
     """Listens at `port` of loopback and passes everything on to the upstream.
 
     `cut`: connections are reset, new ones refused. `stall`: they hang. `restore`: at work again; connections
-    that hung are reset. `delay_s`: waits so long before each piece that is passed on.
+    that hung are reset. `delay_s`: waits so long before each piece that is passed on. `stall_at`: a piece
+    that holds these bytes stalls it, and is kept; `release`: what was kept goes on its way.
     """
 
     def __init__(self, upstream: tuple[str, int]) -> None:
         self.upstream = upstream
         self.delay_s = 0.0
+        self.stall_at = b""
         self.hit = 0
         """How many connections were reset, or hung."""
         self._mode: Mode = "open"
@@ -44,6 +46,17 @@ class Proxy:
         with self._changed:
             self._mode = "stalled"
             self.hit += len(self._sockets)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether connections hang."""
+        return self._mode == "stalled"
+
+    def release(self) -> None:
+        """The server answers again; what hung was only slow."""
+        with self._changed:
+            self.stall_at, self._mode = b"", "open"
+            self._changed.notify_all()
 
     def restore(self) -> None:
         """The server is back."""
@@ -109,6 +122,8 @@ class Proxy:
     def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
         try:
             while data := source.recv(1 << 16):
+                if self.stall_at and self.stall_at in data:
+                    self.stall()
                 with self._changed:
                     self._changed.wait_for(lambda: self._mode != "stalled")
                 if self.delay_s:

@@ -20,6 +20,7 @@
     │   └── SegmentExistsError            no        1
     ├── ClusterError                      yes       1
     │   ├── ClusterUnreachableError       yes       1       nothing answers at the address
+    │   ├── ConnectionUnreadableError     yes       1       who knows address and token does not answer
     │   ├── ClusterLostError              yes       1       it went away under the sweep, which can be resumed
     │   ├── ClusterCertificateError       no        2       TLS: the certificate of one side was not accepted
     │   ├── ClusterAuthError              no        2
@@ -31,6 +32,7 @@
     │       └── JobExistsError            no        1       a job of this id was submitted before
     ├── JobStoppedError                   no        3       a person stopped the job; it has no outcome
     ├── JobFailedError                    no        1       the job's driver ended without an outcome
+    ├── WaitFailedError                   yes       1       the wait for a job failed; the job goes on
     ├── SweepFailedError                  no        1
     ├── TrainingFailedError               no        1
     └── SweepInterrupted (KeyboardInterrupt)  no    3       Ctrl-C; the sweep can be resumed
@@ -269,6 +271,10 @@ class ClusterUnreachableError(ClusterError):
     """No connection to the Ray cluster could be made."""
 
 
+class ConnectionUnreadableError(ClusterError):
+    """How to reach the cluster could not be found out: who keeps its address and token does not answer."""
+
+
 class ClusterLostError(ClusterError):
     """The Ray cluster went away while the sweep ran; the sweep can be resumed."""
 
@@ -356,6 +362,20 @@ class JobFailedError(RaysweepError):
     def __str__(self) -> str:
         head = f"job {self.job_id!r} failed: {self.problem}"
         return one_line(f"{head}; {self.fix}" if self.fix else head)
+
+
+class WaitFailedError(RaysweepError):
+    """The wait for a job failed on this side; the job goes on, and the next wait finds it."""
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, job_id: str, problem: str) -> None:
+        super().__init__(job_id, problem)
+        self.job_id = job_id
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return one_line(f"the wait for job {self.job_id!r} failed: {self.problem}; it goes on: wait again")
 
 
 class _OutcomeError(RaysweepError):

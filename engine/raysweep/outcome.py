@@ -442,6 +442,16 @@ class Cancellation(Record):
     """Who asked: a person, a command."""
     reason: str = ""
     """Why; becomes the outcome's `why`."""
+    number: int = 0
+    """The job that is to end, by its number, whether it has started yet or not; 0: whoever runs it now."""
+
+    def names(self, number: int) -> bool:
+        """Whether job `number` is to end, however long before its start this was asked for."""
+        return 0 < number <= self.number
+
+    def concerns(self, number: int) -> bool:
+        """Whether it may mean what is at work as job `number` (0: as no job, or one of no known number)."""
+        return not self.number or not number or self.names(number)
 
 
 class Lease(Record):

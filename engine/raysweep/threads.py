@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -13,6 +15,7 @@ T = TypeVar("T")
 def start_thread(call: Callable[[], T], name: str) -> Future[T]:
     """Run the call on a daemon thread. The future holds what it returns, or whatever it raises."""
     done: Future[T] = Future()
+    done.set_running_or_notify_cancel()  # who waits may leave, the call goes on
 
     def run() -> None:
         try:
@@ -22,3 +25,16 @@ def start_thread(call: Callable[[], T], name: str) -> Future[T]:
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return done
+
+
+async def on_thread(call: Callable[[], T], *, within_s: float | None = None) -> T:
+    """Await a call that may block, on a thread that nobody else waits for.
+
+    The threads of an event loop are few and shared: one mount that hangs would hold up whatever else runs on
+    the loop. Raises TimeoutError after `within_s`; the call itself goes on.
+    """
+    context = copy_context()
+    running = start_thread(lambda: context.run(call), "raysweep-call")
+    # Not `wait_for`: on Python 3.11 it forgets that it was cancelled where the call returns at that moment.
+    async with asyncio.timeout(within_s):
+        return await asyncio.wrap_future(running)

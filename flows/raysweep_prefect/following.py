@@ -138,9 +138,9 @@ class Follower:
             return
         now = client.read_flow_run(self._asker.root_id)
         if is_ended_by_user(now, self._asker.attempt):
-            stop, self._stop = self._stop, None
             self._logger.warning("The flow run was set to %s: stopping %s", now.state_name, self._run_id)
-            stop(f"flow run {now.name!r} was set to {now.state_name}")
+            self._stop(f"flow run {now.name!r} was set to {now.state_name}")
+            self._stop = None  # and not before: what fails is tried again
 
     # --- what is shown
 

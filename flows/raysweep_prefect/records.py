@@ -64,10 +64,14 @@ def note_job(asker: Asker, job: RunningJob, block: str) -> None:
 
 def noted_jobs(client: SyncPrefectClient, root_id: UUID, attempt: int) -> list[NotedJob]:
     """The jobs that this attempt waited for: of each sweep or training the newest."""
-    inputs = client.filter_flow_run_input(
-        flow_run_id=root_id, key_prefix=f"{PREFIX}-{attempt}-", limit=_MOST, exclude_keys=set()
-    )
-    return _newest(orjson.loads(each.value) for each in inputs)
+    found: dict[str, str] = {}
+    while True:  # the server gives no more than so many at once
+        inputs = client.filter_flow_run_input(
+            flow_run_id=root_id, key_prefix=f"{PREFIX}-{attempt}-", limit=_MOST, exclude_keys=set(found)
+        )
+        found |= {each.key: each.value for each in inputs}
+        if len(inputs) < _MOST:
+            return _newest(orjson.loads(value) for value in found.values())
 
 
 def _newest(records: Iterable[dict[str, object]]) -> list[NotedJob]:

@@ -12,9 +12,10 @@ from prefect.logging.loggers import get_logger, get_run_logger
 
 from raysweep.errors import RaysweepError, SweepInterrupted
 from raysweep.jobs.attach import RunningJob
+from raysweep.jobs.sync import run_sync
 from raysweep.runs.reader import SweepReader
 from raysweep.runs.view import Outcome
-from raysweep.step import Step, brief, details_of
+from raysweep.step import Step, brief, cancel_anyway, connected, details_of
 from raysweep_prefect.clusters import Target
 from raysweep_prefect.following import Follower, emit_end
 from raysweep_prefect.identity import Asker, find_asker
@@ -39,7 +40,10 @@ def run_step(step: Step, *, made_from: str = "") -> Outcome:
     logger, run = run_logger(), step.request.run
     try:
         with interruptible():
-            outcome = step.run(beside=lambda job: _following(step, job, logger))
+            outcome = step.run(
+                beside=lambda job: _following(step, job, logger),
+                announce=lambda job: _note(find_asker(), job, step.place, logger),
+            )
         usable = step.finish(outcome)
     except RaysweepError as error:
         details = details_of(error)
@@ -76,6 +80,7 @@ def interruptible() -> Iterator[None]:
 
 
 def _note(asker: Asker | None, job: RunningJob, place: object, logger: Logger) -> None:
+    """Before the job is submitted: whoever cancels the flow run at that moment finds its name."""
     if asker is None or not job.job_id:
         return
     try:
@@ -90,7 +95,6 @@ def _following(step: Step, job: RunningJob | None, logger: Logger) -> Iterator[C
     asker, run = find_asker(), step.request.run
     if job is not None:
         logger.info("%s %s: %s job %s", job.kind, job.run_id, job.how, job.job_id or "(none)")
-        _note(asker, job, step.place, logger)
     # A training in this process tells of its reports, which nothing here shows; all others, of heartbeats.
     is_told = job is not None or run.kind == "sweep"
     if asker is None:
@@ -99,7 +103,8 @@ def _following(step: Step, job: RunningJob | None, logger: Logger) -> Iterator[C
 
     def stop(reason: str) -> None:
         if job is not None:
-            step.cluster.cancel(job, reason=reason)
+            to, by = connected(step.cluster.connection), "Prefect"
+            run_sync(lambda: cancel_anyway(job, to=to, reason=reason, by=by))
         else:
             step.view.ask_to_cancel(reason, "Prefect")
 

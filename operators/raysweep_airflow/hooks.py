@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, ErrorType
 from pydantic import SecretStr
 
-from raysweep.errors import RaysweepError, SpecError
+from raysweep.errors import ConnectionUnreadableError, RaysweepError, SpecError, one_line
 from raysweep.jobs import Cluster, ClusterConnection
+from raysweep.threads import on_thread
 from raysweep_airflow.provider import CONNECTION_TYPE, DEFAULT_CONN_ID
 
 _FALSE: Final = frozenset({"false", "0", "no", "off", ""})
@@ -68,21 +69,40 @@ class RaySweepHook(BaseHook):
         super().__init__(**kwargs)
         self.conn_id = conn_id
 
-    def access(self) -> Access:
-        """The connection's content. Raises: SpecError for one that is not there, or cannot be used."""
-        try:
-            return Access.of(self.get_connection(self.conn_id))
-        except AirflowNotFoundException:
-            raise self._missing() from None
+    def access(self, *, was_there: bool = False) -> Access:
+        """The connection's content.
 
-    async def aaccess(self) -> Access:
+        Args:
+            was_there: It is known to have been there: that it is not found is not believed.
+
+        Raises:
+            SpecError: It cannot be used, or whoever was asked says that there is none.
+            ConnectionUnreadableError: Whether there is one is not known: a secrets backend, the API server or
+                its database failed.
+        """
+        try:
+            connection = self.get_connection(self.conn_id)
+        except Exception as error:  # noqa: BLE001  Airflow says "not found" of whatever failed
+            raise self._unread(error, was_there) from None
+        return Access.of(connection)
+
+    async def aaccess(self, *, was_there: bool = False) -> Access:
         """The same in an event loop, such as the triggerer's."""
         try:
-            return Access.of(await self.aget_connection(self.conn_id))
-        except AirflowNotFoundException:
-            raise self._missing() from None
+            connection = await self.aget_connection(self.conn_id)
+        except Exception as raised:  # noqa: BLE001  the same
+            error = raised
+            raise await on_thread(lambda: self._unread(error, was_there)) from None
+        return Access.of(connection)
 
-    def _missing(self) -> SpecError:
+    def _unread(self, error: Exception, was_there: bool) -> RaysweepError:
+        """What it means that Airflow gave none."""
+        why = one_line(f"{type(error).__name__}: {error}", 300)
+        if isinstance(error, AirflowNotFoundException):
+            why = why_unread(self.conn_id) or ("it was there before" if was_there else "")
+        if why:
+            fix = "see the logs of Airflow's api-server and of its secrets backend"
+            return ConnectionUnreadableError(self.conn_id, f"the connection could not be read ({why})", fix)
         fix = f"airflow connections add {self.conn_id} --conn-type raysweep --conn-host http://head:8265"
         return SpecError("conn_id", f"there is no connection {self.conn_id!r}", fix)
 
@@ -106,6 +126,36 @@ class RaySweepHook(BaseHook):
         except Exception as error:  # noqa: BLE001  whatever it is, the form shows it
             return False, f"{type(error).__name__}: {error}"
         return True, f"Ray {version.ray} answers at {cluster.connection.address}"
+
+
+def why_unread(conn_id: str) -> str:
+    """Why Airflow 3.3 said "not found": what failed, of which it tells nobody; empty where it is true.
+
+    Each secrets backend of this process is asked once more, without Airflow's way of passing over its errors;
+    so is the API server. A database that fails behind the API server is answered 404 there, and is not told
+    from a connection that does not exist.
+    """
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
+    from airflow.sdk.execution_time.secrets import ExecutionAPISecretsBackend
+    from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
+
+    for backend in ensure_secrets_backend_loaded():
+        try:
+            if isinstance(backend, ExecutionAPISecretsBackend):
+                answer: Any = task_runner.SUPERVISOR_COMMS.send(GetConnection(conn_id=conn_id))
+                if not isinstance(answer, ErrorResponse):
+                    return _BACK
+                if answer.error != ErrorType.CONNECTION_NOT_FOUND:
+                    return f"the API server answered {answer.error.value}"
+            elif backend.get_connection(conn_id=conn_id) is not None:
+                return _BACK
+        except Exception as error:  # noqa: BLE001  whatever it is, it is why
+            return one_line(f"{type(backend).__name__}: {type(error).__name__}: {error}", 300)
+    return ""
+
+
+_BACK: Final = "it was not found, and then it was"
 
 
 def _extra(connection: Connection) -> dict[str, Any]:

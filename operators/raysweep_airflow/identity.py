@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 # On these a person, or Airflow, wants nothing more of the sweep. All others may be followed by a new try.
-_OVER: Final = frozenset({"failed", "success", "skipped", "upstream_failed", "removed"})
+DELETED: Final = "deleted"
+"""In place of a state, of a task instance that Airflow does not know (any more)."""
+_OVER: Final = frozenset({"failed", "success", "skipped", "upstream_failed", "removed", DELETED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,11 @@ class TaskId:
         return {f"airflow_{name}": str(value) for name, value in asdict(self).items()}
 
     def state(self) -> str | None:
-        """Its state now, by the supervisor of this process, which may take a while; None: about to be run."""
+        """Its state now, by the supervisor of this process, which may take a while.
+
+        None: about to be run, as after a clear. `DELETED`: there is no such task instance, as its DAG, or its
+        run, was deleted.
+        """
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
         by_run = RuntimeTaskInstance.get_task_states(
@@ -60,12 +66,16 @@ class TaskId:
         )
         states = by_run.get(self.run_id, {})
         name = self.task_id if self.map_index < 0 else f"{self.task_id}_{self.map_index}"
-        state = states.get(name)
+        if name not in states:
+            return DELETED
+        state = states[name]
         return str(getattr(state, "value", state)) if state is not None else None
 
     def why_over(self) -> str:
         """Why it wants nothing more of its sweep, by its state; empty where it does."""
         state = self.state()
+        if state == DELETED:
+            return "its task was deleted from Airflow"
         return f"its task was marked {state} in Airflow" if state in _OVER else ""
 
     @property

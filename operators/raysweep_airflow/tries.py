@@ -1,7 +1,9 @@
 """What a try of a task does about what earlier tries left: attach, reuse, go on, or begin anew.
 
 Airflow tries a task again by itself, and when a person clears it. Only a clear asks for anything to be done
-again; it moves `max_tries`, a retry does not. Which one the last try saw is in the task state store:
+again; it moves `max_tries`, a retry does not (`is_cleared`). Which one the last try saw is in the task state
+store. So is what a clear asked for, until a try has carried it out: one that fails before leaves it to its
+retry (`due`).
 
 | what is there                         | first try, retry | cleared                                     |
 |---------------------------------------|------------------|---------------------------------------------|
@@ -40,6 +42,12 @@ class Record:
     """What a deadline such as `06:00 Europe/Berlin` counts from; ISO 8601."""
     ends_at: str | None = None
     """The moment that the task's `execution_timeout` means for the sweep; ISO 8601."""
+    clear_number: int | None = None
+    """Airflow's, of the run: how often tasks of it were cleared; None where that was not kept."""
+    due: Do | None = None
+    """What a clear asks for, and no try has carried out yet."""
+    past: int | None = None
+    """The generation of the outcome that `due` was decided on; None: there was none."""
 
     @classmethod
     def from_dict(cls, fields: Any) -> Self | None:
@@ -52,6 +60,39 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data."""
         return asdict(self)
+
+
+def is_cleared(
+    found: Record | None, *, max_tries: int, clear_number: int | None, try_number: int, retries: int
+) -> bool:
+    """Whether a person has cleared the task since the last try.
+
+    A clear sets `max_tries` to the tries so far plus the task's `retries`. Where those were lowered meanwhile
+    it can be the same number as before: then the run's `clear_number`, which counts clears of any of its
+    tasks, has moved, and `max_tries` is what a clear right before this try makes of it.
+    """
+    if found is None:
+        return False
+    if found.max_tries != max_tries:
+        return True
+    has_moved = None not in (found.clear_number, clear_number) and found.clear_number != clear_number
+    return has_moved and max_tries == try_number - 1 + retries
+
+
+def still_due(found: Record | None, ended: SweepOutcome | TrainOutcome | None) -> Do | None:
+    """What an earlier try was to do for a clear and has not done: the outcome it was about is still there.
+
+    A newer outcome, or one where there was none, is how that ended.
+    """
+    if found is None or found.due is None:
+        return None
+    is_done = ended is not None and generation_of(ended) != found.past
+    return None if is_done else found.due
+
+
+def generation_of(outcome: SweepOutcome | TrainOutcome | None) -> int | None:
+    """Which controller wrote it: each continuation of a sweep has a higher one."""
+    return getattr(outcome, "generation", 0) if outcome is not None else None
 
 
 def decide(

@@ -120,4 +120,4 @@ class SweepTrigger(BaseTrigger):
         await asyncio.shield(stop)
 
     async def _connect(self) -> ClusterConnection:
-        return (await RaySweepHook(self.conn_id).aaccess()).cluster
+        return (await RaySweepHook(self.conn_id).aaccess(was_there=True)).cluster

@@ -2,7 +2,7 @@
 
 Both ways to wait end in `Try.complete`, with the same event. The sweep's key follows from the task's ids, and
 what else a later try must know is in the task state store (`tries.py`). A task that is killed kills nothing
-by itself: whoever kills it leaves a state, and that is asked for.
+by itself: whoever kills it leaves a state, and that is asked for, at whatever moment of the try.
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from raysweep.errors import RaysweepError, SpecChangedError, SpecError, SweepInterrupted
-from raysweep.jobs import JobOptions, RunningJob
+from raysweep.errors import (
+    ConnectionUnreadableError,
+    RaysweepError,
+    SpecChangedError,
+    SpecError,
+    SweepInterrupted,
+)
+from raysweep.jobs import ClusterConnection, JobOptions, RunningJob
 from raysweep.jobs.notes import ProgressLines
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
-from raysweep.step import End, Place, Step, brief, complete, details_of
+from raysweep.step import End, Intent, Place, Step, brief, call_off_if_over, complete, details_of
 from raysweep_airflow import documents
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
-from raysweep_airflow.tries import Record, decide
+from raysweep_airflow.tries import Record, decide, generation_of, is_cleared, still_due
 from raysweep_airflow.triggers import SETTLE_S, SweepTrigger
 
 if TYPE_CHECKING:
@@ -47,6 +53,10 @@ SYNC_MARGIN_S: Final = 3.0
 """Where a task is not deferred, Airflow ends it at its `execution_timeout`: the sweep is cancelled before."""
 KILL_S: Final = 4.0
 """Airflow kills a task 5 s after SIGTERM."""
+LEASE_S: Final = 4 * 3600.0
+"""A job that no task has waited for so long ends, resumably: longer than outages and delays of retries."""
+ASK_PAUSES_S: Final = (1.0, 3.0, 6.0)
+"""Between the times that a connection is asked for, before it counts as not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +86,20 @@ class Try:
         self.store = context["task_state_store"]
         self.task = TaskId.of(context)
         self.log = operator.log
+        self.began = time.time()
+        self.intent = Intent()
+        self.access: Access | None = None
 
     def run(self) -> Any:
         """Run it, attach to it, or hand on what there is."""
         operator = self.operator
+        if operator.address is None:
+            # From the first moment on: what is marked as failed while it is submitted must not go on either.
+            operator.killed = lambda: stop_in_time(self._call_off())
         known = operator.known(self.context)
         if known is not None:
             return self._hand_on(known)
-        access = RaySweepHook(operator.conn_id).access() if operator.address is None else None
+        access = self.access = self._access() if operator.address is None else None
         given = documents.read(operator.spec, self.context)
         if access is not None and access.storage_path and "storage_path" not in given:
             given["storage_path"] = access.storage_path
@@ -114,10 +130,39 @@ class Try:
 
     # --- the run
 
+    def _access(self) -> Access:
+        """The connection, asked for again where it is not there: Airflow says so of whatever failed."""
+        hook, was_there = RaySweepHook(self.operator.conn_id), self.store.get(JOB_KEY) is not None
+        for pause_s in ASK_PAUSES_S:
+            try:
+                return hook.access(was_there=was_there)
+            except (ConnectionUnreadableError, SpecError) as error:
+                if isinstance(error, SpecError) and error.field != "conn_id":
+                    raise
+                self.log.warning("%s; asking again", error)
+            time.sleep(pause_s)
+        return hook.access(was_there=was_there)
+
+    async def _call_off(self) -> None:
+        """End this try's job if the task's state says so, or see that there will be none."""
+        await call_off_if_over(
+            self.intent,
+            why=self.task.why_over,
+            to=self._connect,
+            by=self.task.canceller,
+            log=self.log,
+            grace_s=2.0,
+        )
+
+    async def _connect(self) -> ClusterConnection:
+        assert self.access is not None  # no job is announced before
+        return self.access.cluster
+
     def _run_job(self, attempt: Attempt, access: Access) -> Any:
         operator, options = self.operator, self._options(attempt)
         step = Step(request=attempt.request, place=Place(connection=access.cluster), options=options)
-        job = step.submit()
+        job = step.submit(self.intent.announce)
+        self._carried_out()
         ends_at, limit = self._limit(attempt.request.spec)
         trigger = SweepTrigger(
             job=job.to_dict(),
@@ -128,7 +173,6 @@ class Try:
             limit=limit,
             lease_ttl_s=options.lease_ttl_s,
         )
-        operator.killed = lambda: stop_in_time(trigger.stop_if_over(access.cluster, grace_s=2.0))
         self._show(job, access)
         if operator.deferrable and job.how != "finished":
             operator.defer(trigger=trigger, method_name="execute_complete")
@@ -157,30 +201,51 @@ class Try:
         """What is there, what is asked for, and what that means; remembered for the next try."""
         operator, ti, now = self.operator, self.ti, datetime.now(UTC)
         found = Record.from_dict(self.store.get(RECORD_KEY))
-        is_cleared = found is not None and found.max_tries != ti.max_tries
+        clear_number = getattr(self.context.get("dag_run"), "clear_number", None)
+        cleared = is_cleared(
+            found,
+            max_tries=ti.max_tries,
+            clear_number=clear_number,
+            try_number=ti.try_number,
+            retries=operator.retries or 0,
+        )
         record = found or self._dated(Record(max_tries=ti.max_tries), now)
         base = operator.key(self.context)
         request = RunRequest.of(_with_deadline(asked, record), base + record.suffix)
         ended = _view(request).outcome()
-        do = decide(
+        due = None if cleared else still_due(found, ended)
+        do = due or decide(
             ended,
-            is_cleared=is_cleared,
+            is_cleared=cleared,
             on_clear=operator.on_clear,
             accept_partial=operator.accept_partial,
         )
+        past = record.past if due else generation_of(ended)
         if do == "reuse":
             self._check_same(request, ended)
-        elif is_cleared:
+        elif cleared:
             suffix = f"#{ti.try_number}" if do == "restart" else record.suffix
             renewed = self._dated(replace(record, suffix=suffix), now)
             later = RunRequest.of(_with_deadline(asked, renewed), base + suffix)
             if do != "go" or _may_change(later):
                 record, request = renewed, later
-        self._say(do, ended, request.run.key, is_cleared=is_cleared)
-        self.store.set(RECORD_KEY, replace(record, max_tries=ti.max_tries).to_dict())
+        self._say(do, ended, request.run.key, is_cleared=cleared or due is not None)
+        record = replace(record, max_tries=ti.max_tries, clear_number=clear_number, due=None, past=None)
         if do == "reuse":
+            self.store.set(RECORD_KEY, record.to_dict())
             return Attempt(request=request, ended=ended, resumes=False)
-        return Attempt(request=request, ended=None, resumes=is_cleared)
+        resumes = cleared or due is not None
+        if resumes:
+            # Kept until it is carried out: this try may fail before. A restart is in the key already.
+            record = replace(record, due="resume", past=past) if do == "resume" else replace(record, due="go")
+        self.store.set(RECORD_KEY, record.to_dict())
+        return Attempt(request=request, ended=None, resumes=resumes)
+
+    def _carried_out(self) -> None:
+        """What a clear asked for has become a job, which the next try finds."""
+        record = Record.from_dict(self.store.get(RECORD_KEY))
+        if record is not None and record.due is not None:
+            self.store.set(RECORD_KEY, replace(record, due=None, past=None).to_dict())
 
     def _dated(self, record: Record, now: datetime) -> Record:
         """From when a deadline of the spec counts, and the one that `execution_timeout` gives."""
@@ -224,8 +289,11 @@ class Try:
         except SpecError as error:
             raise SpecError(f"job.{error.field}", error.problem, error.fix) from None
         folder = options.working_dir
+        # One that the DAG sets to None has none.
+        lease_ttl_s = options.lease_ttl_s if "lease_ttl_s" in options.model_fields_set else LEASE_S
         return self.operator.options(
             options.replace(
+                lease_ttl_s=lease_ttl_s,
                 working_dir=self._located(folder, "job.working_dir") if folder is not None else None,
                 py_modules=[self._located(each, "job.py_modules") for each in options.py_modules],
                 metadata={**self.task.metadata(), **options.metadata},
@@ -243,7 +311,7 @@ class Try:
         timeout = self.operator.execution_timeout
         if timeout is not None:
             margin_s = 0.0 if self.operator.deferrable else SYNC_MARGIN_S
-            at = time.time() + timeout.total_seconds() - margin_s
+            at = self.began + timeout.total_seconds() - margin_s  # Airflow's clock runs since then
             limits.append((at, f"execution_timeout of {timeout}"))
         if isinstance(spec, SweepSpec) and isinstance(spec.stop.deadline, datetime):
             at = spec.stop.deadline.timestamp() + DEADLINE_GRACE_S

@@ -268,7 +268,9 @@ def _short_intervals(home: Path, parallelism: int) -> dict[str, str]:
         for section, values in sections.items()
         for name, value in values.items()
     }
-    return settings | {"HOME": str(home), "PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
+    # This checkout's, also where another one is installed.
+    roots = os.pathsep.join(str(ROOT / name) for name in (".", "engine", "operators", "flows"))
+    return settings | {"HOME": str(home), "PYTHONPATH": roots, "NO_PROXY": "*"}
 
 
 def _answer(response: httpx.Response) -> Any:

@@ -27,7 +27,8 @@ Lines = Callable[[], list[list[str]]]
 class Running:
     """A sweep on a thread of this process, as the driver of a job runs it."""
 
-    def __init__(self, spec: rs.SweepSpec) -> None:
+    def __init__(self, spec: rs.SweepSpec, job_number: int = 0) -> None:
+        self.number = job_number
         self.interrupts = Interrupts()
         self.outcome: rs.SweepOutcome | None = None
         self.error: BaseException | None = None
@@ -37,7 +38,9 @@ class Running:
     def _run(self, spec: rs.SweepSpec) -> None:
         try:
             request = RunRequest.of(spec, "k")
-            self.outcome = run_connected(request, self.interrupts, on_progress=None, takeover=False)
+            self.outcome = run_connected(
+                request, self.interrupts, on_progress=None, takeover=False, job_number=self.number
+            )
         except BaseException as error:  # noqa: BLE001  looked at by the test
             self.error = error
 
@@ -72,6 +75,31 @@ def test_cancel_json_cancels_a_running_sweep_and_not_the_next_one(
     assert "enough (by a test)" in outcome.why
     assert outcome.counts == {"cancelled": 3}
     assert folder.read_outcome() == outcome
+
+
+def test_a_request_that_names_a_job_ends_that_job_whenever_it_starts_and_no_later_one(
+    ray_cluster: object, make_spec: MakeSpec, lines: Lines, folder: SweepFolder
+) -> None:
+    spec = make_spec("forever", num_samples=3)
+    folder.write_cancellation(cancellation("the task was marked failed").model_copy(update={"number": 1}))
+    second = Running(spec, job_number=2)
+    wait_for(lambda: len(lines()) >= 1)
+    # Late, as of a trigger that slept: it means the first.
+    folder.write_cancellation(cancellation("late").model_copy(update={"number": 1}))
+    time.sleep(2.5)
+    assert second.outcome is None
+    folder.write_cancellation(cancellation("the second").model_copy(update={"number": 2}))
+    assert "the second (by a test)" in second.finish().why
+
+
+def test_a_request_that_came_before_its_job_ends_it(
+    ray_cluster: object, make_spec: MakeSpec, folder: SweepFolder
+) -> None:
+    """As where a task was marked as failed while its job was being submitted."""
+    folder.write_cancellation(cancellation("the task was marked failed").model_copy(update={"number": 1}))
+    outcome = Running(make_spec("forever", num_samples=3), job_number=1).finish()
+    assert (outcome.status, outcome.counts.get("completed", 0)) == ("cancelled", 0)
+    assert "the task was marked failed (by a test)" in outcome.why
 
 
 def test_a_cancelled_sweep_goes_on_when_asked(

@@ -39,14 +39,15 @@ class Cluster:
 
         return asyncio.run(ask())
 
-    def submit(self, job_id: str, request: JobRequest, **options: Any) -> str:
-        """Submit a request as the client would, without it."""
+    def submit(self, job_id: str, request: JobRequest, *, own_id: bool = False, **options: Any) -> str:
+        """Submit a request as the client would, without it; `own_id`: its driver is told its id."""
         data = io.BytesIO()
         with zipfile.ZipFile(data, "w") as package:
             package.writestr(zipfile.ZipInfo(f"{FOLDER}/{FILE}"), request.to_json())
         uri = f"gcs://_ray_pkg_{blake2b(data.getvalue(), digest_size=8).hexdigest()}.zip"
+        entrypoint = f"{ENTRYPOINT} {job_id}" if own_id else ENTRYPOINT
         submission = Submission(
-            job_id=job_id, entrypoint=ENTRYPOINT, runtime_env={"py_modules": [uri]}, **options
+            job_id=job_id, entrypoint=entrypoint, runtime_env={"py_modules": [uri]}, **options
         )
 
         async def submit(client: JobsClient) -> str:

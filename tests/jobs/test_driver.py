@@ -15,6 +15,8 @@ from raysweep.jobs import JobRequest
 from raysweep.jobs.errorline import find_error
 from raysweep.jobs.request import RequestOptions
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.view import RunView
+from raysweep.spec import RunRequest
 from tests.engine.conftest import wait_for
 from tests.jobs.cluster import Cluster
 
@@ -156,3 +158,35 @@ def test_a_stopped_training_step_ends_and_goes_on_later(
     assert set(steps) == {str(number) for number in range(12)}
     # It went on from its last checkpoint.
     assert len(steps) <= 14
+
+
+@pytest.mark.slow
+def test_a_training_is_cancelled_through_its_storage_and_can_be_gone_on_with(
+    cluster: Cluster, storage: Path, tmp_path: Path
+) -> None:
+    """Also by a request that came before its job: it names that, and no later one."""
+    log = tmp_path / "train-log"
+    log.touch()
+    spec = rs.TrainSpec(
+        name="full",
+        trainable="tests.orchestrators.trainables:train",
+        config={"x": 1, "train_pause": 5.0, "log": str(log)},
+        storage_path=str(storage),
+    )
+    request = RunRequest.of(spec, "k")
+    run_id, asked = request.run.id, JobRequest(kind="train", key="k", spec=request.spec.to_dict())
+    view = RunView("train", str(storage), run_id)
+    view.ask_to_cancel("its task was marked failed", "a test", number=1)
+    for number in (1, 2):
+        job = cluster.submit(f"{run_id}.{number}", asked, own_id=True)
+        if number == 2:
+            wait_for(lambda: "train 1" in log.read_text(), 60)
+            view.ask_to_cancel("enough", "a test", number=2)
+        assert (cluster.wait(job).status, cluster.wait(job).exit_code) == ("FAILED", 3)
+        record = find_error(cluster.logs(job))
+        assert record is not None
+        assert record["class"] == "JobStoppedError"
+        assert "trained" not in log.read_text()
+    assert cluster.wait(cluster.submit(f"{run_id}.3", asked, own_id=True)).exit_code == 0
+    assert "trained 1" in log.read_text()
+    assert "raysweep-outcome: completed" in cluster.logs(f"{run_id}.3")

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from devtools.airflow.local import COMPONENTS
 from tests.airflow.servers import Airflow
@@ -77,6 +78,16 @@ class AirflowOrchestrator:
 
     def again(self, run: str) -> None:
         self.servers.clear(*_split(run), "sweep")
+
+    def reach(self, address: str) -> None:
+        name, url = "raysweep_default", urlsplit(address)
+        fields = {
+            "connection_id": name,
+            "conn_type": "raysweep",
+            "host": f"http://{url.hostname}",
+            "port": url.port,
+        }
+        self.servers.call("PATCH", f"/connections/{name}", fields, update_mask=["host", "port"])
 
 
 def _dag_of(night: Night) -> str:

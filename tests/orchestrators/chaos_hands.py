@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 import httpx
 
 from devtools.airflow.local import COMPONENTS, Component
+from devtools.prefect.local import LocalPrefect
 from tests.airflow.servers import Airflow, AirflowAnswerError
 from tests.orchestrators.airflow import AirflowOrchestrator
 from tests.orchestrators.loop import LoopOrchestrator, read
@@ -91,7 +92,10 @@ class LoopHands(LoopOrchestrator):
 
 class PrefectHands(PrefectOrchestrator):
     clear_resumes = False
-    _seen_at: float = 0.0
+
+    def __init__(self, servers: LocalPrefect) -> None:
+        super().__init__(servers)
+        self._seen_at: dict[str, float] = {}
 
     def kill(self, run: str, step: Step) -> bool:
         pids = self.flow_processes(run)
@@ -124,11 +128,11 @@ class PrefectHands(PrefectOrchestrator):
     def tend(self, run: str, *, is_wanted: bool) -> bool:
         state = self._flow_run(run)["state_type"]
         if state not in ("PENDING", "RUNNING") or self.flow_processes(run):
-            self._seen_at = time.monotonic()
-        elif time.monotonic() - self._seen_at > ZOMBIE_S:
+            self._seen_at[run] = time.monotonic()
+        elif time.monotonic() - self._seen_at.setdefault(run, time.monotonic()) > ZOMBIE_S:
             # A worker that ends takes its flow runs along and tells nobody: an automation on their missing
             # heartbeats, or a person, says that they have crashed.
-            self._seen_at = time.monotonic()
+            self._seen_at[run] = time.monotonic()
             crashed = {"type": "CRASHED", "message": "no process of it is left"}
             self._patiently("POST", f"/flow_runs/{run}/set_state", {"state": crashed, "force": True})
             state = "CRASHED"

@@ -19,7 +19,7 @@ from raysweep.errors import RaysweepError
 from raysweep.jobs import JobOptions
 from raysweep.pipeline import prepare_gate, with_best, with_gate
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
-from raysweep.step import Place, Step, brief, cancel_if_over, connected, details_of, why_not_trained
+from raysweep.step import Intent, Place, Step, brief, call_off_if_over, connected, details_of, why_not_trained
 from tests.jobs.head import ROOT, Head
 from tests.orchestrators.suite import Night, State
 
@@ -27,22 +27,22 @@ from tests.orchestrators.suite import Night, State
 def run_night(folder: Path) -> None:
     """The steps in order; the folder is the key."""
     night, key = json.loads((folder / "night.json").read_text()), str(folder)
-    options, place = JobOptions(**night["job"]), Place.of(os.environ["HEAD"])
-    how: dict[str, Any] = {"options": options, "place": place, "accept_partial": night["accept_partial"]}
+    how: dict[str, Any] = {"options": JobOptions(**night["job"]), "place": Place.of(os.environ["HEAD"])}
+    how["accept_partial"] = night["accept_partial"]
 
     def tried(name: str, request: Callable[[], Any]) -> Any:
         for left in reversed(range(night["retries"] + 1)):
             note(folder, name, "running", tries=read(folder, name)["tries"] + 1)
+            intent, why = Intent(), (folder / "over").read_text
             try:
                 step = Step(request=request(), **how)
-                job = step.submit()
-                outcome = step.finish(step.cluster.wait(job, lease_ttl_s=options.lease_ttl_s))
+                outcome = step.finish(step.run(announce=intent.announce))
                 note(folder, name, "success", brief=brief(outcome))
                 return outcome
             except KeyboardInterrupt:
                 # Who is ended cancels nothing, unless a person has left word why it is over.
-                why, to = (folder / "over").read_text, connected(step.cluster.connection)
-                asyncio.run(cancel_if_over(job, why=why, to=to, by="a loop", log=logging))
+                to = connected(step.cluster.connection)
+                asyncio.run(call_off_if_over(intent, why=why, to=to, by="a loop", log=logging))
                 note(folder, name, "cancelled")
                 raise
             except RaysweepError as error:
@@ -109,6 +109,9 @@ class LoopOrchestrator:
     def cancel(self, run: str) -> None:
         Path(run, "over").write_text("its night was cancelled")
         self.processes[run].terminate()
+
+    def reach(self, address: str) -> None:
+        self.env["HEAD"] = address
 
     def again(self, run: str) -> None:
         command = [sys.executable, "-m", "tests.orchestrators.loop", run]

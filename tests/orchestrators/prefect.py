@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -148,6 +149,14 @@ class PrefectOrchestrator:
         state = {"type": "SCHEDULED", "message": "Retried"}
         self._patiently("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
 
+    def reach(self, address: str) -> None:
+        from raysweep_prefect import RayCluster
+
+        with _settings_of(self.servers):
+            block = RayCluster.load(BLOCK, _sync=True)  # type: ignore[call-arg]
+            assert isinstance(block, RayCluster)
+            RayCluster(address=address, token=block.token, trust_env=False).save(BLOCK, overwrite=True)
+
     def _let_the_worker_see(self, run: str) -> None:
         """As a person would, wait some seconds: a worker knows a flow run's process by the flow run.
 
@@ -256,9 +265,13 @@ def deploy(servers: LocalPrefect, flow: str, name: str, parameters: Mapping[str,
 
 def save_cluster(servers: LocalPrefect, head: Head, name: str = BLOCK) -> None:
     """The block by which flow runs, and their hooks, reach the head."""
-    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
-
     from raysweep_prefect import RayCluster
 
-    with temporary_settings({PREFECT_API_URL: servers.api, PREFECT_HOME: Path(servers.home)}):
+    with _settings_of(servers):
         RayCluster(address=head.address, token=head.token, trust_env=False).save(name, overwrite=True)
+
+
+def _settings_of(servers: LocalPrefect) -> AbstractContextManager[Any]:
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+
+    return temporary_settings({PREFECT_API_URL: servers.api, PREFECT_HOME: Path(servers.home)})

@@ -8,9 +8,11 @@ cancelled and asked for again. A test class inherits `OrchestratorContract` and 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -25,6 +27,7 @@ from raysweep.storage.opening import open_store
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
 from tests.orchestrators.trainables import lines
+from tests.proxy import Proxy
 
 Step = Literal["sweep", "gate", "train"]
 State = Literal["waiting", "running", "success", "failed", "skipped", "cancelled"]
@@ -88,6 +91,9 @@ class Orchestrator(Protocol):
     def again(self, run: str) -> None:
         """What a person does in the UI so that the sweep step of a run that has ended is run again."""
 
+    def reach(self, address: str) -> None:
+        """Reach the head at this address from now on: there may be a door in between."""
+
 
 class OrchestratorContract:
     """Inherit it, and give the fixtures `orchestrator`, `head` (a `Head`) and `log` (an empty file).
@@ -98,6 +104,15 @@ class OrchestratorContract:
     @pytest.fixture
     def nights(self, orchestrator: Orchestrator, head: Head, log: Path, tmp_path: Path) -> Nights:
         return Nights(orchestrator, head, log, tmp_path / "sweeps")
+
+    @pytest.fixture
+    def door(self, orchestrator: Orchestrator, head: Head) -> Iterator[Proxy]:
+        """Between the orchestrator and the head; what is seen from outside goes around it."""
+        door = Proxy(("127.0.0.1", head.dashboard_port))
+        orchestrator.reach(f"http://127.0.0.1:{door.port}")
+        yield door
+        orchestrator.reach(head.address)
+        door.close()
 
     def test_the_best_config_is_trained(self, nights: Nights) -> None:
         run = nights.begin(num_samples=4, train=True)
@@ -192,6 +207,71 @@ class OrchestratorContract:
         nights.ends(run, "sweep", "failed", "cancelled")
         assert len(nights.jobs()) == 1
         assert not nights.noted("train")
+
+    @pytest.mark.slow
+    def test_a_night_cancelled_while_its_cluster_is_out_of_reach_ends_its_sweep(
+        self, nights: Nights, door: Proxy
+    ) -> None:
+        run = nights.begin(num_samples=500, pause=0.5, train=True)
+        nights.until(lambda: len(nights.noted("end")) >= 1)
+        nights.until(lambda: nights.orchestrator.state(run, "sweep") == "running")
+        door.stall()
+        nights.orchestrator.cancel(run)
+        nights.cluster.wait_until_clean(STOP_S)
+        assert nights.outcome().status == "cancelled"
+        door.restore()
+        nights.ends(run, "sweep", "failed", "cancelled")
+        assert len(nights.jobs()) == 1
+        assert not nights.noted("train")
+
+    @pytest.mark.slow
+    def test_a_night_cancelled_in_its_submission_leaves_nothing_behind(
+        self, nights: Nights, door: Proxy
+    ) -> None:
+        door.stall_at = b"POST /api/jobs/ "
+        run = nights.begin(num_samples=500, pause=0.5)
+        nights.until(lambda: door.is_stalled)
+        nights.orchestrator.cancel(run)
+        nights.until(nights.is_asked_to_cancel, STOP_S)
+        # Only now does the cluster hear of the job.
+        door.release()
+        nights.ends(run, "sweep", "failed", "cancelled")
+        time.sleep(2)
+        nights.cluster.wait_until_clean(STOP_S)
+        assert len(nights.jobs()) <= 1
+        assert len(nights.noted("end")) <= 2
+
+    @pytest.mark.slow
+    def test_what_is_asked_for_again_is_not_lost_to_a_cluster_that_is_away(
+        self, nights: Nights, door: Proxy
+    ) -> None:
+        run = nights.begin(num_samples=8, pause=1.0)
+        nights.until(lambda: len(nights.noted("end")) >= 2)
+        nights.until(lambda: nights.orchestrator.state(run, "sweep") == "running")
+        nights.orchestrator.cancel(run)
+        nights.ends(run, "sweep", "failed", "cancelled")
+        nights.until(lambda: nights.folder().read_outcome() is not None, STOP_S)
+        assert nights.outcome().status == "cancelled"
+        done = nights.finished()
+        door.cut()
+        tries = nights.orchestrator.tries(run, "sweep")
+        nights.orchestrator.again(run)
+        # The first of the new tries has failed: the retry knows what it was for.
+        nights.until(lambda: nights.orchestrator.tries(run, "sweep") >= tries + 2)
+        door.restore()
+        nights.ends(run, "sweep", "success")
+        assert nights.outcome().counts == {"completed": 8}
+        assert not set(nights.started_twice()) & done
+        assert len(nights.jobs()) == 2
+
+    @pytest.mark.slow
+    def test_an_outcome_that_is_seen_late_is_waited_for(self, nights: Nights) -> None:
+        run = nights.begin(num_samples=3)
+        nights.until(lambda: nights.noted("end"))
+        with nights.hidden_outcome(10.0):
+            nights.ends(run, "sweep", "success")
+        assert nights.orchestrator.tries(run, "sweep") == 1
+        assert len(nights.jobs()) == 1
 
     @pytest.mark.slow
     def test_a_night_cancelled_in_its_training_ends_the_training(self, nights: Nights) -> None:
@@ -317,6 +397,31 @@ class Nights:
     def started_twice(self) -> list[str]:
         """The trials that were started more than once."""
         return [trial for trial, number in Counter(self.noted("start")).items() if number > 1]
+
+    def is_asked_to_cancel(self) -> bool:
+        """Whether a request to cancel the scenario's sweep is stored."""
+        return any(folder.read_cancellation() for folder in self._folders())
+
+    @contextmanager
+    def hidden_outcome(self, for_s: float) -> Iterator[None]:
+        """Take the outcome of the scenario's only sweep away as it is written, and give it back later."""
+        [sweep] = self._storage.glob("night-*")
+        path, away = sweep / "outcome.json", self._storage / "outcome.json"
+        was_hidden = threading.Event()
+
+        def hide() -> None:
+            while not path.exists():
+                time.sleep(0.005)
+            path.rename(away)
+            was_hidden.set()
+            time.sleep(for_s)
+            away.rename(path)
+
+        thread = threading.Thread(target=hide, daemon=True)
+        thread.start()
+        yield
+        assert was_hidden.is_set()
+        thread.join()
 
     def jobs(self) -> list[str]:
         """The sweeps' jobs that the head knows: of this scenario only."""

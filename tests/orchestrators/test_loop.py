@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(400)]
 class TestLoop(OrchestratorContract):
     # It has no servers.
     test_restarted_servers_cost_the_sweep_nothing = None  # type: ignore[assignment]
+    # To run it again is to retry: what was cancelled stays so.
+    test_what_is_asked_for_again_is_not_lost_to_a_cluster_that_is_away = None  # type: ignore[assignment]
 
     @pytest.fixture
     def orchestrator(self, head: Head, tmp_path: Path) -> Iterator[LoopOrchestrator]:

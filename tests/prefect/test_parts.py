@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -21,7 +24,7 @@ from raysweep_prefect.clusters import find_target
 from raysweep_prefect.following import is_ended_by_user
 from raysweep_prefect.hooks import is_aborted, stop_sweeps, stop_sweeps_if_aborted
 from raysweep_prefect.identity import default_key
-from raysweep_prefect.records import _newest
+from raysweep_prefect.records import _newest, noted_jobs
 from raysweep_prefect.tasks import KEPT_TRIALS, is_retryable, small
 
 SPEC: dict[str, Any] = {
@@ -136,22 +139,46 @@ def test_every_flow_has_the_hooks() -> None:
         assert flow.on_crashed_hooks == [stop_sweeps_if_aborted]
 
 
-def test_of_each_run_the_newest_job_is_meant() -> None:
-    def record(run_id: str, number: int) -> dict[str, Any]:
-        job = RunningJob(
-            address="http://head:8265",
-            kind="sweep",
-            run_id=run_id,
-            key="k",
-            storage_path="/s",
-            job_id=f"{run_id}.{number}",
-            number=number,
-            how="submitted",
-        )
-        return {"job": job.to_dict(), "block": "ray"}
+def record(run_id: str, number: int) -> dict[str, Any]:
+    job = RunningJob(
+        address="http://head:8265",
+        kind="sweep",
+        run_id=run_id,
+        key="k",
+        storage_path="/s",
+        job_id=f"{run_id}.{number}",
+        number=number,
+        how="submitted",
+    )
+    return {"job": job.to_dict(), "block": "ray"}
 
+
+def test_of_each_run_the_newest_job_is_meant() -> None:
     found = _newest([record("a", 1), record("b", 1), record("a", 3), record("a", 2)])
     assert {noted.job.job_id for noted in found} == {"a.3", "b.1"}
+
+
+class Notes:
+    """The server's part: it gives no more than 200 inputs at once, and not those that are named."""
+
+    def __init__(self, number: int) -> None:
+        self.rows = {f"raysweep-job-1-{n}": record(f"s{n}", 1) for n in range(number)}
+        self.asked = 0
+
+    def filter_flow_run_input(
+        self, *, flow_run_id: Any, key_prefix: str, limit: int, exclude_keys: set[str]
+    ) -> list[Any]:
+        self.asked += 1
+        left = [key for key in self.rows if key.startswith(key_prefix) and key not in exclude_keys]
+        return [SimpleNamespace(key=key, value=json.dumps(self.rows[key])) for key in left[: min(limit, 200)]]
+
+
+@pytest.mark.parametrize("number", [0, 1, 200, 201, 650])
+def test_all_jobs_of_a_flow_run_are_found(number: int) -> None:
+    notes = Notes(number)
+    found = noted_jobs(cast(Any, notes), uuid4(), 1)
+    assert {noted.job.run_id for noted in found} == {f"s{n}" for n in range(number)}
+    assert notes.asked == number // 200 + 1
 
 
 @pytest.mark.parametrize(

@@ -428,8 +428,10 @@ class Controller:
     async def _look_for_cancellation(self) -> None:
         loop = asyncio.get_running_loop()
         asked = await loop.run_in_executor(self._threads.beating, self._read_cancellation)
-        if asked is not None and asked != self._cancellation and not self._done.done():
-            self._cancellation = asked
+        if asked is None or asked == self._cancellation or self._done.done():
+            return
+        self._cancellation = asked
+        if asked.concerns(self._held.asked.job_number):
             by = f" (by {asked.by})" if asked.by else ""
             self.emit(ev.CancelRequested(at=now(), reason=f"{asked.reason or 'cancelled'}{by}"))
 

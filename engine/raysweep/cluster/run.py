@@ -69,18 +69,22 @@ def run_connected(
     takeover: bool,
     scheduled_at: datetime | None = None,
     resume_cancelled: bool = False,
+    job_number: int = 0,
 ) -> SweepOutcome:
     """`run_sweep` on the Ray that this process is connected to, for a caller with signals of its own.
 
     Call it off the main thread: there the controller would take SIGINT and SIGTERM itself. `interrupts` ends
-    or cancels it.
+    or cancels it, and so does a request in the storage that names `job_number`, however old it is.
     """
-    asked, folder = _ask(request, scheduled_at, resume_cancelled)
+    asked, folder = _ask(request, scheduled_at, resume_cancelled, job_number)
     return _run(asked, folder, None, on_progress, takeover, None, interrupts)
 
 
 def _ask(
-    request: RunRequest[SweepSpec], scheduled_at: datetime | None, resume_cancelled: bool
+    request: RunRequest[SweepSpec],
+    scheduled_at: datetime | None,
+    resume_cancelled: bool,
+    job_number: int = 0,
 ) -> tuple[SweepRequest, SweepFolder]:
     if scheduled_at is not None and scheduled_at.utcoffset() is None:
         text = scheduled_at.isoformat()
@@ -90,7 +94,12 @@ def _ask(
     seed = spec.seed if spec.seed is not None else derive_seed(0, run.id)
     at = scheduled_at.timestamp() if scheduled_at is not None else None
     asked = SweepRequest(
-        spec=spec, key=run.key, seed=seed, scheduled_at=at, resume_cancelled=resume_cancelled
+        spec=spec,
+        key=run.key,
+        seed=seed,
+        scheduled_at=at,
+        resume_cancelled=resume_cancelled,
+        job_number=job_number,
     )
     return asked, folder
 

@@ -10,6 +10,10 @@ Crash windows, of a caller that dies (or whose answers are lost) at any point:
   number, and attaches.
 - after the answer, before `jobs/<n>.json` is written: the cluster knows the job, and the next call writes it.
   Only if the head is lost too is the number given once more; to a new head, which knows no other job of it.
+- `announce` gets the job's handle before it is submitted: who gives up from then on can name the job, and a
+  request to cancel that names it counts whenever its driver starts (`Cancellation.number`).
+- between the submission of a job that goes on from an outcome and that outcome's being put aside: who asks
+  for the same again attaches, and puts it aside; so does the job's controller.
 - `jobs/<n>.json` is only written once the cluster has taken job n, and is read before the cluster is asked: a
   number that is noted and unknown to the cluster is lost, never one that is about to be submitted.
 
@@ -20,9 +24,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import SecretStr
 
@@ -33,6 +37,7 @@ from raysweep.errors import (
     SpecError,
     StorageError,
     StorageNotSharedError,
+    StorageUnavailableError,
 )
 from raysweep.jobs.client import JobsClient, open_client
 from raysweep.jobs.connection import ClusterConnection
@@ -45,14 +50,21 @@ from raysweep.jobs.wire import ENDED, JobInfo, Submission
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.trainable import PYTHON_ONLY
+from raysweep.threads import on_thread
 
 LOG: Final = logging.getLogger("raysweep.jobs")
+T = TypeVar("T")
 SETTLE_S: Final = 3.0
-"""How long after a job's end its outcome is looked for: shared file systems show new files late."""
+"""How long after a job's end its outcome is looked for, where there may be none."""
+LATE_S: Final = 120.0
+"""How long an outcome is looked for that was written: NFS shows new files after 30 s, or 60."""
+READ_S: Final = 60.0
+"""How long the storage may take for one answer."""
 STORAGE: Final = "raysweep_storage"
 _SHOWN: Final = 8
 
 Cluster = JobsClient | ClusterConnection | str
+Announce = Callable[["RunningJob"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +126,22 @@ async def submit_or_attach(
     return await submit(RunRequest.of(spec, key), to=to, options=options)
 
 
-async def submit(request: AnyRequest, *, to: Cluster, options: JobOptions | None = None) -> RunningJob:
-    """As `submit_or_attach`, for who has a request already."""
+async def submit(
+    request: AnyRequest,
+    *,
+    to: Cluster,
+    options: JobOptions | None = None,
+    announce: Announce | None = None,
+) -> RunningJob:
+    """As `submit_or_attach`, for who has a request already.
+
+    Args:
+        request: What to run.
+        to: The cluster.
+        options: As there.
+        announce: Called on another thread, with the handle, right before the job is submitted or attached to.
+            If it raises, no job is submitted.
+    """
     options = options or JobOptions()
     check_portable(request.spec)
     view = await asyncio.to_thread(RunView, request.run.kind, request.spec.storage_path, request.run.id)
@@ -127,14 +153,14 @@ async def submit(request: AnyRequest, *, to: Cluster, options: JobOptions | None
         newest = _newest(await client.jobs(), request.run.id, recorded, view.store.url)
         if newest is not None and not is_reopening:
             # A job that has ended since may have left an outcome since.
-            outcome = await settled_outcome(view, is_ended=newest.status in ENDED)
+            outcome = await settled_outcome(view, within_s=_patience_with(newest))
         decision = decide(
             newest,
             has_outcome=outcome is not None,
             on_cancelled=options.on_cancelled,
             is_reopening=is_reopening,
         )
-        job = await _carry_out(decision, client, request, view, options)
+        job = await _carry_out(decision, client, request, view, options, announce)
         if outcome is not None and is_reopening:
             # Who waits from now on waits for the next one.
             await asyncio.to_thread(view.put_aside, outcome)
@@ -153,15 +179,36 @@ def check_portable(spec: SweepSpec | TrainSpec) -> None:
         )
 
 
-async def settled_outcome(view: RunView, *, is_ended: bool) -> Outcome | None:
-    """The outcome; of a job that has ended it may take a moment to be seen."""
+async def settled_outcome(view: RunView, *, within_s: float) -> Outcome | None:
+    """The outcome; of a job that has ended it may take a while to be seen. 0: as it is seen now.
+
+    Raises: StorageError.
+    """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + (SETTLE_S if is_ended else 0.0)
+    deadline, pause_s = loop.time() + within_s, 0.5
     while True:
-        outcome = await asyncio.to_thread(view.outcome)
-        if outcome is not None or loop.time() >= deadline:
+        outcome = await stored(view.outcome, view)
+        left_s = deadline - loop.time()
+        if outcome is not None or left_s <= 0:
             return outcome
-        await asyncio.sleep(min(0.5, SETTLE_S))
+        await asyncio.sleep(min(pause_s, left_s))
+        pause_s = min(5.0, pause_s * 1.5)
+        await stored(view.look_again, view)
+
+
+async def stored(call: Callable[[], T], view: RunView) -> T:
+    """Await what asks the storage. Raises: StorageUnavailableError where it hangs."""
+    try:
+        return await on_thread(call, within_s=READ_S)
+    except TimeoutError as error:
+        said = str(error) or f"has not answered for {READ_S:.0f} s"
+        raise StorageUnavailableError(view.uri, said, "see whether its mount hangs") from None
+
+
+def _patience_with(newest: Newest) -> float:
+    if newest.status == "SUCCEEDED" and newest.is_noted:
+        return LATE_S
+    return SETTLE_S if newest.status in ENDED else 0.0
 
 
 def job_id_of(run_id: str, number: int) -> str:
@@ -173,8 +220,9 @@ def storage_not_shared(job_id: str, uri: str) -> StorageNotSharedError:
     """The error of a job that succeeded where no outcome can be seen."""
     return StorageNotSharedError(
         "storage_path",
-        f"job {job_id!r} succeeded, but there is no outcome at {uri}",
-        "use a storage_path that means the same here and on the cluster, such as s3://bucket/sweeps",
+        f"job {job_id!r} has written an outcome, but none is seen at {uri}",
+        "use a storage_path that means the same here and on the cluster, such as s3://bucket/sweeps; if its "
+        "folder was removed there: use another key, or put it back",
     )
 
 
@@ -191,6 +239,7 @@ def _newest(jobs: Sequence[JobInfo], run_id: str, recorded: int, storage: str) -
     after that only its number is taken.
     """
     found: dict[int, JobInfo] = {}
+    is_noted = recorded > 0
     for info in jobs:
         name, _, number = info.job_id.rpartition(".")
         if name == run_id and number.isdigit():
@@ -203,14 +252,19 @@ def _newest(jobs: Sequence[JobInfo], run_id: str, recorded: int, storage: str) -
     info = found[highest]
     elsewhere = info.metadata.get(STORAGE, storage)
     if elsewhere == storage:
-        return Newest(number=highest, status=info.status)
+        return Newest(number=highest, status=info.status, is_noted=is_noted)
     if not info.is_ended:
         raise SpecChangedError(run_id, (f"storage_path: {elsewhere} -> {storage}",))
     return Newest(number=highest, status="GONE")
 
 
 async def _carry_out(
-    decision: Decision, client: JobsClient, request: AnyRequest, view: RunView, options: JobOptions
+    decision: Decision,
+    client: JobsClient,
+    request: AnyRequest,
+    view: RunView,
+    options: JobOptions,
+    announce: Announce | None,
 ) -> RunningJob:
     job_id = job_id_of(request.run.id, decision.number)
     if decision.do == "return":
@@ -220,16 +274,29 @@ async def _carry_out(
     if decision.do == "refuse_stopped":
         raise JobStoppedError(job_id)
     left_out: tuple[str, ...] = ()
-    how: Literal["submitted", "attached"] = "attached"
+    how: Literal["submitted", "attached"] = "submitted" if decision.do == "submit" else "attached"
+
+    async def announced() -> None:
+        if announce is not None:
+            handle = _handle(client, request, decision.number, how)
+            await on_thread(lambda: announce(handle))
+
     if decision.do == "submit":
-        how, left_out = await _submit(decision.number, client, request, view, options)
+        how, left_out = await _submit(decision.number, client, request, view, options, announced)
+    else:
+        await announced()
     await _note(view, decision.number, job_id, client)
     LOG.info("%s %s: %s job %s", request.run.kind, request.run.id, how, job_id)
     return _handle(client, request, decision.number, how, left_out)
 
 
 async def _submit(
-    number: int, client: JobsClient, request: AnyRequest, view: RunView, options: JobOptions
+    number: int,
+    client: JobsClient,
+    request: AnyRequest,
+    view: RunView,
+    options: JobOptions,
+    announced: Callable[[], Awaitable[None]],
 ) -> tuple[Literal["submitted", "attached"], tuple[str, ...]]:
     env_vars = options.secrets()
     environment, left_out = await upload_code(client, options)
@@ -240,6 +307,7 @@ async def _submit(
         # The first renewal: the driver counts from its own start.
         await asyncio.to_thread(view.renew_lease, options.lease_ttl_s)
     submission = _submission(number, request, view.store.url, environment, env_vars, options)
+    await announced()
     try:
         await client.submit(submission)
     except JobExistsError:
@@ -341,7 +409,8 @@ def _submission(
 
     return Submission(
         job_id=job_id_of(request.run.id, number),
-        entrypoint=ENTRYPOINT,
+        # Its own id, by which its driver knows the requests that name it.
+        entrypoint=f"{ENTRYPOINT} {job_id_of(request.run.id, number)}",
         runtime_env=environment,
         env_vars=env_vars,
         metadata={

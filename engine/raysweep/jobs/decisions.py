@@ -9,7 +9,9 @@
 | any other, or none  | reopens | submit the next number                                              |
 | none                | no      | submit number 1                                                     |
 | PENDING, RUNNING    | no      | attach                                                              |
-| SUCCEEDED           | no      | refuse: the storage is wrong or not shared                          |
+| SUCCEEDED           | no      | refuse: the storage is wrong or not shared; where nothing here tells |
+|                     |         | of that job, as FAILED: the run's folder was removed, or the driver  |
+|                     |         | finds there what this side cannot see                               |
 | FAILED, GONE        | no      | submit the next number: it resumes from the journal                 |
 | STOPPED             | no      | refuse: a person stopped it; with `on_cancelled="resume"` as FAILED |
 
@@ -36,6 +38,8 @@ class Newest:
 
     number: int
     status: NewestStatus
+    is_noted: bool = True
+    """Whether the storage tells of a job of this run at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,7 @@ def decide(
         return Decision(do="submit", number=1)
     if newest.status in ("PENDING", "RUNNING"):
         return Decision(do="attach", number=number)
-    if newest.status == "SUCCEEDED":
+    if newest.status == "SUCCEEDED" and newest.is_noted:
         return Decision(do="refuse_storage", number=number)
     if newest.status == "STOPPED" and on_cancelled != "resume":
         return Decision(do="refuse_stopped", number=number)

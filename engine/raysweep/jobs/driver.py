@@ -7,6 +7,7 @@ is for people, but for the last line of one that failed: `raysweep-error: {…}`
 - SIGTERM is how Ray stops a job, and SIGKILL follows after 3 s: the sweep is cancelled, and has its outcome
   within two. A training step ends and can be gone on with.
 - A sweep or training whose lease expires ends, and can be resumed.
+- A request in the storage to cancel it counts if it came since, or names this job (`python -m … <job id>`).
 
 Exit codes: 0 an outcome was written, 1 it says `failed` or there is none, 2 bad input, 3 interrupted.
 """
@@ -18,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,8 @@ INTERRUPTED: Final = 3
 CANCEL_REASON: Final = "its job was stopped"
 # A stop that has found no controller by then finds none before SIGKILL either.
 HAND_ON_S: Final = 1.5
+LOOK_S: Final = 2.0
+"""How often a training's storage is asked for a request to cancel it."""
 
 
 class Stops:
@@ -94,19 +97,25 @@ def find_request() -> JobRequest:
 def _run(stops: Stops) -> int:
     from raysweep.cluster.connection import join_cluster
 
-    request = find_request()
+    request, number = find_request(), own_number(sys.argv)
     with _logged():
         join_cluster()
         stops.install()
         if request.kind == "train":
-            return _run_training(request, stops)
-        return _run_sweep(request, stops)
+            return _run_training(request, stops, number)
+        return _run_sweep(request, stops, number)
+
+
+def own_number(arguments: Sequence[str]) -> int:
+    """The number of this job, from the id that its entrypoint ends with; 0 where it has none."""
+    number = arguments[1].rpartition(".")[2] if len(arguments) > 1 else ""
+    return int(number) if number.isdigit() else 0
 
 
 # --- sweeps
 
 
-def _run_sweep(request: JobRequest, stops: Stops) -> int:
+def _run_sweep(request: JobRequest, stops: Stops, number: int) -> int:
     from raysweep.cluster.run import Interrupts, run_connected
     from raysweep.errors import SweepInterrupted
     from raysweep.jobs.notes import ProgressLines
@@ -125,6 +134,7 @@ def _run_sweep(request: JobRequest, stops: Stops) -> int:
             on_progress=notes,
             takeover=request.options.takeover,
             resume_cancelled=request.options.resume_cancelled,
+            job_number=number,
         )
 
     ending = _Ending(spec.storage_path, name)
@@ -146,6 +156,7 @@ def _run_sweep(request: JobRequest, stops: Stops) -> int:
             raise SweepInterrupted(name, "its lease was not renewed; run it again with the same key to go on")
         outcome = running.result()
     _say(f"sweep {name}: {outcome.why}")
+    _say_outcome(outcome.status)
     return FAILED if outcome.status == "failed" else DONE
 
 
@@ -188,31 +199,42 @@ class _Ending:
 # --- training steps
 
 
-def _run_training(request: JobRequest, stops: Stops) -> int:
-    from raysweep.errors import SweepInterrupted
+def _run_training(request: JobRequest, stops: Stops, number: int) -> int:
+    from raysweep.errors import JobStoppedError, SweepInterrupted
     from raysweep.spec import RunRequest, TrainSpec
     from raysweep.training import run_training
 
     asked = RunRequest.of(TrainSpec.from_any(request.spec), request.key)
     spec, run_id = asked.spec, asked.run.id
     has_expired = threading.Event()
+    cancelled: list[str] = []
     main_thread = threading.main_thread().ident or 0
 
     def expire() -> None:
         has_expired.set()
         signal.pthread_kill(main_thread, signal.SIGINT)
 
+    def cancel(reason: str) -> None:
+        cancelled.append(reason)
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
     signal.signal(signal.SIGINT, _raise_interrupt)
     stops.pass_to(lambda: _raise_interrupt(signal.SIGTERM, None))
     _say(f"training {run_id}: stored at {spec.storage_path}")
     try:
-        with _leased(request, spec.storage_path, run_id, expire):
+        with (
+            _leased(request, spec.storage_path, run_id, expire),
+            _cancellable(spec.storage_path, run_id, number, cancel),
+        ):
             outcome = run_training(asked)
     except SweepInterrupted:
+        if cancelled:
+            raise JobStoppedError(f"{run_id}.{number}", f"{cancelled[0]}; run it again to go on") from None
         if has_expired.is_set():
             raise SweepInterrupted(run_id, "its lease was not renewed; run it again to go on") from None
         raise
     _say(f"training {run_id}: {outcome.status}")
+    _say_outcome(outcome.status)
     return DONE
 
 
@@ -257,6 +279,43 @@ def _leased(
         ended.set()
 
 
+@contextmanager
+def _cancellable(
+    storage_path: str, run_id: str, number: int, on_cancel: Callable[[str], None]
+) -> Iterator[None]:
+    """Look for a request to cancel a training, and call `on_cancel` from another thread with its reason.
+
+    A sweep's controller looks for itself. What lay there before counts if it names this job.
+    """
+    from raysweep.errors import StorageError
+    from raysweep.runs.folder import SweepFolder
+    from raysweep.storage.opening import open_store
+
+    folder, ended = SweepFolder(open_store(storage_path), run_id), threading.Event()
+    old = folder.read_cancellation()
+    if old is not None and old.names(number):
+        old = None
+
+    def look() -> None:
+        while not ended.wait(LOOK_S):
+            try:
+                asked = folder.read_cancellation()
+            except StorageError:
+                continue
+            if asked is not None and asked != old and asked.concerns(number):
+                reason = f"{asked.reason or 'cancelled'} (by {asked.by})"
+                _say(f"training {run_id}: {reason}, ending it")
+                on_cancel(reason)
+                return
+
+    thread = threading.Thread(target=look, name="raysweep-cancel", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
 # --- what is said
 
 
@@ -287,6 +346,14 @@ def _leave() -> None:
 
 def _say(text: str) -> None:
     sys.stdout.write(f"{time.strftime('%H:%M:%S')} {' '.join(text.split())}\n")
+    sys.stdout.flush()
+
+
+def _say_outcome(status: str) -> None:
+    """For who waits, and does not see it in the storage yet."""
+    from raysweep.jobs.errorline import OUTCOME_PREFIX
+
+    sys.stdout.write(f"{OUTCOME_PREFIX}{status}\n")
     sys.stdout.flush()
 
 

@@ -1,6 +1,7 @@
 """An error as one line of a job's log: how the driver's error reaches whoever waits for the job.
 
 The line is `raysweep-error: {"class": …, "message": …, "retryable": …, "fields": {…}}`; the last one counts.
+A driver that has stored an outcome says so with `raysweep-outcome: <status>`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from raysweep import errors
 from raysweep.errors import JobFailedError, RaysweepError, SweepInterrupted
 
 PREFIX: Final = "raysweep-error: "
+OUTCOME_PREFIX: Final = "raysweep-outcome: "
 
 
 def encode_error(error: BaseException) -> str:
@@ -29,6 +31,11 @@ def encode_error(error: BaseException) -> str:
         "fields": fields,
     }
     return PREFIX + orjson.dumps(record, default=_shown, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def has_outcome(log: str) -> bool:
+    """Whether a driver says in its log that it has stored an outcome, or found one."""
+    return any(OUTCOME_PREFIX in line for line in log.splitlines()[-20:])
 
 
 def find_error(log: str) -> dict[str, Any] | None:

@@ -16,15 +16,19 @@ from raysweep.errors import (
     JobStoppedError,
     RaysweepError,
     StorageError,
+    WaitFailedError,
     one_line,
 )
-from raysweep.jobs.attach import Cluster, RunningJob, settled_outcome, storage_not_shared
+from raysweep.jobs import attach
+from raysweep.jobs.attach import Cluster, RunningJob, settled_outcome, storage_not_shared, stored
 from raysweep.jobs.client import JobsClient, open_client
-from raysweep.jobs.errorline import decode_error, find_error
+from raysweep.jobs.errorline import decode_error, find_error, has_outcome
+from raysweep.jobs.patience import REFUSED_S, UNREACHABLE_S, Patience
 from raysweep.jobs.wire import JobInfo
 from raysweep.outcome import SweepProgress
 from raysweep.runs.lease import whoami
 from raysweep.runs.view import Outcome, RunView
+from raysweep.threads import on_thread
 
 LOG: Final = logging.getLogger("raysweep.jobs")
 FIRST_PAUSE_S: Final = 1.0
@@ -32,6 +36,8 @@ MAX_PAUSE_S: Final = 5.0
 PENDING_NOTE_S: Final = 60.0
 CANCEL_GRACE_S: Final = 15.0
 """A heartbeat is 2 s, ending trials takes 2 s more; the rest is for slow machines and storage."""
+ASK_S: Final = 3.0
+"""How long the storage may take to store a request to cancel, before the cluster is asked."""
 
 # Ends that the next try would repeat: the environment cannot be built, or no node can take the driver.
 _LASTING: Final = frozenset(
@@ -48,7 +54,8 @@ async def wait(
     to: Cluster,
     on_progress: OnProgress | None = None,
     lease_ttl_s: float | None = None,
-    unreachable_s: float = 300.0,
+    unreachable_s: float = UNREACHABLE_S,
+    refused_s: float = REFUSED_S,
 ) -> Outcome:
     """The outcome of a job, as soon as there is one: a `SweepOutcome`, or of a training run a `TrainOutcome`.
 
@@ -60,18 +67,20 @@ async def wait(
         on_progress: Called, on this event loop, with each new heartbeat.
         lease_ttl_s: Renew the sweep's lease while waiting; give what `JobOptions.lease_ttl_s` was.
         unreachable_s: How long the cluster, or the storage, may not answer before its error is raised.
+        refused_s: How long the cluster may refuse to answer: a gateway that restarts says 403, or 404.
 
     Raises:
         What the driver ended with, as it is: `SpecError`, `SweepHeldError`, ….
         ClusterLostError: The driver was killed, or the cluster has forgotten the job: submit again to resume.
         JobStoppedError: A person stopped it. JobFailedError: it failed for good, in another way.
         StorageNotSharedError, ClusterError, StorageError.
+        WaitFailedError: Something else failed here, and went on failing; waiting again finds the job.
     """
-    view = await asyncio.to_thread(job.view)
-    cluster_patience, storage_patience = _Patience(unreachable_s), _Patience(unreachable_s)
+    view = await on_thread(job.view, within_s=attach.READ_S)
+    cluster_patience, storage_patience = Patience(unreachable_s, refused_s), Patience(unreachable_s)
     heartbeats = _Heartbeats(view, on_progress)
     pause_s = FIRST_PAUSE_S
-    async with open_client(to) as client, _leased(view, lease_ttl_s):
+    async with open_client(to) as client, leased(view, lease_ttl_s):
         watch = _Watch(client, job)
         while True:
             end: RaysweepError | JobInfo | None = None
@@ -79,18 +88,19 @@ async def wait(
             try:
                 end = await watch.look()
                 cluster_patience.renew()
-            except ClusterError as error:
-                cluster_patience.spend(error)
+            except Exception as error:  # noqa: BLE001  whatever it is (EMFILE, …), the job goes on
+                cluster_patience.spend(_typed(error, job))
             try:
-                outcome = await settled_outcome(view, is_ended=end is not None)
+                outcome = await settled_outcome(view, within_s=await watch.patience_with(end))
                 if outcome is not None:
                     return outcome
+                progress = await heartbeats.newest() if end is None else None
                 storage_patience.renew()
-                if end is None:
-                    await heartbeats.hand_on()
-            except StorageError as error:
-                storage_patience.spend(error)
-                end = None  # whether there is an outcome is not known
+            except Exception as error:  # noqa: BLE001  the same
+                storage_patience.spend(_typed(error, job))
+                end = progress = None  # whether there is an outcome is not known
+            if progress is not None and on_progress is not None:
+                on_progress(progress)
             if end is not None:
                 raise await watch.error_of(end, view)
             await asyncio.sleep(pause_s)
@@ -102,8 +112,9 @@ async def cancel(
 ) -> bool:
     """Cancel a job: its sweep ends with the outcome `cancelled`. Names its number: it never hits a later job.
 
-    The sweep's controller is asked first, through the storage, which takes a few seconds: stopped by Ray, it
-    would have three to end its trials and to write the outcome. A training run is stopped at once.
+    Its driver is asked first, through the storage: also one that cannot be reached, or has not started yet.
+    A sweep's controller takes a few seconds for it: stopped by Ray, it would have three to end its trials and
+    to write the outcome. A training run is stopped at once.
 
     Args:
         job: What `submit_or_attach` returned.
@@ -112,16 +123,21 @@ async def cancel(
         by: Who cancels; default: this user on this machine.
         grace_s: How long the controller has before Ray stops the job; 0 stops it at once.
 
-    Returns whether it was running. Raises: ClusterError.
+    Returns whether it was running. Raises: ClusterError; `ask_to_cancel` has been done by then.
     """
     if not job.job_id:
         return False
+    was_asked = await ask_to_cancel(job, reason=reason, by=by)
+    return await end_job(job, to=to, was_asked=was_asked, grace_s=grace_s)
+
+
+async def end_job(job: RunningJob, *, to: Cluster, was_asked: bool, grace_s: float = CANCEL_GRACE_S) -> bool:
+    """What is left of `cancel` once the job's driver `was_asked`: it is stopped where it does not end."""
     async with open_client(to) as client:
         with suppress(JobNotFoundError):
             info = await client.info(job.job_id)
             if info.is_ended:
                 return False
-            was_asked = await _ask_to_cancel(job, reason, by or whoami())
             if was_asked and job.kind == "sweep" and info.status == "RUNNING":
                 if await _ends_within(client, job.job_id, grace_s):
                     return True
@@ -130,15 +146,26 @@ async def cancel(
         return False
 
 
-async def _ask_to_cancel(job: RunningJob, reason: str, by: str) -> bool:
+async def ask_to_cancel(job: RunningJob, *, reason: str = "", by: str = "") -> bool:
+    """Ask a job's driver, never a later one's, through the storage to cancel it; was that stored?"""
+
+    def ask() -> None:
+        job.view().ask_to_cancel(reason, by or whoami(), number=job.number)
+
     try:
-        view = await asyncio.to_thread(job.view)
-        await asyncio.to_thread(view.ask_to_cancel, reason, by)
-    except StorageError as error:
-        # Only the reason is lost: the driver cancels where its job is stopped.
+        await on_thread(ask, within_s=ASK_S)
+    except (StorageError, TimeoutError, OSError) as error:
+        # Where its cluster is reached, only the reason is lost: the driver cancels where its job is stopped.
         LOG.warning("job %s: the request to cancel could not be stored: %s", job.job_id, error)
         return False
     return True
+
+
+def _typed(error: Exception, job: RunningJob) -> RaysweepError:
+    if isinstance(error, RaysweepError):
+        return error
+    LOG.debug("the wait for %s failed", job.run_id, exc_info=error)
+    return WaitFailedError(job.job_id, one_line(f"{type(error).__name__}: {error}", 300))
 
 
 async def _ends_within(client: JobsClient, job_id: str, grace_s: float) -> bool:
@@ -177,19 +204,30 @@ class _Watch:
         self._note_pending(info)
         return info if info.is_ended else None
 
+    async def patience_with(self, end: RaysweepError | JobInfo | None) -> float:
+        """How long its outcome is waited for: of a job that says that there is one, longer."""
+        if end is None:
+            return 0.0
+        if isinstance(end, JobInfo) and (end.status == "SUCCEEDED" or has_outcome(await self._log_of(end))):
+            return attach.LATE_S
+        return attach.SETTLE_S
+
     async def error_of(self, end: RaysweepError | JobInfo, view: RunView) -> RaysweepError:
         """The error of a job that ended without an outcome."""
         if isinstance(end, RaysweepError):
             return end
-        if end.status == "SUCCEEDED":
+        log = await self._log_of(end)
+        if end.status == "SUCCEEDED" or has_outcome(log):
             return storage_not_shared(end.job_id, view.uri)
         if end.status == "STOPPED":
             return JobStoppedError(end.job_id)
-        log = ""
-        with suppress(ClusterError):
-            log = self._client.scrub(await self._client.logs(end.job_id))
         record = find_error(log)
         return decode_error(record, end.job_id) if record is not None else _untyped(end, log, self._job)
+
+    async def _log_of(self, end: JobInfo) -> str:
+        with suppress(ClusterError):
+            return self._client.scrub(await self._client.logs(end.job_id))
+        return ""
 
     def _note_pending(self, info: JobInfo) -> None:
         if info.status != "PENDING":
@@ -219,48 +257,27 @@ def _untyped(end: JobInfo, log: str, job: RunningJob) -> RaysweepError:
     )
 
 
-class _Patience:
-    """Bears a cluster or a storage that does not answer, for a while in all."""
-
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
-        self._since: float | None = None
-
-    def renew(self) -> None:
-        """It answers."""
-        self._since = None
-
-    def spend(self, error: ClusterError | StorageError) -> None:
-        """Go on for now, or raise the error: it does not pass, or has lasted too long."""
-        now = asyncio.get_running_loop().time()
-        if self._since is None:
-            self._since = now
-            if error.retryable:
-                LOG.warning("%s; waiting up to %.0f s for it", error, self._limit_s)
-        if not error.retryable or now - self._since >= self._limit_s:
-            raise error
-
-
 class _Heartbeats:
-    """Hands on each heartbeat once."""
+    """Gives each heartbeat once."""
 
     def __init__(self, view: RunView, take: OnProgress | None) -> None:
         self._view = view
         self._take = take
         self._last: SweepProgress | None = None
 
-    async def hand_on(self) -> None:
-        """The newest one, if it is new."""
+    async def newest(self) -> SweepProgress | None:
+        """The newest one, if it is new and somebody takes it."""
         if self._take is None:
-            return
-        progress = await asyncio.to_thread(self._view.progress)
-        if progress is not None and progress != self._last:
-            self._last = progress
-            self._take(progress)
+            return None
+        progress = await stored(self._view.progress, self._view)
+        if progress == self._last:
+            return None
+        self._last = progress
+        return progress
 
 
 @asynccontextmanager
-async def _leased(view: RunView, ttl_s: float | None) -> AsyncIterator[None]:
+async def leased(view: RunView, ttl_s: float | None) -> AsyncIterator[None]:
     """Renew the lease in the background, so that a cluster that answers slowly does not let it lapse."""
     if ttl_s is None:
         yield
@@ -277,7 +294,8 @@ async def _leased(view: RunView, ttl_s: float | None) -> AsyncIterator[None]:
 async def _renew(view: RunView, ttl_s: float) -> None:
     while True:
         try:
-            await asyncio.to_thread(view.renew_lease, ttl_s)
-        except StorageError as error:
+            await on_thread(lambda: view.renew_lease(ttl_s), within_s=attach.READ_S)
+        except Exception as error:  # noqa: BLE001  whatever it is, the next renewal may go well
             LOG.warning("the lease of %s could not be renewed: %s", view.run_id, error)
-        await asyncio.sleep(min(ttl_s / 4, MAX_PAUSE_S))
+        # Of a long lease no more often than it needs: each renewal is a request to the storage.
+        await asyncio.sleep(min(ttl_s / 4, max(MAX_PAUSE_S, ttl_s / 240)))

@@ -18,11 +18,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from raysweep.errors import SweepInterrupted
-from raysweep.jobs.attach import RunningJob, submit
+from raysweep.jobs.attach import Announce, RunningJob, submit
 from raysweep.jobs.client import TAIL_PAUSE_S, JobsClient
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.follow import CANCEL_GRACE_S, OnProgress, cancel, wait
 from raysweep.jobs.options import JobOptions
+from raysweep.jobs.patience import UNREACHABLE_S
 from raysweep.jobs.wire import ClusterVersion, JobInfo
 from raysweep.runs.view import Outcome
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
@@ -91,10 +92,12 @@ class Cluster:
         """
         return self.submit(RunRequest.of(spec, key), options=options)
 
-    def submit(self, request: AnyRequest, *, options: JobOptions | None = None) -> RunningJob:
-        """As `submit_or_attach`, for who has a request already."""
+    def submit(
+        self, request: AnyRequest, *, options: JobOptions | None = None, announce: Announce | None = None
+    ) -> RunningJob:
+        """As `submit_or_attach`, for who has a request already; `announce` gets the handle before."""
         try:
-            return run_sync(lambda: submit(request, to=self.connection, options=options))
+            return run_sync(lambda: submit(request, to=self.connection, options=options, announce=announce))
         except KeyboardInterrupt:
             note = "it may have been submitted; attach with the same key to see"
             raise SweepInterrupted(request.run.name, note) from None
@@ -105,7 +108,7 @@ class Cluster:
         *,
         on_progress: OnProgress | None = None,
         lease_ttl_s: float | None = None,
-        unreachable_s: float = 300.0,
+        unreachable_s: float = UNREACHABLE_S,
     ) -> Outcome:
         """The outcome of a job, as soon as there is one.
 

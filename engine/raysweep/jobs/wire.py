@@ -145,7 +145,8 @@ def error_of(answer: Answer, address: str, text: str, *, has_token: bool, job_id
         )
     if answer.status in (401, 403):
         return _refusal(answer.status, address, shown, has_token)
-    if answer.status == 404 and job_id and b"does not exist" in answer.body:
+    # A gateway has 404s of its own: only one that names the job is the cluster's.
+    if answer.status == 404 and job_id and f"Job {job_id} does not exist".encode() in answer.body:
         return JobNotFoundError(address, job_id)
     if job_id and answer.says_exists(job_id):
         return JobExistsError(address, job_id)

@@ -49,6 +49,8 @@ class SweepRequest:
     """When the run was scheduled, in UTC seconds; None: when it starts."""
     resume_cancelled: bool = False
     """Go on with a sweep that was cancelled."""
+    job_number: int = 0
+    """The number of the job that runs it; 0: no job, or none of known number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class Ownership:
     """What owning a sweep gives: its state as replayed before the claim (`started`), its searcher rebuilt.
 
     `old_cancellation` was meant for a controller before this one: who runs the sweep anew wants it to go on.
+    One that names this controller's job counts, however old it is.
     """
 
     asked: SweepRequest
@@ -177,6 +180,8 @@ def hold(
         return encode(replace(started, generation=generation))
 
     old_cancellation = folder.read_cancellation()
+    if old_cancellation is not None and old_cancellation.names(asked.job_number):
+        old_cancellation = None
     try:
         claim = journal.claim(make_record)
     except SegmentExistsError:

@@ -75,8 +75,21 @@ class RunView:
         """Record that this process still waits for it."""
         renew_lease(self.store, self.run_id, ttl_s, whoami())
 
-    def ask_to_cancel(self, reason: str, by: str) -> None:
-        """Leave a request to cancel for the controller, wherever it is."""
-        SweepFolder(self.store, self.run_id).write_cancellation(
-            Cancellation(at=time.time(), by=by, reason=reason)
-        )
+    def ask_to_cancel(self, reason: str, by: str, *, number: int = 0) -> None:
+        """Leave a request to cancel for whoever runs it, wherever that is.
+
+        Args:
+            reason: Why.
+            by: Who asks.
+            number: The job that is meant: also one that has not started yet, and never a later one. 0:
+                whoever runs it at this moment.
+        """
+        folder = SweepFolder(self.store, self.run_id)
+        found = folder.read_cancellation()
+        if found is not None and number and found.number > number:
+            return  # a later job is to end: that is not taken back by who is late
+        folder.write_cancellation(Cancellation(at=time.time(), by=by, reason=reason, number=number))
+
+    def look_again(self) -> None:
+        """List its folder: that makes file systems that remember what was not there ask their server."""
+        self.store.list_folders(self.run_id)

@@ -8,18 +8,20 @@ stops what nobody wants any more. A face keeps the calls of its orchestrator.
 from __future__ import annotations
 
 from raysweep.step.brief import best_config, brief, stored_outcome, why_not_trained
-from raysweep.step.cancelling import cancel_anyway, cancel_if_over, connected
+from raysweep.step.cancelling import Intent, call_off_if_over, cancel_anyway, cancel_if_over, connected
 from raysweep.step.step import Place, Step
 from raysweep.step.verdict import Verdict, complete, details_of, verdict_of
 from raysweep.step.waiting import End, wait_for_end
 
 __all__ = [
     "End",
+    "Intent",
     "Place",
     "Step",
     "Verdict",
     "best_config",
     "brief",
+    "call_off_if_over",
     "cancel_anyway",
     "cancel_if_over",
     "complete",

@@ -1,18 +1,26 @@
-"""Cancel what nobody wants any more, and only that: who kills a step leaves a state, which is asked for."""
+"""Cancel what nobody wants any more, and only that: who kills a step leaves a state, which is asked for.
+
+The request goes to the storage first, and names the job: its driver finds it also where the cluster cannot be
+reached from here, and also where it starts only afterwards.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from raysweep.errors import ClusterError, SpecError
+from raysweep.errors import JobStoppedError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
-from raysweep.jobs.follow import CANCEL_GRACE_S, cancel
+from raysweep.jobs.follow import CANCEL_GRACE_S, ask_to_cancel, end_job
+from raysweep.threads import on_thread
 
 TRIES: Final = 5
 PAUSE_S: Final = 2.0
+ANSWER_S: Final = 20.0
+"""How long a cluster may take to answer, beside the grace of the controller, once its driver was asked."""
 
 Connect = Callable[[], Awaitable[ClusterConnection]]
 
@@ -24,6 +32,60 @@ def connected(cluster: ClusterConnection) -> Connect:
         return cluster
 
     return connect
+
+
+class Intent:
+    """That a step is to run as a job: it can be called off at every moment, from any thread.
+
+    Give `announce` to `Step.submit`. What is called off before that is not submitted; from then on the job is
+    known by its handle, and a request that names it reaches its driver.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._job: RunningJob | None = None
+        self._why = ""
+
+    @property
+    def why_off(self) -> str:
+        """Why it was called off; empty where it was not."""
+        with self._lock:
+            return self._why
+
+    def announce(self, job: RunningJob) -> None:
+        """This job is about to be submitted, or attached to. Raises: JobStoppedError after `call_off`."""
+        with self._lock:
+            if self._why:
+                raise JobStoppedError(job.job_id, f"{self._why} before it was submitted")
+            self._job = job
+
+    def call_off(self, why: str) -> RunningJob | None:
+        """Submit no job from now on; the one that was announced before, which is to be cancelled."""
+        with self._lock:
+            self._why = why
+            return self._job
+
+
+async def call_off_if_over(
+    intent: Intent,
+    *,
+    why: Callable[[], str],
+    to: Connect,
+    by: str,
+    log: Any,
+    grace_s: float = CANCEL_GRACE_S,
+) -> None:
+    """As `cancel_if_over`, of a step whose job may not be submitted yet."""
+    try:
+        reason = await _patiently(why)
+        job = intent.call_off(reason) if reason else None
+    except Exception:
+        log.exception("it is not known whether the step is still wanted: it goes on")
+        return
+    if job is not None:
+        await cancel_if_over(job, why=lambda: reason, to=to, by=by, log=log, grace_s=grace_s)
+    elif reason:
+        log.warning("%s: nothing is submitted", reason)
 
 
 async def cancel_if_over(
@@ -63,24 +125,34 @@ async def cancel_anyway(
 ) -> bool:
     """Cancel this very job, never a later one of the same run; whether it was running.
 
-    Where its cluster cannot be reached, a sweep's controller is asked through the storage.
+    Its driver is asked through the storage first, before anybody asks how to reach its cluster. A cluster
+    that cannot be reached at once is tried again; after that the driver is left to itself.
 
-    Raises: ClusterError, SpecError, StorageError.
+    Raises: what connecting or the cluster raises, where the storage could not be reached either.
     """
-    try:
-        return await cancel(job, to=await to(), reason=reason, by=by, grace_s=grace_s)
-    except (ClusterError, SpecError):
-        if job.kind != "sweep":
+    was_asked = False
+    for left in reversed(range(TRIES)):
+        was_asked = was_asked or await ask_to_cancel(job, reason=reason, by=by)
+        try:
+            # Its driver ends it: who asked that need not wait for a cluster that hangs.
+            async with asyncio.timeout(grace_s + ANSWER_S if was_asked else None):
+                return await end_job(job, to=await to(), was_asked=was_asked, grace_s=grace_s)
+        except TimeoutError:
+            if was_asked:
+                return True
             raise
-        view = await asyncio.to_thread(job.view)
-        await asyncio.to_thread(view.ask_to_cancel, reason, by)
-        return True
+        except Exception:
+            if not left and not was_asked:
+                raise
+        if left:
+            await asyncio.sleep(PAUSE_S)
+    return True
 
 
 async def _patiently(ask: Callable[[], str]) -> str:
     for _ in range(TRIES - 1):
         try:
-            return await asyncio.to_thread(ask)
+            return await on_thread(ask)
         except Exception:  # noqa: BLE001  whatever it is, it may pass
             await asyncio.sleep(PAUSE_S)
-    return await asyncio.to_thread(ask)
+    return await on_thread(ask)

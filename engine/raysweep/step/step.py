@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from raysweep.errors import RaysweepError
-from raysweep.jobs.attach import RunningJob
+from raysweep.jobs.attach import Announce, RunningJob
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.sync import Cluster
@@ -72,6 +72,7 @@ class Step:
         *,
         on_progress: OnProgress | None = None,
         beside: Callable[[RunningJob | None], AbstractContextManager[OnProgress | None]] | None = None,
+        announce: Announce | None = None,
         num_cpus: float | None = None,
         scheduled_at: datetime | None = None,
     ) -> Outcome:
@@ -80,13 +81,14 @@ class Step:
         Args:
             on_progress: Called with the progress, as in `raysweep.run_sweep` and `raysweep.run_training`.
             beside: Instead, a context around the wait: given the job, if it is one, it gives `on_progress`.
+            announce: Gets the job's handle before it is submitted, as in `submit`.
             num_cpus: Of an embedded Ray.
             scheduled_at: From when the deadline of a sweep in this process counts.
 
         Raises:
             RaysweepError: As `raysweep.run_sweep` and `raysweep.run_training`; see `retryable`.
         """
-        job = self.submit() if self.place.is_job else None
+        job = self.submit(announce) if self.place.is_job else None
         with beside(job) if beside is not None else nullcontext(on_progress) as take:
             if job is not None:
                 return self.cluster.wait(job, on_progress=take, lease_ttl_s=self.options.lease_ttl_s)
@@ -112,9 +114,16 @@ class Step:
             resume_cancelled=self.options.on_cancelled == "resume",
         )
 
-    def submit(self) -> RunningJob:
-        """See that its job is on its way. Raises: as `raysweep.jobs.submit_or_attach`."""
-        return self.cluster.submit(self.request, options=self.options)
+    def submit(self, announce: Announce | None = None) -> RunningJob:
+        """See that its job is on its way.
+
+        Args:
+            announce: Called on another thread with the handle, right before the job is submitted or attached
+                to: from then on it can be cancelled by name. If it raises, no job is submitted.
+
+        Raises: as `raysweep.jobs.submit_or_attach`, and what `announce` raises.
+        """
+        return self.cluster.submit(self.request, options=self.options, announce=announce)
 
     def finish(self, end: Outcome | RaysweepError) -> Outcome:
         """The outcome, if the step succeeds by it; raises what it fails with, as `complete`."""

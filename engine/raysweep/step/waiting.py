@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
-from raysweep.errors import JobStoppedError, RaysweepError
-from raysweep.jobs.attach import RunningJob, storage_not_shared
+from raysweep.errors import JobStoppedError, RaysweepError, WaitFailedError
+from raysweep.jobs import attach
+from raysweep.jobs.attach import RunningJob, settled_outcome, storage_not_shared
 from raysweep.jobs.errorline import decode_error, encode_error, find_error
-from raysweep.jobs.follow import OnProgress, cancel, wait
+from raysweep.jobs.follow import FIRST_PAUSE_S, MAX_PAUSE_S, OnProgress, leased, wait
+from raysweep.jobs.patience import REFUSED_S, UNREACHABLE_S, Patience
+from raysweep.jobs.sync import run_sync
 from raysweep.runs.view import Outcome
-from raysweep.step.cancelling import Connect
+from raysweep.step.cancelling import Connect, cancel_anyway
+from raysweep.threads import on_thread
 
 LOG: Final = logging.getLogger("raysweep.step")
 
@@ -53,7 +58,9 @@ class End:
         if self.error is not None:
             return decode_error(self.error, self.job.job_id)
         view = self.job.view()
-        outcome = view.outcome()
+        # Who waited, elsewhere, has seen it: here it may be seen later.
+        within_s = attach.LATE_S if self.how == "ended" else attach.SETTLE_S
+        outcome = run_sync(lambda: settled_outcome(view, within_s=within_s))
         if self.how == "timeout" and (outcome is None or outcome.status == "cancelled"):
             note = f"{self.limit} is over; {again} to go on with it, or give it more time"
             return JobStoppedError(self.job.job_id, note)
@@ -83,20 +90,64 @@ async def wait_for_end(
         limit: What that comes from, for people: `execution_timeout of 1:00:00`.
         log: Takes what people should know.
     """
+    scope = asyncio.timeout(None if ends_at is None else max(0.0, ends_at - time.time()))
     try:
-        cluster = await to()
-        left_s = None if ends_at is None else max(0.0, ends_at - time.time())
-        try:
-            waiting = wait(job, to=cluster, on_progress=on_progress, lease_ttl_s=lease_ttl_s)
-            await asyncio.wait_for(waiting, left_s)
-        except TimeoutError:
-            log.warning("%s is over: cancelling job %s", limit, job.job_id)
-            await cancel(job, to=cluster, reason=f"{limit} is over", by=by)
-            return End(job=job, how="timeout", limit=limit)
+        async with _leased(job, lease_ttl_s), scope:
+            await _wait(job, to, on_progress, log)
         return End(job=job, how="ended")
+    except TimeoutError as error:
+        if not scope.expired():  # a time limit of something else, as sockets have
+            return End.of_error(job, WaitFailedError(job.job_id, f"TimeoutError: {error}"))
+        log.warning("%s is over: cancelling job %s", limit, job.job_id)
+        await _cancel(job, to, f"{limit} is over", by, log)
+        return End(job=job, how="timeout", limit=limit)
     except RaysweepError as error:
         return End.of_error(job, error)
     except Exception as error:
         # Where it is raised again, it has lost its class and its text.
         log.exception("the wait for %s failed", job.run_id)
-        return End.of_error(job, error)
+        return End.of_error(job, WaitFailedError(job.job_id, f"{type(error).__name__}: {error}"))
+
+
+async def _wait(job: RunningJob, to: Connect, on_progress: OnProgress | None, log: Any) -> None:
+    """Connect and wait; what fails on this side, and what keeps the connection, is borne for a while."""
+    patience = Patience(UNREACHABLE_S, REFUSED_S)
+    pause_s = FIRST_PAUSE_S
+    while True:
+        try:
+            cluster = await to()
+        except RaysweepError as error:
+            patience.spend(error)
+        except Exception as error:  # noqa: BLE001  whatever it is (EMFILE, a 503, …), it may pass
+            patience.spend(WaitFailedError(job.job_id, f"{type(error).__name__}: {error}"))
+        else:
+            began = time.monotonic()
+            try:
+                await wait(job, to=cluster, on_progress=on_progress)
+                return
+            except (RaysweepError, asyncio.CancelledError):
+                raise  # what passes has been borne by the wait
+            except Exception as error:
+                log.warning("the wait for %s failed, and begins again", job.run_id, exc_info=True)
+                if time.monotonic() - began > UNREACHABLE_S:
+                    patience.renew()
+                patience.spend(WaitFailedError(job.job_id, f"{type(error).__name__}: {error}"))
+        await asyncio.sleep(pause_s)
+        pause_s = min(MAX_PAUSE_S, pause_s * 1.5)
+
+
+@asynccontextmanager
+async def _leased(job: RunningJob, ttl_s: float | None) -> AsyncIterator[None]:
+    """Renew the lease also while it is not known how to reach the cluster."""
+    if ttl_s is None:
+        yield
+        return
+    async with leased(await on_thread(job.view, within_s=attach.READ_S), ttl_s):
+        yield
+
+
+async def _cancel(job: RunningJob, to: Connect, reason: str, by: str, log: Any) -> None:
+    try:
+        await cancel_anyway(job, to=to, reason=reason, by=by)
+    except Exception:
+        log.exception("job %s was not cancelled: `raysweep cancel` does it", job.job_id)

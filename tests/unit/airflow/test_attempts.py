@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from airflow.sdk import DAG
@@ -43,7 +44,8 @@ class Tries:
     def __init__(self, storage: Path) -> None:
         self.storage = storage
         self.store = Store()
-        self.number, self.max_tries = 0, 2
+        self.number, self.max_tries, self.clears = 0, 2, 0
+        self.generation = 1
         self.context: dict[str, Any] = {}
 
     def spec(self, **stop: Any) -> rs.SweepSpec:
@@ -62,12 +64,29 @@ class Tries:
         self.number += 1
         with DAG("night", schedule=None):
             operator = SweepOperator(task_id="sweep", spec={}, **options)
-        context = {"ti": Ti(self.number, self.max_tries), "task_state_store": self.store} | self.context
-        return Try(operator, context).attempt(spec or self.spec())
+        run = SimpleNamespace(clear_number=self.clears)
+        ti = Ti(self.number, self.max_tries)
+        context = {"ti": ti, "task_state_store": self.store, "dag_run": run} | self.context
+        self.last = Try(operator, context)
+        return self.last.attempt(spec or self.spec())
 
-    def clear(self) -> None:
+    def carried_out(self, **options: Any) -> Attempt:
+        """The next try, as far as its job's submission."""
+        attempt = self.run(**options)
+        self.last._carried_out()
+        return attempt
+
+    def clear(self, retries: int = 2) -> None:
         """As Airflow's clear: the retries are counted anew."""
-        self.max_tries = self.number + 2
+        self.max_tries = self.number + retries
+        self.clears += 1
+
+    def end_again(self, key: str, status: Any) -> SweepOutcome:
+        """Store how the next job of the same sweep ended."""
+        folder = SweepFolder(open_store(str(self.storage)), identity.sweep_id("flights", key))
+        folder.archive_outcome()
+        self.generation += 1
+        return self.end(key, status)
 
     def end(
         self, key: str, status: Any, *, finished: int = 2, spec: rs.SweepSpec | None = None
@@ -86,6 +105,7 @@ class Tries:
             best=TrialOutcome(trial_id="t", number=0, state="completed", score=1.0) if finished else None,
             started_at=0,
             ended_at=1,
+            generation=self.generation,
             spec_digest=spec.placed().digest(),
         )
         folder = SweepFolder(open_store(str(self.storage)), sweep_id)
@@ -167,6 +187,72 @@ def test_a_result_of_another_spec_is_not_handed_on(tries: Tries) -> None:
         tries.run(other)
     tries.clear()
     assert tries.run(other, on_clear="restart").request.run.key == f"{BASE}#3"
+
+
+@pytest.mark.parametrize("number_of_failures", [1, 2])
+def test_a_clear_is_kept_until_it_is_carried_out(tries: Tries, number_of_failures: int) -> None:
+    """Its try fails before anything was submitted: the retry still knows what the person asked for."""
+    tries.run()
+    tries.end(BASE, "cancelled")
+    tries.clear()
+    for _ in range(number_of_failures):
+        again = tries.run()
+        assert (again.request.run.key, again.ended, again.resumes) == (BASE, None, True)
+    assert tries.carried_out().resumes is True
+    outcome = tries.end_again(BASE, "cancelled")
+    assert tries.run().ended == outcome, "what ended since is not gone on with"
+
+
+def test_a_clear_that_died_between_submission_and_record_is_not_done_twice(tries: Tries) -> None:
+    tries.run()
+    tries.end(BASE, "cancelled")
+    tries.clear()
+    assert tries.run().resumes
+    outcome = tries.end_again(BASE, "cancelled")
+    again = tries.run()
+    assert (again.ended, again.resumes) == (outcome, False)
+
+
+def test_a_cleared_partial_result_goes_on_until_the_later_deadline_after_an_error(tries: Tries) -> None:
+    spec = tries.spec(deadline="06:00 Europe/Berlin")
+    first = tries.run(spec, on_clear="resume")
+    tries.end(BASE, "deadline", spec=cast(rs.SweepSpec, first.request.spec))
+    tries.store["raysweep"]["scheduled_at"] = (datetime.now(UTC) - timedelta(days=2)).isoformat()
+    tries.clear()
+    cleared, retry = (tries.run(spec, on_clear="resume") for _ in range(2))
+    assert (cleared.ended, retry.ended, retry.resumes) == (None, None, True)
+    assert deadline_of(retry) == deadline_of(cleared) > datetime.now(UTC)
+
+
+def test_a_job_that_was_stopped_without_an_outcome_goes_on_after_an_error_too(tries: Tries) -> None:
+    tries.run()
+    tries.clear()
+    assert [tries.run().resumes for _ in range(2)] == [True, True]
+    tries.carried_out()
+    assert tries.run().resumes is False
+
+
+def test_a_restart_that_met_an_error_is_one_restart(tries: Tries) -> None:
+    tries.run()
+    tries.end(BASE, "completed")
+    tries.clear()
+    keys = [tries.run(on_clear="restart").request.run.key for _ in range(3)]
+    assert keys == [f"{BASE}#2"] * 3
+
+
+def test_a_clear_after_retries_was_lowered_is_one(tries: Tries) -> None:
+    """`max_tries` is then what it was: tries so far plus retries."""
+    tries.run(retries=2)
+    outcome = tries.end(BASE, "cancelled")
+    tries.clear(retries=1)
+    assert tries.max_tries == 2
+    assert tries.run(retries=1).resumes is True
+    # A retry under lowered `retries`, while another task of the run was cleared before: neither is a clear.
+    fresh = Tries(tries.storage)
+    fresh.run(retries=2)
+    assert fresh.run(retries=2).ended == outcome
+    fresh.clears += 1
+    assert fresh.run(retries=1).ended == outcome
 
 
 def deadline_of(attempt: Attempt) -> datetime:

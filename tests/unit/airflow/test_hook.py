@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time import supervisor, task_runner
+from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse
+from airflow.sdk.execution_time.secrets import ExecutionAPISecretsBackend
 
-from raysweep.errors import SpecError
-from raysweep_airflow.hooks import Access
+from raysweep.errors import ConnectionUnreadableError, RaysweepError, SpecError
+from raysweep_airflow.hooks import Access, RaySweepHook
 
 
 def connection(extra: Any = None, **fields: Any) -> Connection:
@@ -87,3 +93,118 @@ def test_what_cannot_be_names_the_field(bad: dict[str, Any], field: str) -> None
         Access.of(connection(**bad))
     assert raised.value.field == field
     assert "two words" not in str(raised.value)
+
+
+# --- what Airflow says of a connection that it cannot get
+
+NONE = ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND)
+DOWN = ErrorResponse(error=ErrorType.API_SERVER_ERROR)
+THERE = ConnectionResult(
+    conn_id="c",
+    conn_type="raysweep",
+    host="http://head",
+    schema=None,
+    login=None,
+    password=None,
+    port=None,
+    extra=None,
+)
+
+
+class Supervisor:
+    """The far edge: the process above the task, which asks the API server."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    def send(self, message: Any) -> Any:
+        if type(message).__name__ != "GetConnection":
+            return None
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def asend(self, message: Any) -> Any:
+        return self.send(message)
+
+
+class Vault:
+    """A secrets backend of the worker."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def get_connection(self, conn_id: str, **_: Any) -> Connection | None:
+        if self.error is not None:
+            raise self.error
+        return None
+
+
+Ask = Callable[[RaySweepHook], Access]
+
+
+@pytest.fixture(params=["in a task", "in the triggerer"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    if request.param == "in a task":
+        return lambda hook: hook.access()
+    return lambda hook: asyncio.run(hook.aaccess())
+
+
+@pytest.fixture
+def airflow_has(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def has(*answers: Any, vault: Exception | None = None) -> None:
+        monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Supervisor(*answers), raising=False)
+        backends = [Vault(vault), ExecutionAPISecretsBackend()]
+        monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", lambda: backends)
+
+    return has
+
+
+def why(ask: Ask) -> RaysweepError:
+    with pytest.raises(RaysweepError) as raised:
+        ask(RaySweepHook("c"))
+    return raised.value
+
+
+def test_a_connection_that_is_there(ask: Ask, airflow_has: Callable[..., None]) -> None:
+    airflow_has(THERE)
+    assert ask(RaySweepHook("c")).cluster.address == "http://head"
+
+
+def test_a_connection_that_is_not_there(ask: Ask, airflow_has: Callable[..., None]) -> None:
+    airflow_has(NONE)
+    error = why(ask)
+    assert isinstance(error, SpecError)
+    assert "there is no connection 'c'; airflow connections add c" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("answers", "vault", "text"),
+    [
+        ((DOWN,), None, "API_SERVER_ERROR"),
+        ((AirflowRuntimeError(DOWN),), None, "API_SERVER_ERROR"),
+        ((OSError(24, "Too many open files"),), None, "Too many open files"),
+        ((NONE,), ConnectionError("vault is sealed"), "vault is sealed"),
+        ((ErrorResponse(error=ErrorType.PERMISSION_DENIED),), None, "AccessDenied"),
+        ((DOWN, THERE), None, "then it was"),
+    ],
+)
+def test_a_connection_of_which_nobody_knows_can_be_asked_for_again(
+    ask: Ask, airflow_has: Callable[..., None], answers: Any, vault: Exception | None, text: str
+) -> None:
+    """Airflow says `not found` of all of these."""
+    airflow_has(*answers, vault=vault)
+    error = why(ask)
+    assert isinstance(error, ConnectionUnreadableError)
+    assert error.retryable
+    assert text in str(error)
+
+
+def test_a_connection_that_was_there_is_not_believed_to_be_gone(airflow_has: Callable[..., None]) -> None:
+    """The API server answers 404 also where its database fails."""
+    airflow_has(NONE)
+    with pytest.raises(ConnectionUnreadableError, match="it was there before"):
+        RaySweepHook("c").access(was_there=True)
+    with pytest.raises(ConnectionUnreadableError, match="it was there before"):
+        asyncio.run(RaySweepHook("c").aaccess(was_there=True))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
-from raysweep_airflow.tries import Record, decide
+from raysweep_airflow.tries import Record, decide, is_cleared
 
 
 def sweep(status: Any, *, finished: int = 4) -> SweepOutcome:
@@ -67,6 +67,16 @@ def test_a_partial_result_that_does_not_count_goes_on() -> None:
 def test_a_record_survives_the_store_and_later_versions() -> None:
     record = Record(max_tries=3, suffix="#2", scheduled_at="2026-11-21T22:00:00+00:00", ends_at=None)
     assert Record.from_dict(record.to_dict() | {"later": 1}) == record
+
+
+def test_a_record_of_an_earlier_version_is_read() -> None:
+    old = {"max_tries": 3, "suffix": "#2", "scheduled_at": "2026-11-21T22:00:00+00:00", "ends_at": None}
+    record = Record.from_dict(old)
+    assert record is not None
+    assert (record.clear_number, record.due) == (None, None)
+    numbers = {"clear_number": 4, "try_number": 3, "retries": 1}
+    assert not is_cleared(record, max_tries=3, **numbers), "what was not kept proves nothing"
+    assert is_cleared(record, max_tries=4, **numbers)
 
 
 @pytest.mark.parametrize("other", [None, "text", {}, {"max_tries": "3"}, 7])

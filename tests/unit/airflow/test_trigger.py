@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 import pytest
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-from raysweep.errors import ClusterLostError, SpecError
+from raysweep.errors import ClusterLostError, ConnectionUnreadableError, SpecError, WaitFailedError
 from raysweep.jobs import RunningJob
 from raysweep.jobs.errorline import decode_error
 from raysweep.jobs.notes import ProgressLines, progress_line
@@ -42,27 +43,35 @@ class Cluster:
         self.wait_s = 0.0
         self.error: Exception | None = None
         self.cancel_s = 0.0
+        self.fails = 0
         self.cancelled: list[tuple[str, str]] = []
         # The far edge: a real cluster takes seconds for what these tests ask a dozen times.
         monkeypatch.setattr(waiting, "wait", self.wait)
-        monkeypatch.setattr(waiting, "cancel", self.cancel)
-        monkeypatch.setattr(cancelling, "cancel", self.cancel)
+        monkeypatch.setattr(waiting, "FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr(cancelling, "ask_to_cancel", self.ask)
+        monkeypatch.setattr(cancelling, "end_job", self.end)
         monkeypatch.setattr(RaySweepHook, "aaccess", self.access)
 
-    async def access(self) -> Access:
+    async def access(self, *, was_there: bool = False) -> Access:
         from raysweep.jobs import ClusterConnection
 
         return Access(cluster=ClusterConnection(address=JOB.address))
 
     async def wait(self, job: RunningJob, **_: Any) -> None:
         await asyncio.sleep(self.wait_s)
+        if self.fails:
+            self.fails -= 1
+            raise OSError(24, "Too many open files")
         if self.error is not None:
             raise self.error
 
-    async def cancel(self, job: RunningJob, *, to: Any, reason: str, by: str, grace_s: float = 0) -> bool:
+    async def ask(self, job: RunningJob, *, reason: str, by: str) -> bool:
         await asyncio.sleep(self.cancel_s)
         self.cancelled.append((job.job_id, reason))
         return True
+
+    async def end(self, job: RunningJob, *, to: Any, was_asked: bool, grace_s: float = 0) -> bool:
+        return was_asked
 
 
 @pytest.fixture
@@ -105,10 +114,65 @@ def test_an_error_keeps_its_class(cluster: Cluster, error: Any) -> None:
     assert (type(found), str(found), found.retryable) == (type(error), str(error), error.retryable)
 
 
-def test_it_never_raises(cluster: Cluster) -> None:
+def test_it_never_raises_and_what_is_unknown_can_be_tried_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "UNREACHABLE_S", 0.1)
     cluster.error = ZeroDivisionError("surprise")
     [event] = asyncio.run(events(trigger()))
     assert "surprise" in event["error"]["message"]
+    found = decode_error(event["error"], JOB.job_id)
+    assert (type(found), found.retryable) == (WaitFailedError, True)
+
+
+def test_what_passes_is_borne_in_the_triggerer(cluster: Cluster) -> None:
+    cluster.fails = 3
+    [event] = asyncio.run(events(trigger()))
+    assert (event["end"], cluster.fails) == ("ended", 0)
+
+
+def test_a_time_limit_of_something_else_is_not_the_tasks(cluster: Cluster, monkeypatch: Any) -> None:
+    """Sockets raise TimeoutError too: it must not cancel the sweep."""
+    monkeypatch.setattr(waiting, "UNREACHABLE_S", 0.1)
+    cluster.error = TimeoutError("connect timed out")
+    [event] = asyncio.run(events(trigger(ends_at=time.time() + 60, limit="an hour")))
+    assert event["end"] == "error"
+    assert cluster.cancelled == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionUnreadableError("c", "the connection could not be read (503)"),
+        OSError(24, "Too many open files"),
+        RuntimeError("Error from API server"),
+    ],
+)
+def test_a_connection_that_cannot_be_read_for_a_while_is_borne(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    left = [3]
+
+    async def access(self: RaySweepHook, *, was_there: bool = False) -> Access:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise error
+        assert was_there, "that it was there before is known"
+        return await cluster.access()
+
+    monkeypatch.setattr(RaySweepHook, "aaccess", access)
+    [event] = asyncio.run(events(trigger()))
+    assert (event["end"], left[0]) == ("ended", -1)
+    monkeypatch.setattr(waiting, "UNREACHABLE_S", 0.1)
+    left[0] = 10**6
+    [event] = asyncio.run(events(trigger()))
+    assert decode_error(event["error"], JOB.job_id).retryable
+    # Neither does a kill give up at the first: the driver has been asked by then.
+    monkeypatch.setattr(cancelling, "PAUSE_S", 0.01)
+    monkeypatch.setattr(TaskId, "state", lambda self: "failed")
+    left[0] = 2
+    asyncio.run(trigger().on_kill())
+    assert (left[0], [job for job, _ in cluster.cancelled]) == (-1, ["s-1.1"])
 
 
 def test_its_limit_cancels_the_job(cluster: Cluster) -> None:
@@ -116,6 +180,17 @@ def test_its_limit_cancels_the_job(cluster: Cluster) -> None:
     [event] = asyncio.run(events(trigger(ends_at=time.time() + 0.2, limit="execution_timeout of 1:00:00")))
     assert (event["end"], event["limit"]) == ("timeout", "execution_timeout of 1:00:00")
     assert cluster.cancelled == [("s-1.1", "execution_timeout of 1:00:00 is over")]
+
+
+@pytest.mark.parametrize("states", [{}, {"r1": {}}, {"r1": {"sweep": None}}, {"r1": {"sweep": "deferred"}}])
+def test_a_kill_of_a_task_that_airflow_does_not_know_any_more_cancels(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, states: dict[str, dict[str, str | None]]
+) -> None:
+    """A cleared task has a row without a state; of a DAG that was deleted there is none."""
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", lambda **_: states)
+    asyncio.run(trigger().on_kill())
+    is_known = "sweep" in states.get("r1", {})
+    assert cluster.cancelled == ([] if is_known else [("s-1.1", "its task was deleted from Airflow")])
 
 
 @pytest.mark.parametrize("state", ["failed", "success", "skipped", "upstream_failed", "removed"])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
+import threading
 import time
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,13 +19,14 @@ import pytest
 from pydantic import SecretStr
 
 from raysweep import errors
-from raysweep.jobs import JobOptions, RunningJob, cancel, submit_or_attach, wait
+from raysweep.jobs import Cluster, JobOptions, RunningJob, cancel, submit_or_attach, wait
 from raysweep.jobs.client import JobsClient
 from raysweep.jobs.errorline import encode_error
 from raysweep.jobs.request import JobRequest
 from raysweep.outcome import Holder, Lease, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.runs.view import RunView
+from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.storage.opening import open_store
 from tests.unit.jobs.api import Api, serving
 
@@ -36,6 +40,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr("raysweep.jobs.client.FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr("raysweep.jobs.attach.SETTLE_S", 0.05)
+    monkeypatch.setattr("raysweep.jobs.attach.LATE_S", 0.3)
     monkeypatch.setattr("raysweep.jobs.follow.FIRST_PAUSE_S", 0.01)
 
 
@@ -92,7 +97,7 @@ def test_the_first_call_submits_and_the_next_attaches(spec: SweepSpec) -> None:
         assert first.job_id == f"{first.run_id}.1"
         assert RunningJob.from_dict(json.loads(json.dumps(first.to_dict()))) == first
         sent = api.jobs[first.job_id]
-    assert sent["entrypoint"] == "python -m raysweep.jobs.driver"
+    assert sent["entrypoint"] == f"python -m raysweep.jobs.driver {first.job_id}"
     assert sent["metadata"]["raysweep_sweep_id"] == first.run_id
     assert sent["metadata"]["raysweep_attempt"] == "1"
     (uri,) = sent["runtime_env"]["py_modules"]
@@ -205,7 +210,10 @@ def test_a_forgetful_head_gets_the_next_number(spec: SweepSpec) -> None:
         # A late kill of the first hits nothing.
         assert asyncio.run(cancel(first, to=api.address)) is False
         assert api.jobs[second.job_id]["status"] == "RUNNING"
-        assert folder_of(first).read_cancellation() is None
+        # What it left in the storage names the first, and concerns no later one.
+        asked = folder_of(first).read_cancellation()
+        assert asked is not None
+        assert (asked.number, asked.concerns(1), asked.concerns(2)) == (1, True, False)
 
 
 def test_an_outcome_is_returned_without_the_cluster(spec: SweepSpec) -> None:
@@ -433,12 +441,213 @@ def test_a_dashboard_that_is_away_for_a_while_is_borne(spec: SweepSpec) -> None:
         assert waited(api, job, unreachable_s=0.0 + 60).status == "completed"
 
 
-def test_a_refused_token_is_not_borne(spec: SweepSpec) -> None:
+def test_a_token_that_goes_on_being_refused_is_not_borne_for_long(spec: SweepSpec) -> None:
     with serving(Api()) as api:
         job = submit(api, spec)
         api.token = "changed-since"
         with pytest.raises(errors.TokenMissingError):
+            waited(api, job, refused_s=0.1)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 418])
+def test_a_gateway_that_refuses_for_a_moment_is_borne(spec: SweepSpec, status: int) -> None:
+    refused = [3]
+
+    def trouble(method: str, path: str) -> int | None:
+        refused[0] -= "/api/jobs/flights-" in path
+        return status if "/api/jobs/flights-" in path and refused[0] >= 0 else None
+
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        outcome = finish(job, spec.placed())
+        path = folder_of(job).store.local_path(f"{job.run_id}/outcome.json")
+        assert path is not None
+        path.rename(path.with_suffix(".late"))
+        api.trouble = trouble
+
+        async def come_back() -> Any:
+            waiting = asyncio.create_task(wait(job, to=api.address))
+            while refused[0] > 0 and not waiting.done():  # noqa: ASYNC110  the API tells
+                await asyncio.sleep(0.01)
+            path.with_suffix(".late").rename(path)
+            return await waiting
+
+        assert asyncio.run(come_back()) == outcome
+    assert refused[0] <= 0
+
+
+def test_a_404_that_names_no_job_is_no_word_of_the_cluster(spec: SweepSpec) -> None:
+    """The page of a gateway may say `does not exist` too."""
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        answer = api.answer
+        api.answer = lambda method, path, body: (  # type: ignore[method-assign]
+            (404, b"<h1>404</h1> This page does not exist")
+            if job.job_id in path
+            else answer(method, path, body)
+        )
+        with pytest.raises(errors.ClusterRequestError) as caught:
+            waited(api, job, refused_s=0.05)
+    assert type(caught.value) is errors.ClusterRequestError
+
+
+def test_what_fails_on_this_side_is_borne_and_then_said_as_retryable(
+    spec: SweepSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a process has no file descriptors left."""
+    fails = [3]
+
+    async def info(self: JobsClient, job_id: str) -> Any:
+        fails[0] -= 1
+        if fails[0] >= 0:
+            raise OSError(24, "Too many open files")
+        return await look(self, job_id)
+
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        look = JobsClient.info
+        monkeypatch.setattr(JobsClient, "info", info)
+        api.end(job.job_id, "FAILED", code=2, log=encode_error(errors.SpecError("metric", "is odd")))
+        with pytest.raises(errors.SpecError):
             waited(api, job)
+        assert fails[0] < 0
+        fails[0] = 10**6
+        with pytest.raises(errors.WaitFailedError, match="Too many open files") as caught:
+            waited(api, job, unreachable_s=0.1)
+    assert caught.value.retryable
+
+
+# --- outcomes that are seen late
+
+
+class Late:
+    """Hides an outcome for a while, as a file system does that remembers what was not there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
+        self.looks = looks
+        self.listed = 0
+        read, again = SweepFolder.read_outcome, RunView.look_again
+
+        def read_late(folder: SweepFolder) -> SweepOutcome | None:
+            self.looks -= 1
+            return read(folder) if self.looks < 0 else None
+
+        def look_again(view: RunView) -> None:
+            self.listed += 1
+            again(view)
+
+        monkeypatch.setattr(SweepFolder, "read_outcome", read_late)
+        monkeypatch.setattr(RunView, "look_again", look_again)
+
+
+def test_an_outcome_that_is_seen_late_is_waited_for(spec: SweepSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raysweep.jobs.attach.LATE_S", 20.0)
+    with serving(Api()) as api:
+        for status, code, log in (("SUCCEEDED", 0, ""), ("FAILED", 1, "raysweep-outcome: failed\n")):
+            job = submit(api, spec.replace(name=f"s-{status}"))
+            outcome = finish(job, spec.placed(), "completed" if code == 0 else "failed")
+            api.end(job.job_id, status, code=code, log=log)
+            late = Late(monkeypatch, 3)
+            assert waited(api, job) == outcome
+            assert late.listed >= 2, "asked again in the same way"
+
+
+def test_a_rerun_waits_for_an_outcome_that_is_seen_late(
+    spec: SweepSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raysweep.jobs.attach.LATE_S", 20.0)
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        outcome = finish(job, spec.placed())
+        api.end(job.job_id, "SUCCEEDED", code=0)
+        Late(monkeypatch, 3)
+        again = submit(api, spec)
+        assert again.how == "finished"
+        assert waited(api, again) == outcome
+
+
+def test_a_run_whose_folder_was_removed_is_run_again(spec: SweepSpec, tmp_path: Path) -> None:
+    with serving(Api()) as api:
+        first = submit(api, spec)
+        finish(first, spec.placed())
+        api.end(first.job_id, "SUCCEEDED", code=0)
+        shutil.rmtree(tmp_path / "sweeps")
+        again = submit(api, spec)
+        assert (again.number, again.how) == (2, "submitted")
+        # One that was noted here, and left nothing, is another matter: both causes are named.
+        api.end(again.job_id, "SUCCEEDED", code=0)
+        with pytest.raises(errors.StorageNotSharedError, match=r"s3://bucket.*folder was removed"):
+            submit(api, spec)
+
+
+# --- storage that hangs
+
+
+def test_storage_that_hangs_holds_up_nothing_else_on_the_event_loop(
+    spec: SweepSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop's own threads are few, and everything on it shares them."""
+    hung = threading.Event()
+
+    async def many(job: RunningJob) -> str:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(2))
+        waits = [asyncio.create_task(wait(job, to=api.address, lease_ttl_s=20.0)) for _ in range(4)]
+        await asyncio.sleep(0.5)
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(lambda: "answered"), 5)
+        finally:
+            hung.set()
+            for each in waits:
+                each.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        for name in ("outcome", "renew_lease"):
+            monkeypatch.setattr(RunView, name, lambda *_: hung.wait(60))
+        assert asyncio.run(many(job)) == "answered"
+
+
+def test_storage_that_hangs_for_good_is_an_outage(spec: SweepSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    hung = threading.Event()
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        monkeypatch.setattr("raysweep.jobs.attach.READ_S", 0.1)
+        monkeypatch.setattr(RunView, "outcome", lambda *_: hung.wait(60))
+        try:
+            with pytest.raises(errors.StorageUnavailableError, match="has not answered"):
+                waited(api, job, unreachable_s=0.3)
+        finally:
+            hung.set()
+
+
+# --- announced before they are submitted
+
+
+def test_a_job_is_announced_before_it_is_submitted(spec: SweepSpec) -> None:
+    seen: list[tuple[str, list[str]]] = []
+    request = RunRequest.of(spec, KEY)
+    with serving(Api()) as api:
+        cluster = Cluster(api.address)
+
+        def take(job: RunningJob) -> None:
+            seen.append((job.job_id, list(api.jobs)))
+
+        first = cluster.submit(request, announce=take)
+        again = cluster.submit(request, announce=take)
+    assert first == again
+    assert seen == [(first.job_id, []), (first.job_id, [first.job_id])]
+
+
+def test_what_is_refused_when_announced_is_not_submitted(spec: SweepSpec) -> None:
+    def refuse(job: RunningJob) -> None:
+        raise errors.JobStoppedError(job.job_id, "it was called off")
+
+    with serving(Api()) as api:
+        with pytest.raises(errors.JobStoppedError, match="called off"):
+            Cluster(api.address).submit(RunRequest.of(spec, KEY), announce=refuse)
+        assert api.jobs == {}
 
 
 # --- cancel
@@ -461,8 +670,9 @@ def test_a_controller_that_cancels_by_itself_is_not_stopped(spec: SweepSpec) -> 
 
         async def cancel_it() -> bool:
             cancelling = asyncio.create_task(cancel(job, to=api.address))
-            while folder_of(job).read_cancellation() is None:  # noqa: ASYNC110  a file tells
+            while not api.count("GET", job.job_id):  # noqa: ASYNC110  it has been seen to run
                 await asyncio.sleep(0.01)
+            assert folder_of(job).read_cancellation() is not None
             finish(job, spec.placed(), "cancelled")
             api.end(job.job_id, "SUCCEEDED", code=0)
             return await cancelling
@@ -471,6 +681,28 @@ def test_a_controller_that_cancels_by_itself_is_not_stopped(spec: SweepSpec) -> 
         assert api.jobs[job.job_id]["status"] == "SUCCEEDED"
         assert api.count("POST", "/stop") == 0
         assert waited(api, job).status == "cancelled"
+
+
+def test_the_request_is_stored_although_the_cluster_is_out_of_reach(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        job = submit(api, spec)
+        api.trouble = lambda method, path: 403
+        with pytest.raises(errors.ClusterAuthError):
+            asyncio.run(cancel(job, to=api.address, reason="too dear", by="me"))
+    asked = folder_of(job).read_cancellation()
+    assert asked is not None
+    assert (asked.reason, asked.by, asked.number) == ("too dear", "me", 1)
+
+
+def test_a_late_request_does_not_take_back_that_for_a_later_job(spec: SweepSpec) -> None:
+    with serving(Api()) as api:
+        job = submit(api, spec)
+    view = job.view()
+    view.ask_to_cancel("the second", "me", number=2)
+    view.ask_to_cancel("the first, late", "me", number=1)
+    asked = folder_of(job).read_cancellation()
+    assert asked is not None
+    assert (asked.reason, asked.number) == ("the second", 2)
 
 
 def test_cancelling_works_without_the_storage(spec: SweepSpec, tmp_path: Path) -> None:

@@ -34,6 +34,12 @@ def test_without_an_outcome(status: Any, on_cancelled: OnCancelled, do: Any, num
     assert decision == Decision(do=do, number=number)
 
 
+def test_a_success_of_which_nothing_here_tells_is_run_again() -> None:
+    """Its driver finds what it did there, or begins anew where the folder was removed."""
+    newest = Newest(number=3, status="SUCCEEDED", is_noted=False)
+    assert decide(newest, has_outcome=False) == Decision(do="submit", number=4)
+
+
 @pytest.mark.parametrize(
     ("status", "on_cancelled"), list(itertools.product([None, *STATUSES], ["keep", "resume"]))
 )

@@ -6,16 +6,20 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.jobs.driver import find_request
+from raysweep.jobs import driver
+from raysweep.jobs.driver import find_request, own_number
 from raysweep.jobs.errorline import find_error
 from raysweep.jobs.notes import ProgressLines
 from raysweep.jobs.request import FILE, FOLDER, JobRequest
-from raysweep.outcome import BestTrial, Holder, SweepProgress
+from raysweep.outcome import BestTrial, Cancellation, Holder, SweepProgress
+from raysweep.runs.folder import SweepFolder
+from raysweep.storage.opening import open_store
 
 ROOT = Path(__file__).parents[3]
 REQUEST = JobRequest(kind="sweep", key="k", spec={"name": "t"})
@@ -87,3 +91,57 @@ def test_progress_is_said_when_it_is_new_and_not_too_often() -> None:
         "running: 1 done; best loss 0.25 (trial 00001)",
         "running: 2 done; best loss 0.25 (trial 00001)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "number"),
+    [
+        (["driver"], 0),
+        (["driver", "flights-9f331cd5c0.12"], 12),
+        (["driver", "flights-1.0-9f331cd5c0.3"], 3),
+        (["driver", "by-hand"], 0),
+    ],
+)
+def test_a_driver_knows_its_number_by_its_entrypoint(arguments: list[str], number: int) -> None:
+    assert own_number(arguments) == number
+
+
+@pytest.mark.parametrize(
+    ("before", "since", "number", "ends"),
+    [
+        (0, None, 1, False),
+        (1, None, 1, True),
+        (1, None, 2, False),
+        (None, 0, 1, True),
+        (None, 1, 2, False),
+        (None, 2, 2, True),
+        (1, 1, 2, False),
+        (None, 1, 0, True),
+    ],
+)
+def test_a_training_sees_what_its_storage_asks_of_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: int | None,
+    since: int | None,
+    number: int,
+    ends: bool,
+) -> None:
+    """A request with a number means that job, whenever it starts; one without, whoever runs it then."""
+    monkeypatch.setattr(driver, "LOOK_S", 0.01)
+    folder, ended = SweepFolder(open_store(str(tmp_path)), "t"), threading.Event()
+    reasons: list[str] = []
+
+    def end(reason: str) -> None:
+        reasons.append(reason)
+        ended.set()
+
+    def ask(at: float, meant: int | None) -> None:
+        if meant is not None:
+            folder.write_cancellation(Cancellation(at=at, by="me", reason="enough", number=meant))
+
+    ask(1.0, before)
+    with driver._cancellable(str(tmp_path), "t", number, end):
+        ask(2.0, since)
+        assert ended.wait(1.0 if ends else 0.2) is ends
+    assert reasons == (["enough (by me)"] if ends else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,25 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.errors import JobStoppedError, SpecError, SweepFailedError
+from raysweep.errors import ConnectionUnreadableError, JobStoppedError, SpecError, SweepFailedError
 from raysweep.jobs import ClusterConnection, RunningJob
 from raysweep.jobs.errorline import encode_error
 from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
-from raysweep.step import End, Place, Step, cancel_anyway, cancel_if_over, cancelling, connected, wait_for_end
+from raysweep.step import (
+    End,
+    Intent,
+    Place,
+    Step,
+    call_off_if_over,
+    cancel_anyway,
+    cancel_if_over,
+    cancelling,
+    connected,
+    wait_for_end,
+)
 from raysweep.storage.opening import open_store
 from tests.unit.jobs.api import Api, serving
 
@@ -32,6 +44,9 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr("raysweep.jobs.client.FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr("raysweep.jobs.attach.SETTLE_S", 0.05)
+    monkeypatch.setattr("raysweep.jobs.attach.LATE_S", 0.3)
+    monkeypatch.setattr("raysweep.step.waiting.REFUSED_S", 0.1)
+    monkeypatch.setattr("raysweep.step.waiting.FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr("raysweep.jobs.follow.FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(cancelling, "PAUSE_S", 0.01)
 
@@ -207,6 +222,130 @@ def test_a_job_of_which_nothing_can_be_found_out_goes_on(spec: SweepSpec, caplog
         over(api, job, why)
         assert api.jobs[job.job_id]["status"] == "RUNNING"
     assert "`raysweep cancel` does it" in caplog.text
+
+
+def test_the_storage_is_asked_before_anybody_asks_how_to_reach_the_cluster(spec: SweepSpec) -> None:
+    """Also of a training: its driver looks there too."""
+    tried: list[Any] = []
+
+    async def connect() -> ClusterConnection:
+        tried.append(cancellation_of(job))
+        raise OSError(24, "Too many open files")
+
+    train = TrainSpec(trainable="m:f", storage_path=spec.storage_path)
+    with serving(Api()) as api:
+        for request in (RunRequest.of(spec, "k"), RunRequest.of(train, "k")):
+            tried.clear()
+            job = Step(request=request, place=Place.of(api.address)).submit()
+            assert asyncio.run(cancel_anyway(job, to=connect, reason="enough", by="me"))
+            assert [asked.number for asked in tried] == [1] * cancelling.TRIES
+
+
+def test_a_cluster_that_hangs_holds_up_nobody(spec: SweepSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cancelling, "ANSWER_S", 0.1)
+    hung = threading.Event()
+
+    def hang(method: str, path: str) -> None:
+        hung.wait(10)
+
+    with serving(Api()) as api:
+        job = step_of(api, spec).submit()
+        api.trouble, to = hang, connected(ClusterConnection(address=api.address))
+        began = time.monotonic()
+        assert asyncio.run(cancel_anyway(job, to=to, reason="enough", by="me", grace_s=0.1))
+        assert time.monotonic() - began < 5
+        hung.set()
+    assert cancellation_of(job).number == 1
+
+
+def test_a_cluster_that_comes_back_ends_the_job_itself(spec: SweepSpec) -> None:
+    tried: list[int] = []
+
+    async def connect() -> ClusterConnection:
+        tried.append(1)
+        if len(tried) < 3:
+            raise ConnectionUnreadableError("c", "the connection could not be read (503)")
+        return ClusterConnection(address=api.address)
+
+    with serving(Api()) as api:
+        job = step_of(api, spec).submit()
+        assert asyncio.run(cancel_anyway(job, to=connect, reason="enough", by="me", grace_s=0.1))
+        assert api.jobs[job.job_id]["status"] == "STOPPED"
+
+
+def test_a_limit_is_kept_where_nobody_can_be_reached(spec: SweepSpec) -> None:
+    async def connect() -> ClusterConnection:
+        raise ConnectionUnreadableError("c", "the connection could not be read (503)")
+
+    with serving(Api()) as api:
+        job = step_of(api, spec).submit()
+    end = asyncio.run(wait_for_end(job, to=connect, by="a test", ends_at=time.time() + 0.2, limit="an hour"))
+    assert (end.how, cancellation_of(job).reason) == ("timeout", "an hour is over")
+
+
+def test_an_end_that_is_seen_late_elsewhere_is_waited_for(
+    spec: SweepSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waited saw it; who goes on, on another machine, may see it later."""
+    monkeypatch.setattr("raysweep.jobs.attach.LATE_S", 20.0)
+    with serving(Api()) as api:
+        job = step_of(api, spec).submit()
+        end = End(job=job, how="ended")
+        later = threading.Timer(1.0, finish, [job])
+        later.start()
+        assert isinstance(end.result(), SweepOutcome)
+        later.join()
+
+
+# --- called off while it is submitted
+
+
+def called_off(api: Api, intent: Intent) -> None:
+    to = connected(ClusterConnection(address=api.address))
+    over = call_off_if_over(intent, why=lambda: "its task was marked failed", to=to, by="a test", log=LOG)
+    asyncio.run(over)
+
+
+def test_what_is_called_off_before_its_submission_is_not_submitted(spec: SweepSpec) -> None:
+    intent = Intent()
+
+    def call_off(method: str, path: str) -> None:
+        # While packages are on their way.
+        if method == "PUT" and not intent.why_off:
+            called_off(api, intent)
+
+    with serving(Api(trouble=call_off)) as api:
+        with pytest.raises(JobStoppedError, match="its task was marked failed before it was submitted"):
+            step_of(api, spec).submit(intent.announce)
+        assert api.jobs == {}
+
+
+def test_what_is_called_off_while_it_is_submitted_is_known_to_its_driver(spec: SweepSpec) -> None:
+    intent = Intent()
+
+    def call_off(method: str, path: str) -> None:
+        if (method, path) == ("POST", "/api/jobs/"):
+            # The cluster does not know the job yet: it cannot be stopped there.
+            called_off(api, intent)
+
+    with serving(Api(trouble=call_off)) as api:
+        job = step_of(api, spec).submit(intent.announce)
+        assert api.jobs[job.job_id]["status"] == "RUNNING"
+    asked = cancellation_of(job)
+    assert (asked.reason, asked.names(job.number), asked.names(job.number + 1)) == (
+        "its task was marked failed",
+        True,
+        False,
+    )
+
+
+def test_what_is_still_wanted_is_not_called_off(spec: SweepSpec) -> None:
+    intent = Intent()
+    with serving(Api()) as api:
+        to = connected(ClusterConnection(address=api.address))
+        asyncio.run(call_off_if_over(intent, why=lambda: "", to=to, by="a test", log=LOG))
+        job = step_of(api, spec).submit(intent.announce)
+        assert (intent.why_off, cancellation_of(job)) == ("", None)
 
 
 def test_a_sweep_is_cancelled_although_its_cluster_is_out_of_reach(spec: SweepSpec) -> None:

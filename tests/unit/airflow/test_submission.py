@@ -1,0 +1,187 @@
+"""A task from its start to its deferral, against a loopback Jobs API; Airflow's side is a few attributes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from raysweep.errors import ConnectionUnreadableError, SpecError
+from raysweep.jobs import ClusterConnection
+from raysweep.runs.folder import SweepFolder
+from raysweep.storage.opening import open_store
+from raysweep_airflow import SweepOperator, work
+from raysweep_airflow.hooks import Access, RaySweepHook
+from raysweep_airflow.identity import TaskId
+from tests.unit.jobs.api import Api, serving
+
+LOG = logging.getLogger("tests")
+
+
+class Store(dict[str, Any]):
+    """In place of the task state store, which is a table behind Airflow's API server."""
+
+    def set(self, key: str, value: Any, retention: Any = None) -> None:
+        self[key] = value
+
+
+class Ti:
+    """What operators need of a task instance."""
+
+    dag_id, task_id, run_id, map_index, try_number, max_tries = "d", "sweep", "r", -1, 1, 2
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        """Links: nobody looks."""
+
+
+class Task:
+    """One task and its tries, on a cluster that the test has a hand in."""
+
+    def __init__(self, api: Api, storage: Path) -> None:
+        self.api, self.storage, self.store = api, storage, Store()
+        self.operator: Any = None
+
+    def run(self, **options: Any) -> Any:
+        spec = {
+            "name": "flights",
+            "trainable": "m:f",
+            "param_space": {"x": {"uniform": [0, 1]}},
+            "metric": "loss",
+            "mode": "min",
+            "storage_path": str(self.storage),
+        }
+        with DAG("d", schedule=None) as dag:
+            options = {"deferrable": True} | options
+            self.operator = SweepOperator(task_id="sweep", spec=spec, **options)
+        self.operator.deferrable = options["deferrable"]
+        context = {"ti": Ti(), "task_state_store": self.store, "dag": dag, "outlet_events": {}}
+        return work.Try(self.operator, context).run()
+
+    def deferred(self, **options: Any) -> dict[str, Any]:
+        """What the trigger is given."""
+        with pytest.raises(TaskDeferred) as raised:
+            self.run(**options)
+        trigger: Any = raised.value.trigger
+        return dict(trigger.serialize()[1])
+
+    def asked_to_cancel(self) -> Any:
+        [run_id] = [path.name for path in self.storage.glob("flights-*")]
+        return SweepFolder(open_store(str(self.storage)), run_id).read_cancellation()
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("raysweep.jobs.client.FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("raysweep.step.cancelling.PAUSE_S", 0.01)
+    monkeypatch.setattr(work, "ASK_PAUSES_S", (0.01, 0.01))
+    with serving(Api()) as api:
+        # The far edges: Airflow's connection, and the state of a task in its API server.
+        connection = ClusterConnection(address=api.address, trust_env=False)
+        monkeypatch.setattr(RaySweepHook, "access", lambda self, **_: Access(cluster=connection))
+        monkeypatch.setattr(TaskId, "state", lambda self: "failed")
+        yield Task(api, tmp_path / "sweeps")
+
+
+def killed_at(task: Task, is_moment: Callable[[str, str], bool]) -> None:
+    """SIGTERM at that moment: Airflow calls `on_kill`, and the task goes on after it returns."""
+    was_killed: list[bool] = []
+
+    def trouble(method: str, path: str) -> None:
+        if is_moment(method, path) and not was_killed:
+            was_killed.append(True)
+            task.operator.on_kill()
+
+    task.api.trouble = trouble
+
+
+@pytest.mark.parametrize("moment", [("GET", "/api/jobs/"), ("PUT", "/api/packages")])
+def test_marked_as_failed_before_the_submission_nothing_is_submitted(
+    task: Task, moment: tuple[str, str]
+) -> None:
+    killed_at(task, lambda method, path: method == moment[0] and path.startswith(moment[1]))
+    text = "marked failed in Airflow before it was submitted"
+    with pytest.raises(AirflowFailException, match=text), work.explained(LOG):
+        task.run()
+    assert task.api.jobs == {}
+
+
+def test_marked_as_failed_in_the_submission_the_job_ends_as_soon_as_it_starts(task: Task) -> None:
+    killed_at(task, lambda method, path: (method, path) == ("POST", "/api/jobs/"))
+    task.deferred()
+    asked = task.asked_to_cancel()
+    assert (len(task.api.jobs), asked.names(1)) == (1, True)
+    assert "its task was marked failed in Airflow" in asked.reason
+
+
+def test_a_worker_that_shuts_down_in_the_submission_ends_nothing(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TaskId, "state", lambda self: "running")
+    killed_at(task, lambda method, path: (method, path) == ("POST", "/api/jobs/"))
+    task.deferred()
+    assert (len(task.api.jobs), task.asked_to_cancel()) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"), [(None, work.LEASE_S), ({"lease_ttl_s": 60}, 60.0), ({"lease_ttl_s": None}, None)]
+)
+def test_a_job_has_a_lease_unless_the_dag_says_otherwise(task: Task, job: Any, expected: Any) -> None:
+    assert task.deferred(job=job)["lease_ttl_s"] == expected
+
+
+def test_a_timeout_counts_from_the_start_of_the_try(task: Task) -> None:
+    """Airflow's own does; a submission can take minutes."""
+    task.api.submit_delay_s = 1.0
+    began = time.time()
+    ends_at = task.deferred(execution_timeout=timedelta(hours=1))["ends_at"]
+    assert ends_at == pytest.approx(began + 3600, abs=0.5)
+
+
+def test_what_a_clear_asks_for_is_dropped_once_there_is_a_job(task: Task) -> None:
+    task.deferred()
+    record = task.store["raysweep"]
+    task.store["raysweep"] = record | {"due": "go"}
+    task.api.trouble = lambda method, path: 503
+    with pytest.raises(Exception, match="503"):
+        task.run()
+    assert task.store["raysweep"]["due"] == "go"
+    task.api.trouble = lambda method, path: None
+    task.deferred()
+    assert task.store["raysweep"]["due"] is None
+
+
+def test_a_connection_that_is_not_there_for_a_moment_is_asked_for_again(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access, seen = RaySweepHook.access, list[bool]()
+
+    def missing(self: RaySweepHook, *, was_there: bool = False) -> Access:
+        seen.append(was_there)
+        if len(seen) < 3:
+            raise SpecError("conn_id", "there is no connection 'c'", "make one")
+        return access(self)
+
+    monkeypatch.setattr(RaySweepHook, "access", missing)
+    task.deferred()
+    task.deferred()
+    assert seen == [False, False, False, True], "after a job it is known to have been there"
+
+
+def test_a_connection_that_is_not_there_is_said_in_the_end(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = ConnectionUnreadableError("c", "the connection could not be read (503)")
+
+    def unreadable(self: RaySweepHook, *, was_there: bool = False) -> Access:
+        raise error
+
+    monkeypatch.setattr(RaySweepHook, "access", unreadable)
+    with pytest.raises(ConnectionUnreadableError):
+        task.run()
