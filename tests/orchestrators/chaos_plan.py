@@ -67,7 +67,8 @@ class Plan:
     seed: int
     night: int
     level: float
-    """The least x that a trial can have, and with it the least loss: later nights tend to be better."""
+    """The least x that a trial can have, and with it the least loss. A night is better than those before it
+    where something is to happen to its training, and else every second time."""
     events: tuple[Event, ...]
 
     def __str__(self) -> str:
@@ -86,8 +87,11 @@ def draw(orchestrator: Name, seed: int, night: int) -> Plan:
     order = list(menu_of(orchestrator))
     Random(f"{orchestrator}/{seed}").shuffle(order)
     rng = Random(f"{orchestrator}/{seed}/{night}")
-    level = round(rng.random() - 0.1 * night, 3)
+    level = 2 * rng.random()
     events = tuple(_events(rng, orchestrator, order[night % len(order)]))
+    if any(event.when == "training" for event in events):
+        level = 0.0  # better than every night before: it is trained
+    level = round(level - night, 3)
     return Plan(orchestrator=orchestrator, seed=seed, night=night, level=level, events=events)
 
 

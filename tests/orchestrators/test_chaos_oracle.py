@@ -305,3 +305,14 @@ def test_events_come_in_an_order_in_which_they_can_happen(orchestrator: Name) ->
         )
         if orchestrator == "prefect":
             assert all(event.when == "ended" for event in events if event.what == "clear")
+
+
+@pytest.mark.parametrize("orchestrator", ORCHESTRATORS)
+def test_a_night_to_whose_training_something_happens_is_trained(orchestrator: Name) -> None:
+    least = 1.0
+    for night in range(100):
+        plan = draw(orchestrator, 3, night)
+        if any(event.when == "training" for event in plan.events):
+            # The worst that it can find is as good as the best that an earlier night could.
+            assert plan.level + 1.0 <= least
+        least = min(least, plan.level)
