@@ -149,6 +149,19 @@ def test_marked_failed_and_cleared_it_goes_on_where_it_was(desk: Desk) -> None:
 
 
 @pytest.mark.slow
+def test_a_dag_that_is_deleted_ends_its_sweep(desk: Desk) -> None:
+    """A task that Airflow does not know any more is no cleared one."""
+    run_id = desk.begin("deleted", sweep=desk.spec(num_samples=500, pause=0.5))
+    desk.airflow.wait_state("deleted", run_id, "sweep", "deferred")
+    desk.until_noted("end", 1)
+    desk.airflow.call("DELETE", "/dags/deleted")
+    outcome = desk.ended("deleted", run_id, within_s=STOP_S)
+    assert outcome.status == "cancelled"
+    assert "its task was deleted from Airflow" in outcome.why
+    desk.cluster.wait_until_clean(STOP_S)
+
+
+@pytest.mark.slow
 def test_killed_between_submission_and_deferral(desk: Desk) -> None:
     run_id = desk.begin("held", sweep=desk.spec(num_samples=6, pause=1.0))
     held = desk.log.with_suffix(".held")

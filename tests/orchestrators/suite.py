@@ -245,7 +245,7 @@ class OrchestratorContract:
     def test_what_is_asked_for_again_is_not_lost_to_a_cluster_that_is_away(
         self, nights: Nights, door: Proxy
     ) -> None:
-        run = nights.begin(num_samples=8, pause=1.0)
+        run = nights.begin(num_samples=40, pause=1.0)
         nights.until(lambda: len(nights.noted("end")) >= 2)
         nights.until(lambda: nights.orchestrator.state(run, "sweep") == "running")
         nights.orchestrator.cancel(run)
@@ -260,7 +260,7 @@ class OrchestratorContract:
         nights.until(lambda: nights.orchestrator.tries(run, "sweep") >= tries + 2)
         door.restore()
         nights.ends(run, "sweep", "success")
-        assert nights.outcome().counts == {"completed": 8}
+        assert nights.outcome().counts == {"completed": 40}
         assert not set(nights.started_twice()) & done
         assert len(nights.jobs()) == 2
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from raysweep.errors import SweepInterrupted
@@ -152,7 +153,8 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
         return await make()
 
-    running = start_thread(lambda: asyncio.run(main()), "raysweep-jobs")
+    context = copy_context()  # who is told of the job may have to know on whose behalf it is
+    running = start_thread(lambda: context.run(asyncio.run, main()), "raysweep-jobs")
     try:
         return running.result()
     except KeyboardInterrupt:

@@ -38,6 +38,9 @@ with dag("held"):
 with dag("restarting"):
     SweepOperator(task_id="sweep", spec=SPEC, deferrable=True, on_clear="restart")
 
+with dag("deleted"):
+    SweepOperator(task_id="sweep", spec=SPEC, deferrable=True)
+
 with dag("timed"):
     SweepOperator(task_id="sweep", spec=SPEC, deferrable=True, execution_timeout=timedelta(seconds=90))
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import raysweep as rs
 from raysweep.errors import ClusterUnreachableError, JobStoppedError
 from raysweep.jobs import Cluster, ClusterConnection, JobOptions
+from raysweep.jobs.sync import run_sync
 from tests.unit.jobs.api import Api, serving
 
 SPEC = {
@@ -126,3 +128,17 @@ def test_an_unreachable_cluster_is_told_without_ray(spec: rs.SweepSpec) -> None:
     connection = ClusterConnection(address="http://127.0.0.1:9", tries=1, trust_env=False)
     with pytest.raises(ClusterUnreachableError, match=r"127\.0\.0\.1:9"):
         rs.run_sweep(spec, key="k", address=connection)
+
+
+def test_inside_an_event_loop_the_context_is_the_callers() -> None:
+    """Prefect knows by it on whose behalf a job is announced."""
+    asking = ContextVar("asking", default="nobody")
+
+    async def look() -> str:
+        return asking.get()
+
+    async def main() -> str:
+        asking.set("a flow run")
+        return run_sync(look)
+
+    assert asyncio.run(main()) == "a flow run"
