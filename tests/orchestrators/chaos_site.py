@@ -56,7 +56,7 @@ class Jobs:
             address=head.address, token=head.token, trust_env=False, tries=1
         )
         self.known: dict[str, JobInfo] = {}
-        self.gone: set[str] = set()
+        self._lost_at = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="chaos-jobs", daemon=True)
 
@@ -72,14 +72,14 @@ class Jobs:
         """See what there is now. Nothing is seen while the head is away."""
         with suppress(ClusterError):
             for info in self._cluster.ask(lambda client: client.jobs()):
-                if info.job_id not in self.gone:
+                # One of an id that was lost is another: its number was not noted, and given once more.
+                if (info.started_at or 0.0) > self._lost_at:
                     self.known[info.job_id] = info
 
     def lose(self) -> None:
         """The head is dead: what ran on it ended now."""
-        now = time.time()
+        self._lost_at = now = time.time()
         for job_id, info in list(self.known.items()):
-            self.gone.add(job_id)
             if not info.is_ended:
                 self.known[job_id] = replace(info, status="FAILED", ended_at=now, message="GONE")
 
