@@ -57,6 +57,7 @@ class Jobs:
         )
         self.known: dict[str, JobInfo] = {}
         self._lost_at = 0.0
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="chaos-jobs", daemon=True)
 
@@ -71,17 +72,20 @@ class Jobs:
     def look(self) -> None:
         """See what there is now. Nothing is seen while the head is away."""
         with suppress(ClusterError):
-            for info in self._cluster.ask(lambda client: client.jobs()):
+            found = self._cluster.ask(lambda client: client.jobs())
+            with self._lock:
                 # One of an id that was lost is another: its number was not noted, and given once more.
-                if (info.started_at or 0.0) > self._lost_at:
-                    self.known[info.job_id] = info
+                self.known |= {
+                    info.job_id: info for info in found if (info.started_at or 0.0) > self._lost_at
+                }
 
     def lose(self) -> None:
         """The head is dead: what ran on it ended now."""
-        self._lost_at = now = time.time()
-        for job_id, info in list(self.known.items()):
-            if not info.is_ended:
-                self.known[job_id] = replace(info, status="FAILED", ended_at=now, message="GONE")
+        with self._lock:
+            self._lost_at = now = time.time()
+            for job_id, info in list(self.known.items()):
+                if not info.is_ended:
+                    self.known[job_id] = replace(info, status="FAILED", ended_at=now, message="GONE")
 
     def of(self, run_id: str) -> tuple[JobSeen, ...]:
         """The jobs of a run."""
