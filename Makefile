@@ -170,7 +170,7 @@ SEED ?= 1
 NIGHTS ?= 30
 ORCHESTRATOR ?= airflow
 NIGHT ?=
-## chaos: nights on real servers with faults and acts of people drawn from a seed: one truth after each? (SEED=1 NIGHTS=30 ORCHESTRATOR=airflow|prefect|loop NIGHT=7)
+## chaos: nights on real servers, with faults and acts of people drawn from a seed (SEED=1 NIGHTS=30 ORCHESTRATOR=airflow|prefect|loop NIGHT=7)
 chaos: setup
 	$(BIN)/python -m tests.orchestrators.chaos --orchestrator '$(ORCHESTRATOR)' --seed $(SEED) --nights $(NIGHTS) \
 		$(if $(NIGHT),--night $(NIGHT))
