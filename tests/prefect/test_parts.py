@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
@@ -12,7 +13,7 @@ import httpx
 import pytest
 from prefect.exceptions import TerminationSignal
 from prefect.plugins import load_prefect_collections
-from prefect.states import Crashed, exception_to_crashed_state
+from prefect.states import Cancelled, Crashed, exception_to_crashed_state
 from pydantic import SecretStr, ValidationError
 
 import raysweep as rs
@@ -21,9 +22,9 @@ from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
 from raysweep_prefect import RayCluster, SweepJob
 from raysweep_prefect.clusters import find_target
-from raysweep_prefect.following import is_ended_by_user
+from raysweep_prefect.following import Follower, is_ended_by_user
 from raysweep_prefect.hooks import is_aborted, stop_sweeps, stop_sweeps_if_aborted
-from raysweep_prefect.identity import default_key
+from raysweep_prefect.identity import Asker, default_key
 from raysweep_prefect.records import _newest, noted_jobs
 from raysweep_prefect.tasks import KEPT_TRIALS, is_retryable, small
 
@@ -245,3 +246,24 @@ def test_a_result_keeps_the_best_trials_only() -> None:
     assert [trial.number for trial in kept.trials] == list(range(KEPT_TRIALS))
     assert kept.counts == {"completed": 1000}
     assert len(kept.to_json()) < 16_384
+
+
+def test_a_stop_that_failed_is_tried_again_and_one_that_did_not_is_not() -> None:
+    """A person has ended the flow run; the task notices, and the storage is away at that moment."""
+    stopped: list[str] = []
+
+    def stop(reason: str) -> None:
+        stopped.append(reason)
+        if len(stopped) == 1:
+            raise OSError("the storage is away")
+
+    ended = SimpleNamespace(run_count=1, state=Cancelled(), state_name="Cancelled", name="owl")
+    server: Any = SimpleNamespace(read_flow_run=lambda _: ended)
+    asker = Asker(root_id=uuid4(), attempt=1, flow_run_id=uuid4(), task_run_id=None)
+    logger = logging.getLogger("tests")
+    follower = Follower(asker, name="s", run_id="s-1", reader=None, uri="/s", logger=logger, stop=stop)
+    with pytest.raises(OSError, match="away"):
+        follower._look(server)
+    follower._look(server)
+    follower._look(server)
+    assert stopped == ["flow run 'owl' was set to Cancelled"] * 2

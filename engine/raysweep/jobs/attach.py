@@ -227,8 +227,9 @@ def storage_not_shared(job_id: str, uri: str) -> StorageNotSharedError:
 
 
 def _look(view: RunView, request: AnyRequest, resume_cancelled: bool) -> tuple[int, Outcome | None, bool]:
-    """The newest job noted, the outcome, and whether the run is to go on although it has one."""
-    recorded, outcome = view.newest_job(), view.outcome()
+    """The newest job noted or called off, the outcome, and whether the run goes on although it has one."""
+    # One that was called off may never have come so far; another of its number would end at once.
+    recorded, outcome = max(view.newest_job(), view.called_off_job()), view.outcome()
     return recorded, outcome, view.check_same(request, outcome, resume_cancelled=resume_cancelled)
 
 

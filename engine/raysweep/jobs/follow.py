@@ -184,6 +184,7 @@ class _Watch:
     def __init__(self, client: JobsClient, job: RunningJob) -> None:
         self._client = client
         self._job = job
+        self._log = ""
         self._pending_since: float | None = None
         self._has_noted = False
 
@@ -225,9 +226,11 @@ class _Watch:
         return decode_error(record, end.job_id) if record is not None else _untyped(end, log, self._job)
 
     async def _log_of(self, end: JobInfo) -> str:
-        with suppress(ClusterError):
-            return self._client.scrub(await self._client.logs(end.job_id))
-        return ""
+        """What its driver wrote, fetched once: it may be large."""
+        if not self._log:
+            with suppress(ClusterError):
+                self._log = self._client.scrub(await self._client.logs(end.job_id))
+        return self._log
 
     def _note_pending(self, info: JobInfo) -> None:
         if info.status != "PENDING":

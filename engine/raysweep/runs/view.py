@@ -66,6 +66,11 @@ class RunView:
         stems = (name.removesuffix(".json") for name in names)
         return max((int(stem) for stem in stems if stem.isdigit()), default=0)
 
+    def called_off_job(self) -> int:
+        """The highest number of a job that was asked to end; that number is given to no other. 0 for none."""
+        asked = SweepFolder(self.store, self.run_id).read_cancellation()
+        return asked.number if asked is not None else 0
+
     def note_job(self, number: int, job_id: str, address: str) -> None:
         """Remember, for when the cluster forgets, that a cluster has taken this job; never before it has."""
         record = {"format": 1, "job_id": job_id, "address": address, "at": time.time()}

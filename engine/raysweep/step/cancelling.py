@@ -137,11 +137,9 @@ async def cancel_anyway(
             # Its driver ends it: who asked that need not wait for a cluster that hangs.
             async with asyncio.timeout(grace_s + ANSWER_S if was_asked else None):
                 return await end_job(job, to=await to(), was_asked=was_asked, grace_s=grace_s)
-        except TimeoutError:
-            if was_asked:
+        except Exception as error:
+            if was_asked and isinstance(error, TimeoutError):
                 return True
-            raise
-        except Exception:
             if not left and not was_asked:
                 raise
         if left:

@@ -140,6 +140,16 @@ def test_a_time_limit_of_something_else_is_not_the_tasks(cluster: Cluster, monke
     assert cluster.cancelled == []
 
 
+def test_a_storage_that_hangs_is_no_limit_of_the_task(cluster: Cluster, monkeypatch: Any) -> None:
+    def hang(self: RunningJob) -> Any:
+        raise TimeoutError("the mount hangs")
+
+    monkeypatch.setattr(RunningJob, "view", hang)
+    [event] = asyncio.run(events(trigger(ends_at=time.time() + 60, limit="an hour", lease_ttl_s=60.0)))
+    found = decode_error(event["error"], JOB.job_id)
+    assert (event["end"], found.retryable, cluster.cancelled) == ("error", True, [])
+
+
 @pytest.mark.parametrize(
     "error",
     [

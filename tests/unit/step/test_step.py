@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.errors import ConnectionUnreadableError, JobStoppedError, SpecError, SweepFailedError
+from raysweep.errors import (
+    ClusterUnreachableError,
+    ConnectionUnreadableError,
+    JobStoppedError,
+    SpecError,
+    SweepFailedError,
+)
 from raysweep.jobs import ClusterConnection, RunningJob
 from raysweep.jobs.errorline import encode_error
 from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
@@ -337,6 +343,28 @@ def test_what_is_called_off_while_it_is_submitted_is_known_to_its_driver(spec: S
         True,
         False,
     )
+
+
+def test_after_one_that_was_called_off_and_never_arrived_the_next_has_another_number(
+    spec: SweepSpec,
+) -> None:
+    """It would end by the request that was meant for the other."""
+    intent = Intent()
+
+    def trouble(method: str, path: str) -> str | None:
+        if (method, path) == ("POST", "/api/jobs/"):
+            called_off(api, intent)
+            return "drop"
+        return None
+
+    with serving(Api(trouble=trouble)) as api:
+        with pytest.raises(ClusterUnreachableError):
+            step_of(api, spec).submit(intent.announce)
+        api.trouble = lambda method, path: None
+        job = step_of(api, spec).submit(Intent().announce)
+        assert (list(api.jobs), job.number) == ([job.job_id], 2)
+        assert step_of(api, spec).submit() == job
+    assert not cancellation_of(job).concerns(job.number)
 
 
 def test_what_is_still_wanted_is_not_called_off(spec: SweepSpec) -> None:
