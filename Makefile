@@ -12,7 +12,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-pythons test-all faults mutants check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-pythons test-all faults chaos mutants check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -170,6 +170,14 @@ faults: setup
 	$(BIN)/python -m pytest $(TESTS) -m faults -s
 
 SEED ?= 1
+NIGHTS ?= 30
+ORCHESTRATOR ?= airflow
+NIGHT ?=
+## chaos: nights on real servers, with faults and acts of people drawn from a seed (SEED=1 NIGHTS=30 ORCHESTRATOR=airflow|prefect|loop NIGHT=7)
+chaos: setup
+	$(BIN)/python -m tests.orchestrators.chaos --orchestrator '$(ORCHESTRATOR)' --seed $(SEED) --nights $(NIGHTS) \
+		$(if $(NIGHT),--night $(NIGHT))
+
 MUTANTS ?= 200
 ONLY ?=
 ## mutants: the tests are tested: mutants of the engine, drawn by a seed, of which 95 % have to die (SEED=1 MUTANTS=200 ONLY=core/)

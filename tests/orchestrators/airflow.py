@@ -35,6 +35,7 @@ class AirflowOrchestrator:
         dag_id = _dag_of(night)
         self.servers.wait_for_dag(dag_id)
         conf = {"sweep": dict(night.sweep), "train": dict(night.train or {}), "gate": dict(night.gate or {})}
+        conf["job"] = dict(night.job)
         run_id = self.servers.trigger_run(dag_id, f"night-{os.getpid()}-{next(_numbers)}", conf)
         return f"{dag_id}:{run_id}"
 
@@ -90,6 +91,8 @@ class AirflowOrchestrator:
 
 
 def _dag_of(night: Night) -> str:
+    if night.job:
+        return "night_leased"
     if night.gate is not None:
         return "night_gated"
     if night.train is None:

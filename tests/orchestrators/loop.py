@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import RaysweepError
+from raysweep.jobs import JobOptions
 from raysweep.pipeline import prepare_gate, training_request, with_gate
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.step import Intent, Place, Step, brief, call_off_if_over, connected, details_of, why_not_trained
@@ -26,14 +27,15 @@ from tests.orchestrators.suite import Night, State
 def run_night(folder: Path) -> None:
     """The steps in order; the folder is the key."""
     night, key = json.loads((folder / "night.json").read_text()), str(folder)
-    place = Place.of(os.environ["HEAD"])
+    how: dict[str, Any] = {"options": JobOptions(**night["job"]), "place": Place.of(os.environ["HEAD"])}
+    how["accept_partial"] = night["accept_partial"]
 
     def tried(name: str, request: Callable[[], Any]) -> Any:
         for left in reversed(range(night["retries"] + 1)):
             note(folder, name, "running", tries=read(folder, name)["tries"] + 1)
             intent, why = Intent(), (folder / "over").read_text
             try:
-                step = Step(request=request(), place=place, accept_partial=night["accept_partial"])
+                step = Step(request=request(), **how)
                 outcome = step.finish(step.run(announce=intent.announce))
                 note(folder, name, "success", brief=brief(outcome))
                 return outcome

@@ -63,6 +63,8 @@ class PrefectOrchestrator:
             parameters["train_spec"] = dict(night.train)
         if night.gate is not None:
             parameters["gate_spec"] = dict(night.gate)
+        if night.job:
+            parameters["job"] = dict(night.job)
         path = f"/deployments/{self._deployment}/create_flow_run"
         try:
             asked = {"parameters": parameters, "idempotency_key": uuid4().hex}

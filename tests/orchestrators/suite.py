@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
@@ -51,6 +51,8 @@ class Night:
     accept_partial: bool = True
     retries: int = 2
     """How often the orchestrator may try each step again; 1 s apart."""
+    job: Mapping[str, Any] = field(default_factory=dict)
+    """How its jobs are submitted: fields of `JobSettings`."""
 
 
 class Orchestrator(Protocol):

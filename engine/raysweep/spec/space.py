@@ -374,7 +374,11 @@ def _number(word: str, name: str, value: Any, path: Path) -> int | float:
     value = unwrap_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Problem(f"{name} must be a number, got {show(value)}", "write a number, without quotes", path)
-    if not math.isfinite(value):
+    try:
+        is_finite = math.isfinite(value)
+    except OverflowError:
+        raise Problem(f"{name} is too large: {show(value)}", "stay below 2**53", path) from None
+    if not is_finite:
         raise Problem(f"{name} must be finite, got {value}", "give a finite number", path)
     if word in _WHOLE and value != int(value):
         raise Problem(

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG
 
 from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
 
 ARGUMENTS = {"retries": 2, "retry_delay": timedelta(seconds=1)}
+# For nights with many faults: retries that are enough for them, and a lease that ends what is orphaned.
+STRESS = ARGUMENTS | {"retries": 10, "job": {"lease_ttl_s": "{{ dag_run.conf['job']['lease_ttl_s'] }}"}}
 
 
-def night(dag_id: str, *, gate: bool = False, train: bool = True, accept_partial: bool = True) -> DAG:
+def night(
+    dag_id: str,
+    *,
+    gate: bool = False,
+    train: bool = True,
+    accept_partial: bool = True,
+    arguments: dict[str, Any] = ARGUMENTS,
+) -> DAG:
     with DAG(
         dag_id,
         schedule=None,
         catchup=False,
-        default_args=ARGUMENTS,
+        default_args=arguments,
         # The specs are JSON objects in the run's conf: rendered to objects, not to text.
         render_template_as_native_obj=True,
     ) as dag:
@@ -43,3 +53,4 @@ night("night")
 night("night_alone", train=False)
 night("night_gated", gate=True)
 night("night_strict", accept_partial=False)
+night("night_leased", gate=True, arguments=STRESS)

@@ -86,6 +86,7 @@ def test_read(parsed: Callable[[dict[str, Any]], Space], written: Any, domain: A
         ({"a": {"quniform": [0, 1, 0]}}, "param_space.a.quniform: q must be > 0, got 0; drop the q and write 'uniform', or give a step"),
         ({"a": {"qrandint": [0, 9, -1]}}, "param_space.a.qrandint: q must be > 0, got -1; drop the q and write 'randint', or give a step"),
         ({"a": {"quniform": [0.05, 1, 0.1]}}, "param_space.a.quniform: bound 0.05 is not a multiple of q=0.1; write [0.1, 1.0, 0.1]"),
+        ({"a": {"randint": [0, 10**400]}}, "param_space.a.randint: upper is too large: 1000000000000000000000000000000000000000000000000000000000000000000000000000000…; stay below 2**53"),
         ({"a": {"quniform": [0, 1e300, 1e-300]}}, "param_space.a.quniform: q=1e-300 is too small for bounds [0, 1e+300]; make q larger"),
         ({"a": {"qrandint": [1, 4, 5]}}, "param_space.a.qrandint: no multiple of q=5 in [1, 4]; widen the bounds, or make q smaller"),
         ({"a": {"randint": [0, 2.5]}}, "param_space.a.randint: upper must be a whole number, got 2.5; write 2, or use a float domain"),

@@ -1,0 +1,210 @@
+"""What the stress run does to each orchestrator beyond the scenarios: kill, restart, mark, clear, tend.
+
+`tend` is what others do without being part of the plan: cron begins a loop again that has died, a person
+retries a flow run that has crashed. Airflow needs nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import httpx
+
+from devtools.airflow.local import COMPONENTS, Component
+from devtools.prefect.local import LocalPrefect
+from tests.airflow.servers import Airflow, AirflowAnswerError
+from tests.orchestrators.airflow import AirflowOrchestrator
+from tests.orchestrators.loop import LoopOrchestrator, read
+from tests.orchestrators.prefect import PrefectOrchestrator
+from tests.orchestrators.suite import ENDED, Orchestrator, Step
+
+PATIENCE_S = 150.0
+ZOMBIE_S = 30.0
+"""How long a flow run without a process counts as one that is about to get one."""
+
+
+class Hands(Orchestrator, Protocol):
+    """An orchestrator that can be made to suffer."""
+
+    clear_resumes: bool
+    """Whether a night that a person cancelled goes on when it is cleared or retried."""
+
+    def kill(self, run: str, step: Step) -> bool:
+        """SIGKILL the process that runs this step, or waits for it; whether there was one."""
+
+    def server(self, how: str, name: str, away_s: float) -> None:
+        """`restart` or `kill` a server, and start it again after `away_s`."""
+
+    def act(self, what: str, run: str, step: Step) -> None:
+        """`cancel`, `mark_failed`, `mark_success` or `clear`, as a person does it."""
+
+    def tend(self, run: str, *, is_wanted: bool) -> bool:
+        """What somebody else does about a run that has died; whether there was anything to be done.
+
+        Args:
+            run: The run.
+            is_wanted: Whether nobody has ended it.
+        """
+
+    def given(self, run: str, step: Step) -> dict[str, Any] | None:
+        """The brief that a step handed on; None where it cannot be seen."""
+
+
+class LoopHands(LoopOrchestrator):
+    clear_resumes = False
+
+    def kill(self, run: str, step: Step) -> bool:
+        is_alive = self.processes[run].poll() is None
+        self.processes[run].kill()
+        self.processes[run].wait()
+        return is_alive
+
+    def server(self, how: str, name: str, away_s: float) -> None:
+        raise NotImplementedError("a loop has no servers")
+
+    def act(self, what: str, run: str, step: Step) -> None:
+        if what == "cancel":
+            self.cancel(run)
+            return
+        # Clear: a new process in the place of the old one, which leaves no word that anything is over.
+        Path(run, "over").write_text("")
+        self.processes[run].terminate()
+        self.processes[run].wait()
+        self.again(run)
+
+    def tend(self, run: str, *, is_wanted: bool) -> bool:
+        steps: tuple[Step, ...] = ("sweep", "gate", "train")
+        states = [self.state(run, step) for step in steps]
+        has_ended = states[2] in ENDED or any(state in ("failed", "cancelled") for state in states)
+        if self.processes[run].poll() is None or has_ended or not is_wanted:
+            return False
+        self.again(run)
+        return True
+
+    def given(self, run: str, step: Step) -> dict[str, Any] | None:
+        return read(run, step).get("brief")
+
+
+class PrefectHands(PrefectOrchestrator):
+    clear_resumes = False
+
+    def __init__(self, servers: LocalPrefect) -> None:
+        super().__init__(servers)
+        self._seen_at: dict[str, float] = {}
+
+    def kill(self, run: str, step: Step) -> bool:
+        pids = self.flow_processes(run)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(pids)
+
+    def server(self, how: str, name: str, away_s: float) -> None:
+        if how == "kill":
+            self.servers.kill(name)
+        else:
+            self.servers.end(name)
+        time.sleep(away_s)
+        if name == "server":
+            self.servers.start_server()
+        else:
+            self.servers.start_worker()
+
+    def act(self, what: str, run: str, step: Step) -> None:
+        if what == "cancel":
+            self.cancel(run)
+        elif what == "clear":
+            self.again(run)
+        else:
+            kind = {"mark_failed": "FAILED", "mark_success": "COMPLETED"}[what]
+            state = {"type": kind, "message": "marked by a person"}
+            self._patiently("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
+
+    def tend(self, run: str, *, is_wanted: bool) -> bool:
+        state = self._flow_run(run)["state_type"]
+        if state not in ("PENDING", "RUNNING") or self.flow_processes(run):
+            self._seen_at[run] = time.monotonic()
+        elif time.monotonic() - self._seen_at.setdefault(run, time.monotonic()) > ZOMBIE_S:
+            # A worker that ends takes its flow runs along and tells nobody: an automation on their missing
+            # heartbeats, or a person, says that they have crashed.
+            self._seen_at[run] = time.monotonic()
+            crashed = {"type": "CRASHED", "message": "no process of it is left"}
+            self._patiently("POST", f"/flow_runs/{run}/set_state", {"state": crashed, "force": True})
+            state = "CRASHED"
+        if not is_wanted or state != "CRASHED":
+            return False
+        self.again(run)
+        return True
+
+    def given(self, run: str, step: Step) -> dict[str, Any] | None:
+        if step != "sweep":
+            return None
+        try:
+            return dict(self.handed_on(run))
+        except (AssertionError, IndexError):
+            return None  # no event: the server was away when it was sent
+
+
+class PatientAirflow(Airflow):
+    """Its client goes on through a restart of the API server."""
+
+    def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return super().call(method, path, body, **query)
+            except (httpx.TransportError, AirflowAnswerError) as error:
+                is_refused = isinstance(error, AirflowAnswerError) and ": 50" not in str(error)
+                if is_refused or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+
+class AirflowHands(AirflowOrchestrator):
+    clear_resumes = True
+
+    def kill(self, run: str, step: Step) -> bool:
+        dag_id, _, run_id = run.partition(":")
+        task = self.servers.task(dag_id, run_id, step)
+        if task["state"] == "deferred":
+            self.servers.kill("triggerer")
+            self.servers.start_component("triggerer")
+            return True
+        pids = self.servers.task_processes(task["id"]) if task["state"] == "running" else []
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(pids)
+
+    def server(self, how: str, name: str, away_s: float) -> None:
+        component = cast(Component, name)
+        assert component in COMPONENTS
+        if how == "kill":
+            self.servers.kill(component)
+        else:
+            self.servers.stop_component(component)
+        time.sleep(away_s)
+        self.servers.start_component(component)
+
+    def act(self, what: str, run: str, step: Step) -> None:
+        dag_id, _, run_id = run.partition(":")
+        if what == "cancel":
+            self.cancel(run)
+        elif what == "clear":
+            self.servers.clear(dag_id, run_id, "sweep", downstream=True)
+        else:
+            state = {"mark_failed": "failed", "mark_success": "success"}[what]
+            self.servers.patch_state(dag_id, run_id, step, state)
+
+    def tend(self, run: str, *, is_wanted: bool) -> bool:
+        return False
+
+    def given(self, run: str, step: Step) -> dict[str, Any] | None:
+        dag_id, _, run_id = run.partition(":")
+        found = self.servers.xcom(dag_id, run_id, step)
+        return dict(found) if found is not None else None

@@ -1,0 +1,126 @@
+"""What happens to a night: a pure function of orchestrator, seed and night, to be printed and replayed.
+
+- **Events** are faults (processes killed, servers restarted, cluster or storage out of reach) and acts of
+  people (cancel, mark, stop, clear). Each orchestrator has a menu of them: `menu_of`.
+- **Drawn**: the first event of night n is the menu's n-th in an order that the seed gives, so that as many
+  nights as the menu is long show all of it; what else happens, and when, is drawn by seed and night.
+- **When**: as soon as a condition holds that is seen from outside (`WHENS`), never by the clock alone.
+  `at_once` is right after the event before, while an outage that it began still lasts; `ended` is once the
+  night has.
+- An event whose condition never comes is counted as not fired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Literal
+
+Name = Literal["loop", "prefect", "airflow"]
+When = Literal["submitting", "started", "half", "gating", "training", "at_once", "ended"]
+
+ORCHESTRATORS: Final[tuple[Name, ...]] = ("loop", "prefect", "airflow")
+WHENS: Final[tuple[When, ...]] = ("submitting", "started", "half", "gating", "training")
+"""The conditions, in the order in which they come true: the sweep step runs and has no job; its first trial
+began; half of its trials have ended; the gate has a job; the training began."""
+OUTAGES: Final = ("cut_cluster", "stall_cluster", "cut_storage", "stall_storage")
+"""The proxy before the cluster's Jobs API, or before the storage, refuses connections, or lets them hang."""
+KILLS: Final = ("kill_step", "kill_driver", "kill_trial", "kill_head")
+ENDINGS: Final = ("cancel", "mark_failed", "mark_success", "stop_job")
+"""What people do so that a night, or its step, ends."""
+_SERVERS: Final[dict[Name, tuple[str, ...]]] = {
+    "loop": (),
+    "prefect": ("server", "worker"),
+    "airflow": ("scheduler", "triggerer", "api-server"),
+}
+_PEOPLE: Final[dict[Name, tuple[str, ...]]] = {
+    "loop": ("cancel", "stop_job", "clear"),
+    "prefect": ("cancel", "mark_failed", "stop_job", "clear"),
+    "airflow": ("cancel", "mark_failed", "mark_success", "stop_job", "clear"),
+}
+CLEARS_WHILE_RUNNING: Final[tuple[Name, ...]] = ("loop", "airflow")
+"""Prefect retries only what has ended."""
+TRIALS: Final = 8
+_NEED_A_JOB: Final = ("kill_driver", "kill_trial", "stop_job")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happens."""
+
+    what: str
+    """Of the menu: `kill_head`, `restart:scheduler`, `clear`."""
+    when: When
+    lasts_s: float = 0.0
+    """How long an outage lasts, and how long a head or a server stays away."""
+
+    def __str__(self) -> str:
+        return f"{self.what} @ {self.when}" + (f" for {self.lasts_s:g} s" if self.lasts_s else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One night."""
+
+    orchestrator: Name
+    seed: int
+    night: int
+    level: float
+    """The least x that a trial can have, and with it the least loss. A night is better than those before it
+    where something is to happen to its training, and else every second time."""
+    events: tuple[Event, ...]
+
+    def __str__(self) -> str:
+        what = ", ".join(map(str, self.events)) or "nothing"
+        return f"{self.orchestrator} seed {self.seed} night {self.night}: {what}"
+
+
+def menu_of(orchestrator: Name) -> tuple[str, ...]:
+    """All that can happen to its nights."""
+    servers = [f"{how}:{name}" for name in _SERVERS[orchestrator] for how in ("restart", "kill")]
+    return (*KILLS, *OUTAGES, *servers, *_PEOPLE[orchestrator])
+
+
+def draw(orchestrator: Name, seed: int, night: int) -> Plan:
+    """The plan of a night, from 0."""
+    order = list(menu_of(orchestrator))
+    Random(f"{orchestrator}/{seed}").shuffle(order)
+    rng = Random(f"{orchestrator}/{seed}/{night}")
+    level = 2 * rng.random()
+    events = tuple(_events(rng, orchestrator, order[night % len(order)]))
+    if any(event.when == "training" for event in events):
+        level = 0.0  # better than every night before: it is trained
+    level = round(level - night, 3)
+    return Plan(orchestrator=orchestrator, seed=seed, night=night, level=level, events=events)
+
+
+def _events(rng: Random, orchestrator: Name, first: str) -> Iterator[Event]:
+    """The first, what comes with it, and what comes after it."""
+    if first not in _PEOPLE[orchestrator]:
+        yield (event := _event(rng, first))
+        if rng.random() < 0.5:
+            # At the same time, or later: two faults that meet, or one that the recovery meets.
+            second = rng.choice([each for each in menu_of(orchestrator) if each not in _PEOPLE[orchestrator]])
+            later = WHENS[WHENS.index(event.when) :]
+            yield _event(rng, second, rng.choice(("at_once", *later)))
+        return
+    when = rng.choice(WHENS[first in _NEED_A_JOB :])
+    if first == "clear" and orchestrator not in CLEARS_WHILE_RUNNING:
+        yield Event(what="clear", when="ended")
+        return
+    if rng.random() < 0.5:
+        # A person acts while the cluster or the storage cannot be reached.
+        yield _event(rng, rng.choice(OUTAGES), when)
+        when = "at_once"
+    yield Event(what=first, when=when)
+    if first in ENDINGS and rng.random() < 0.5:
+        is_at_once = orchestrator in CLEARS_WHILE_RUNNING and rng.random() < 0.5
+        yield Event(what="clear", when="at_once" if is_at_once else "ended")
+
+
+def _event(rng: Random, what: str, when: When | None = None) -> Event:
+    lasts = what in OUTAGES or what == "kill_head" or what.startswith(("kill:", "restart:"))
+    if when is None or (when == "submitting" and what in _NEED_A_JOB):
+        when = rng.choice(WHENS[what in _NEED_A_JOB :])
+    return Event(what=what, when=when, lasts_s=rng.choice((2.0, 5.0, 10.0)) if lasts else 0.0)

@@ -1,0 +1,311 @@
+"""One night of the stress run: it is begun, what is planned happens to it, and it is judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.orchestrators.chaos_hands import Hands
+from tests.orchestrators.chaos_oracle import STEPS, Act, ChampionSeen, Line, NightSeen, StepSeen, lies, wanted
+from tests.orchestrators.chaos_plan import ENDINGS, OUTAGES, TRIALS, Event, Plan
+from tests.orchestrators.chaos_site import NAME, Site
+from tests.orchestrators.suite import ENDED, Night, State, Step
+
+NIGHT_S: Final = 300.0
+LEASE_S: Final = 60.0
+LOOK_S: Final = 0.3
+SETTLE_S: Final = 6.0
+"""How long after the last event it is believed that nothing runs: what was on its way has come by then."""
+LEFT_S: Final = 30.0
+"""How long after a night its processes may take to go."""
+HERE: Final = "tests.orchestrators.chaos_trainables"
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What became of a night."""
+
+    plan: Plan
+    seen: NightSeen
+    lies: list[str]
+    fired: list[str]
+    took_s: float
+    shown: str = ""
+    """The orchestrator's own words about a night with lies."""
+
+
+@dataclass(slots=True)
+class Player:
+    """Plays one night."""
+
+    site: Site
+    hands: Hands
+    plan: Plan
+    began_at: float = field(default_factory=time.time)
+    run: str = ""
+    acts: list[Act] = field(default_factory=list)
+    fired: list[str] = field(default_factory=list)
+    outages_s: float = 0.0
+    _settled_at: float = 0.0
+    _undone: list[threading.Thread] = field(default_factory=list)
+    _before: set[str] = field(default_factory=set)
+
+    def play(self) -> Result:
+        """Begin it, let happen what is planned, wait for its end, and judge it."""
+        site, events, deadline = self.site, list(self.plan.events), time.monotonic() + NIGHT_S
+        self._before, champion = site.names(), site.champion()
+        self.run = self.hands.begin(_night(self.plan, site))
+        if events and events[0].when == "submitting":
+            site.to_cluster.delay_s = 0.3  # or the moment is over before it is seen
+        while time.monotonic() < deadline:
+            is_over = self._is_over()
+            if events and self._holds(events[0], is_over=is_over) and self._fire(events[0]):
+                site.to_cluster.delay_s = 0.0
+                events.pop(0)
+                continue
+            if is_over:
+                # What waited for something earlier in the night waits in vain.
+                events = [event for event in events if event.when in ("ended", "at_once")]
+                events = events if events and events[0].when == "ended" else []
+                if not events and self._is_quiet():
+                    break
+            time.sleep(LOOK_S)
+        site.to_cluster.delay_s = 0.0
+        for each in self._undone:
+            each.join()
+        return self._judge(champion)
+
+    # --- what is seen while it goes on
+
+    def _states(self) -> dict[Step, State]:
+        return {step: self.hands.state(self.run, step) for step in STEPS}
+
+    def _is_over(self) -> bool:
+        """Whether the orchestrator says so, and means it."""
+        if self.hands.tend(self.run, is_wanted=self._want() == "success"):
+            return False
+        states = self._states()
+        if self._want() == "marked" and states["train"] not in ENDED:
+            return states["gate"] in ("failed", "cancelled")
+        return states["train"] in ENDED or any(state in ("failed", "cancelled") for state in states.values())
+
+    def _want(self) -> str:
+        return wanted(
+            NightSeen(
+                steps={}, runs=(), acts=tuple(self.acts), trials=0, clear_resumes=self.hands.clear_resumes
+            )
+        )
+
+    def _step_now(self) -> Step | None:
+        """The step that is on; None: the night is over."""
+        states = self._states()
+        if any(state in ("failed", "cancelled") for state in states.values()):
+            return None
+        return next((step for step in STEPS if states[step] not in ENDED), None)
+
+    def _jobs(self) -> list[Any]:
+        """Tonight's jobs, as last seen."""
+        return [
+            info
+            for job_id, info in list(self.site.jobs.known.items())
+            if job_id.rpartition(".")[0] not in self._before
+        ]
+
+    def _running(self) -> list[Any]:
+        self.site.jobs.look()
+        return [info for info in self._jobs() if not info.is_ended]
+
+    def _is_quiet(self) -> bool:
+        return time.time() > self._settled_at and not self._running()
+
+    def _lines(self) -> tuple[tuple[Line, ...], dict[str, list[float]]]:
+        return self.site.lines(self.began_at)
+
+    def _holds(self, event: Event, *, is_over: bool) -> bool:
+        """Whether it is time for this event."""
+        if event.when == "at_once":
+            return True
+        if event.when == "ended":
+            return is_over and self._is_quiet()
+        if is_over:
+            return False
+        if event.when == "submitting":
+            return self.hands.state(self.run, "sweep") == "running"
+        trials, trained = self._lines()
+        if event.when == "started":
+            return any(line.word == "start" for line in trials)
+        if event.when == "half":
+            return len({line.number for line in trials if line.word == "end"}) >= TRIALS / 2
+        if event.when == "gating":
+            sweeps = {
+                info.job_id.rpartition(".")[0]
+                for info in self._jobs()
+                if info.metadata.get("raysweep_kind") == "sweep"
+            }
+            return len(sweeps) > 1
+        return bool(trained["train"])
+
+    # --- what happens
+
+    def _fire(self, event: Event) -> bool:
+        """Let it happen; False: there is nothing yet that it could happen to."""
+        what, _, name = event.what.partition(":")
+        step = self._step_now()
+        if what in ENDINGS or what == "clear":
+            if what == "clear":
+                self._stopped(is_waited_for=event.when == "ended")
+            if (step is None and what != "clear") or not self._act(what, step or "train"):
+                return False
+        elif what in OUTAGES:
+            self._cut(what, event.lasts_s)
+        elif what in ("restart", "kill"):
+            self._later(lambda: self.hands.server(what, name, event.lasts_s), event.lasts_s)
+        elif step is None or not self._kill(what, step, event.lasts_s):
+            return False
+        self.fired.append(event.what)
+        self._settled_at = time.time() + event.lasts_s + SETTLE_S
+        return True
+
+    def _act(self, what: str, step: Step) -> bool:
+        if what == "clear":
+            self.site.hold.unlink(missing_ok=True)
+        else:
+            self.site.hold.touch()
+        if what == "stop_job":
+            running = self._running()
+            if not running:
+                return False
+            self.site.cluster.ask(lambda client: client.stop(running[-1].job_id))
+        else:
+            self.hands.act(what, self.run, step)
+        self.acts.append(Act(what=what, step=step, at=time.time()))
+        return True
+
+    def _stopped(self, *, is_waited_for: bool) -> None:
+        """Note since when nothing runs of what a person has ended last."""
+        if is_waited_for and self.acts and self.acts[-1].what in ENDINGS:
+            last = self.acts[-1]
+            ends = [
+                info.ended_at or 0.0
+                for info in self._jobs()
+                if self.site.step_of(info.job_id.rpartition(".")[0]) == last.step
+            ]
+            self.acts[-1] = dataclasses.replace(last, stopped_at=max(ends, default=None))
+
+    def _cut(self, what: str, lasts_s: float) -> None:
+        how, _, where = what.partition("_")
+        proxy = self.site.to_cluster if where == "cluster" else self.site.to_storage
+        (proxy.cut if how == "cut" else proxy.stall)()
+        self._later(lambda: (time.sleep(lasts_s), proxy.restore()), lasts_s)
+
+    def _kill(self, what: str, step: Step, lasts_s: float) -> bool:
+        site = self.site
+        if what == "kill_step":
+            return self.hands.kill(self.run, step)
+        if what == "kill_head":
+            site.head.kill()
+            site.jobs.lose()
+            self._later(lambda: (time.sleep(lasts_s), site.head.start()), lasts_s + 15)
+            return True
+        if what == "kill_driver":
+            pids = site.cluster.drivers()
+        else:
+            trials, _ = self._lines()
+            ended = {(line.run_id, line.number) for line in trials if line.word == "end"}
+            pids = [line.pid for line in trials if (line.run_id, line.number) not in ended][-1:]
+        return sum(map(_kill, pids)) > 0
+
+    def _later(self, undo: Callable[[], Any], lasts_s: float) -> None:
+        self.outages_s += lasts_s
+        thread = threading.Thread(target=undo, daemon=True)
+        thread.start()
+        self._undone.append(thread)
+
+    # --- the end
+
+    def _judge(self, champion: ChampionSeen) -> Result:
+        site, want = self.site, self._want()
+        running = self._running()
+        left = site.left(LEFT_S if not running else LEASE_S + LEFT_S)
+        if running:
+            running = self._running()
+        self._stopped(is_waited_for=not running)
+        site.hold.unlink(missing_ok=True)
+        states = self._states()
+        trials, trained = self._lines()
+        ends = [info.ended_at or 0.0 for info in self._jobs()]
+        shown_by = {step: self._given(step) if states[step] == "success" else None for step in STEPS}
+        seen = NightSeen(
+            steps={step: StepSeen(state=states[step], handed_on=shown_by[step]) for step in STEPS},
+            runs=tuple(site.run(run_id) for run_id in sorted(site.names() - self._before)),
+            acts=tuple(self.acts),
+            trials=TRIALS,
+            clear_resumes=self.hands.clear_resumes,
+            before=champion,
+            after=site.champion(),
+            lines=trials,
+            trained=tuple(trained["trained"]),
+            left=left,
+            quiet_at=max(ends, default=self.began_at) if not running else None,
+            outages_s=self.outages_s,
+        )
+        found = lies(seen)
+        result = Result(
+            plan=self.plan, seen=seen, lies=found, fired=self.fired, took_s=time.time() - self.began_at
+        )
+        if found:
+            texts = [f"--- {step} ({want})\n{self.hands.message(self.run, step)}" for step in STEPS]
+            result.shown = "\n".join(texts)
+        if left or running:
+            site.cluster.stop_what_runs()
+        return result
+
+    def _given(self, step: Step) -> dict[str, Any] | None:
+        given = self.hands.given(self.run, step)
+        if given is None:
+            return None
+        best = given.get("best") or given
+        return {"status": given.get("status"), "x": (best.get("config") or {}).get("x")}
+
+
+def _kill(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _night(plan: Plan, site: Site) -> Night:
+    """What the orchestrator is asked to run."""
+    common = {"log": str(site.log), "hold": str(site.hold)}
+    space = {
+        "x": {"uniform": [plan.level, plan.level + 1.0]},
+        "steps": 2,
+        "pause": 0.8,
+    } | common
+    sweep = {
+        "name": NAME,
+        "trainable": f"{HERE}:trial",
+        "param_space": space,
+        "metric": "loss",
+        "mode": "min",
+        "seed": plan.night,
+        "num_samples": TRIALS,
+        "storage_path": site.storage,
+    }
+    training = {
+        "name": "full",
+        "trainable": f"{HERE}:train",
+        "config": {"pause": 2.0, **common},
+        "scaling": {"num_workers": 1},
+        "storage_path": site.storage,
+    }
+    gate = {"confirm_top_k": 1, "seeds": 1, "test": "mean"}
+    return Night(sweep=sweep, train=training, gate=gate, retries=8, job={"lease_ttl_s": LEASE_S})
