@@ -11,7 +11,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -24,6 +24,7 @@ from raysweep.errors import (
     RaysweepError,
     SpecChangedError,
     SpecError,
+    StorageError,
     SweepInterrupted,
 )
 from raysweep.jobs import ClusterConnection, JobOptions, RunningJob
@@ -66,6 +67,8 @@ KILL_S: Final = 4.0
 """Airflow kills a task 5 s after SIGTERM."""
 LEASE_S: Final = 4 * 3600.0
 """A job that no task has waited for so long ends, resumably: longer than outages and delays of retries."""
+FIRST_LEASE_S: Final = 900.0
+"""… until its trigger runs: a task that is marked between its deferral and that moment tells nobody."""
 ASK_PAUSES_S: Final = (1.0, 3.0, 6.0)
 """Between the times that a connection is asked for, before it counts as not there."""
 
@@ -171,8 +174,14 @@ class Try:
 
     def _run_job(self, attempt: Attempt, access: Access) -> Any:
         operator, options = self.operator, self._options(attempt)
+        lease_ttl_s = options.lease_ttl_s
+        if lease_ttl_s is not None:
+            options = options.replace(lease_ttl_s=min(lease_ttl_s, FIRST_LEASE_S))
         step = Step(request=attempt.request, place=Place(connection=access.cluster), options=options)
         job = step.submit(self.intent.announce)
+        if job.how == "attached" and options.lease_ttl_s is not None:
+            with suppress(StorageError):  # the earlier one stands
+                job.view().renew_lease(options.lease_ttl_s)
         self._carried_out()
         ends_at, limit = self._limit(attempt.request.spec)
         trigger = SweepTrigger(
@@ -182,7 +191,7 @@ class Try:
             fire_after=time.time() + SETTLE_S,
             ends_at=ends_at,
             limit=limit,
-            lease_ttl_s=options.lease_ttl_s,
+            lease_ttl_s=lease_ttl_s,
         )
         self._end_superseded(job, access)
         self._show(job, access)

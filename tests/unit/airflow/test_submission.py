@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from raysweep.errors import ConnectionUnreadableError, SpecError
 from raysweep.jobs import ClusterConnection
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.lease import read_lease, renew_lease
 from raysweep.storage.opening import open_store
 from raysweep_airflow import SweepOperator, work
 from raysweep_airflow.hooks import Access, RaySweepHook
@@ -134,6 +135,20 @@ def test_a_worker_that_shuts_down_in_the_submission_ends_nothing(
 )
 def test_a_job_has_a_lease_unless_the_dag_says_otherwise(task: Task, job: Any, expected: Any) -> None:
     assert task.deferred(job=job)["lease_ttl_s"] == expected
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"), [(None, 900.0), ({"lease_ttl_s": 60}, 60.0), ({"lease_ttl_s": None}, None)]
+)
+def test_until_its_trigger_runs_a_job_has_a_short_lease(task: Task, job: Any, expected: Any) -> None:
+    """Airflow tells nobody of a task that is marked between its deferral and the start of its trigger."""
+    store, run_id = open_store(str(task.storage)), task.deferred(job=job)["job"]["run_id"]
+    for _ in range(2):
+        lease = read_lease(store, run_id)
+        assert (lease.ttl_s if lease is not None else None) == expected
+        if lease is not None:
+            renew_lease(store, run_id, 7200.0)  # by a trigger; then the next try attaches
+        assert task.deferred(job=job)["job"]["how"] == "attached"
 
 
 def test_a_timeout_counts_from_the_start_of_the_try(task: Task) -> None:

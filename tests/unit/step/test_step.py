@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ def test_an_error_keeps_its_class_on_its_way(spec: SweepSpec) -> None:
 def test_a_limit_cancels_the_job_and_says_how_to_go_on(
     spec: SweepSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raysweep.jobs.follow.CANCEL_GRACE_S", 0.1)
+    monkeypatch.setattr("raysweep.step.waiting.cancel_anyway", partial(cancel_anyway, grace_s=0.1))
     with serving(Api()) as api:
         job = step_of(api, spec).submit()
         end = waited(api, job, ends_at=time.time() + 0.2, limit="an hour")
