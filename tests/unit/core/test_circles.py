@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
-from raysweep.core.line import CHECKPOINTS_AN_ATTEMPT
+from raysweep.core.line import CHECKPOINTS_AN_ATTEMPT, _prefer_other_node
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
 from tests.unit.core.sweep import Sweep, running, start_trial
 from tests.unit.core.world import NODE_DIED
@@ -60,6 +61,20 @@ def test_a_retry_still_prefers_another_node_that_idles() -> None:
     sweep.failed(3, attempt=2)
     assert [start.trial for start in sweep.send(ev.TimerFired) if isinstance(start, cmd.StartTrial)] == [2, 3]
     assert (sweep.state.trials[2].slot, sweep.state.trials[3].slot) == (1, 0)
+
+
+def test_a_retry_does_not_prefer_another_node_whose_slot_is_too_small() -> None:
+    sweep = short_trials()
+    sweep.failed(2)
+    trial, slot, other = sweep.state.trials[2], sweep.state.slots[0], sweep.state.slots[1]
+    slot.node, other.node = "big", "small"
+    other.queue.clear()
+    trial.attempts = (replace(trial.attempts[-1], node="big"),)
+    sweep.state.hungry.append(other.number)
+    slot.memory_bytes = trial.memory_bytes = 4 * GIB
+    assert _prefer_other_node(sweep.state, trial, slot, 3) is slot
+    other.memory_bytes = 4 * GIB
+    assert _prefer_other_node(sweep.state, trial, slot, 3) is other
 
 
 def test_what_a_small_slot_cannot_take_is_not_recalled_for_it() -> None:

@@ -11,7 +11,8 @@ from raysweep.errors import SpecChangedError
 from raysweep.outcome import EndedBy
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.reopening import check_same
-from raysweep.runs.takeover import find_outcome
+from raysweep.runs.takeover import find_outcome, hold
+from raysweep.storage.opening import open_store
 from tests.unit.verify.stored import store_sweep
 
 
@@ -45,3 +46,13 @@ def test_more_of_what_had_ended_it_lets_it_go_on_and_nothing_else_does(tmp_path:
     by_cost = by_time.model_copy(update={"rule": "stop.budget.cost"})
     with pytest.raises(SpecChangedError, match="time_budget_s"):
         check_same(folder, longer, ended.model_copy(update={"ended_by": by_cost}))
+
+
+def test_a_sweep_counts_from_its_schedule_and_without_one_from_its_start(tmp_path: Path) -> None:
+    asked = store_sweep(tmp_path / "other", is_ended=False).asked
+    for number, (scheduled_at, expected) in enumerate(((None, 900.0), (600.0, 600.0))):
+        folder = SweepFolder(open_store(tmp_path), f"s-{number}")
+        assert hold(folder, replace(asked, scheduled_at=scheduled_at), at=900.0) is not None
+        record = folder.read_spec()
+        assert record is not None
+        assert record.scheduled_at == expected
