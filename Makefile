@@ -65,7 +65,7 @@ LATEST_PINS := --constraints constraints-prefect-latest.txt --overrides constrai
 $(LATEST)/.stamps/dev: $(STAMPS)/venv pyproject.toml constraints-prefect-latest.txt constraints-prefect-latest.overrides
 	[ -x $(LATEST)/bin/python ] || $(PYTHON) -m venv $(LATEST)
 	$(UV_ENV) $(BIN)/uv pip install --python $(LATEST)/bin/python $(LATEST_PINS) --editable '.[ray,prefect]' \
-		playwright pytest pytest-timeout
+		playwright pytest pytest-timeout pytest-xdist
 	@mkdir -p $(@D) && touch $@
 
 # LightGBM's wheel needs the OpenMP runtime of GCC, which a bare Debian or Ubuntu does not have.
@@ -129,7 +129,7 @@ test-servers: setup browser
 
 ## test-prefect-latest: the flows on the newest Prefect, in an environment of its own
 test-prefect-latest: $(LATEST)/.stamps/dev browser
-	$(LATEST)/bin/python -m pytest tests/prefect/test_parts.py tests/prefect/test_pages.py tests/orchestrators/test_prefect.py \
+	$(LATEST)/bin/python $(PYTEST_BESIDE) tests/prefect/test_parts.py tests/prefect/test_pages.py tests/orchestrators/test_prefect.py \
 		-m 'not slow'
 
 VERSIONS ?= 3.12 3.13

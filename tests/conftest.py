@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from devtools.prefect.local import LocalPrefect
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Who may run beside whom (`pytest -n 2 --dist loadgroup`): a group stays in one process, in its order.
 
     Tests on a Ray share that Ray and the cores that it counts; those on Airflow's servers share these.
     """
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
     for item in items:
         if item.get_closest_marker("servers") and "airflow" in item.path.parts:
             item.add_marker(pytest.mark.xdist_group("airflow"))
