@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Who may run beside whom (`pytest -n 2 --dist loadgroup`): a group stays in one process, in its order.
 
-    Tests on a Ray share that Ray and the cores that it counts; those on Airflow's servers share these.
+    Tests on a Ray share that Ray and the cores that it counts, and those on Airflow's servers share these. Of
+    the rest with servers, nodes or faults each file has its own, and runs where there is room.
     """
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
-        if item.get_closest_marker("servers") and "airflow" in item.path.parts:
+        has_servers = item.get_closest_marker("servers") is not None
+        if has_servers and "airflow" in item.path.parts:
             item.add_marker(pytest.mark.xdist_group("airflow"))
+        elif has_servers and (item.path.parent.name in ("engine", "faults") or "chaos" in item.path.name):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
         elif item.get_closest_marker("ray"):
             item.add_marker(pytest.mark.xdist_group("ray"))
 

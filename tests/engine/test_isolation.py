@@ -94,22 +94,26 @@ def is_zombie(pid: str) -> bool:
 def test_gpu_trials_get_a_process_and_a_gpu_each(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """
-        import sys, time
+        import os, sys
         import ray
         import raysweep as rs
-        from raysweep.cluster.nodes import live_nodes
-        from raysweep.cluster.connection import connect
 
         def train(config):
             import os, time
             began = time.time()
-            time.sleep(0.5)
             gpu = os.environ["CUDA_VISIBLE_DEVICES"]
+            open(os.path.join(config["folder"], gpu), "w").close()
+            # The first waits for one on the other GPU, whose worker may take its time to start.
+            while len(os.listdir(config["folder"])) < 2 and time.time() < began + 60:
+                time.sleep(0.05)
+            time.sleep(0.5)
             return {"loss": 1.0, "gpu": gpu, "began": began, "ended": time.time(), "pid": os.getpid()}
 
         ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False,
                  _temp_dir=sys.argv[1])
-        spec = rs.SweepSpec(name="gpu", trainable=train, param_space={"x": {"uniform": [0, 1]}},
+        os.mkdir(sys.argv[3])
+        spec = rs.SweepSpec(name="gpu", trainable=train,
+                            param_space={"x": {"uniform": [0, 1]}, "folder": sys.argv[3]},
                             metric="loss", mode="min", num_samples=4, resources={"gpu": 1},
                             storage_path=sys.argv[2])
         assert spec.effective_isolation == "process"
@@ -128,6 +132,6 @@ def test_gpu_trials_get_a_process_and_a_gpu_each(tmp_path: Path) -> None:
     )
     # Ray's sockets are in it: pytest's own folder has too long a path.
     with tempfile.TemporaryDirectory(prefix="rst-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        arguments = [sys.executable, "-c", script, folder, str(tmp_path / "sweeps")]
+        arguments = [sys.executable, "-c", script, folder, str(tmp_path / "sweeps"), str(tmp_path / "gpus")]
         done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
