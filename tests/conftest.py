@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,10 @@ from tests.jobs.head import Head, free_ports
 
 if TYPE_CHECKING:
     from devtools.prefect.local import LocalPrefect
+
+# Ray starts its workers at nice 15. Beside a second pytest on two cores they would get next to nothing, and every
+# time that a test takes for granted would be the other test's.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
