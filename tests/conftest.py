@@ -13,8 +13,8 @@ from tests.jobs.head import Head, free_ports
 if TYPE_CHECKING:
     from devtools.prefect.local import LocalPrefect
 
-# Ray starts its workers at nice 15. Beside a second pytest on two cores they would get next to nothing, and every
-# time that a test takes for granted would be the other test's.
+# Ray starts its workers at nice 15. Beside a second pytest on two cores they would get next to nothing, and a
+# trial that starts in two seconds alone would take a minute.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 

@@ -91,7 +91,7 @@ class LocalAirflow(LocalServers):
         """Wait until all components say that they are."""
         self.wait_until(self._is_well, START_S)
 
-    def command(self, *arguments: str, timeout_s: float = 180.0) -> str:
+    def command(self, *arguments: str, timeout_s: float = 400.0) -> str:
         """Airflow's own command line; what it prints. Raises: LocalServersError."""
         return self.output_of([*_airflow(), *arguments], timeout_s=timeout_s)
 

@@ -98,7 +98,7 @@ class LocalPrefect(LocalServers):
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
-    def command(self, *arguments: str, timeout_s: float = 120.0) -> str:
+    def command(self, *arguments: str, timeout_s: float = 300.0) -> str:
         """Prefect's own command line; what it prints. Raises: LocalServersError."""
         return self.output_of([*_prefect(), "--no-prompt", *arguments], timeout_s=timeout_s, COLUMNS="200")
 

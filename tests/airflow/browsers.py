@@ -38,5 +38,5 @@ class Watched:
 
     def open(self, address: str) -> Any:
         self.page.goto(address)
-        self.page.wait_for_selector("main[data-view]", timeout=20_000)
+        self.page.wait_for_selector("main[data-view]", timeout=90_000)
         return self.page

@@ -127,12 +127,12 @@ def test_a_night_by_hand_and_its_page(site: Site, conf: dict[str, str], tmp_path
         page.goto(task)
         job = servers.stored(DAG, RUN, "sweep")["raysweep_job"]
         job = json.loads(job) if isinstance(job, str) else job
-        page.get_by_text(job["job_url"]).first.wait_for(timeout=30_000)
+        page.get_by_text(job["job_url"]).first.wait_for(timeout=90_000)
         page.screenshot(path=pictures / "log.png")
         # The tab that the plugin adds; then nothing is clicked or reloaded until the sweep has ended.
         page.locator('a[href$="/plugin/raysweep"]').first.click()
         frame = page.frame_locator("iframe")
-        frame.locator("main[data-view]").wait_for(timeout=30_000)
+        frame.locator("main[data-view]").wait_for(timeout=90_000)
         frame.locator("main[data-status=completed]").wait_for(timeout=120_000)
         text = frame.locator("main").inner_text()
         assert "8 of 8 trials ended" in text
@@ -141,7 +141,7 @@ def test_a_night_by_hand_and_its_page(site: Site, conf: dict[str, str], tmp_path
         page.screenshot(path=pictures / "page.png")
         site.wait(DAG, RUN, "success")
         page.goto(f"{servers.address}/dags/{DAG}")
-        page.get_by_text("sweep").first.wait_for(timeout=30_000)
+        page.get_by_text("sweep").first.wait_for(timeout=90_000)
         page.screenshot(path=pictures / "grid.png")
         page.close()
     assert watched.problems == []
@@ -156,10 +156,10 @@ def test_a_night_by_hand_and_its_page(site: Site, conf: dict[str, str], tmp_path
 
 def _log_in(page: Any, servers: Airflow) -> None:
     page.goto(servers.address)
-    page.locator('input[name="username"]').fill(servers.login["username"], timeout=30_000)
+    page.locator('input[name="username"]').fill(servers.login["username"], timeout=90_000)
     page.locator('input[name="password"]').fill(servers.login["password"])
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile(rf"^{re.escape(servers.address)}/(?!auth)"), timeout=30_000)
+    page.wait_for_url(re.compile(rf"^{re.escape(servers.address)}/(?!auth)"), timeout=90_000)
 
 
 def test_the_page_asks_for_the_login(site: Site) -> None:

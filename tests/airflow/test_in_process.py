@@ -16,7 +16,7 @@ from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.servers,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     # Of Ray Train, in this process.
     pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*"),
 ]
@@ -153,7 +153,7 @@ def test_a_cleared_sweep_that_finds_more_is_gated_and_trained_anew(
             )
             return sweep, gate, run(TrainOperator(task_id="train", spec=train, outcome=gate, address="local"))
 
-    first, _, trained = night(6.0, 1)
+    first, _, trained = night(20.0, 1)
     assert (first["status"], first["best"]["config"]["x"]) == ("budget", 3.0)
     assert trained["config"] == {"x": 3.0, "go": str(go), "steps": 1}
     go.touch()

@@ -26,7 +26,7 @@ def environment(mark: str) -> dict[str, str]:
 
 @pytest.mark.servers
 @pytest.mark.ray
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.slow
 def test_airflow_comes_up_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
     mark = os.urandom(8).hex()
@@ -104,7 +104,7 @@ def test_the_night_without_servers(tmp_path: Path) -> None:
 
 
 @pytest.mark.servers
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 @pytest.mark.slow
 def test_a_night_that_fails_says_why(tmp_path: Path) -> None:
     failed = nightly(tmp_path, "--deadline", "when the cock crows")

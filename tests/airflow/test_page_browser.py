@@ -86,7 +86,7 @@ def test_in_a_browser_it_follows_the_sweep(
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         page.get_by_role("button", name="Show all").focus()
         now[0] = task("success", place=place(tmp_path / "whole"))
-        page.wait_for_selector("main[data-status=completed]", timeout=10_000)
+        page.wait_for_selector("main[data-status=completed]", timeout=90_000)
         # The keyboard's place, and what was chosen, outlast the change.
         assert page.evaluate("document.activeElement.dataset.key") == "long"
         assert page.get_by_role("button", name="by time").get_attribute("aria-pressed") == "true"

@@ -112,7 +112,7 @@ class Driver:
     def pid(self) -> int:
         return self.process.pid
 
-    def finish(self, timeout_s: float = 90) -> tuple[int, dict[str, Any]]:
+    def finish(self, timeout_s: float = 300) -> tuple[int, dict[str, Any]]:
         """Wait for its end: exit code and what it printed."""
         out, self.errors = self.process.communicate(timeout=timeout_s)
         # Ray may have said something before.
@@ -163,7 +163,7 @@ def session_of(leader: int) -> list[int]:
     return found
 
 
-def wait_for(check: Callable[[], Any], timeout_s: float = 120) -> Any:
+def wait_for(check: Callable[[], Any], timeout_s: float = 240) -> Any:
     """The first true value of `check`."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -21,7 +21,7 @@ import raysweep as rs
 from raysweep.cluster.tempfolder import processes_in
 from tests.engine.conftest import ROOT, Driver, session_of, wait_for
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Lines = Callable[[], list[list[str]]]
 
 

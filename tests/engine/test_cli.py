@@ -20,7 +20,7 @@ from raysweep.cli import main
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.spec import sweep_id
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 HERE = "tests.engine.trainables"
@@ -75,7 +75,7 @@ class Running:
 
     def end(self, number: signal.Signals) -> Ran:
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=240)
         return Ran(code=self.process.returncode, out=out, err=err)
 
 

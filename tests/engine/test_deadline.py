@@ -22,7 +22,7 @@ from raysweep.storage.checkpoints import restore_uri
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import Driver, wait_for
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Events = Callable[..., list[Any]]
 Lines = Callable[[], list[list[str]]]
 MakeSpec = Callable[..., rs.SweepSpec]
@@ -31,7 +31,7 @@ MakeSpec = Callable[..., rs.SweepSpec]
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize(
     ("step_s", "budget_s"),
-    [pytest.param(0.7, 9.0), pytest.param(8.0, 40.0, marks=pytest.mark.slow)],
+    [pytest.param(0.7, 15.0), pytest.param(8.0, 40.0, marks=pytest.mark.slow)],
 )
 @pytest.mark.servers
 def test_it_ends_in_time_and_goes_on_where_it_was(
@@ -50,7 +50,7 @@ def test_it_ends_in_time_and_goes_on_where_it_was(
     outcome = rs.run_sweep(spec, key="k")
     late_s = time.time() - deadline.timestamp()
     record_property("ended_after_deadline_s", late_s)
-    assert late_s < 3
+    assert late_s < 10
     assert outcome.status == "deadline"
     assert outcome.ended_by is not None
     assert outcome.ended_by.rule == "stop.deadline"

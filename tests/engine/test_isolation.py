@@ -133,5 +133,5 @@ def test_gpu_trials_get_a_process_and_a_gpu_each(tmp_path: Path) -> None:
     # Ray's sockets are in it: pytest's own folder has too long a path.
     with tempfile.TemporaryDirectory(prefix="rst-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         arguments = [sys.executable, "-c", script, folder, str(tmp_path / "sweeps"), str(tmp_path / "gpus")]
-        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=100)
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ from raysweep.cluster import run as run_room
 from raysweep.storage.opening import open_store
 from raysweep.storage.wrapped import Operation, WrappedStore
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 LATENCY_S = 0.1
 CHECKPOINTS = 60
 T = TypeVar("T")
@@ -71,6 +71,6 @@ def test_a_waiting_report_does_not_stand_in_line_behind_deletions(
     waited = [float(line[1]) for line in lines() if line[0] == "waited"]
     record_property("waited_s", [round(seconds, 2) for seconds in waited])
     assert sum(store.deleted for store in stores) > CHECKPOINTS
-    # Two puts, and what a busy machine adds.
-    assert median(waited) < 2.5 * LATENCY_S
-    assert max(waited) < 6 * LATENCY_S
+    # Two puts, and what a busy machine adds; behind all deletions it would be thirty.
+    assert median(waited) < 6 * LATENCY_S
+    assert max(waited) < 15 * LATENCY_S

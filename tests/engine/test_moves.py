@@ -20,7 +20,7 @@ from raysweep.verify import verify_sweep
 from tests.engine.conftest import Driver, wait_for
 from tests.engine.test_resume import shown
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 SCHEDULERS: dict[str, dict[str, Any]] = {
     "pauses": {"tests.policies:Halving": {"rungs": [2, 5]}},
     "exploits": {"tests.policies:Copycat": {"at": 3, "of_ended": True}},

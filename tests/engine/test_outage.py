@@ -31,7 +31,7 @@ from tests.engine.conftest import wait_for
 from tests.proxy import Proxy
 from tests.unit.conftest import s3_url as s3_url  # a fixture
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Lines = Callable[[], list[list[str]]]
 T = TypeVar("T")
 

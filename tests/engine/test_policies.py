@@ -16,7 +16,7 @@ from raysweep.simulate import simulate
 from tests.engine.conftest import Driver, wait_for
 from tests.engine.policies import Climber, Median
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 MakeSpec = Callable[..., rs.SweepSpec]
 
 

@@ -34,7 +34,7 @@ def test_ten_thousand_reports_arrive_in_order(
     ]
     took_s = float(lines()[-1][1])
     record_property("us_a_report", took_s * 100)
-    assert took_s < 5
+    assert took_s < 30
 
 
 def test_numpy_and_odd_values_become_json(run: Run) -> None:

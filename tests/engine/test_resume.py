@@ -16,7 +16,7 @@ from raysweep.cluster.connection import RayConnection
 from raysweep.core.events import CheckpointCommitted, TrialFailed, TrialReturned, TrialStopped
 from tests.engine.conftest import Driver, wait_for
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Events = Callable[..., list[Any]]
 Lines = Callable[[], list[list[str]]]
 Drive = Callable[..., Driver]

@@ -72,7 +72,7 @@ def test_what_has_ended_comes_back_as_it_was(expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_sweep_goes_on_to_the_same_end(expected: dict[str, Any]) -> None:
     outcome = run_again("sweep", "going")
     assert found(outcome) == found(expected["going"])

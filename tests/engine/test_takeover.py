@@ -25,7 +25,7 @@ from raysweep.spec.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import ROOT, Driver, wait_for
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Events = Callable[..., list[Any]]
 Lines = Callable[[], list[list[str]]]
 Drive = Callable[..., Driver]
@@ -92,7 +92,7 @@ def test_a_finished_sweep_comes_back_without_ray(make_spec: MakeSpec) -> None:
     seen: list[SweepProgress] = []
     began = time.perf_counter()
     assert rs.run_sweep(spec, key="k", on_progress=seen.append) == outcome
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < 5
     script = textwrap.dedent(
         f"""
         import sys

@@ -44,7 +44,7 @@ ray = pytest.importorskip("ray")
 
 pytestmark = [
     pytest.mark.ray,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
     # Ray Train, which here runs in this process, uses pydantic's older names.
     pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*"),
 ]
@@ -103,7 +103,7 @@ def test_a_finished_run_is_returned_at_once_and_another_spec_is_refused(
     first = rs.run_training(spec, key="k")
     started = time.monotonic()
     assert rs.run_training(spec, key="k") == first
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 5
     assert first.metrics == {"loss": 0.5}
     assert marks.read_text() == "x"
 
@@ -271,7 +271,7 @@ def test_a_superseded_run_ends_within_seconds_and_the_outcome_is_the_newer_ones(
     older.join(20)
     took_s = time.monotonic() - superseded_at
     assert isinstance(older.error, FencedError), older.error
-    assert took_s < 10
+    assert took_s < 18
     newer.join()
     assert newer.error is None
     outcome = newer.result
@@ -471,7 +471,7 @@ def test_workers_that_fit_nowhere_are_refused_before_ray_starts(
         print(ray.is_initialized())
     """)
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
     )
     first, second = done.stdout.splitlines()
     assert "3 workers of {CPU: 1000}" in first

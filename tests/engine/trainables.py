@@ -177,7 +177,8 @@ def steps(config: Config) -> None:
     while step < config.get("steps", 5):
         step += 1
         note(config, "step", context.number, step)
-        time.sleep(config.get("pause", 0))
+        is_slow = context.number == config.get("slow_trial") and context.attempt == 1 and step > 2
+        time.sleep(2 if is_slow else config.get("pause", 0))
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "at.json").write_text(json.dumps({"step": step}))
             rs.report({"loss": config["x"] / step, "step": step}, checkpoint=folder)

@@ -30,7 +30,7 @@ NO_CLOUD = {
     "worker_liveness_check": False,
     "use_node_id_as_ip": True,
 }
-pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def check_sweep(
     with plan.active():
         for number in range(len(kills)):
             driver = start()
-            assert driver.process.wait(timeout=120) == -signal.SIGKILL, driver.process.communicate()
+            assert driver.process.wait(timeout=240) == -signal.SIGKILL, driver.process.communicate()
             assert sum(plan.fired()) == number + 1
             ended_then.append((len(lines()), {event.trial for event in events(*ENDS)}))
         plan.assert_fired()
@@ -97,7 +97,7 @@ def test_killed_at_the_very_end(
     spec = make_spec("noop", num_samples=4)
     with plan.active():
         driver = drive(spec, address=address)
-        assert driver.process.wait(timeout=120) == -signal.SIGKILL
+        assert driver.process.wait(timeout=240) == -signal.SIGKILL
         plan.assert_fired()
         outcome = drive(spec, address=address).outcome()
     assert outcome.counts == {"completed": 4}

@@ -10,7 +10,7 @@ import pytest
 from raysweep.cluster.connection import RayConnection
 from tests.unit.testing.test_guide import example  # noqa: F401  a fixture, used by its name
 
-pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.timeout(600)]
 
 
 @pytest.mark.slow

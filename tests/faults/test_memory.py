@@ -9,7 +9,7 @@ import pytest
 import raysweep as rs
 from tests.faults.nodes import driving, read_log, several_nodes
 
-pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(600)]
 GIB = 2**30
 
 

@@ -95,7 +95,7 @@ def wait_for_step(log: Path, node: str, step: int) -> int:
     return int(done[0])
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.servers
 def test_a_drained_node_loses_no_step(cluster: Any, two_nodes: Any, make: Spec, log: Path) -> None:
     """The trial there is asked for a checkpoint, which it would not have made by itself, and moves."""
@@ -116,7 +116,7 @@ def test_a_drained_node_loses_no_step(cluster: Any, two_nodes: Any, make: Spec, 
     assert any("is about to go" in note for note in outcome.notes)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.servers
 def test_a_node_that_dies_costs_no_budget(cluster: Any, two_nodes: Any, make: Spec, log: Path) -> None:
     """SIGKILL of the raylet and all its processes."""
@@ -137,7 +137,7 @@ def test_a_node_that_dies_costs_no_budget(cluster: Any, two_nodes: Any, make: Sp
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_node_that_makes_trials_fail_is_left_out(
     cluster: Any, two_nodes: Any, make: Spec, log: Path
 ) -> None:
@@ -155,7 +155,7 @@ def test_a_node_that_makes_trials_fail_is_left_out(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_no_node_left_is_an_error_that_can_be_retried(
     cluster: Any, two_nodes: Any, make: Spec, log: Path
 ) -> None:
@@ -163,7 +163,7 @@ def test_no_node_left_is_an_error_that_can_be_retried(
         wait_for_step(log, node_id(two_nodes[0]), 1)
         for node in two_nodes:
             cluster.remove_node(node, allow_graceful=False)
-        code, said = driver.finish(timeout_s=120)
+        code, said = driver.finish(timeout_s=240)
     assert (code, said["error"]) == (1, "ClusterLostError")
     assert "for 5 s no node could hold a trial" in said["message"]
     # With nodes back, the same key goes on.
@@ -189,7 +189,7 @@ def two_nodes_for_two(cluster: Any) -> Iterator[tuple[Any, Any]]:
             cluster.remove_node(node, allow_graceful=False)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.servers
 def test_a_node_that_dies_in_the_tail_leaves_room_on_the_other(
     cluster: Any, two_nodes_for_two: Any, make: Spec, log: Path
@@ -208,7 +208,7 @@ def test_a_node_that_dies_in_the_tail_leaves_room_on_the_other(
     assert all(outcome[trial].attempts[0].end == "lost" for trial in lost), "the fault has fired"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.servers
 def test_a_node_where_replacements_cannot_load_is_left_to_the_others(
     cluster: Any, two_nodes: Any, make: Spec, loads: Path
@@ -218,7 +218,7 @@ def test_a_node_where_replacements_cannot_load_is_left_to_the_others(
     spec = make(8).replace(trainable="tests.engine.loads_once:train", isolation="actor")
     with driving(spec, cluster.address) as driver:
         outcome = driver.outcome()
-    assert (loads / "loaded").exists(), "the fault has fired"
+    assert (loads / "refused").exists(), "the fault has fired"
     assert outcome.counts == {"completed": 8}, outcome.notes
     assert any("could not be started" in note for note in outcome.notes), outcome.notes
 
@@ -229,7 +229,7 @@ def events_of(spec: rs.SweepSpec, kind: type[Event]) -> list[Event]:
     return [event for event in map(decode, journal.contents().records) if isinstance(event, kind)]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.servers
 def test_a_retry_is_not_handed_out_in_circles(cluster: Any, two_nodes: Any, make: Spec, log: Path) -> None:
     """The trial failed on one node, would rather try the other, and that one is busy for long."""
@@ -241,7 +241,7 @@ def test_a_retry_is_not_handed_out_in_circles(cluster: Any, two_nodes: Any, make
     assert len(events_of(spec, TrialsRecalled)) < 20
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.servers
 def test_a_wait_for_room_while_a_trial_runs_costs_no_events(
     cluster: Any, two_nodes: Any, make: Spec, log: Path

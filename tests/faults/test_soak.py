@@ -112,7 +112,7 @@ def test_two_thousand_trials_under_random_kills(
     began = time.monotonic()
     driver = soak.run(lambda: {event.trial for event in events(TrialReturned)})
     # Ray tells the driver of each killed worker, on stdout too: the outcome is read where it is stored.
-    said = driver.process.communicate(timeout=60)
+    said = driver.process.communicate(timeout=240)
     assert driver.process.returncode == 0, said
     outcome = folder.read_outcome()
     assert outcome is not None

@@ -13,7 +13,7 @@ from raysweep.testing import FaultPlan
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.faults,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.usefixtures("ray_cluster"),
 ]
 MakeSpec = Callable[..., rs.SweepSpec]

@@ -62,7 +62,7 @@ class Cluster:
     def logs(self, job_id: str) -> str:
         return self.ask(lambda client: client.logs(job_id))
 
-    def wait(self, job_id: str, timeout_s: float = 90) -> JobInfo:
+    def wait(self, job_id: str, timeout_s: float = 300) -> JobInfo:
         """Wait for the end of a job."""
         deadline = time.monotonic() + timeout_s
         while not (info := self.info(job_id)).is_ended:
@@ -74,7 +74,7 @@ class Cluster:
         """Ray's own command line."""
         command = [str(Path(sys.executable).with_name("ray")), *arguments, "--address", self.head.address]
         return subprocess.run(
-            command, env=self.head.environment, check=True, capture_output=True, text=True, timeout=60
+            command, env=self.head.environment, check=True, capture_output=True, text=True, timeout=240
         ).stdout
 
     def get(self, path: str) -> Any:
@@ -82,10 +82,10 @@ class Cluster:
         request = urllib.request.Request(
             f"{self.head.address}{path}", headers={"Authorization": f"Bearer {self.head.token}"}
         )
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
             return json.load(answer)
 
-    def stop_what_runs(self, timeout_s: float = 30) -> None:
+    def stop_what_runs(self, timeout_s: float = 120) -> None:
         """Stop all jobs that a test left behind: the next one gets the CPUs."""
         deadline = time.monotonic() + timeout_s
         while running := [each.job_id for each in self.ask(_jobs) if not each.is_ended]:
@@ -108,7 +108,7 @@ class Cluster:
         found += [f"group {each['placement_group_id']}" for each in groups]
         return found
 
-    def wait_until_clean(self, timeout_s: float = 30) -> float:
+    def wait_until_clean(self, timeout_s: float = 120) -> float:
         """How long it took until nothing of any sweep was left."""
         began = time.monotonic()
         while left := self.leftovers():

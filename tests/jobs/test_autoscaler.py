@@ -25,7 +25,7 @@ from tests.jobs.head import ROOT, Head
 from tests.jobs.kubernetes import HEAD_POD, NAMESPACE, Kubernetes, serving
 from tests.unit.jobs.api import make_certificate
 
-pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(900)]
 RAY = str(Path(sys.executable).with_name("ray"))
 MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "deploy/raycluster.yaml").read_text())
 

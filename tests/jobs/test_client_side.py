@@ -24,7 +24,7 @@ from tests.jobs.head import ROOT, Head, free_ports
 from tests.jobs.wires import relayed
 from tests.unit.jobs.api import make_certificate
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 MakeSpec = Callable[..., rs.SweepSpec]
 SECRET = "a-password-of-the-trials-1f2e3d"
 
@@ -192,7 +192,7 @@ def test_fifty_megabytes_go_over_the_wire_once(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(900)
 def test_everything_from_an_environment_without_ray(
     head: Head, cluster: Cluster, tmp_path: Path, log: Path, storage: Path
 ) -> None:
@@ -231,7 +231,7 @@ def test_everything_from_an_environment_without_ray(
     assert followed["heartbeats"] >= 2
     assert followed["same"]
     assert len(followed["jobs"]) == 1
-    assert followed["again_s"] < 2
+    assert followed["again_s"] < 10
     assert found["cancelled"]["asked"]
     assert (found["cancelled"]["status"], found["cancelled"]["again"]) == ("cancelled", "finished")
     assert found["resumed"] | {"tailed": True} == {

@@ -22,7 +22,7 @@ from tests.engine.conftest import ROOT, wait_for
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
 
-pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(900)]
 Lines = Callable[[], list[list[str]]]
 
 
@@ -101,7 +101,7 @@ def test_a_sweep_is_left_with_ctrl_c_followed_and_cancelled(
     following = start("sweep", write_spec("forever", num_samples=4), "--key", "k", "--json")
     wait_for(lambda: len(lines()) >= 2, 90)
     following.send_signal(signal.SIGINT)
-    out, err = following.communicate(timeout=60)
+    out, err = following.communicate(timeout=240)
     assert (following.returncode, out) == (3, "")
     last = err.strip().splitlines()[-1]
     assert last.startswith(f"detached: {folder.sweep_id} goes on; follow it with: raysweep attach ")
@@ -117,7 +117,7 @@ def test_a_sweep_is_left_with_ctrl_c_followed_and_cancelled(
     assert ran.code == 0
     said = json.loads(ran.out)
     assert (said["run_id"], said["was_running"]) == (folder.sweep_id, True)
-    out, err = attached.communicate(timeout=60)
+    out, err = attached.communicate(timeout=240)
     assert attached.returncode == 3, err
     outcome = SweepOutcome.from_json(out)
     assert outcome.status == "cancelled"

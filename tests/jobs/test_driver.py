@@ -21,7 +21,7 @@ from raysweep.spec import RunRequest
 from tests.engine.conftest import wait_for
 from tests.jobs.cluster import Cluster
 
-pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(900)]
 MakeSpec = Callable[..., rs.SweepSpec]
 FolderOf = Callable[..., SweepFolder]
 Lines = Callable[[], list[list[str]]]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.jobs.head import Head
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_a_head_is_killed_whole_and_comes_back(head: Head) -> None:

@@ -18,7 +18,7 @@ from tests.engine.conftest import wait_for
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
 
-pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(900)]
 Lines = Callable[[], list[list[str]]]
 
 

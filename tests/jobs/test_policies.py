@@ -22,7 +22,7 @@ from tests.engine.test_policies import curve, shown
 from tests.jobs.cluster import Cluster
 from tests.jobs.remote import kill_driver
 
-pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(600)]
 
 
 def test_the_working_dir_carries_them(

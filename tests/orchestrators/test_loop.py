@@ -14,7 +14,7 @@ from tests.prefect.conftest import log
 
 __all__ = ["TestLoop", "log"]
 
-pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(900)]
 
 
 class TestLoop(OrchestratorContract):

@@ -9,7 +9,7 @@ from tests.prefect.conftest import log, orchestrator
 
 __all__ = ["TestPrefect", "log", "orchestrator"]
 
-pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(900)]
 
 
 class TestPrefect(OrchestratorContract):

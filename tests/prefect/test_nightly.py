@@ -18,7 +18,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 NOISE = re.compile(r"Traceback|Warning|warning|\bERROR\b|\.cc:\d+|Deprecat", re.IGNORECASE)
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 
 class Night:
@@ -115,7 +115,7 @@ def test_interrupted_and_run_again(home: Path) -> None:
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 3, output
     assert "was interrupted" in output
     assert "Go on with: " in output

@@ -20,7 +20,7 @@ from tests.jobs.head import Head
 from tests.orchestrators.prefect import BLOCK, PrefectOrchestrator, ask_patiently, deploy
 from tests.orchestrators.suite import HERE, STOP_S, Nights
 
-pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def test_the_page_of_a_run_shows_how_the_sweep_stands(
     page.goto(f"{orchestrator.servers.address}/runs/flow-run/{run}", wait_until="networkidle")
     page.get_by_text("Artifacts", exact=True).first.click()
     try:
-        page.get_by_text("of 500 trials ended").first.wait_for(timeout=30_000)
-        page.get_by_text("night-report").first.wait_for(timeout=30_000)
+        page.get_by_text("of 500 trials ended").first.wait_for(timeout=90_000)
+        page.get_by_text("night-report").first.wait_for(timeout=90_000)
     finally:
         picture = os.environ.get("RAYSWEEP_SCREENSHOT") or tmp_path / "run.png"
         page.screenshot(path=picture, full_page=True)
@@ -113,7 +113,7 @@ def test_the_form_of_the_deployment_shows_the_parameters(
         "accept_partial",
         "Whether a search that a deadline or a budget cut short counts",
     ):
-        page.get_by_text(text).first.wait_for(timeout=30_000)
+        page.get_by_text(text).first.wait_for(timeout=90_000)
     page.screenshot(path=os.environ.get("RAYSWEEP_SCREENSHOT_FORM") or tmp_path / "form.png", full_page=True)
 
 

@@ -60,7 +60,7 @@ def test_many_that_wait_share_the_puts(threads: Threads) -> None:
     threads.shut_down()
     assert len(waited) == TRIALS * ROUNDS
     # Two puts, and what a busy machine adds.
-    assert max(waited) < 3.5 * LATENCY_S
+    assert max(waited) < 8 * LATENCY_S
 
 
 def test_deletions_that_queue_up_delay_nobody(threads: Threads) -> None:
@@ -84,7 +84,7 @@ def test_deletions_that_queue_up_delay_nobody(threads: Threads) -> None:
     took_s = asyncio.run(run())
     assert len(deleted) < 50
     threads.shut_down()
-    assert took_s < 3.5 * LATENCY_S
+    assert took_s < 8 * LATENCY_S
 
 
 def test_one_that_no_longer_waits_keeps_nobody_from_waiting(threads: Threads) -> None:

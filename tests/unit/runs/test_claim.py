@@ -239,7 +239,7 @@ def test_a_process_killed_between_its_claim_and_its_first_heartbeat_is_followed_
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "1\n")
     started = time.monotonic()
     assert take(folder).number == 2  # the process table knows
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 4
 
 
 def test_a_run_that_ended_while_one_waited_is_not_run_again(folder: RunFolder, tmp_path: Path) -> None:
@@ -262,13 +262,13 @@ def test_a_superseded_run_is_told_to_stop_and_writes_over_nothing(folder: RunFol
     def run() -> None:
         with beating(claim, stop):
             supersede(claim).replace(PROGRESS, beat(2, current_holder()))
-            stop.wait(5)  # the heartbeat sets it
+            stop.wait(60)  # the heartbeat sets it
 
     started = time.monotonic()
     with pytest.raises(FencedError) as caught:
         run()
     assert stop.is_set()
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 30
     assert (caught.value.generation, caught.value.by_generation) == (1, 2)
     left = folder.read_progress()
     assert left is not None

@@ -174,7 +174,7 @@ def test_cost_of_a_report_does_not_grow_with_the_trials() -> None:
         scheduler.report(trial, 1, (trial * 7919) % 20_011)
     numbers = iter(range(20_000, 10**9))
     seconds = min(timeit.repeat(lambda: scheduler.report(next(numbers), 1, 5.0), number=200, repeat=5)) / 200
-    assert seconds < 100e-6
+    assert seconds < 300e-6
 
 
 def test_the_room_imports_neither_numpy_nor_ray() -> None:

@@ -89,7 +89,7 @@ def test_a_write_after_a_quiet_time_is_durable_at_once_and_the_next_within_the_i
     written_at = time.monotonic()
     setup.writer.write(b"1")
     _wait_for_records(setup, 1)
-    assert time.monotonic() - written_at < 2
+    assert time.monotonic() - written_at < 2.8
     setup.writer.write(b"2")
     time.sleep(0.1)
     assert setup.records() == [b"1"]  # gathered, not yet put

@@ -81,7 +81,7 @@ def ends_of(link: socket.socket) -> list[FromWorker]:
     return [message for message in said_on(link) if not isinstance(message, Rows | Began)]
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("trainable", "early"), EARLY.values(), ids=EARLY)
 @pytest.mark.usefixtures("interruptible")
 def test_a_worker_hears_what_comes_before_its_session(
@@ -120,7 +120,7 @@ def zygote_of() -> Iterator[Callable[[str], Zygote]]:
         zygote.close()
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("trainable", "early"), EARLY.values(), ids=EARLY)
 def test_a_forked_child_hears_what_comes_before_its_session(
     trainable: str,
@@ -164,7 +164,7 @@ def test_a_child_that_has_ended_stays_until_its_reports_are_read(
     assert zygote.wait(pid) == 0
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_what_waits_for_an_answer_ends_when_it_is_interrupted(
     link: tuple[socket.socket, socket.socket],
 ) -> None:
