@@ -252,6 +252,8 @@ class SweepOutcome(Record):
     """How many controllers have run it."""
     error: ErrorInfo | None = None
     spec_digest: str = ""
+    code_digest: str = ""
+    """Of the trainable's own code, as it ran last; empty where that is not known."""
     notes: tuple[str, ...] = ()
     """What a person should know besides: nodes that were excluded, checkpoints that were not stored, ..."""
     raysweep_version: str = ""

@@ -32,6 +32,7 @@ from raysweep.runs.takeover import (
     hold,
 )
 from raysweep.spec import RunRequest, SweepSpec
+from raysweep.spec.code import code_digest
 from raysweep.storage.opening import open_store
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def _ask(
         scheduled_at=at,
         resume_cancelled=resume_cancelled,
         job_number=job_number,
+        code=code_digest(spec.trainable),
     )
     return asked, folder
 

@@ -18,8 +18,8 @@ from raysweep.errors import (
     one_line,
 )
 from raysweep.search import make_searcher
-from raysweep.spec import SweepSpec, load_trainable, trainable_ref
-from raysweep.spec.trainable import PYTHON_ONLY
+from raysweep.spec import SweepSpec, load_trainable
+from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
 from raysweep.worker.session import SweepPlace
 from raysweep.worker.setup import WorkerSetup
@@ -64,7 +64,9 @@ def pickle_trainable(trainable: str | Callable[..., Any]) -> bytes | None:
     """
     import cloudpickle
 
-    if isinstance(trainable, str) or not trainable_ref(trainable).startswith(PYTHON_ONLY):
+    if isinstance(trainable, str):
+        return None
+    if not (is_of_script(trainable) or trainable_name(trainable).startswith(PYTHON_ONLY)):
         return None
     try:
         pickled: bytes = cloudpickle.dumps(trainable)
@@ -106,7 +108,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         host=server.host,
         port=server.port,
         token=server.token,
-        trainable=trainable_ref(spec.trainable),
+        trainable=trainable_name(spec.trainable),
         pickled=pickle_trainable(spec.trainable),
         isolation=spec.effective_isolation,
         place=SweepPlace(sweep_id=folder.sweep_id, storage_path=folder.store.url, resources=total),

@@ -36,7 +36,8 @@ class ControllerStarted:
 
     `behaviour` is the set of rules that it follows from here on (see `stopping.BEHAVIOUR`). `deadline` is
     the sweep's, in ISO 8601 with its offset; empty: none. `seen_at`: when the controller before it was last
-    seen at work (its heartbeat). `is_reopening`: a limit had ended the sweep, and has since been moved.
+    seen at work (its heartbeat). `is_reopening`: the sweep had ended, and goes on. `code`: the digest of the
+    trainable's code (see `spec.code`); empty where that is not known.
     """
 
     at: float
@@ -47,6 +48,7 @@ class ControllerStarted:
     deadline: str = ""
     seen_at: float | None = None
     is_reopening: bool = False
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from raysweep.core.rules import Rules
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Slot, Trial
 from raysweep.spec import SweepSpec
+from raysweep.spec.code import is_other_code
 
 Out = list[Command]
 # How long a trial on a node that is about to go may take to its next checkpoint: GRACE where it is unknown
@@ -59,6 +60,7 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
         stopping.set_deadline(state, event.deadline)
     if state.phase == "ended":
         stopping.reopen(state)
+    _note_code(state, event)
     state.generation, state.generation_started_at = event.generation, event.at
     if state.started_at is None:
         state.started_at = event.at
@@ -82,6 +84,13 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
         ends.end_orphan(state, trial, state.last_at, out)
     if state.phase == "ending":
         state.phase = "stopping"
+
+
+def _note_code(state: SweepState, event: ev.ControllerStarted) -> None:
+    if is_other_code(state.code, event.code):
+        text = f"the trainable's code was changed: what began before run {event.generation} of this sweep"
+        moves.note(state, f"{text} had the earlier code")
+    state.code = event.code or state.code
 
 
 def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None:

@@ -61,6 +61,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         generation=state.generation,
         error=_first_error(state) if state.status == "failed" else None,
         spec_digest=state.spec.digest(),
+        code_digest=state.code,
         raysweep_version=version,
         notes=state.notes,
     )

@@ -35,7 +35,7 @@ class SweepState:
     are. `is_stalled`: the journal lags behind, and the trials' silence means nothing. `first_reports_s`
     and `saves_s` are the newest times from an attempt's start to its first report, and between checkpoints.
     `behaviour` is the set of rules that the controller at work follows: an older
-    journal replays under its own. `tally` follows from slots and trials, and is not stored; `undecided` holds
+    journal replays under its own. `code` is the digest of the trainable's code as it ran last. `tally` follows from slots and trials, and is not stored; `undecided` holds
     verdicts that are carried out before the present event is done (None: the trial's own `turn`).
     """
 
@@ -102,6 +102,7 @@ class SweepState:
     plateau_since: int = 0
     ended_by: dict[str, JsonValue] | None = None
     reopened: int = 0
+    code: str = ""
     tally: Tally = field(init=False, repr=False)
     undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque, repr=False)
 

@@ -51,7 +51,7 @@ from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestO
 from raysweep.jobs.wire import ENDED, JobInfo, Submission
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
-from raysweep.spec.trainable import PYTHON_ONLY
+from raysweep.spec.trainable import PYTHON_ONLY, is_of_script
 from raysweep.threads import on_thread
 
 LOG: Final = logging.getLogger("raysweep.jobs")
@@ -176,15 +176,14 @@ async def submit(
 def check_portable(spec: SweepSpec | TrainSpec) -> None:
     """See that the trainable can travel. Raises: SpecError for one that has no import path, or may not be."""
     reference = spec.to_dict()["trainable"]
-    if not reference.startswith(PYTHON_ONLY):
-        check_named(reference, "trainable")
-    if reference.startswith(PYTHON_ONLY):
-        name = reference.removeprefix(PYTHON_ONLY).strip().split("#")[0]
+    if reference.startswith(PYTHON_ONLY) or is_of_script(spec.trainable):
+        name = reference.removeprefix(PYTHON_ONLY).strip().split("#")[0].rpartition(":")[2]
         raise SpecError(
             "trainable",
             f"{name!r} has no import path, by which the cluster could find it",
             'move it into a module, name it "module:function", and send the module with working_dir',
         )
+    check_named(reference, "trainable")
 
 
 async def settled_outcome(view: RunView, *, within_s: float) -> Outcome | None:

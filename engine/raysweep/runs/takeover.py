@@ -51,6 +51,8 @@ class SweepRequest:
     """Go on with a sweep that was cancelled."""
     job_number: int = 0
     """The number of the job that runs it; 0: no job, or none of known number."""
+    code: str = ""
+    """The digest of the trainable's code, as this process has it; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +176,7 @@ def hold(
         deadline=state.deadline_text or _deadline_text(state.spec, scheduled_at),
         seen_at=_last_seen_at(folder, journal.generation),
         is_reopening=_is_to_reopen(state, asked, diff),
+        code=asked.code,
     )
 
     def make_record(generation: int) -> bytes:

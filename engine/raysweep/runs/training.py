@@ -18,6 +18,7 @@ from raysweep.errors import SpecChangedError, SpecError, StorageError
 from raysweep.outcome import SweepProgress, TrainOutcome
 from raysweep.spec import TrainSpec
 from raysweep.spec.changes import differences
+from raysweep.spec.trainable import are_same
 from raysweep.storage.store import Store
 
 FORMAT_VERSION = 1
@@ -147,5 +148,7 @@ def attempt_name(number: int) -> str:
 
 def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     for each in differences(was, now):
+        if each.field == "trainable" and are_same(each.was, each.now):
+            continue
         if each.field.split(".")[0] not in (*_SAFE, "storage_path"):
             yield str(each)

@@ -13,6 +13,7 @@ import orjson
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.space import VOCABULARY
 from raysweep.spec.sweep import SweepSpec
+from raysweep.spec.trainable import are_same
 from raysweep.spec.wallclock import looks_like_wall_clock, next_time
 
 _ABSENT = object()
@@ -33,6 +34,7 @@ class Changes:
 def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -> Changes:
     """What differs from `old` to `new`.
 
+    A trainable is known by its name: whether its code is another is no matter here.
     Safe are: more samples, a later or no deadline, larger budgets or none, and any change of the
     concurrency, `autoscaled`, the tags, the failure policy or `stop.min_trials`.
 
@@ -45,7 +47,7 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
     safe: list[str] = []
     unsafe: list[str] = []
     for each in differences(*(_with_kinds(spec, old, new) for spec in (old, new)), is_leaf=_is_domain):
-        if not (each.field == "storage_path" and _is_same_place(each.was, each.now)):
+        if not _is_said_otherwise(each):
             (safe if _is_safe(each.field, each.was, each.now, scheduled_at) else unsafe).append(str(each))
     return Changes(tuple(safe), tuple(unsafe))
 
@@ -119,6 +121,14 @@ def _moment(text: str, scheduled_at: float) -> datetime:
     if looks_like_wall_clock(text):
         return next_time(text, datetime.fromtimestamp(scheduled_at, UTC))
     return datetime.fromisoformat(text)
+
+
+def _is_said_otherwise(each: Difference) -> bool:
+    """Whether both are the same in other words."""
+    if each.field == "trainable":
+        # Its name is what counts: which code it had is told by its digest (`spec.code`), and refused by none.
+        return are_same(each.was, each.now)
+    return each.field == "storage_path" and _is_same_place(each.was, each.now)
 
 
 def _is_same_place(was: Any, now: Any) -> bool:

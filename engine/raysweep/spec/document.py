@@ -15,7 +15,7 @@ from raysweep.errors import SpecError
 from raysweep.spec.base import SpecModel
 from raysweep.spec.identity import check_name, digest_of
 from raysweep.spec.text import read_json, read_yaml, write_yaml
-from raysweep.spec.trainable import check_reference, trainable_ref
+from raysweep.spec.trainable import check_reference, trainable_name
 from raysweep.spec.validation import Problem, did_you_mean, show
 
 SCHEMES = ("file", "s3", "gs", "az", "memory")
@@ -75,7 +75,7 @@ StoragePath = Annotated[str, BeforeValidator(check_storage_path)]
 Trainable = Annotated[
     str | Callable[..., Any],
     BeforeValidator(check_reference),
-    PlainSerializer(trainable_ref, return_type=str),
+    PlainSerializer(trainable_name, return_type=str),
     WithJsonSchema({"type": "string", "minLength": 1}),
 ]
 

@@ -33,10 +33,61 @@ def trainable_ref(obj: str | Callable[..., Any]) -> str:
     if module and name and module != "__main__" and _reaches(module, name, obj):
         return f"{module}:{name}"
     shown = name or type(obj).__qualname__
+    return f"{PYTHON_ONLY} {shown}#{digest_of_code(obj)}"
+
+
+def digest_of_code(obj: object) -> str:
+    """Ten hex digits over what a callable does; the same in every process of one Python version."""
     digest = hashlib.blake2b(digest_size=5)
     for piece in _pieces(obj, 0):
         digest.update(piece.encode("utf-8", "backslashreplace") + b"\0")
-    return f"{PYTHON_ONLY} {shown}#{digest.hexdigest()}"
+    return digest.hexdigest()
+
+
+def trainable_name(obj: str | Callable[..., Any]) -> str:
+    """What a trainable is called, and told apart by: `module:qualname`, whatever its code is.
+
+    What a script defines has the name by which others import it: `train` of `quickstart.py` is
+    `quickstart:train`. What no import leads to is named as by `trainable_ref`.
+    """
+    if is_of_script(obj) and (module := _script_module()):
+        return f"{module}:{getattr(obj, '__qualname__', '')}"
+    return trainable_ref(obj)
+
+
+def is_of_script(obj: str | Callable[..., Any]) -> bool:
+    """Whether it is a function or class of the script, or session, that this process runs.
+
+    Under its name another process would find another copy of it, or none.
+    """
+    module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+    return not isinstance(obj, str) and module == "__main__" and _reaches(module, name or "", obj)
+
+
+def _script_module() -> str:
+    """The name that the script which this process runs is imported by; empty where it has none."""
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)  # python -m package.module
+    if spec is not None:
+        return str(spec.name)
+    folder, file = os.path.split(getattr(main, "__file__", None) or "")
+    stem, suffix = os.path.splitext(file)
+    return stem if suffix == ".py" and stem.isidentifier() else ""
+
+
+def are_same(was: str, now: str) -> bool:
+    """Whether two names may be of one trainable: where one is without a module, the rest decides."""
+    if was == now:
+        return True
+    if not (was.startswith(PYTHON_ONLY) or now.startswith(PYTHON_ONLY)):
+        return False
+    return _bare(was) == _bare(now)
+
+
+def _bare(name: str) -> str:
+    if name.startswith(PYTHON_ONLY):
+        return name.removeprefix(PYTHON_ONLY).strip().split("#")[0]
+    return name.partition(":")[2] or name.rpartition(".")[2]
 
 
 def _reaches(module: str, qualname: str, obj: object) -> bool:
@@ -161,6 +212,15 @@ def load_function(ref: str | Callable[..., Any], field: str) -> Callable[..., An
         )
     loaded: Callable[..., Any] = found
     return loaded
+
+
+def split_reference(ref: str) -> tuple[str, str]:
+    """Module and qualified name as the reference's text has them; nothing is looked up."""
+    module, colon, name = ref.partition(":")
+    if colon:
+        return module, name
+    module, _, name = ref.rpartition(".")
+    return module, name
 
 
 def _split(ref: str, field: str) -> tuple[str, str]:

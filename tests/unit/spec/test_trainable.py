@@ -15,6 +15,7 @@ import pytest
 
 from raysweep.errors import TrainableImportError
 from raysweep.spec import SweepSpec, load_trainable, trainable_ref
+from raysweep.spec.code import code_digest, is_other_code
 
 MODULE = '''
 """A module of a user."""
@@ -175,3 +176,67 @@ def test_a_callable_in_a_spec(fields: dict[str, Any], package: str) -> None:
     local = SweepSpec(**{**fields, "trainable": lambda config: 1})
     assert SweepSpec.from_json(local.to_json()).digest() == local.digest()
     assert local.digest() != SweepSpec(**{**fields, "trainable": lambda config: 2}).digest()
+
+
+SCRIPT = """
+import functools
+from raysweep.spec.code import code_digest
+from raysweep.spec.trainable import trainable_name
+
+def train(config):
+    return {body}
+
+print(trainable_name(train), code_digest(train), code_digest("{module}:train"))
+"""
+
+
+def run_script(folder: Path, module: str, body: str, *how: str) -> list[str]:
+    (folder / f"{module}.py").write_text(SCRIPT.format(module=module, body=body))
+    command = [sys.executable, *(how or [f"{module}.py"])]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.parametrize("how", [(), ("-m", "quickstart")])
+def test_what_a_script_defines_has_the_name_that_others_import_it_by(
+    tmp_path: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, of_callable, of_name = run_script(tmp_path, "quickstart", "1", *how)
+    assert name == "quickstart:train"
+    monkeypatch.syspath_prepend(tmp_path)
+    assert of_callable == of_name == code_digest("quickstart:train")
+    assert "quickstart" not in sys.modules
+    spaced, _, same = run_script(tmp_path, "quickstart", "(1)  # a comment", *how)
+    assert (spaced, same) == (name, of_name)
+    edited, _, other = run_script(tmp_path, "quickstart", "2", *how)
+    assert edited == name
+    assert is_other_code(of_name, other)
+
+
+def test_a_script_that_nobody_can_import_has_a_name_too(tmp_path: Path) -> None:
+    (tmp_path / "my-script.py").write_text(SCRIPT.format(module="nothing", body="1"))
+    command = [sys.executable, "my-script.py"]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("<python> train#")
+
+
+def test_the_code_of_what_a_package_defines_is_read_and_not_run(package: str) -> None:
+    code = code_digest(f"{package}.models:train")
+    assert code.startswith("source:")
+    assert code != code_digest(f"{package}.models.Model.fit")
+    assert code_digest(f"{package}.angry:train") == code_digest(f"{package}.invalid:train") == ""
+    assert not [module for module in sys.modules if module.split(".")[0] == package]
+    assert code_digest("tests.engine.trainables:steps").startswith("source:"), "in a namespace package"
+
+
+def test_code_that_no_file_has_is_told_apart_as_compiled() -> None:
+    one, two = code_digest(lambda config: 1), code_digest(lambda config: 2)
+    assert is_other_code(one, two)
+    assert code_digest(_adder(1)) == code_digest(_adder(1))
+    assert is_other_code(code_digest(_adder(1)), code_digest(_adder(2)))
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [("", "source:1"), ("source:1", ""), ("compiled-3.11:1", "compiled-3.12:2"), ("source:1", "source:1")]
+)
+def test_what_cannot_be_compared_has_not_changed(was: str, now: str) -> None:
+    assert not is_other_code(was, now)
