@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
 TrialState = Literal["pending", "running", "paused", "completed", "stopped", "failed", "cancelled"]
 TRACEBACK_CHARACTERS = 4096
+NOTHING_RAN: Final = "nothing ran: "
+"""How a note begins that says why an outcome of earlier was handed on, and what can be done."""
 _AT_WORK: Final = frozenset({"starting", "running", "stopping"})
 
 
@@ -112,6 +114,8 @@ class TrialOutcome(Record):
     """Reports that came after the trial was told to stop; they rank nothing."""
     attempts: tuple[AttemptOutcome, ...] = ()
     checkpoint_uri: str | None = None
+    max_t: float | None = None
+    """How far it goes, or went, beyond its scheduler's end; None where it was not extended."""
     started_at: float | None = None
     ended_at: float | None = None
     error: ErrorInfo | None = None

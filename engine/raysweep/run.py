@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
-from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.outcome import NOTHING_RAN, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
+    from raysweep.spec.again import Extension
     from raysweep.step import Step
     from raysweep.training import TrainProgress
+
+log = logging.getLogger("raysweep")
 
 
 def run_sweep(
@@ -30,6 +34,9 @@ def run_sweep(
     num_cpus: float | None = None,
     scheduled_at: datetime | None = None,
     resume_cancelled: bool = False,
+    retry: Literal["failed"] | Sequence[int] | None = None,
+    extend: Extension | Mapping[str, Any] | None = None,
+    restart: bool = False,
     job: JobOptions | None = None,
 ) -> SweepOutcome:
     """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
@@ -49,6 +56,11 @@ def run_sweep(
             a deadline such as `06:00 Europe/Berlin` is the next one after it. The first start of a sweep
             decides; default: when that is.
         resume_cancelled: Go on with a sweep that was cancelled; else its outcome comes back.
+        retry: Of a sweep that has completed or failed, run the failed trials again ("failed"), or some of
+            them by number: from their checkpoints, with a new budget of failures. What was cut goes on too.
+        extend: Let trials of a completed sweep go further from their checkpoints: `{"top": 3, "max_t": 81}`,
+            or `{"trials": [4, 7], "max_t": 81}`. A sweep that has not completed does so once it has.
+        restart: Put what is stored under this key aside, whole, and begin anew.
         job: What a job brings along and where its driver runs; only with the address of a Jobs API.
 
     Returns:
@@ -57,6 +69,7 @@ def run_sweep(
     Raises:
         SpecError: Something in the spec cannot work; names the field and the fix. Nothing was written.
         SpecChangedError: The key belongs to a sweep with another spec.
+        SweepHeldError: It is to restart, and another process runs it.
         SweepInterrupted: Ctrl-C or SIGTERM: run the same again to go on. A job goes on without.
         FencedError: Another controller took the sweep over.
         StorageError, ClusterError: As they say; most are worth a retry, see `retryable`.
@@ -69,13 +82,17 @@ def run_sweep(
             fix = "leave it out with the address of a cluster"
             raise SpecError("num_cpus", "is for an embedded Ray", fix)
     step = _step(asked, key, address, job)
-    options = step.options.replace(takeover=takeover or step.options.takeover)
-    if resume_cancelled:
-        options = options.replace(on_cancelled="resume")
-    outcome = replace(step, options=options).run(
-        on_progress=on_progress, num_cpus=num_cpus, scheduled_at=scheduled_at
-    )
+    given: dict[str, Any] = {"takeover": takeover or None, "retry": retry, "extend": extend}
+    given["on_cancelled"] = "resume" if resume_cancelled else None
+    options = step.options.replace(**{name: value for name, value in given.items() if value is not None})
+    step = replace(step, options=options)
+    if restart:
+        step.put_aside()
+    outcome = step.run(on_progress=on_progress, num_cpus=num_cpus, scheduled_at=scheduled_at)
     assert isinstance(outcome, SweepOutcome)
+    for note in outcome.notes:
+        if note.startswith(NOTHING_RAN):
+            log.warning("%s: %s", outcome.sweep_id, note)
     return outcome
 
 

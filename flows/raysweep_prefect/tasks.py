@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from prefect import Task, task
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.runtime import flow_run
 from prefect.states import Completed
 
 import raysweep as rs
@@ -58,6 +59,9 @@ def sweep(
     job: JobSettings | None = None,
     accept_partial: bool = True,
     resume_cancelled: bool = False,
+    retry_failed: bool = False,
+    extend: dict[str, Any] | None = None,
+    restart: bool = False,
 ) -> rs.SweepOutcome:
     """Run a sweep, or go on with it where an earlier run with this key stopped.
 
@@ -69,6 +73,9 @@ def sweep(
         job: What the job brings along, where it is one.
         accept_partial: Whether a search that a deadline or a budget cut short counts, with the best so far.
         resume_cancelled: Go on with a sweep that was cancelled.
+        retry_failed: Run the failed trials of a sweep that has completed or failed again.
+        extend: Once it has completed, let the best go further: `{"top": 3, "max_t": 81}`.
+        restart: Put what an earlier flow run stored under this key aside, and begin anew.
 
     Returns:
         The outcome; of the trials the best 20. All are at `outcome.uri`.
@@ -79,12 +86,18 @@ def sweep(
     """
     asked = _placed(rs.SweepSpec.from_any(spec), storage_path)
     options = JobOptions.of(job or JobSettings())
+    wanted: dict[str, Any] = {"extend": extend} if extend is not None else {}
+    wanted |= {"on_cancelled": "resume"} if resume_cancelled else {}
+    wanted |= {"retry": "failed"} if retry_failed else {}
     step = Step(
         request=RunRequest.of(asked, key if key is not None else default_key("sweep")),
         place=find_target(cluster),
-        options=options.replace(on_cancelled="resume") if resume_cancelled else options,
+        options=options.replace(**wanted),
         accept_partial=accept_partial,
     )
+    if restart:
+        # What this flow run has begun itself, before a retry or a crash of it, goes on.
+        step.put_aside(before=flow_run.scheduled_start_time.timestamp())
     outcome = run_step(step)
     assert isinstance(outcome, rs.SweepOutcome)
     return small(outcome)

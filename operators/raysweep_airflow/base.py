@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Spec = SweepSpec | TrainSpec
 
-_ON_CLEAR = ("reuse", "resume", "restart")
+_ON_CLEAR = ("reuse", "resume", "retry", "restart")
 
 
 class JobOperator(BaseOperator):

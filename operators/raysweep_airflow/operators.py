@@ -42,9 +42,10 @@ class SweepOperator(JobOperator):
         job: Code, environment and place of the job: a `JobOptions` or its fields. Relative paths are
             beside the DAG; templates are rendered, and never shown.
         accept_partial: Whether a sweep that its deadline or a budget ended counts, with the best so far.
-        on_clear: What clearing the task does with a result: hand it on again (`reuse`), go on with it if
-            its limit was moved (`resume`), or begin anew (`restart`). One that was cancelled goes on, one
-            that failed begins anew. What still runs is attached to.
+        on_clear: What clearing the task does with a result: hand it on again (`reuse`), go on with it if its
+            limit was moved (`resume`), run its failed trials again (`retry`), or begin anew (`restart`). One
+            that was cancelled goes on, one that failed begins anew, but for `retry`. What still runs is
+            attached to.
         deadline_from: From when `stop.deadline: 06:00 Europe/Berlin` counts: `now`, the first try, or
             `logical_date`.
         top_k: How many of the best trials the result lists.

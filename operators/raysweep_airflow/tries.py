@@ -11,10 +11,11 @@ retry (`due`).
 | a result                              | reuse            | as `on_clear` says                          |
 | cancelled                             | reuse            | resume; `on_clear="restart"`: restart       |
 | a deadline or budget, not enough done | reuse            | resume; `on_clear="restart"`: restart       |
-| failed                                | reuse            | restart                                     |
+| failed                                | reuse            | restart; `on_clear="retry"`: retry          |
 
 *go* submits or attaches; *reuse* ends as the sweep ended; *resume* goes on with it where the engine can (it
-was cancelled, or its limit was moved) and reuses it where not; *restart* begins a new one, by a new key.
+was cancelled, or its limit was moved) and reuses it where not; *retry* goes on too, and runs failed trials
+again; *restart* begins a new one, by a new key.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from typing import Any, Literal, Self
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.step import verdict_of
 
-OnClear = Literal["reuse", "resume", "restart"]
-Do = Literal["go", "reuse", "resume", "restart"]
+OnClear = Literal["reuse", "resume", "retry", "restart"]
+Do = Literal["go", "reuse", "resume", "retry", "restart"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +105,10 @@ def decide(
     if not is_cleared:
         return "reuse"
     verdict = verdict_of(ended, accept_partial=accept_partial)
+    if on_clear == "retry" and isinstance(ended, SweepOutcome) and ended.status in ("failed", "completed"):
+        return "retry"
     if on_clear == "restart" or ended.status == "failed":
         return "restart"
     if verdict.result == "success":
-        return on_clear
+        return "reuse" if on_clear == "retry" else on_clear
     return "resume"

@@ -80,6 +80,15 @@ class Attempt:
     request: AnyRequest
     ended: Outcome | None
     resumes: bool
+    retries: bool = False
+
+
+def _again(options: JobOptions, attempt: Attempt) -> JobOptions:
+    """The options, with what a clear asks for."""
+    return options.replace(
+        on_cancelled="resume" if attempt.resumes else options.on_cancelled,
+        retry="failed" if attempt.retries else options.retry,
+    )
 
 
 def stop_in_time(stopping: Coroutine[Any, Any, None]) -> None:
@@ -212,7 +221,7 @@ class Try:
         step = Step(
             request=attempt.request,
             place=Place(address=self.operator.address),
-            options=JobOptions(on_cancelled="resume" if attempt.resumes else "keep"),
+            options=_again(JobOptions(), attempt),
         )
         on_progress = ProgressLines(self.log.info) if attempt.request.run.kind == "sweep" else None
         try:
@@ -263,9 +272,10 @@ class Try:
         resumes = cleared or due is not None
         if resumes:
             # Kept until it is carried out: this try may fail before. A restart is in the key already.
-            record = replace(record, due="resume", past=past) if do == "resume" else replace(record, due="go")
+            goes_on = do in ("resume", "retry")
+            record = replace(record, due=do, past=past) if goes_on else replace(record, due="go")
         self.store.set(RECORD_KEY, record.to_dict())
-        return Attempt(request=request, ended=None, resumes=resumes)
+        return Attempt(request=request, ended=None, resumes=resumes, retries=do == "retry")
 
     def _carried_out(self) -> None:
         """What a clear asked for has become a job, which the next try finds."""
@@ -300,6 +310,7 @@ class Try:
         texts = {
             "reuse": f"run {key!r} has ended before ({was}): its outcome is reused{cleared}",
             "resume": f"run {key!r} had ended ({was}): going on with it where it can be{cleared}",
+            "retry": f"run {key!r} had ended ({was}): running its failed trials again{cleared}",
             "restart": f"the run had ended ({was}): beginning anew as {key!r}{cleared}",
             "go": f"run {key!r}",
         }
@@ -323,7 +334,7 @@ class Try:
                 working_dir=self._located(folder, "job.working_dir") if folder is not None else None,
                 py_modules=[self._located(each, "job.py_modules") for each in options.py_modules],
                 metadata={**self.task.metadata(), **options.metadata},
-                on_cancelled="resume" if attempt.resumes else options.on_cancelled,
+                **_again(options, attempt).model_dump(include={"on_cancelled", "retry"}),
             )
         )
 

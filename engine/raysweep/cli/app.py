@@ -200,6 +200,111 @@ def resume(
 
 
 @app.command()
+def retry(
+    name: SweepName,
+    failed: Annotated[bool, typer.Option("--failed", help="All trials that failed: the default.")] = False,
+    trials: Annotated[
+        Optional[list[int]],  # noqa: UP045
+        typer.Option("--trial", metavar="N", min=0, help="This failed trial. Repeatable."),
+    ] = None,
+    storage: StoredAt = None,
+    address: Address = None,
+    as_json: AsJson = False,
+    num_cpus: NumCpus = None,
+    working_dir: WorkingDir = None,
+    env: Env = None,
+    detach: Detach = False,
+) -> Task:
+    """Run the failed trials of a sweep again.
+
+    They resume from their checkpoints, with a new budget of failures. Where the sweep failed, what was cut
+    runs too, and the search goes on.
+    """
+    from raysweep.cli import again
+    from raysweep.cli.jobhow import job_how
+    from raysweep.cli.sweep import How
+
+    if failed and trials:
+        raise typer.BadParameter("give --failed or --trial, not both")
+    how = How(address=address, is_json=as_json, takeover=False, num_cpus=num_cpus)
+    wanted = tuple(trials) if trials else "failed"
+    job = job_how(working_dir=working_dir, env=env, detach=detach, retry=wanted)  # type: ignore[arg-type]
+    return partial(again.retry, name, storage, how, job)
+
+
+@app.command()
+def extend(
+    name: SweepName,
+    max_t: Annotated[float, typer.Option("--max-t", metavar="T", help="How far they go, in all.")],
+    top: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--top", metavar="N", min=1, help="The N best trials."),
+    ] = None,
+    trials: Annotated[
+        Optional[list[int]],  # noqa: UP045
+        typer.Option("--trial", metavar="N", min=0, help="Or this trial. Repeatable."),
+    ] = None,
+    storage: StoredAt = None,
+    address: Address = None,
+    as_json: AsJson = False,
+    num_cpus: NumCpus = None,
+    working_dir: WorkingDir = None,
+    env: Env = None,
+    detach: Detach = False,
+) -> Task:
+    """Let the best trials of a completed sweep go further, from their checkpoints.
+
+    T counts as the scheduler's max_t does: reports, or its time_attr. The scheduler stops none of them.
+    """
+    from raysweep.cli import again
+    from raysweep.cli.jobhow import job_how
+    from raysweep.cli.sweep import How
+    from raysweep.spec.again import Extension
+
+    how = How(address=address, is_json=as_json, takeover=False, num_cpus=num_cpus)
+    wanted = Extension(max_t=max_t, top=top, trials=tuple(trials or ()))
+    job = job_how(working_dir=working_dir, env=env, detach=detach, extend=wanted)
+    return partial(again.extend, name, storage, how, job)
+
+
+@app.command()
+def restart(
+    name: SweepName,
+    storage: StoredAt = None,
+    address: Address = None,
+    as_json: AsJson = False,
+    num_cpus: NumCpus = None,
+    working_dir: WorkingDir = None,
+    env: Env = None,
+    detach: Detach = False,
+) -> Task:
+    """Put a sweep aside, and begin anew with its spec and key.
+
+    What is stored is moved to the folder `aside` of the storage path; nothing is overwritten.
+    """
+    from raysweep.cli import again
+    from raysweep.cli.jobhow import job_how
+    from raysweep.cli.sweep import How
+
+    how = How(address=address, is_json=as_json, takeover=False, num_cpus=num_cpus)
+    job = job_how(working_dir=working_dir, env=env, detach=detach)
+    return partial(again.restart, name, storage, how, job)
+
+
+@app.command()
+def rm(
+    name: SweepName,
+    storage: StoredAt = None,
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> Task:
+    """Remove a sweep, with its journal and checkpoints, after a question. Not while it runs."""
+    from raysweep.cli import again
+
+    return partial(again.rm, name, storage, is_sure=is_sure, is_json=as_json)
+
+
+@app.command()
 def train(
     spec: SpecFile,
     key: Key = None,

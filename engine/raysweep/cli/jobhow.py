@@ -12,6 +12,7 @@ from raysweep.jobs.connection import is_jobs_address
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
+    from raysweep.spec.again import Extension, Retry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,10 @@ class JobHow:
     @property
     def is_given(self) -> bool:
         """Whether there is anything that only a job can heed."""
-        return self.detach or self.options.model_fields_set - {"takeover", "on_cancelled"} != set()
+        return (
+            self.detach
+            or self.options.model_fields_set - {"takeover", "on_cancelled", "retry", "extend"} != set()
+        )
 
 
 def job_how(
@@ -38,6 +42,8 @@ def job_how(
     driver_resources: Sequence[str] | None = None,
     driver_labels: Sequence[str] | None = None,
     takeover: bool = False,
+    retry: Retry | None = None,
+    extend: Extension | None = None,
 ) -> JobHow:
     """From the command line's words. Raises SpecError for what cannot be."""
     from raysweep.jobs.options import JobOptions
@@ -51,6 +57,8 @@ def job_how(
         "lease_ttl_s": lease_s,
         "takeover": takeover or None,
         "on_cancelled": "resume" if resume_cancelled else None,
+        "retry": retry,
+        "extend": extend,
         "driver_cpus": _number("CPU", cpus) if cpus is not None else None,
         "driver_memory_bytes": int(_number("memory", memory)) if memory is not None else None,
         "driver_resources": {name: _number(name, text) for name, text in resources.items()} or None,

@@ -13,10 +13,14 @@ from raysweep.cli.documents import read_spec
 from raysweep.cli.endings import DONE
 from raysweep.errors import SpecError
 from raysweep.jobs.connection import is_jobs_address
+from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reader import SweepReader
-from raysweep.spec import Resources, RunRequest, SweepSpec, changes
+from raysweep.runs.reopening import NOT_AGAIN, reopens, stored_changes
+from raysweep.runs.status import RunStatus
+from raysweep.show import show_age
+from raysweep.spec import Changes, Resources, RunRequest, SweepSpec
 from raysweep.storage.opening import open_store
 
 
@@ -112,11 +116,25 @@ def _state(folder: SweepFolder, spec: SweepSpec) -> tuple[str, tuple[str, ...]]:
     status = SweepReader(folder.store.url, folder.sweep_id, is_strict=True).read()
     if record is None or status is None:
         return "new", ()
-    diff = changes(SweepSpec.from_any(dict(record.spec)), spec)
-    if status.has_ended:
-        return f"ended ({status.status}): its outcome would be returned", (*diff.unsafe, *diff.safe)
-    head = "runs now: it would be followed" if status.is_running else "unfinished: it would go on"
-    return f"{head}, {status.counts.ended} trials have ended", (*diff.unsafe, *diff.safe)
+    # What `sweep` goes by too: both must say the same.
+    outcome = folder.read_outcome()
+    diff = stored_changes(folder, record, spec, outcome)
+    lines = (*diff.unsafe, *diff.safe)
+    head, would = _standing(status, diff, outcome)
+    return f"{head}: it would be {would}, {status.counts.ended} trials have ended", lines
+
+
+def _standing(status: RunStatus, diff: Changes, outcome: SweepOutcome | None) -> tuple[str, str]:
+    if outcome is None:
+        head = "runs now" if status.is_running else "unfinished"
+        does = "followed" if status.is_running else "resumed"
+        return head, "refused, as it has another spec" if diff.unsafe else does
+    head = f"ended ({outcome.status}) {show_age(status.ended_ago_s)} ago"
+    if reopens(outcome, diff, NOT_AGAIN):
+        return head, "reopened"
+    if diff:
+        return head, "refused, as it has another spec"
+    return head, "returned as it is, and nothing run"
 
 
 def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:

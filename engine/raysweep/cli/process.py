@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 from raysweep.cli.endings import CANCELLED, DONE, FAILED, Detached, say, say_error
 
 _TYPER_INTERRUPTED: Final = 130
-_RESUMABLE: Final = ("sweep", "train", "resume", "pipeline")
+_RESUMABLE: Final = ("sweep", "train", "resume", "retry", "extend", "pipeline")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from raysweep.jobs.sync import Cluster
 from raysweep.jobs.wire import JobInfo
 from raysweep.live import LiveTable
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.runs.reopening import told
 from raysweep.spec import AnyRequest
 
 
@@ -44,7 +46,10 @@ def run(
     if job.detach and running.how != "finished":
         _show_handle(running, is_json=is_json)
         return None
-    return follow(cluster, running, job.options.lease_ttl_s, is_json=is_json)
+    outcome = follow(cluster, running, job.options.lease_ttl_s, is_json=is_json)
+    if running.how == "finished" and isinstance(outcome, SweepOutcome):
+        return told(outcome, code="", now=time.time())
+    return outcome
 
 
 def follow(

@@ -18,6 +18,7 @@ from raysweep.cli.summary import print_status
 from raysweep.errors import SweepNotFoundError
 from raysweep.live import LiveTable
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.folder import SweepFolder
 from raysweep.runs.replay import newest_spec
 from raysweep.runs.status import status_of_outcome
 from raysweep.spec import RunRequest, SweepSpec
@@ -45,14 +46,19 @@ def run_file(
 
 def resume(name: str, storage: str | None, how: How, job: JobHow) -> int:
     """Run a sweep on from what its folder holds; returns the exit code."""
-    folder = open_sweep(name, storage)
+    request = stored_request(open_sweep(name, storage))
+    return run(request.spec, request.run.key, how, job)
+
+
+def stored_request(folder: SweepFolder) -> RunRequest[SweepSpec]:
+    """What a stored sweep was asked for, as it was changed last. Raises: SweepNotFoundError."""
     record = folder.read_spec()
     if record is None:
         raise SweepNotFoundError(folder.sweep_id, folder.store.url)
     spec = newest_spec(folder, record)
     if open_store(spec.storage_path).url != folder.store.url:
         spec = spec.replace(storage_path=folder.store.url)
-    return run(spec, record.key, how, job)
+    return RunRequest.of(spec, record.key)
 
 
 def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
@@ -76,7 +82,7 @@ def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
             on_progress=table,
             takeover=how.takeover,
             num_cpus=how.num_cpus,
-            resume_cancelled=job.options.on_cancelled == "resume",
+            again=job.options.again,
         )
     return show_outcome(outcome, is_json=how.is_json)
 

@@ -20,7 +20,7 @@ from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupt
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
-from raysweep.runs.reopening import check_same
+from raysweep.runs.reopening import NOT_AGAIN, check_same, told
 from raysweep.runs.takeover import (
     OnProgress,
     Ownership,
@@ -32,6 +32,7 @@ from raysweep.runs.takeover import (
     hold,
 )
 from raysweep.spec import RunRequest, SweepSpec
+from raysweep.spec.again import Again
 from raysweep.spec.code import code_digest
 from raysweep.storage.opening import open_store
 
@@ -47,10 +48,10 @@ def run_sweep(
     takeover: bool = False,
     num_cpus: float | None = None,
     scheduled_at: datetime | None = None,
-    resume_cancelled: bool = False,
+    again: Again = NOT_AGAIN,
 ) -> SweepOutcome:
     """`raysweep.run_sweep` where the address is not that of a Jobs API; args and errors as there."""
-    asked, folder = _ask(request, scheduled_at, resume_cancelled)
+    asked, folder = _ask(request, scheduled_at, again)
     interrupts = Interrupts()
     try:
         return _off_loop(
@@ -69,7 +70,7 @@ def run_connected(
     on_progress: OnProgress | None,
     takeover: bool,
     scheduled_at: datetime | None = None,
-    resume_cancelled: bool = False,
+    again: Again = NOT_AGAIN,
     job_number: int = 0,
 ) -> SweepOutcome:
     """`run_sweep` on the Ray that this process is connected to, for a caller with signals of its own.
@@ -77,14 +78,14 @@ def run_connected(
     Call it off the main thread: there the controller would take SIGINT and SIGTERM itself. `interrupts` ends
     or cancels it, and so does a request in the storage that names `job_number`, however old it is.
     """
-    asked, folder = _ask(request, scheduled_at, resume_cancelled, job_number)
+    asked, folder = _ask(request, scheduled_at, again, job_number)
     return _run(asked, folder, None, on_progress, takeover, None, interrupts)
 
 
 def _ask(
     request: RunRequest[SweepSpec],
     scheduled_at: datetime | None,
-    resume_cancelled: bool,
+    again: Again,
     job_number: int = 0,
 ) -> tuple[SweepRequest, SweepFolder]:
     if scheduled_at is not None and scheduled_at.utcoffset() is None:
@@ -99,7 +100,7 @@ def _ask(
         key=run.key,
         seed=seed,
         scheduled_at=at,
-        resume_cancelled=resume_cancelled,
+        again=again,
         job_number=job_number,
         code=code_digest(spec.trainable),
     )
@@ -116,14 +117,16 @@ def _run(
     interrupts: Interrupts,
 ) -> SweepOutcome:
     on_progress = Listener(on_progress) if on_progress is not None else None
+    has_run = False
     while True:
         outcome = find_outcome(folder, asked)
         if outcome is not None:
-            return outcome
+            return outcome if has_run else told(outcome, code=asked.code, now=time.time())
         holder, generation = find_holder(folder)
         if holder is not None and not takeover:
             check_same(folder, asked.spec, None)
             follow(folder, on_progress)
+            has_run = True
             continue
         load_policies(asked.spec)
         if folder.read_spec() is None:
@@ -136,8 +139,14 @@ def _run(
 
             find_room(asked.spec)
             held = hold(folder, asked, after=None if takeover else generation)
-            if held is not None:
-                return _carry_through(held, connection, on_progress, interrupts)
+            if held is None:
+                continue
+            is_late = asked.again.retry is not None and held.state.phase in ("stopping", "ending")
+            outcome = _carry_through(held, connection, on_progress, interrupts)
+            if not is_late:
+                return outcome
+            # It was about to end as it had been before it was asked for anything: now that can be done.
+            has_run = True
 
 
 def _carry_through(

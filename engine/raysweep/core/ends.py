@@ -100,6 +100,7 @@ def halt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
 def fail_config(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
     """The trial's config could not be made: it has failed before any slot had it."""
     trial.attempt += 1
+    trial.is_unmade = True
     _give_up(state, trial, failure, at, out)
 
 
@@ -119,7 +120,7 @@ def _fail(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out
     elif kind == "preempted":
         _close(state, trial, at, "lost", out, failure, kind)
     else:
-        retries = sum(attempt.end == "retried" for attempt in trial.attempts)
+        retries = sum(attempt.end == "retried" for attempt in trial.attempts[trial.pardoned :])
         trial.due_at = at + backoff_s(policy, state.seed, trial.number, retries + 1)
         _close(state, trial, at, "retried", out, failure, kind)
 
@@ -231,6 +232,12 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
 def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
     """The trial failed for good; and with it perhaps the sweep, before it burns hours on a typo."""
     kind = classify(failure)
+    if trial.max_t is not None and trial.last_score is not None:
+        moves.note(
+            state, f"trial {trial.number} failed where it was to go further: what it had before stands"
+        )
+        _close(state, trial, at, "fell_back", out, failure, kind)
+        return
     _close(state, trial, at, "gave_up", out, failure, kind)
     state.failed_kinds[kind] = state.failed_kinds.get(kind, 0) + 1
     if failure.type == _NO_METRIC and not state.has_scored:
@@ -288,13 +295,15 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     trial.ended_at = at
     moves.forget_active(state, trial)
     told = _TOLD_AS.get(trial.state)
-    if told is not None:
+    if told is not None and trial.max_t is None:
         out.append(TellSearch(trial=trial.number, value=told_value(state, trial), end=told))
     if trial.state != "failed":
         consider_best(state, trial)
     if started_at is not None and told in ("completed", "stopped"):
         seconds, mean = max(0.0, at - started_at), state.mean_duration_s
         state.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
+    if trial.max_t is not None:
+        return  # neither scheduler nor searcher has a say in it any more
     if told == "completed":
         decisions = state.scheduler.end(trial.number, trial_time(state, trial), trial.last_score)
         stopping.note_completed(state, trial, score_of(state, trial), at, out)

@@ -38,6 +38,9 @@ class ControllerStarted:
     the sweep's, in ISO 8601 with its offset; empty: none. `seen_at`: when the controller before it was last
     seen at work (its heartbeat). `is_reopening`: the sweep had ended, and goes on. `code`: the digest of the
     trainable's code (see `spec.code`); empty where that is not known.
+
+    `retried`: the failed trials that run again. `extend_to`: how far trials go on once the sweep is complete:
+    those of `extend_trials`, or the `extend_top` best; None: none is asked for.
     """
 
     at: float
@@ -49,6 +52,10 @@ class ControllerStarted:
     seen_at: float | None = None
     is_reopening: bool = False
     code: str = ""
+    retried: tuple[int, ...] = ()
+    extend_to: float | None = None
+    extend_top: int = 0
+    extend_trials: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,10 @@
 A trial is *pending* until a slot takes it, *queued* at that slot until its user code begins, *running* until
 it ends, *stopping* from the moment the core wants it to end, *waiting* while a failed attempt backs off, and
 *paused* while its scheduler keeps it back: it has no slot, and its newest checkpoint stays. The other four
-states are final; of them only *cancelled* is ever left again, where a sweep that had a limit goes on without
-it. What may happen in which state, and where it leads, stands in `TABLE`; anything else is ignored by the
-core as late or doubled (a stop that crosses a return on the wire, a second delivery).
+states are final, and are left again only where a person wants more of a sweep: what an end had *cancelled* is
+brought back, what *failed* is retried, what was *completed* or *stopped* is extended. What may happen in
+which state, and where it leads, stands in `TABLE`; anything else is ignored by the core as late or doubled (a
+stop that crosses a return on the wire, a second delivery).
 `moves.move` is the only place that moves a trial; a test forbids any other.
 
 | from | to | when |
@@ -16,15 +17,16 @@ core as late or doubled (a stop that crosses a return on the wire, a second deli
 | pending | paused | paused |
 | pending | stopped | halted |
 | pending | pending | exploited |
+| pending | completed | fell_back |
 | queued | running | began |
 | queued | pending | recalled, lost |
 | running | stopping | asked |
-| running | completed | returned |
+| running | completed | returned, fell_back |
 | running | waiting | retried |
 | running | failed | gave_up |
 | running | pending | lost |
 | running | cancelled | cut |
-| stopping | completed | returned, reached |
+| stopping | completed | returned, reached, fell_back |
 | stopping | stopped | halted |
 | stopping | failed | gave_up |
 | stopping | waiting | retried |
@@ -39,6 +41,9 @@ core as late or doubled (a stop that crosses a return on the wire, a second deli
 | paused | stopped | halted |
 | paused | cancelled | cut |
 | cancelled | pending | brought |
+| failed | pending | again |
+| completed | pending | extended |
+| stopped | pending | extended |
 """
 
 from __future__ import annotations
@@ -76,6 +81,9 @@ Cause = Literal[
     "gave_up",  # failed for good
     "due",  # the backoff is over
     "brought",  # the limit that had cut it was moved
+    "again",  # it had failed, and a person wants it run again
+    "extended",  # it is to go further than its end
+    "fell_back",  # failed for good where it was to go further: what it had stands
 ]
 
 TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
@@ -85,17 +93,20 @@ TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
     ("pending", "paused"): "paused",
     ("pending", "halted"): "stopped",
     ("pending", "exploited"): "pending",
+    ("pending", "fell_back"): "completed",
     ("queued", "began"): "running",
     ("queued", "recalled"): "pending",
     ("queued", "lost"): "pending",
     ("running", "asked"): "stopping",
     ("running", "returned"): "completed",
+    ("running", "fell_back"): "completed",
     ("running", "retried"): "waiting",
     ("running", "gave_up"): "failed",
     ("running", "lost"): "pending",
     ("running", "cut"): "cancelled",
     ("stopping", "returned"): "completed",
     ("stopping", "reached"): "completed",
+    ("stopping", "fell_back"): "completed",
     ("stopping", "halted"): "stopped",
     ("stopping", "gave_up"): "failed",
     ("stopping", "retried"): "waiting",
@@ -115,6 +126,9 @@ TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
     ("paused", "halted"): "stopped",
     ("paused", "cut"): "cancelled",
     ("cancelled", "brought"): "pending",
+    ("failed", "again"): "pending",
+    ("completed", "extended"): "pending",
+    ("stopped", "extended"): "pending",
 }
 
 FINAL: Final[frozenset[TrialState]] = frozenset({"completed", "stopped", "failed", "cancelled"})

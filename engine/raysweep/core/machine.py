@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Never
 
-from raysweep.core import ends, moves, plan, reports, stopping
+from raysweep.core import again, ends, moves, plan, reports, stopping
 from raysweep.core import events as ev
 from raysweep.core.commands import Command, ExcludeNode
 from raysweep.core.failures import classify
@@ -84,6 +84,11 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
         ends.end_orphan(state, trial, state.last_at, out)
     if state.phase == "ending":
         state.phase = "stopping"
+    if event.extend_to is not None:
+        state.extend_to, state.extend_top = event.extend_to, event.extend_top
+        state.extend_trials = list(event.extend_trials)
+    if state.phase == "running" and event.retried:
+        again.retry(state, event.retried)
 
 
 def _note_code(state: SweepState, event: ev.ControllerStarted) -> None:

@@ -127,7 +127,8 @@ def cut(state: SweepState, trial: Trial, at: float) -> None:
     move(state, trial, "cut")
     trial.ended_at, trial.due_at = at, None
     forget_active(state, trial)
-    state.scheduler.remove(trial.number)
+    if trial.max_t is None:
+        state.scheduler.remove(trial.number)
     consider_best(state, trial)
 
 

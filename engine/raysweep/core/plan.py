@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from raysweep.core import ends, line, memory, moves, order, stopping, verdicts
+from raysweep.core import again, ends, line, memory, moves, order, stopping, verdicts
 from raysweep.core.commands import (
     Command,
     EndSweep,
@@ -47,7 +47,10 @@ def advance(state: SweepState, at: float, out: Out) -> None:
             if may_begin:
                 _suggest(state, out)
         elif not state.active and not state.has_cut:
-            _complete(state)
+            if _complete(state):
+                # What goes further wants slots, as if it had been there from the start of this pass.
+                advance(state, at, out)
+                return
         elif state.hungry:
             line.settle(state, out)
         if not may_begin or (state.has_cut and not state.active):
@@ -121,13 +124,17 @@ def _open_slots(state: SweepState, out: Out) -> None:
         moves.open_slot(state, out)
 
 
-def _complete(state: SweepState) -> None:
+def _complete(state: SweepState) -> bool:
+    """Every trial has ended: so has the sweep, unless some are to go further (True)."""
     done = state.counts.get("completed", 0) + state.counts.get("stopped", 0)
+    if done and again.extend(state):
+        return True
     if done or not state.trials:
         state.phase, state.status, state.why = "stopping", "completed", "every trial has ended"
     else:
         state.phase, state.status, state.why = "stopping", "failed", "every trial failed"
         state.fault = ends.fault_of(state)
+    return False
 
 
 def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:

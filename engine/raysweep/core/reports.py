@@ -40,7 +40,7 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
     moves.hear(state, trial, event.at)
     if trial.stop_reason is not None and not STOPS[trial.stop_reason].counts:
         trial.overrun += len(rows)
-    elif not (state.rules.is_plain and _take_plainly(state, trial, event.keys, rows)):
+    elif not (state.rules.is_plain and trial.max_t is None and _take_plainly(state, trial, event.keys, rows)):
         _take_each(state, trial, event.keys, rows, out)
     if event.is_waiting and trial.slot is not None:
         report = event.first + len(event.rows) - 1
@@ -109,16 +109,19 @@ def _verdict(
     decisions = NOTHING
     if time is not None:
         state.has_timed = True
-        if value is not None:
+        if value is not None and trial.max_t is None:
             decisions = state.scheduler.report(trial.number, time, value)
             if decisions:
                 state.undecided.extend(each for each in decisions if each[0] != trial.number)
     # What ends the whole sweep counts before what would only end the trial.
     if state.behaviour >= 2 and _reaches_target(state, trial, value):
         return "limit"
-    if rules.max_t is not None and time is not None and time >= rules.max_t:
+    max_t = rules.max_t if trial.max_t is None else trial.max_t
+    if max_t is not None and time is not None and time >= max_t:
         return "limit"
-    if any(_is_beyond(metrics.get(limit[0]), limit) for limit in rules.limits):
+    # Where a trial is extended, no other limit on its time counts.
+    limits = (each for each in rules.limits if trial.max_t is None or each[0] != rules.time_attr)
+    if any(_is_beyond(metrics.get(limit[0]), limit) for limit in limits):
         return "limit"
     if _reaches_target(state, trial, value):
         return "limit"

@@ -27,6 +27,7 @@ _ENDS: Final[dict[Cause, str]] = {
     "paused": "paused",
     "resumed": "paused",
     "exploited": "exploited",
+    "fell_back": "failed",
 }
 
 
@@ -104,6 +105,7 @@ def trial_outcome(state: SweepState, trial: Trial) -> TrialOutcome:
         overrun_reports=trial.overrun,
         attempts=tuple(_attempt_outcome(attempt) for attempt in trial.attempts),
         checkpoint_uri=checkpoint.uri if checkpoint else None,
+        max_t=trial.max_t,
         started_at=trial.started_at,
         ended_at=trial.ended_at,
         error=_error_info(failure) if failure else None,

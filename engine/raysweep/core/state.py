@@ -34,9 +34,11 @@ class SweepState:
     `slot_s` are the seconds that all slots were open up to `slot_s_at`; since then `open_slots`
     are. `is_stalled`: the journal lags behind, and the trials' silence means nothing. `first_reports_s`
     and `saves_s` are the newest times from an attempt's start to its first report, and between checkpoints.
-    `behaviour` is the set of rules that the controller at work follows: an older
-    journal replays under its own. `code` is the digest of the trainable's code as it ran last. `tally` follows from slots and trials, and is not stored; `undecided` holds
-    verdicts that are carried out before the present event is done (None: the trial's own `turn`).
+    `behaviour` is the set of rules that the controller at work follows: an older journal replays under its
+    own. `code` is the digest of the trainable's code as it ran last. `extend_to`, `extend_top` and
+    `extend_trials` are what is to be done once the sweep is complete. `tally` follows from slots and trials,
+    and is not stored; `undecided` holds verdicts that are carried out before the present event is done (None:
+    the trial's own `turn`).
     """
 
     spec: SweepSpec
@@ -103,6 +105,9 @@ class SweepState:
     ended_by: dict[str, JsonValue] | None = None
     reopened: int = 0
     code: str = ""
+    extend_to: float | None = None
+    extend_top: int = 0
+    extend_trials: list[int] = field(default_factory=list)
     tally: Tally = field(init=False, repr=False)
     undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque, repr=False)
 

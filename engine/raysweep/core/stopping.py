@@ -25,13 +25,14 @@ from pydantic import JsonValue
 
 from raysweep.core import moves
 from raysweep.core.commands import Command, SweepStatus
+from raysweep.core.lifecycle import Cause
 from raysweep.core.scores import consider_best, is_better
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Trial
 
 Out = list[Command]
 
-BEHAVIOUR: Final = 2
+BEHAVIOUR: Final = 3
 """Raised when the same events lead to other decisions than before; a journal says which it was written by."""
 _WINDOW: Final = 20
 _CAUTIOUS: Final = 0.9
@@ -294,6 +295,9 @@ def reopen(state: SweepState) -> None:
     state.phase, state.status, state.ended_at, state.ended_by = "running", None, None, None
     state.why, state.fault, state.fault_field = "", None, ""
     state.reopened += 1
+    if state.behaviour >= 3:
+        # Perhaps more samples are asked for: the searcher says so itself.
+        state.is_exhausted = False
     bring_back(state)
 
 
@@ -303,14 +307,26 @@ def bring_back(state: SweepState) -> None:
     for number, trial in sorted(state.trials.items()):
         if trial.state != "cancelled":
             continue
-        trial = moves.thaw(state, trial)
-        moves.move(state, trial, "brought")
-        trial.ended_at = None
-        state.active[number] = None
-        if trial.memory_bytes is not None and state.behaviour >= 2:
-            state.hungry_for_memory += 1
-        moves.enqueue(state, number)
-        state.scheduler.add(number, trial.config)
+        trial = take_back(state, trial, "brought")
+        if trial.max_t is None:
+            state.scheduler.add(number, trial.config)
+    find_best(state)
+
+
+def take_back(state: SweepState, trial: Trial, cause: Cause) -> Trial:
+    """A trial that had ended is to run again; the one to change."""
+    trial = moves.thaw(state, trial)
+    moves.move(state, trial, cause)
+    trial.ended_at = None
+    state.active[trial.number] = None
+    if trial.memory_bytes is not None and state.behaviour >= 2:
+        state.hungry_for_memory += 1
+    moves.enqueue(state, trial.number)
+    return trial
+
+
+def find_best(state: SweepState) -> None:
+    """The best of those that have ended, where some have not any more."""
     state.best_ended = None
     for number, trial in state.trials.items():
         if number not in state.active and trial.state != "failed":

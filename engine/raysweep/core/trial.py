@@ -75,6 +75,8 @@ class Trial:
     from checkpoint to checkpoint, last seen in this attempt; kept where the sweep plans towards an end.
     The results are those of the present `config`; `suggested` is what the searcher had suggested, where that
     was another. `origin` is another trial's checkpoint, from which this one goes on until it has its own.
+    The first `pardoned` attempts do not count any more where failures are counted. `is_unmade`: its config
+    could not be made. `max_t`: how far it goes where it is extended; its scheduler has no say any more.
     """
 
     number: int
@@ -108,10 +110,14 @@ class Trial:
     turn: Turn | None = None
     origin: Checkpoint | None = None
     suggested: Metrics | None = None
+    pardoned: int = 0
+    is_unmade: bool = False
+    max_t: float | None = None
 
     def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:
         """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""
-        return sum(attempt.kind in kinds and attempt.node not in but_on for attempt in self.attempts)
+        counted = self.attempts[self.pardoned :]
+        return sum(attempt.kind in kinds and attempt.node not in but_on for attempt in counted)
 
     @property
     def checkpoint(self) -> Checkpoint | None:

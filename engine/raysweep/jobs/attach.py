@@ -51,6 +51,7 @@ from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestO
 from raysweep.jobs.wire import ENDED, JobInfo, Submission
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
+from raysweep.spec.again import Again
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script
 from raysweep.threads import on_thread
 
@@ -151,8 +152,7 @@ async def submit(
     options = options or JobOptions()
     check_portable(request.spec)
     view = await asyncio.to_thread(RunView, request.run.kind, request.spec.storage_path, request.run.id)
-    resumes = options.on_cancelled == "resume"
-    recorded, outcome, is_reopening = await asyncio.to_thread(_look, view, request, resumes)
+    recorded, outcome, is_reopening = await asyncio.to_thread(_look, view, request, options.again)
     async with open_client(to) as client:
         if outcome is not None and not is_reopening:
             return _handle(client, request, recorded, "finished")
@@ -233,11 +233,11 @@ def storage_not_shared(job_id: str, uri: str) -> StorageNotSharedError:
     )
 
 
-def _look(view: RunView, request: AnyRequest, resume_cancelled: bool) -> tuple[int, Outcome | None, bool]:
+def _look(view: RunView, request: AnyRequest, again: Again) -> tuple[int, Outcome | None, bool]:
     """The newest job noted or called off, the outcome, and whether the run goes on although it has one."""
     # One that was called off may never have come so far; another of its number would end at once.
     recorded, outcome = max(view.newest_job(), view.called_off_job()), view.outcome()
-    return recorded, outcome, view.check_same(request, outcome, resume_cancelled=resume_cancelled)
+    return recorded, outcome, view.check_same(request, outcome, again=again)
 
 
 def _newest(jobs: Sequence[JobInfo], run_id: str, recorded: int, storage: str) -> Newest | None:
@@ -402,6 +402,8 @@ def _request_package(request: AnyRequest, options: JobOptions) -> Package:
             lease_ttl_s=options.lease_ttl_s,
             takeover=options.takeover,
             resume_cancelled=options.on_cancelled == "resume",
+            retry=options.retry,
+            extend=options.extend,
         ),
     ).to_json()
     return make_package(

@@ -133,7 +133,7 @@ def _run_sweep(request: JobRequest, stops: Stops, number: int) -> int:
             interrupts,
             on_progress=notes,
             takeover=request.options.takeover,
-            resume_cancelled=request.options.resume_cancelled,
+            again=request.options.again,
             job_number=number,
         )
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, SecretStr
 
 from raysweep.errors import SpecError
+from raysweep.spec.again import Again, Extension, Retry
 from raysweep.spec.base import SpecModel
 from raysweep.spec.jsonable import plain
 from raysweep.spec.validation import Problem
@@ -84,6 +85,10 @@ class JobSettings(SpecModel):
     """End the sweep, resumably, once nothing has waited for it for this many seconds; none: it runs on."""
     on_cancelled: OnCancelled = "keep"
     """What another run with the key of a cancelled sweep does: return what it gave, or go on with it."""
+    retry: Retry | None = None
+    """Run failed trials of a sweep that has ended again: `failed`, all of them; or their numbers."""
+    extend: Extension | None = None
+    """Once the sweep has completed, let its best trials go further from their checkpoints."""
 
 
 class JobOptions(JobSettings):
@@ -95,6 +100,12 @@ class JobOptions(JobSettings):
     """Shown with the job in Ray's dashboard, beside raysweep's own."""
     takeover: bool = False
     """Take the sweep from a controller that seems to live."""
+
+    @property
+    def again(self) -> Again:
+        """What is wanted of a sweep that has ended."""
+        resumes = self.on_cancelled == "resume"
+        return Again(resume_cancelled=resumes, retry=self.retry, extend=self.extend)
 
     @classmethod
     def of(cls, settings: JobSettings) -> JobOptions:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import orjson
 
+from raysweep.spec.again import Again, Extension, Retry
 from raysweep.spec.base import SpecModel
 from raysweep.spec.identity import Kind
 from raysweep.spec.text import read_json
@@ -29,6 +30,15 @@ class RequestOptions(SpecModel):
     """Take the sweep from a controller that seems to live."""
     resume_cancelled: bool = False
     """Go on with a sweep that was cancelled."""
+    retry: Retry | None = None
+    """Run failed trials again."""
+    extend: Extension | None = None
+    """Once it has completed, let some trials go further."""
+
+    @property
+    def again(self) -> Again:
+        """What is wanted of a sweep that has ended."""
+        return Again(resume_cancelled=self.resume_cancelled, retry=self.retry, extend=self.extend)
 
 
 class JobRequest(SpecModel):

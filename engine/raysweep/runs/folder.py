@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import orjson
@@ -31,6 +31,24 @@ _REBUILD_FIX = "`raysweep verify --repair` writes it anew from the journal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """Somebody began to put a sweep aside (`target` says where to), or to remove it; it is not whole now."""
+
+    by: str
+    target: str = ""
+
+    @property
+    def what(self) -> str:
+        """As a participle."""
+        return "put aside" if self.target else "removed"
+
+    @property
+    def verb(self) -> str:
+        """The command that does it."""
+        return "restart" if self.target else "rm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRecord:
     """What sweep.json holds: the frozen spec and where it came from."""
 
@@ -43,6 +61,8 @@ class SweepRecord:
     """When the sweep was scheduled, in UTC seconds: a deadline like `06:00 Europe/Berlin` comes after it."""
     warm: Mapping[str, Any] | None = None
     """What the sweep began with from earlier ones, if its spec asked for that."""
+    leaving: Leaving | None = None
+    """Set while it is moved out of its key's way, which nobody else may see half done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +109,7 @@ class SweepFolder:
                 spec=fields["spec"],
                 scheduled_at=fields.get("scheduled_at"),
                 warm=fields.get("warm"),
+                leaving=Leaving(**fields["leaving"]) if "leaving" in fields else None,
             )
         except KeyError as error:
             raise SweepDamagedError(self._path("sweep.json"), f"has no {error}", RESTORE_FIX) from error
@@ -235,6 +256,9 @@ class SweepFolder:
         """
         if self.store.exists(self._key("outcome.json")):
             raise StorageError(self._path("outcome.json"), "exists: a sweep with a result is not withdrawn")
+        self._delete_all()
+
+    def _delete_all(self) -> None:
         infos = list(self.store.list(self.sweep_id))
         infos.sort(key=self._withdrawal_order)
         for rank in range(_RANKS):
@@ -251,13 +275,45 @@ class SweepFolder:
         Everything is copied before anything is deleted, sweep.json is deleted last: safe to repeat after a
         crash, which may leave a second copy.
         """
+        target = self._copy_to(self._next_aside())
+        self.withdraw()
+        return target
+
+    def archive(self, by: str) -> str:
+        """As `put_aside`, of any sweep; repeated after a crash, it completes what was begun.
+
+        From its beginning to its end nobody can run the sweep: sweep.json says so.
+        """
+        record = self.read_spec()
+        if record is None:
+            raise StorageError(self._path("sweep.json"), "is missing: there is no sweep to put aside")
+        if record.leaving is None or not record.leaving.target:
+            record = replace(record, leaving=Leaving(by=by, target=self._next_aside()))
+            self.replace_spec(record)
+        assert record.leaving is not None
+        target = self._copy_to(record.leaving.target)
+        whole = replace(record, leaving=None)
+        self.store.put(f"{record.leaving.target}/sweep.json", _encode_spec(whole), durable=True)
+        self._delete_all()
+        return target
+
+    def remove(self, by: str) -> None:
+        """Delete the sweep and all that is stored of it; repeated after a crash, complete what was begun."""
+        record = self.read_spec()
+        if record is not None and record.leaving is None:
+            self.replace_spec(replace(record, leaving=Leaving(by=by)))
+        self._delete_all()
+
+    def _next_aside(self) -> str:
         taken = self.store.list_folders(f"{ASIDE}/{self.sweep_id}")
-        target = f"{ASIDE}/{self.sweep_id}/{len(taken) + 1:03d}"
+        highest = max((int(name) for name in taken if name.isdigit()), default=0)
+        return f"{ASIDE}/{self.sweep_id}/{highest + 1:03d}"
+
+    def _copy_to(self, target: str) -> str:
         for info in list(self.store.list(self.sweep_id)):
             chunks = self.store.get_chunks(info.key)
             if chunks is not None:
                 self.store.put_chunks(f"{target}/{info.key.removeprefix(f'{self.sweep_id}/')}", chunks)
-        self.withdraw()
         return f"{self.store.url}/{target}"
 
     def _withdrawal_order(self, info: ObjectInfo) -> tuple[int, str]:
@@ -318,4 +374,6 @@ def _encode_spec(record: SweepRecord) -> bytes:
         fields["scheduled_at"] = record.scheduled_at
     if record.warm is not None:
         fields["warm"] = dict(record.warm)
+    if record.leaving is not None:
+        fields["leaving"] = asdict(record.leaving)
     return seal(orjson.dumps(fields | {"spec": dict(record.spec)}, option=orjson.OPT_INDENT_2))

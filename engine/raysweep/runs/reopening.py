@@ -1,33 +1,81 @@
-"""Whether what is stored is what is asked for, and is to go on: its limit was moved, or the caller asks."""
+"""Whether what is stored is what is asked for, and goes on: its limit was moved, or the caller wants more."""
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
-from raysweep.errors import SpecChangedError
-from raysweep.outcome import SweepOutcome
-from raysweep.runs.folder import SweepFolder
+from raysweep.errors import SpecChangedError, SpecError, SweepDamagedError
+from raysweep.outcome import NOTHING_RAN, SweepOutcome
+from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.replay import newest_spec
+from raysweep.show import show_age
 from raysweep.spec import Changes, SweepSpec, changes
+from raysweep.spec.again import Again, Extension
+from raysweep.spec.code import is_other_code
 
+NOT_AGAIN: Final = Again()
 # What had ended sweeps of old, whose outcomes do not name the rule.
 _LIMITS: Final = {"deadline": "stop.deadline", "budget": "stop.time_budget_s"}
 
 
-def reopens(status: str | None, rule: str, diff: Changes, *, resume_cancelled: bool) -> bool:
-    """Whether a sweep that ended with `status` goes on under the changes of `diff`.
+def reopens(outcome: SweepOutcome, diff: Changes, again: Again) -> bool:
+    """Whether a sweep that has ended goes on, under the changes of `diff`.
 
-    One that a deadline or a budget ended does when that limit (`rule`, a field of the spec) has been moved;
-    one that was cancelled, when `resume_cancelled` is asked for. Never where a change would mix two searches.
+    One that a deadline or a budget ended does when that limit has been moved; one that was cancelled, when
+    `again.resume_cancelled` is asked for; one that has completed, when there are more samples; one that has
+    completed or failed, when trials are to run again. Never where a change would mix two searches.
     """
     if diff.unsafe:
         return False
-    if status == "cancelled":
-        return resume_cancelled
-    return status in _LIMITS and any(line.startswith(f"{rule or _LIMITS[status]}: ") for line in diff.safe)
+    if outcome.status == "cancelled":
+        return again.resume_cancelled
+    if outcome.status in _LIMITS:
+        rule = outcome.ended_by.rule if outcome.ended_by else _LIMITS[outcome.status]
+        return _is_moved(rule, diff)
+    if outcome.status == "completed" and _is_moved("num_samples", diff):
+        return True
+    return has_retries(outcome, again) or (again.extend is not None and has_extensions(outcome, again.extend))
+
+
+def _is_moved(rule: str, diff: Changes) -> bool:
+    return any(line.startswith(f"{rule}: ") for line in diff.safe)
+
+
+def has_retries(outcome: SweepOutcome, again: Again) -> bool:
+    """Whether some of its trials are to run again."""
+    if again.retry is None or outcome.status not in ("completed", "failed"):
+        return False
+    wanted = None if again.retry == "failed" else set(again.retry)
+    return any(
+        trial.state == "failed" and (wanted is None or trial.number in wanted) for trial in outcome.trials
+    )
+
+
+def has_extensions(outcome: SweepOutcome, extend: Extension) -> bool:
+    """Whether some of its trials are to go further than they have been told to.
+
+    Raises: SpecError where some should, and none has a checkpoint to go on from.
+    """
+    if outcome.status != "completed":
+        return False
+    done = [trial for trial in outcome.trials if trial.state in ("completed", "stopped")]
+    wanted = set(extend.trials)
+    chosen = [trial for trial in done if trial.number in wanted] if wanted else done
+    told = sum(trial.max_t is not None and trial.max_t >= extend.max_t for trial in chosen)
+    if told >= (extend.top or len(chosen)):
+        return False
+    rest = [trial for trial in chosen if trial.max_t is None or trial.max_t < extend.max_t]
+    if any(trial.checkpoint_uri for trial in rest):
+        return True
+    if told:
+        return False
+    problem = f"no trial of {outcome.sweep_id} has a checkpoint to go on from"
+    raise SpecError("extend", problem, "have the trainable report checkpoints, and run a new sweep")
 
 
 def check_same(
-    folder: SweepFolder, spec: SweepSpec, outcome: SweepOutcome | None, *, resume_cancelled: bool = False
+    folder: SweepFolder, spec: SweepSpec, outcome: SweepOutcome | None, *, again: Again = NOT_AGAIN
 ) -> bool:
     """Is the stored sweep what `spec` asks for? Returns whether it goes on although it has an outcome.
 
@@ -36,16 +84,78 @@ def check_same(
     Raises:
         SpecChangedError: With one line for each difference.
     """
-    record, diff = folder.read_spec(), Changes()
-    ran = outcome.spec_digest if outcome is not None else ""
-    if record is not None and spec.digest() not in (record.digest, ran):
-        diff = changes(SweepSpec.from_any(dict(record.spec)), spec, record.scheduled_at)
+    record = folder.read_spec()
+    if record is not None:
+        check_whole(folder, record)
+    diff = stored_changes(folder, record, spec, outcome)
     lines = diff.unsafe
     if outcome is not None:
-        rule = outcome.ended_by.rule if outcome.ended_by else ""
-        if reopens(outcome.status, rule, diff, resume_cancelled=resume_cancelled):
+        if reopens(outcome, diff, again):
             return True
         lines = (*diff.unsafe, *diff.safe)
     if lines:
         raise SpecChangedError(folder.sweep_id, lines)
     return False
+
+
+def stored_changes(
+    folder: SweepFolder, record: SweepRecord | None, spec: SweepSpec, outcome: SweepOutcome | None
+) -> Changes:
+    """What differs between the sweep as it is stored and the spec that is asked for."""
+    ran = outcome.spec_digest if outcome is not None else ""
+    if record is None or spec.digest() in (record.digest, ran):
+        return Changes()
+    # What was changed since its start counts: more samples are more than those of the last time.
+    stored = newest_spec(folder, record) if outcome is not None else SweepSpec.from_any(dict(record.spec))
+    return changes(stored, spec, record.scheduled_at)
+
+
+def check_whole(folder: SweepFolder, record: SweepRecord) -> None:
+    """See that nobody is about to move the sweep away. Raises: SweepDamagedError."""
+    if record.leaving:
+        problem = f"was being {record.leaving.what} by {record.leaving.by}, and is not whole any more"
+        fix = f"if that process is gone, `{_command(record.leaving.verb, folder)}` completes it"
+        raise SweepDamagedError(folder.uri, problem, fix)
+
+
+# -- what is said of a sweep that ended before ----------------------------------------------------------
+
+
+def told(outcome: SweepOutcome, *, code: str, now: float) -> SweepOutcome:
+    """An outcome of earlier, handed on: with what a person must know of it, as nothing has run this time."""
+    notes = [note for note in (_old_failure(outcome, now), _old_code(outcome, code)) if note]
+    return outcome.model_copy(update={"notes": (*outcome.notes, *notes)}) if notes else outcome
+
+
+def _old_failure(outcome: SweepOutcome, now: float) -> str:
+    if outcome.status != "failed":
+        return ""
+    name = shlex.quote(outcome.sweep_id)
+    storage = _storage(outcome.uri.rpartition("/")[0])
+    return (
+        f"{NOTHING_RAN}this is the sweep that failed {show_age(now - outcome.ended_at)} ago, with "
+        f"{outcome.counts.get('failed', 0)} of {outcome.counts.total} trials failed. With its cause fixed, "
+        f'`raysweep retry {name}{storage}` (in Python retry="failed") runs the failed trials again, '
+        f"`raysweep restart {name}{storage}` (restart=True) puts it aside and begins anew"
+    )
+
+
+def _old_code(outcome: SweepOutcome, code: str) -> str:
+    if not is_other_code(outcome.code_digest, code):
+        return ""
+    name = shlex.quote(outcome.sweep_id)
+    storage = _storage(outcome.uri.rpartition("/")[0])
+    return (
+        f"{NOTHING_RAN}the trainable's code was changed since, and this is what it gave before; another key, "
+        f"or `raysweep restart {name}{storage}` (in Python restart=True), runs the new code"
+    )
+
+
+def _storage(url: str) -> str:
+    from raysweep.storage.opening import open_store
+
+    return "" if url == open_store("~/raysweep").url else f" --storage {shlex.quote(url)}"
+
+
+def _command(verb: str, folder: SweepFolder) -> str:
+    return f"raysweep {verb} {shlex.quote(folder.sweep_id)}{_storage(folder.store.url)}"

@@ -7,11 +7,12 @@ succeeds; the other reads who it was and follows. A holder that lost the sweep f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from raysweep.core import SweepState, encode
+from raysweep.core import SweepState, encode, make_outcome
+from raysweep.core.again import find_failed
 from raysweep.core.events import ControllerStarted, SpecChanged
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.scores import told_value
@@ -21,10 +22,11 @@ from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import HolderWatch, current_holder, find_living
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
-from raysweep.runs.reopening import check_same, reopens
+from raysweep.runs.reopening import NOT_AGAIN, check_same, check_whole, reopens
 from raysweep.runs.replay import rebuild
 from raysweep.search import Searcher, WarmStart, make_searcher
 from raysweep.spec import Changes, SweepSpec, changes
+from raysweep.spec.again import Again
 from raysweep.spec.wallclock import check_deadline, resolve_deadline
 from raysweep.storage.journal import Claim, Journal
 from raysweep.storage.retries import retrying
@@ -47,8 +49,8 @@ class SweepRequest:
     seed: int
     scheduled_at: float | None = None
     """When the run was scheduled, in UTC seconds; None: when it starts."""
-    resume_cancelled: bool = False
-    """Go on with a sweep that was cancelled."""
+    again: Again = NOT_AGAIN
+    """What is wanted of it if it has ended."""
     job_number: int = 0
     """The number of the job that runs it; 0: no job, or none of known number."""
     code: str = ""
@@ -80,8 +82,7 @@ class Ownership:
 def find_outcome(folder: SweepFolder, asked: SweepRequest) -> SweepOutcome | None:
     """The outcome of a sweep that has ended, if it was asked for in the same words.
 
-    None also for one that goes on: a deadline or a budget ended it, and it is asked for with more of that, or
-    it was cancelled, and it is asked for nevertheless.
+    None also for one that goes on (`reopening.reopens`).
 
     Raises:
         SpecChangedError: It ended under another spec.
@@ -90,7 +91,7 @@ def find_outcome(folder: SweepFolder, asked: SweepRequest) -> SweepOutcome | Non
     outcome, record = folder.read_outcome(), folder.read_spec()
     if outcome is None or record is None:
         return outcome
-    if not check_same(folder, asked.spec, outcome, resume_cancelled=asked.resume_cancelled):
+    if not check_same(folder, asked.spec, outcome, again=asked.again):
         return outcome
     check_deadline(asked.spec.stop.deadline, record.scheduled_at or outcome.started_at, time.time())
     return None
@@ -154,6 +155,7 @@ def hold(
     """
     claimed_at = time.time() if at is None else at
     record = _write_or_read_record(folder, asked, claimed_at)
+    check_whole(folder, record)
     # Before the replay as well: of schedulers, only the one that is asked for is there.
     diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
     if diff.unsafe:
@@ -167,6 +169,9 @@ def hold(
         raise SpecChangedError(folder.sweep_id, diff.unsafe)
     held_by = current_holder() if holder is None else holder
     scheduled_at = record.scheduled_at or state.started_at or claimed_at
+    is_reopening = _is_to_reopen(folder, asked, state, diff)
+    retried = _retried(state, asked.again) if is_reopening or state.phase == "running" else ()
+    extend = asked.again.extend
     started = ControllerStarted(
         at=claimed_at,
         generation=0,
@@ -175,8 +180,12 @@ def hold(
         behaviour=BEHAVIOUR,
         deadline=state.deadline_text or _deadline_text(state.spec, scheduled_at),
         seen_at=_last_seen_at(folder, journal.generation),
-        is_reopening=_is_to_reopen(state, asked, diff),
+        is_reopening=is_reopening,
         code=asked.code,
+        retried=retried,
+        extend_to=extend.max_t if extend is not None else None,
+        extend_top=(extend.top or 0) if extend is not None else 0,
+        extend_trials=extend.trials if extend is not None else (),
     )
 
     def make_record(generation: int) -> bytes:
@@ -197,7 +206,7 @@ def hold(
         asked=asked,
         folder=folder,
         state=state,
-        searcher=rebuild_searcher(asked.spec, state, warm_from_json(record.warm)),
+        searcher=rebuild_searcher(asked.spec, state, warm_from_json(record.warm), retried),
         journal=journal,
         claim=claim,
         started=replace(started, generation=claim.generation),
@@ -208,13 +217,18 @@ def hold(
     )
 
 
-def rebuild_searcher(spec: SweepSpec, state: SweepState, warm: WarmStart | None = None) -> Searcher:
-    """A searcher that knows every config it ever suggested and every result it was ever told."""
+def rebuild_searcher(
+    spec: SweepSpec, state: SweepState, warm: WarmStart | None = None, retried: Sequence[int] = ()
+) -> Searcher:
+    """A searcher that knows every config it ever suggested and every result it was ever told.
+
+    But of those that are `retried`: it is told of them when they end again.
+    """
     searcher = make_searcher(spec, state.seed, warm)
     for number, trial in state.trials.items():
         if trial.config:  # else it could not be made at all
             searcher.restore(number, trial.config if trial.suggested is None else trial.suggested)
-        if trial.state in FINAL and trial.state != "cancelled":
+        if trial.state in FINAL and trial.state != "cancelled" and number not in retried:
             searcher.tell(number, told_value(state, trial), _TOLD[trial.state])
     return searcher
 
@@ -222,11 +236,18 @@ def rebuild_searcher(spec: SweepSpec, state: SweepState, warm: WarmStart | None 
 _TOLD: Final[dict[str, Any]] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}
 
 
-def _is_to_reopen(state: SweepState, asked: SweepRequest, diff: Changes) -> bool:
-    rule = str(state.ended_by["rule"]) if state.ended_by else ""
-    return state.phase == "ended" and reopens(
-        state.status, rule, diff, resume_cancelled=asked.resume_cancelled
-    )
+def _is_to_reopen(folder: SweepFolder, asked: SweepRequest, state: SweepState, diff: Changes) -> bool:
+    if state.phase != "ended":
+        return False
+    ended = make_outcome(state, sweep_id=folder.sweep_id, key=asked.key, uri=folder.uri, version="")
+    return reopens(ended, diff, asked.again)
+
+
+def _retried(state: SweepState, wanted: Again) -> tuple[int, ...]:
+    if wanted.retry is None:
+        return ()
+    failed = find_failed(state)
+    return failed if wanted.retry == "failed" else tuple(n for n in failed if n in wanted.retry)
 
 
 def _changed(

@@ -9,9 +9,10 @@ import orjson
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.lease import renew_lease, whoami
-from raysweep.runs.reopening import check_same
+from raysweep.runs.reopening import NOT_AGAIN, check_same
 from raysweep.runs.training import RunFolder
 from raysweep.spec import AnyRequest, Kind, SweepSpec, TrainSpec
+from raysweep.spec.again import Again
 from raysweep.storage.opening import open_store
 
 Outcome = SweepOutcome | TrainOutcome
@@ -39,9 +40,7 @@ class RunView:
         """Its last heartbeat."""
         return self._sweep.read_progress() if self._sweep is not None else self._train.read_progress()
 
-    def check_same(
-        self, request: AnyRequest, outcome: Outcome | None, *, resume_cancelled: bool = False
-    ) -> bool:
+    def check_same(self, request: AnyRequest, outcome: Outcome | None, *, again: Again = NOT_AGAIN) -> bool:
         """Is what is there what was asked for? Returns whether it is to go on although it has an outcome.
 
         Raises: SpecChangedError with one line for each difference.
@@ -49,7 +48,7 @@ class RunView:
         spec = request.spec
         if self._sweep is not None and isinstance(spec, SweepSpec):
             ended = outcome if isinstance(outcome, SweepOutcome) else None
-            return check_same(self._sweep, spec, ended, resume_cancelled=resume_cancelled)
+            return check_same(self._sweep, spec, ended, again=again)
         if outcome is not None and isinstance(spec, TrainSpec):
             self._train.freeze_spec(spec, request.run.key)
         return False

@@ -70,7 +70,7 @@ def _script_module() -> str:
     spec = getattr(main, "__spec__", None)  # python -m package.module
     if spec is not None:
         return str(spec.name)
-    folder, file = os.path.split(getattr(main, "__file__", None) or "")
+    file = os.path.basename(getattr(main, "__file__", None) or "")
     stem, suffix = os.path.splitext(file)
     return stem if suffix == ".py" and stem.isidentifier() else ""
 

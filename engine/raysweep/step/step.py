@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
-from raysweep.errors import RaysweepError
+from raysweep.errors import RaysweepError, SweepNotFoundError
 from raysweep.jobs.attach import Announce, RunningJob
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.sync import Cluster
+from raysweep.outcome import SweepOutcome
+from raysweep.runs.reopening import told
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.step.verdict import complete
@@ -52,7 +55,7 @@ class Step:
     request: AnyRequest
     place: Place = Place()
     options: JobOptions = field(default_factory=JobOptions)
-    """How the job is submitted; of a run in this process only `takeover` and `on_cancelled` count."""
+    """How the job is submitted; of a run in this process `takeover` counts, and what `again` is made of."""
     accept_partial: bool = True
     """Whether a search cut short by its deadline or a budget counts, with the best so far."""
 
@@ -91,7 +94,10 @@ class Step:
         job = self.submit(announce) if self.place.is_job else None
         with beside(job) if beside is not None else nullcontext(on_progress) as take:
             if job is not None:
-                return self.cluster.wait(job, on_progress=take, lease_ttl_s=self.options.lease_ttl_s)
+                outcome = self.cluster.wait(job, on_progress=take, lease_ttl_s=self.options.lease_ttl_s)
+                if job.how == "finished" and isinstance(outcome, SweepOutcome):
+                    return told(outcome, code="", now=time.time())
+                return outcome
             return self._run_here(take, num_cpus, scheduled_at)
 
     def _run_here(
@@ -111,8 +117,30 @@ class Step:
             takeover=self.options.takeover,
             num_cpus=num_cpus,
             scheduled_at=scheduled_at,
-            resume_cancelled=self.options.on_cancelled == "resume",
+            again=self.options.again,
         )
+
+    def put_aside(self, *, before: float | None = None) -> str:
+        """Archive what is stored of a sweep, so that it begins anew; where it is now, empty for nothing.
+
+        Args:
+            before: Only one that was started before this, in UTC seconds.
+
+        Raises: SweepHeldError where a process runs it, and as `runs.removal.put_aside`.
+        """
+        from raysweep.runs.folder import SweepFolder
+        from raysweep.runs.reader import glance
+        from raysweep.runs.removal import put_aside
+        from raysweep.storage.opening import open_store
+
+        spec, run_id = self.request.spec, self.request.run.id
+        started_at = glance(SweepFolder(open_store(spec.storage_path), run_id)).started_at
+        if before is not None and started_at is not None and started_at >= before:
+            return ""
+        try:
+            return put_aside(spec.storage_path, run_id)
+        except SweepNotFoundError:
+            return ""
 
     def submit(self, announce: Announce | None = None) -> RunningJob:
         """See that its job is on its way.

@@ -37,9 +37,15 @@ def test_every_state_leads_to_every_end(state: TrialState) -> None:
 
 
 def test_final_states_are_final() -> None:
-    """But for what an end had cut short: it is brought back where that end is moved."""
-    assert {before for before, cause in TABLE if cause != "brought"} == STATES - FINAL
-    assert [row for row in TABLE if row[0] in FINAL] == [("cancelled", "brought")]
+    """But where a person wants more: what was cut short, what failed, what is to go further."""
+    assert [row for row in TABLE if row[0] in FINAL] == [
+        ("cancelled", "brought"),
+        ("failed", "again"),
+        ("completed", "extended"),
+        ("stopped", "extended"),
+    ]
+    wanted = {"brought", "again", "extended"}
+    assert {before for before, cause in TABLE if cause not in wanted} == STATES - FINAL
     assert FINAL.isdisjoint(ON_SLOT)
 
 

@@ -137,17 +137,21 @@ class World:
 
     # -- the controller --------------------------------------------------------------------------
 
-    def start(self, capacity: int = 4, *, is_reopening: bool = False) -> None:
+    def start(self, capacity: int = 4, *, is_reopening: bool = False, **wanted: Any) -> None:
         """A controller claims the next generation."""
         self.generation += 1
         self.searcher = Searcher(self.total, not self.state.rules.is_blind)
         ended = {"completed", "stopped", "failed"}
         for trial in self.state.trials.values():
-            if trial.state in ended:
+            if trial.state in ended and trial.number not in wanted.get("retried", ()):
                 self.searcher.tell(trial.number, told_value(self.state, trial), trial.state)
         self.send(
             ev.ControllerStarted(
-                at=self.now, generation=self.generation, behaviour=BEHAVIOUR, is_reopening=is_reopening
+                at=self.now,
+                generation=self.generation,
+                behaviour=BEHAVIOUR,
+                is_reopening=is_reopening,
+                **wanted,
             )
         )
         self.flush()  # the claim is durable before anything else happens
@@ -275,6 +279,12 @@ class World:
         self._lose_cluster()
         if self.state.phase != "ended":
             self.start(capacity)
+
+    def go_on(self, capacity: int = 4, **wanted: Any) -> None:
+        """A person wants more of a sweep that has ended: trials that failed again, or the best further."""
+        self._lose_cluster()
+        self.start(capacity, is_reopening=True, **wanted)
+        self.flush()
 
     def reopen(self, later_s: float, capacity: int = 4) -> None:
         """What ended by a deadline or a budget goes on, with more of it."""

@@ -236,7 +236,8 @@ def test_code_that_no_file_has_is_told_apart_as_compiled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("was", "now"), [("", "source:1"), ("source:1", ""), ("compiled-3.11:1", "compiled-3.12:2"), ("source:1", "source:1")]
+    ("was", "now"),
+    [("", "source:1"), ("source:1", ""), ("compiled-3.11:1", "compiled-3.12:2"), ("source:1", "source:1")],
 )
 def test_what_cannot_be_compared_has_not_changed(was: str, now: str) -> None:
     assert not is_other_code(was, now)

@@ -1,0 +1,114 @@
+"""A whole sweep out of its key's way: put aside for good, or removed. Never one that a process runs."""
+
+from __future__ import annotations
+
+import time
+
+from raysweep.core import encode
+from raysweep.core.events import ControllerStarted
+from raysweep.core.stopping import BEHAVIOUR
+from raysweep.errors import (
+    JournalDamagedError,
+    RaysweepError,
+    SegmentExistsError,
+    StorageError,
+    SweepHeldError,
+    SweepNotFoundError,
+)
+from raysweep.runs.champions import read_champion
+from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.holder import current_holder, find_living
+from raysweep.runs.takeover import find_holder
+from raysweep.storage.opening import open_store
+
+
+class ChampionKeptError(RaysweepError):
+    """The champion of its name was found by this sweep, and its checkpoint lies there."""
+
+    def __init__(self, sweep_id: str, name: str) -> None:
+        super().__init__(sweep_id, name)
+        self.sweep_id = sweep_id
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"sweep {self.sweep_id!r} holds the checkpoint of the champion of {self.name!r}; "
+            "use another key to begin anew, or wait until another champion has replaced it"
+        )
+
+
+def put_aside(storage_path: str, sweep_id: str) -> str:
+    """Archive a sweep, so that its key is free; returns the URI where it is now. Nothing is overwritten.
+
+    A call that was killed is completed by the next one.
+
+    Raises:
+        SweepNotFoundError: There is none.
+        SweepHeldError: A process runs it.
+        ChampionKeptError: What is there is still needed where it is.
+        StorageError
+    """
+    folder = SweepFolder(open_store(storage_path), sweep_id)
+    _fence(folder)
+    return folder.archive(str(current_holder()))
+
+
+def remove(storage_path: str, sweep_id: str) -> None:
+    """Delete a sweep and everything that is stored of it. Raises: as `put_aside`."""
+    folder = SweepFolder(open_store(storage_path), sweep_id)
+    _fence(folder)
+    folder.remove(str(current_holder()))
+
+
+def _fence(folder: SweepFolder) -> None:
+    """See that nobody runs the sweep, nor can go on with it from here on."""
+    record = folder.read_spec()
+    if record is None:
+        raise SweepNotFoundError(folder.sweep_id, folder.store.url)
+    _check_champion(folder, record)
+    if record.leaving is not None:
+        return  # it has been fenced; what was begun is completed
+    try:
+        living, generation = find_holder(folder)
+    except JournalDamagedError:
+        # It cannot be replayed, so no controller can take it up either.
+        living, generation = find_living(folder.read_progress), 0
+    if living is not None:
+        raise SweepHeldError(folder.sweep_id, living.holder)
+    if generation:
+        _claim(folder)
+
+
+def _claim(folder: SweepFolder) -> None:
+    """Win the sweep as a controller would: who believes that it is his finds out at his next write."""
+    journal, holder = folder.journal(), current_holder()
+    for _ in journal.read():
+        pass
+
+    def make_record(generation: int) -> bytes:
+        return encode(
+            ControllerStarted(
+                at=time.time(),
+                generation=generation,
+                host=holder.host,
+                pid=holder.pid,
+                behaviour=BEHAVIOUR,
+            )
+        )
+
+    try:
+        journal.claim(make_record)
+    except SegmentExistsError:
+        living = find_living(folder.read_progress)
+        if living is not None:
+            raise SweepHeldError(folder.sweep_id, living.holder) from None
+        raise StorageError(
+            folder.uri, "was taken up by another process at this moment", "try it again"
+        ) from None
+
+
+def _check_champion(folder: SweepFolder, record: SweepRecord) -> None:
+    name = str(record.spec.get("name", ""))
+    champion = read_champion(folder.store, name).champion if name else None
+    if champion is not None and (champion.checkpoint_uri or "").startswith(f"{folder.uri}/"):
+        raise ChampionKeptError(folder.sweep_id, name)

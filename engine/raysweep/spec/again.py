@@ -1,0 +1,47 @@
+"""What is asked of a sweep that is there already, beyond what it gave."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from raysweep.spec.base import SpecModel
+from raysweep.spec.validation import Problem
+
+
+def _as_tuple(given: object) -> object:
+    return tuple(given) if isinstance(given, list) else given
+
+
+Numbers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_tuple)]
+Retry = Literal["failed"] | Numbers
+"""Which failed trials run again: all of them, or these numbers."""
+
+
+class Extension(SpecModel):
+    """Trials that go further than their own end, each from its newest checkpoint."""
+
+    max_t: float = Field(gt=0)
+    """How far, in the scheduler's unit of time; that scheduler is not asked about them any more."""
+    top: int | None = Field(default=None, ge=1)
+    """The so many best, of those that have a checkpoint."""
+    trials: Numbers = ()
+    """Or these, by their numbers."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.top is None) == (not self.trials):
+            raise Problem("says not which trials", "give either top or trials", ("top",))
+        return self
+
+
+class Again(SpecModel):
+    """What a caller wants of a sweep that has ended; with the defaults just its outcome."""
+
+    resume_cancelled: bool = False
+    """Resume it where it was cancelled."""
+    retry: Retry | None = None
+    """Run failed trials again, from their checkpoints, with a new budget of failures."""
+    extend: Extension | None = None
+    """Once it has completed, let some trials go further."""
