@@ -14,7 +14,6 @@ from raysweep.cli.sweep import How, resume, run, stored_request
 from raysweep.errors import SpecError, SweepHeldError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import find_living
 from raysweep.runs.reader import SweepReader
 from raysweep.runs.removal import put_aside, remove
 from raysweep.show import show_age, show_counts
@@ -95,9 +94,9 @@ def _check_ended(folder: SweepFolder, verb: str) -> None:
     """See that the sweep is one that this can be asked of; says what to do first of others."""
     outcome = folder.read_outcome()
     if outcome is None:
-        living = find_living(folder.read_progress)
-        if living is not None:
-            raise SweepHeldError(folder.sweep_id, living.holder)
+        status = SweepReader(folder.store.url, folder.sweep_id, is_strict=True).read()
+        if status is not None and status.is_running:
+            raise SweepHeldError(folder.sweep_id, status.holder)
         if verb == "extend":
             fix = f"end it first: {command('resume', folder.sweep_id, folder.store.url)}"
             raise SpecError("SWEEP_ID", f"{folder.sweep_id} has not ended", fix)

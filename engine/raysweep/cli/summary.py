@@ -14,6 +14,7 @@ from raysweep.cli.lookup import command
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.status import INTERRUPTED, RunStatus, status_of_outcome
 from raysweep.show import show_age, show_config, show_counts, show_duration, show_score
+from raysweep.spec.trainable import PYTHON_ONLY
 
 NOTES: Final = 3
 _COLOURS: Final = {"failed": "bold red", "cancelled": "bold yellow", INTERRUPTED: "bold yellow"}
@@ -61,7 +62,14 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "next", look if best else f"{look} --attempts"
     else:
         yield "stored at", status.uri
-        yield "go on", command("resume", status.run_id, status.storage)
+        yield "go on", _how_to_go_on(status)
+
+
+def _how_to_go_on(status: RunStatus) -> str:
+    if status.trainable.startswith(PYTHON_ONLY):
+        # No import leads to it: the command would be refused.
+        return f"run the program that started it again, with the key {status.key!r}"
+    return command("resume", status.run_id, status.storage)
 
 
 def _why_not_running(status: RunStatus) -> str:

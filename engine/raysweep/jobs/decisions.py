@@ -15,8 +15,7 @@
 | FAILED, GONE        | no      | submit the next number: it resumes from the journal                 |
 | STOPPED             | no      | refuse: a person stopped it; with `on_cancelled="resume"` as FAILED |
 
-An outcome *reopens* where the sweep is to go on: it was cancelled, and `on_cancelled="resume"`; or a deadline
-or a budget ended it, and the spec asks for more of that.
+An outcome *reopens* where the sweep is to go on: see `runs.reopening.reopens`.
 
 GONE is a job that once was submitted and that the cluster does not know (any more): its head was restarted.
 """

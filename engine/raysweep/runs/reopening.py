@@ -141,13 +141,15 @@ def _old_failure(outcome: SweepOutcome, now: float) -> str:
 
 
 def _old_code(outcome: SweepOutcome, code: str) -> str:
-    if not is_other_code(outcome.code_digest, code):
+    if outcome.status == "failed" or not is_other_code(outcome.code_digest, code):
         return ""
     name = shlex.quote(outcome.sweep_id)
     storage = _storage(outcome.uri.rpartition("/")[0])
+    failed = outcome.counts.get("failed", 0)
+    retry = f"`raysweep retry {name}{storage}` runs its {failed} failed trials again, " if failed else ""
     return (
-        f"{NOTHING_RAN}the trainable's code was changed since, and this is what it gave before; another key, "
-        f"or `raysweep restart {name}{storage}` (in Python restart=True), runs the new code"
+        f"{NOTHING_RAN}the trainable's code was changed since, and this is what it gave before; {retry}"
+        f"another key, or `raysweep restart {name}{storage}` (in Python restart=True), all of them"
     )
 
 

@@ -27,6 +27,7 @@ from raysweep.outcome import (
 )
 from raysweep.runs.curve import Dot, best_so_far
 from raysweep.runs.holder import HolderState, holder_state
+from raysweep.spec.trainable import trainable_name
 
 TOP: Final = 20
 """How many of the best trials a status holds."""
@@ -93,6 +94,8 @@ class RunStatus(Record):
     """The newest one of a run that has not ended."""
     held: HolderState = "gone"
     """What became of the process that wrote it."""
+    trainable: str = ""
+    """What its trials run, by name; empty where that is not known."""
     read_at: float = 0.0
     """When this was read."""
 
@@ -254,6 +257,7 @@ def status_of_state(
         status=_status(state, heartbeat, held),
         why=state.why if state.phase == "ended" else "",
         reason=state.why if state.phase == "ended" else "",
+        trainable=trainable_name(state.spec.trainable),
         metric=state.spec.metric,
         mode=state.spec.mode,
         counts=counts,

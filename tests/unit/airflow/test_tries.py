@@ -44,6 +44,13 @@ TRAINED = TrainOutcome(run_id="r", name="r", status="completed", started_at=0, e
         (sweep("cancelled"), "restart", "restart"),
         (sweep("failed"), "reuse", "restart"),
         (sweep("failed"), "resume", "restart"),
+        (sweep("completed"), "retry", "retry"),
+        (sweep("failed"), "retry", "retry"),
+        (sweep("cancelled"), "retry", "resume"),
+        (sweep("deadline"), "retry", "reuse"),
+        (sweep("deadline", finished=0), "retry", "resume"),
+        (None, "retry", "go"),
+        (TRAINED, "retry", "reuse"),
         (TRAINED, "reuse", "reuse"),
         (TRAINED, "restart", "restart"),
     ],
@@ -52,7 +59,7 @@ def test_after_a_clear(ended: Any, on_clear: Any, expected: str) -> None:
     assert decide(ended, is_cleared=True, on_clear=on_clear, accept_partial=True) == expected
 
 
-@pytest.mark.parametrize("on_clear", ["reuse", "resume", "restart"])
+@pytest.mark.parametrize("on_clear", ["reuse", "resume", "retry", "restart"])
 @pytest.mark.parametrize("status", ["completed", "deadline", "cancelled", "failed"])
 def test_a_retry_does_nothing_again(status: str, on_clear: Any) -> None:
     assert decide(sweep(status), is_cleared=False, on_clear=on_clear, accept_partial=True) == "reuse"

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 
 from raysweep.core import events as ev
 from raysweep.core import make_outcome
+from raysweep.core.again import find_failed
 from raysweep.core.failures import Failure
 from raysweep.core.lifecycle import FINAL
 from tests.unit.core.world import DIED, METRIC, NODE_DIED, RAISED, STEP, Worker, World, make_spec
@@ -345,6 +346,19 @@ class Interleavings(RuleBasedStateMachine):
     @rule(later_s=st.floats(0.5, 50), capacity=st.integers(1, 4))
     def reopen(self, later_s: float, capacity: int) -> None:
         self.world.reopen(later_s, capacity)
+
+    @precondition(lambda self: self.world.state.status in ("completed", "failed"))
+    @precondition(lambda self: self.world.state.phase == "ended" and self.world.state.reopened < 3)
+    @rule(
+        every=st.integers(1, 3),
+        further=st.sampled_from([{}, {"extend_top": 2}, {"extend_trials": (0, 3)}]),
+        to=st.sampled_from([2.0, 5.0, 20.0]),
+        capacity=st.integers(1, 4),
+    )
+    def ask_for_more(self, every: int, further: dict[str, object], to: float, capacity: int) -> None:
+        happened["asked for more"] += 1
+        wanted = {**further, "extend_to": to} if further else {}
+        self.world.go_on(capacity, retried=find_failed(self.world.state)[::every], **wanted)
 
     @precondition(lambda self: self.world.state.phase == "ended")
     @rule(index=st.integers(0, 1000), begun=BEGINNINGS)

@@ -325,7 +325,8 @@ class World:
             case cmd.TellSearch():
                 self.searcher.tell(command.trial, command.value, command.end)
             case cmd.StartTrial():
-                assert command.trial not in self.finished, (
+                goes_further = self.state.trials[command.trial].max_t is not None
+                assert command.trial not in self.finished or goes_further, (
                     f"trial {command.trial} is finished and started again"
                 )
                 assert command.checkpoint is None or command.checkpoint in self.stored
