@@ -89,6 +89,8 @@ def find_outcome(folder: SweepFolder, asked: SweepRequest) -> SweepOutcome | Non
         SpecError: It is to go on until a deadline that has passed too.
     """
     outcome, record = folder.read_outcome(), folder.read_spec()
+    if record is not None:
+        check_whole(folder, record)
     if outcome is None or record is None:
         return outcome
     if not check_same(folder, asked.spec, outcome, again=asked.again):

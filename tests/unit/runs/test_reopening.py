@@ -202,7 +202,11 @@ def test_other_code_is_told(status: str, code: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-def test_it_is_put_aside_whole_and_again_and_again(is_ended: bool, tmp_path: Path) -> None:
+def test_it_is_put_aside_whole_and_again_and_again(
+    is_ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A patch, as no heartbeat is to be waited for."""
+    monkeypatch.setattr("raysweep.runs.takeover.FIRST_BEAT_S", 0.0)
     stored = store_sweep(tmp_path, is_ended=is_ended)
     store, sweep_id = stored.folder.store, stored.folder.sweep_id
     before = files_of(store, sweep_id)
@@ -248,7 +252,8 @@ class Killed(BaseException):
 def test_killed_at_any_write_nobody_runs_the_rest_and_the_next_call_completes_it(
     do: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A patch, as the process is to die between any two calls of the store."""
+    """Patches: the process is to die between any two calls of the store, and no heartbeat is waited for."""
+    monkeypatch.setattr("raysweep.runs.takeover.FIRST_BEAT_S", 0.0)
     writes = 0
 
     def dying_at(kind: type[Store], limit: int | None) -> None:
@@ -272,7 +277,7 @@ def test_killed_at_any_write_nobody_runs_the_rest_and_the_next_call_completes_it
         do(stored.folder.store.url, stored.folder.sweep_id)
         total = writes
     assert total > 10
-    for limit in sorted({0, 1, 2, 3, *range(4, total, max(1, total // 12)), total - 1}):
+    for limit in sorted({0, 1, 2, 3, *range(4, total, max(1, total // 5)), total - 1}):
         stored = store_sweep(tmp_path / str(limit), is_ended=True)
         store, sweep_id = stored.folder.store, stored.folder.sweep_id
         before = files_of(store, sweep_id)
