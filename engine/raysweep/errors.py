@@ -11,6 +11,7 @@
     │   └── SpecChangedError              no        2       the same sweep, asked for differently
     ├── SweepNotFoundError                no        2
     ├── SweepHeldError                    yes       1       another live controller has the sweep
+    ├── ChampionKeptError                 no        1       it holds the checkpoint of a champion: it stays
     ├── GateOutdatedError                 yes       1       its sweep has gone on while the gate ran
     ├── FencedError                       no        1       a newer controller has the sweep
     ├── StorageError                      yes       1
@@ -173,6 +174,21 @@ class SweepHeldError(RaysweepError):
         return one_line(
             f"sweep {self.sweep_id!r} is held by a live controller ({self.holder}); "
             "wait for it, cancel it, or take the sweep over"
+        )
+
+
+class ChampionKeptError(RaysweepError):
+    """The champion of its name was found by this sweep, and its checkpoint lies there."""
+
+    def __init__(self, sweep_id: str, name: str) -> None:
+        super().__init__(sweep_id, name)
+        self.sweep_id = sweep_id
+        self.name = name
+
+    def __str__(self) -> str:
+        return one_line(
+            f"sweep {self.sweep_id!r} holds the checkpoint of the champion of {self.name!r}; "
+            "use another key to begin anew, or wait until another champion has replaced it"
         )
 
 

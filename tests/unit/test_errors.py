@@ -23,6 +23,7 @@ EXAMPLES: list[BaseException] = [
     errors.SpecChangedError("flights-0123456789", tuple(f"a: {n} -> {LONG}" for n in range(9))),
     errors.SweepNotFoundError("flights-0123456789", "/data", "look elsewhere"),
     errors.SweepHeldError("flights-0123456789", "process 3 on host"),
+    errors.ChampionKeptError("flights-0123456789", "flights"),
     errors.GateOutdatedError("flights-0123456789", "flights-gate-0123456789"),
     errors.FencedError("flights-0123456789", 1, 2),
     errors.StorageError("path", LONG, "fix"),

@@ -8,8 +8,8 @@ from raysweep.core import encode
 from raysweep.core.events import ControllerStarted
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.errors import (
+    ChampionKeptError,
     JournalDamagedError,
-    RaysweepError,
     SegmentExistsError,
     StorageError,
     SweepHeldError,
@@ -20,21 +20,6 @@ from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import current_holder, find_living
 from raysweep.runs.takeover import find_holder
 from raysweep.storage.opening import open_store
-
-
-class ChampionKeptError(RaysweepError):
-    """The champion of its name was found by this sweep, and its checkpoint lies there."""
-
-    def __init__(self, sweep_id: str, name: str) -> None:
-        super().__init__(sweep_id, name)
-        self.sweep_id = sweep_id
-        self.name = name
-
-    def __str__(self) -> str:
-        return (
-            f"sweep {self.sweep_id!r} holds the checkpoint of the champion of {self.name!r}; "
-            "use another key to begin anew, or wait until another champion has replaced it"
-        )
 
 
 def put_aside(storage_path: str, sweep_id: str) -> str:

@@ -11,13 +11,20 @@ import pytest
 
 from raysweep.core import decode
 from raysweep.core.events import ControllerStarted
-from raysweep.errors import SpecChangedError, SpecError, SweepDamagedError, SweepHeldError, SweepNotFoundError
+from raysweep.errors import (
+    ChampionKeptError,
+    SpecChangedError,
+    SpecError,
+    SweepDamagedError,
+    SweepHeldError,
+    SweepNotFoundError,
+)
 from raysweep.outcome import NOTHING_RAN, SweepOutcome
 from raysweep.runs.champions import Champion
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
-from raysweep.runs.removal import ChampionKeptError, put_aside, remove
+from raysweep.runs.removal import put_aside, remove
 from raysweep.runs.reopening import NOT_AGAIN, told
 from raysweep.runs.takeover import Ownership, find_outcome
 from raysweep.spec.again import Again, Extension
@@ -52,8 +59,13 @@ def files_of(store: Store, folder: str) -> dict[str, bytes]:
     ],
 )
 def test_it_goes_on_where_more_is_wanted(
-    again: Again, fields: dict[str, Any], retried: tuple[int, ...], tmp_path: Path
+    again: Again,
+    fields: dict[str, Any],
+    retried: tuple[int, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A patch, as no heartbeat is to be waited for."""
     stored = store_sweep(tmp_path, is_ended=True)
     before = stored.folder.read_outcome()
     assert before is not None
@@ -69,6 +81,12 @@ def test_it_goes_on_where_more_is_wanted(
     # It is in the claim itself: whoever comes next, asking for nothing, goes on with it.
     *_, line = stored.folder.journal().read()
     assert decode(line) == held.started
+    monkeypatch.setattr("raysweep.runs.takeover.FIRST_BEAT_S", 0.0)
+    after = resume(stored)
+    assert isinstance(after, Ownership)
+    assert [n for n, trial in after.state.trials.items() if trial.state == "pending"] == list(retried)
+    assert after.state.extend_to == held.started.extend_to
+    assert not after.started.is_reopening
 
 
 @pytest.mark.parametrize(
