@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
@@ -21,6 +22,8 @@ import raysweep_prefect
 from raysweep.errors import SpecError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
+from raysweep.spec.again import Again
+from raysweep.step import Step
 from raysweep_prefect import RayCluster, SweepJob
 from raysweep_prefect.clusters import find_target
 from raysweep_prefect.flows import sweep_many
@@ -28,7 +31,8 @@ from raysweep_prefect.following import Follower, is_ended_by_user
 from raysweep_prefect.hooks import is_aborted, stop_sweeps, stop_sweeps_if_aborted
 from raysweep_prefect.identity import Asker, default_key
 from raysweep_prefect.records import _newest, noted_jobs
-from raysweep_prefect.tasks import KEPT_TRIALS, is_retryable, small
+from raysweep_prefect.tasks import KEPT_TRIALS, is_retryable, small, sweep
+from tests.unit.verify.stored import store_sweep
 
 SPEC: dict[str, Any] = {
     "name": "s",
@@ -225,6 +229,33 @@ def test_retried_is_what_may_pass(error: Exception, expected: bool) -> None:
     from prefect.states import Failed
 
     assert is_retryable(None, None, Failed(data=error)) is expected  # type: ignore[arg-type]
+
+
+def test_what_is_wanted_of_a_sweep_that_is_there_reaches_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A patch, as what the step is given is all that the parameters do."""
+    stored = store_sweep(tmp_path, is_ended=True)
+    outcome = stored.folder.read_outcome()
+    steps: list[Step] = []
+
+    def run_step(step: Step) -> Any:
+        steps.append(step)
+        return outcome
+
+    monkeypatch.setattr("raysweep_prefect.tasks.run_step", run_step)
+    document = stored.asked.spec.to_dict()
+    sweep.fn(document, "k", resume_cancelled=True, retry_failed=True, extend={"top": 3, "max_t": 81})
+    again = steps[-1].options.again
+    assert (again.resume_cancelled, again.retry) == (True, "failed")
+    assert again.extend is not None
+    assert (again.extend.top, again.extend.max_t) == (3, 81.0)
+    sweep.fn(document, "k")
+    assert steps[-1].options.again == Again()
+    assert stored.folder.read_outcome() == outcome
+    sweep.fn(document, "k", restart=True)
+    assert stored.folder.read_outcome() is None
+    assert stored.folder.store.list_folders(f"aside/{stored.folder.sweep_id}") == ("001",)
 
 
 def test_a_result_keeps_the_best_trials_only() -> None:

@@ -181,6 +181,20 @@ def test_a_cancelled_sweep_goes_on_when_cleared_and_only_then(tries: Tries) -> N
     assert (again.request.run.key, again.ended, again.resumes) == (BASE, None, True)
 
 
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_failed_trials_run_again_when_cleared_and_only_then(tries: Tries, status: str) -> None:
+    tries.run()
+    outcome = tries.end(BASE, status)
+    assert tries.run(on_clear="retry").ended == outcome
+    tries.clear()
+    for _ in range(2):
+        again = tries.run(on_clear="retry")
+        assert (again.request.run.key, again.ended, again.retries) == (BASE, None, True)
+    outcome = tries.end_again(BASE, status)
+    after = tries.run(on_clear="retry")
+    assert (after.ended, after.retries) == (outcome, False)
+
+
 def test_a_result_of_another_spec_is_not_handed_on(tries: Tries) -> None:
     tries.run()
     tries.end(BASE, "completed")

@@ -23,7 +23,7 @@ from raysweep.jobs import Cluster, JobOptions, RunningJob, cancel, submit_or_att
 from raysweep.jobs.client import JobsClient
 from raysweep.jobs.errorline import encode_error
 from raysweep.jobs.request import JobRequest
-from raysweep.outcome import Holder, Lease, SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.outcome import Holder, Lease, SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.view import RunView
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
@@ -61,7 +61,7 @@ def folder_of(job: RunningJob) -> SweepFolder:
     return SweepFolder(open_store(job.storage_path), job.run_id)
 
 
-def finish(job: RunningJob, spec: SweepSpec, status: Any = "completed") -> SweepOutcome:
+def finish(job: RunningJob, spec: SweepSpec, status: Any = "completed", **fields: Any) -> SweepOutcome:
     outcome = SweepOutcome(
         sweep_id=job.run_id,
         name=spec.name,
@@ -71,6 +71,7 @@ def finish(job: RunningJob, spec: SweepSpec, status: Any = "completed") -> Sweep
         started_at=0,
         ended_at=1,
         spec_digest=spec.digest(),
+        **fields,
     )
     folder = folder_of(job)
     folder.write_spec_if_absent(SweepRecord(digest=spec.digest(), key=job.key, seed=0, spec=spec.to_dict()))
@@ -187,6 +188,33 @@ def test_a_sweep_that_its_deadline_ended_goes_on_with_a_later_one(spec: SweepSpe
         later = at.replace(stop=at.stop.replace(deadline="2026-11-22T06:00:00+00:00"))
         again = submit(api, later)
         assert (again.number, again.how) == (2, "submitted")
+
+
+@pytest.mark.parametrize(
+    ("options", "samples"),
+    [({"retry": "failed"}, 9), ({"retry": (1,)}, 9), ({"extend": {"top": 1, "max_t": 9}}, 9), ({}, 12)],
+)
+def test_a_sweep_of_which_more_is_wanted_is_the_next_job(
+    options: dict[str, Any], samples: int, spec: SweepSpec
+) -> None:
+    asked = spec.replace(num_samples=9)
+    trials = (
+        TrialOutcome(trial_id="00000", number=0, state="completed", score=1.0, checkpoint_uri="s3://c/1"),
+        TrialOutcome(trial_id="00001", number=1, state="failed"),
+    )
+    with serving(Api()) as api:
+        first = submit(api, asked)
+        finish(first, asked, trials=trials)
+        api.end(first.job_id, "SUCCEEDED", code=0)
+        assert submit(api, asked).how == "finished"
+        assert submit(api, asked, retry=(0,)).how == "finished"
+        again = submit(api, asked.replace(num_samples=samples), **options)
+        assert (again.number, again.how) == (2, "submitted")
+        assert folder_of(first).read_outcome() is None
+        uri = api.jobs[again.job_id]["runtime_env"]["py_modules"][0]
+        with zipfile.ZipFile(BytesIO(api.packages[uri.rpartition("/")[2]])) as archive:
+            request = JobRequest.from_json(archive.read("raysweep_job/request.json"))
+        assert request.options.again == JobOptions(**options).again
 
 
 def test_success_without_an_outcome_blames_the_storage(spec: SweepSpec) -> None:

@@ -43,6 +43,7 @@ from raysweep.step import (
 )
 from raysweep.storage.opening import open_store
 from tests.unit.jobs.api import Api, serving
+from tests.unit.verify.stored import store_sweep
 
 LOG = logging.getLogger("tests")
 
@@ -407,3 +408,18 @@ def test_a_sweep_is_cancelled_although_its_cluster_is_out_of_reach(spec: SweepSp
     to = connected(ClusterConnection(address=api.address, tries=1, connect_timeout_s=0.2))
     assert asyncio.run(cancel_anyway(job, to=to, reason="enough", by="me"))
     assert (cancellation_of(job).reason, cancellation_of(job).by) == ("enough", "me")
+
+
+# -- anew
+
+
+def test_what_this_run_has_begun_itself_is_not_put_aside(tmp_path: Path) -> None:
+    stored = store_sweep(tmp_path, is_ended=True)
+    outcome = stored.folder.read_outcome()
+    assert outcome is not None
+    step = Step(request=RunRequest.of(stored.asked.spec, "k"))
+    assert step.put_aside(before=outcome.started_at - 1) == ""
+    assert stored.folder.read_outcome() == outcome
+    assert step.put_aside(before=outcome.started_at + 1).endswith("/001")
+    assert stored.folder.read_spec() is None
+    assert step.put_aside() == "", "there is nothing"
