@@ -266,8 +266,8 @@ def test_a_changed_spec_is_refused(spec: SweepSpec) -> None:
         with pytest.raises(errors.SpecChangedError, match="metric"):
             submit(api, spec.replace(metric="loss"))
         finish(job, placed)
-        with pytest.raises(errors.SpecChangedError, match="num_samples"):
-            submit(api, spec.replace(num_samples=9))
+        with pytest.raises(errors.SpecChangedError, match="max_concurrent_trials"):
+            submit(api, spec.replace(max_concurrent_trials=9))
 
 
 def test_a_callable_without_an_import_path_cannot_travel(spec: SweepSpec) -> None:
