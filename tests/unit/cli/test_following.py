@@ -153,10 +153,14 @@ def test_a_plan_of_a_sweep_that_is_there_says_how_it_stands(
     (tmp_path / "spec.json").write_text(json.dumps({**record.spec, "num_samples": 9}))
     ran = cli("plan", "spec.json", "--key", sweep.key)
     assert ran.code == 0, ran.err
-    assert "unfinished: it would go on, 2 trials have ended" in ran.out
+    assert "unfinished: it would be resumed, 2 trials have ended" in ran.out
     assert "num_samples: 4 -> 9" in ran.out
     sweep.end()
-    assert "ended (cancelled): its outcome would be returned" in cli("plan", "spec.json", "--key", "k").out
+    refused = cli("plan", "spec.json", "--key", "k").out
+    assert "ended (cancelled) " in refused
+    assert "it would be refused, as it has another spec" in refused
+    (tmp_path / "spec.json").write_text(json.dumps(dict(record.spec)))
+    assert "it would be returned as it is, and nothing run" in cli("plan", "spec.json", "--key", "k").out
 
 
 def test_a_plan_refuses_what_cannot_run(cli: Cli, tmp_path: Path) -> None:
