@@ -22,19 +22,20 @@ def _with_names(value: Any) -> Any:
     return [_with_names(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _without_names(value: Any) -> Any:
+def without_names(value: Any) -> Any:
+    """The numbers that `"NaN"`, `"Infinity"` and `"-Infinity"` stand for; all else as it is."""
     if isinstance(value, str):
         return _NAMES.get(value, value)
     if isinstance(value, dict):
-        return {key: _without_names(item) for key, item in value.items()}
-    return [_without_names(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: without_names(item) for key, item in value.items()}
+    return [without_names(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 Metrics = Annotated[
-    dict[str, Any], BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")
+    dict[str, Any], BeforeValidator(without_names), PlainSerializer(_with_names, when_used="json")
 ]
 """What a trial reported; NaN and infinity are the strings "NaN", "Infinity" and "-Infinity" in JSON."""
-Number = Annotated[float, BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")]
+Number = Annotated[float, BeforeValidator(without_names), PlainSerializer(_with_names, when_used="json")]
 
 
 class Counts(dict[str, int]):

@@ -236,4 +236,7 @@ def test_names_that_lead_nowhere(cli: Cli, store_sweep: Store) -> None:
     mistyped = cli("best", one.sweep_id.replace("night", "nihgt"), *at(one))
     assert mistyped.code == 2
     assert f"did you mean {one.sweep_id}" in mistyped.err
-    assert f"there are {one.sweep_id}, {two.sweep_id}; or check --storage" in cli("best", "zzz", *at(one)).err
+    assert (
+        f"there are {one.sweep_id}, {two.sweep_id}; or check the storage path"
+        in cli("best", "zzz", *at(one)).err
+    )
