@@ -1,4 +1,4 @@
-"""Sweeps by id, by the beginning of an id, or by the URI of their folder. Needs no Ray."""
+"""Runs by id, by the beginning of an id, or by the URI of their folder. Needs no Ray."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from raysweep.errors import SweepNotFoundError
 from raysweep.runs.folder import SweepFolder, list_sweeps
+from raysweep.runs.training import RunFolder, list_trainings
 from raysweep.storage.opening import open_store
 
 DEFAULT_STORAGE: Final = "~/raysweep"
@@ -28,6 +29,17 @@ def find_sweep(name: str, storage: str | None) -> SweepFolder:
     if len(found) == 1:
         return SweepFolder(store, found[0])
     raise SweepNotFoundError(wanted or name, store.url, _fix(wanted, known, found))
+
+
+def find_training(name: str, storage: str | None) -> RunFolder | None:
+    """The folder of a training run, named as a sweep is; None where there is none, or several."""
+    parent, slash, last = name.rstrip("/").rpartition("/")
+    store = open_store((parent or "/") if slash else storage or DEFAULT_STORAGE)
+    wanted = last if slash else name
+    found = [run for run in list_trainings(store) if wanted and run.startswith(wanted)]
+    if wanted in found:
+        found = [wanted]
+    return RunFolder(store, found[0]) if len(found) == 1 else None
 
 
 def _fix(wanted: str, known: list[str], found: list[str]) -> str:
