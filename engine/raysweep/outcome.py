@@ -246,6 +246,8 @@ class SweepOutcome(Record):
     trials: tuple[TrialOutcome, ...] = ()
     counts: Counts = Counts()
     """How many trials ended in each state."""
+    num_trials: int | None = None
+    """How many were to run; outcomes of earlier versions do not say."""
     seed: int | None = None
     started_at: float
     ended_at: float

@@ -79,7 +79,7 @@ def name_of(name: str | None, run_name: str | None, run_key: str | None) -> str 
         SpecError: It names two, or half of one.
     """
     from raysweep.errors import SpecError
-    from raysweep.spec.identity import sweep_id
+    from raysweep.spec.identity import id_beginning
 
     if run_name is None:
         if run_key is not None:
@@ -87,8 +87,7 @@ def name_of(name: str | None, run_name: str | None, run_key: str | None) -> str 
         return name
     if name is not None:
         raise SpecError("--name", f"there is an id as well, {name!r}", "give one of them")
-    whole = sweep_id(run_name, run_key or "")
-    return whole if run_key is not None else whole.rpartition("-")[0] + "-"
+    return id_beginning(run_name, run_key)
 
 
 def _no_name() -> Exception:
