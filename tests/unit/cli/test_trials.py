@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from raysweep.cli import main
+from raysweep.cli.results import select
+from raysweep.outcome import TrialOutcome
 from tests.unit.cli.conftest import Cli, Stored
 
 Store = Callable[..., Stored]
@@ -160,3 +162,19 @@ def test_the_shell_completes_commands_and_ids(
     given = ran.stdout.split()
     assert len(given) == len(found), ran
     assert all(one.startswith(beginning) for one, beginning in zip(given, found, strict=True))
+
+
+def test_the_best_first_is_the_largest_where_that_is_better() -> None:
+    trials = [
+        TrialOutcome(trial_id=str(n), number=n, state="completed", score=score, config={"x": -n})
+        for n, score in enumerate((0.5, None, 0.75, float("nan"), 0.25))
+    ]
+
+    def found(sort: str | None, top: int | None = None) -> list[int]:
+        return [trial.number for trial in select(trials, sort, top, metric="auc", mode="max")]
+
+    assert found(None) == [0, 1, 2, 3, 4]
+    assert found(None, 2) == [2, 0]
+    assert found("auc") == [2, 0, 4, 1, 3]
+    assert found("-score") == [4, 0, 2, 1, 3]
+    assert found("x") == [4, 3, 2, 1, 0]
