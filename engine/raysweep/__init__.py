@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from raysweep.errors import RaysweepError, SpecError, SweepFailedError, TrialStopped
     from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
     from raysweep.run import run_sweep, run_training
+    from raysweep.runs.history import load
     from raysweep.spec.resources import Resources, Scaling
     from raysweep.spec.sweep import SweepSpec
     from raysweep.spec.train import TrainSpec
@@ -24,6 +25,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.errors": ("RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
     "raysweep.outcome": ("SweepOutcome", "TrainOutcome", "TrialOutcome"),
     "raysweep.run": ("run_sweep", "run_training"),
+    "raysweep.runs.history": ("load",),
     "raysweep.spec.resources": ("Resources", "Scaling"),
     "raysweep.spec.sweep": ("SweepSpec",),
     "raysweep.spec.train": ("TrainSpec",),
@@ -46,6 +48,7 @@ __all__ = [
     "__version__",
     "get_checkpoint",
     "get_context",
+    "load",
     "report",
     "run_sweep",
     "run_training",

@@ -13,28 +13,29 @@ _ENDS: Final = ("completed", "stopped", "failed", "cancelled")
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def _with_names(value: Any) -> Any:
+def with_names(value: Any) -> Any:
     """NaN and infinity by name, as JSON has no numbers for them."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, dict):
-        return {key: _with_names(item) for key, item in value.items()}
-    return [_with_names(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: with_names(item) for key, item in value.items()}
+    return [with_names(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _without_names(value: Any) -> Any:
+def without_names(value: Any) -> Any:
+    """The numbers that `"NaN"`, `"Infinity"` and `"-Infinity"` stand for; all else as it is."""
     if isinstance(value, str):
         return _NAMES.get(value, value)
     if isinstance(value, dict):
-        return {key: _without_names(item) for key, item in value.items()}
-    return [_without_names(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: without_names(item) for key, item in value.items()}
+    return [without_names(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 Metrics = Annotated[
-    dict[str, Any], BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")
+    dict[str, Any], BeforeValidator(without_names), PlainSerializer(with_names, when_used="json")
 ]
 """What a trial reported; NaN and infinity are the strings "NaN", "Infinity" and "-Infinity" in JSON."""
-Number = Annotated[float, BeforeValidator(_without_names), PlainSerializer(_with_names, when_used="json")]
+Number = Annotated[float, BeforeValidator(without_names), PlainSerializer(with_names, when_used="json")]
 
 
 class Counts(dict[str, int]):

@@ -80,6 +80,9 @@ class LiveTable:
         with self._lock:
             is_first = self._progress is None
             self._progress = progress
+            if is_first and progress.holder.pid != os.getpid():
+                # It is followed: what counts is how long it has run, not how long it has been looked at.
+                self._began_at = self._clock() - max(0.0, progress.at - progress.started_at)
             new = [note for note in progress.notes if note not in self._notes]
             self._notes += new
             if isinstance(self._face, _Lines):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from raysweep.errors import SpecError, SweepFailedError, TrainingFailedError, one_line
+from raysweep.errors import RaysweepError, SpecError, SweepFailedError, TrainingFailedError, one_line
 from raysweep.fields import Counts, Metrics, Number
+from raysweep.frames import make_frame
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.validation import issues_of, spec_error
 
@@ -247,6 +250,8 @@ class SweepOutcome(Record):
     trials: tuple[TrialOutcome, ...] = ()
     counts: Counts = Counts()
     """How many trials ended in each state."""
+    num_trials: int | None = None
+    """How many were to run; outcomes of earlier versions do not say."""
     seed: int | None = None
     started_at: float
     ended_at: float
@@ -307,16 +312,48 @@ class SweepOutcome(Record):
             raise SweepFailedError(self)
         return self
 
+    def reports(self) -> Iterator[dict[str, Any]]:
+        """Every report of every trial, oldest first, streamed from the journal where the sweep is stored.
+
+        Each has `trial_id`, `number`, `attempt`, `iteration` (its place in the trial, from 1), `at` (UTC
+        seconds), `overrun` (it came after the trial was told to stop, and ranks nothing) and the metrics by
+        name. An attempt that resumes from a checkpoint reports again what came after that checkpoint.
+
+        Raises:
+            StorageError, JournalDamagedError: The journal cannot be read from here.
+        """
+        if not self.uri:
+            raise RaysweepError(f"the outcome of {self.sweep_id!r} does not say where the sweep is stored")
+        # What replays a journal lies above this module and imports it: it is found by its name.
+        found: Iterator[dict[str, Any]] = import_module("raysweep.runs.history").read_reports(self.uri)
+        return found
+
+    def history(self) -> pandas.DataFrame:
+        """`reports()` as a DataFrame, one row a report, `at` as a timestamp. Needs pandas.
+
+        `history().drop_duplicates(["trial_id", "iteration"], keep="last")` is each trial's curve;
+        `.merge(outcome.to_dataframe(), on="trial_id")` puts the configs beside it.
+        """
+        return make_frame(self.reports(), times=("at",), call="history()")
+
     def to_dataframe(self) -> pandas.DataFrame:
-        """One row a trial: its metrics by name, its config as `config/<path>`. Needs pandas."""
-        import pandas
+        """One row a trial: its metrics by name, its config as `config/<path>`. Needs pandas.
 
-        return pandas.DataFrame([_row(trial) for trial in self.trials])
+        Times are timestamps with their zone, `took_s` is in seconds, whole numbers stay whole.
+        """
+        return make_frame(map(trial_row, self.trials), times=TRIAL_TIMES, call="to_dataframe()")
 
 
-def _row(trial: TrialOutcome) -> dict[str, Any]:
-    names = ("trial_id", "number", "state", "score", "reports", "started_at", "ended_at", "checkpoint_uri")
-    row: dict[str, Any] = {name: getattr(trial, name) for name in names}
+TRIAL_TIMES: Final = frozenset({"started_at", "ended_at"})
+_TRIAL_COLUMNS: Final = (
+    "trial_id", "number", "state", "score", "reports", "started_at", "ended_at", "took_s", "checkpoint_uri"
+)  # fmt: skip
+
+
+def trial_row(trial: TrialOutcome) -> dict[str, Any]:
+    """A trial as one flat row: its own fields, its metrics by name, its config as `config/<path>`."""
+    row: dict[str, Any] = {name: getattr(trial, name) for name in _TRIAL_COLUMNS}
+    row["attempts"] = trial.num_attempts
     row["error"] = trial.error.message if trial.error else None
     metrics = {(f"metrics/{name}" if name in row else name): value for name, value in trial.metrics.items()}
     config = {f"config/{path}": value for path, value in leaves(trial.config, separator="/")}

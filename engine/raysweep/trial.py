@@ -70,9 +70,16 @@ def report(
 
     Raises:
         TrialStopped: The trial should end now (let it pass through; clean up in `finally`).
-        RaysweepError: Called outside a trial, a metric is not JSON, or all of them take more than 16 MiB.
+        RaysweepError: Called outside a trial, without metrics by name, a metric is not JSON, or all of them
+            take more than 16 MiB.
     """
-    (_session or _need_session("report")).report(metrics, checkpoint, wait)
+    session = _session or _need_session("report")
+    if not isinstance(metrics, dict):
+        raise RaysweepError(
+            f"report() takes metrics by name, got a {type(metrics).__name__}:"
+            f' write report({{"loss": {metrics!r:.40}}}) with the name of the metric'
+        )
+    session.report(metrics, checkpoint, wait)
 
 
 def get_checkpoint() -> AbstractContextManager[Path] | None:

@@ -64,6 +64,7 @@ def test_a_sweep_that_ended_is_asked_for_no_more(night: Night, tmp_path: Path) -
     data = room.view_of(task("success", place=place(tmp_path)), readers)
     assert (data["status"], data["has_ended"], data["poll_s"]) == ("completed", True, None)
     assert data["why"] == night[1].outcome.why
+    assert data["reason"] == night[1].outcome.reason == "every trial has ended"
     # The task has not noticed yet: it may also be tried again.
     assert room.view_of(task("deferred", place=place(tmp_path)), readers)["poll_s"] == 15.0
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from raysweep.show import show_number
 from raysweep_airflow.page import views
 from tests.airflow import pages
 from tests.airflow.browsers import Watched, chromium
@@ -95,5 +97,43 @@ def test_in_a_browser_it_follows_the_sweep(
         count = len(watched.asked)
         page.wait_for_timeout(1000)
         assert len(watched.asked) == count
+        page.close()
+    assert watched.problems == []
+
+
+@pytest.mark.servers
+def test_in_a_browser_small_numbers_and_a_logarithmic_axis(
+    browser: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As the command line writes them; scores over many powers of ten are on a logarithmic axis unasked."""
+
+    def curve(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
+        return {"loss": config["x"]} if iteration == 1 else None
+
+    spec, simulated = pages.night(
+        curve=curve, metric="loss", mode="min", param_space={"x": {"loguniform": [1e-7, 1e8]}},
+        num_samples=40, scheduler="fifo",
+    )  # fmt: skip
+    pages.store(tmp_path, spec, simulated)
+    best = simulated.outcome.best
+    assert best is not None
+    with pages.serving(site(monkeypatch, lambda *ids: task("deferred", place=place(tmp_path)))) as base:
+        watched = Watched(browser)
+        page = watched.open(base + PAGE)
+        assert page.inner_text(".score") == show_number(best.score)
+        assert "e-0" in show_number(best.score)
+        shown = page.locator("table.cards td:nth-child(3)").all_inner_texts()
+        assert shown == [show_number(trial.score) for trial in simulated.outcome.top(len(shown))]
+        page.wait_for_selector(".curve svg[data-scale=log]")
+        ticks = page.locator(".curve svg text[text-anchor=end]").all_text_contents()
+        assert 3 <= len(ticks) <= 8
+        assert all(float(tick) == 10 ** round(math.log10(float(tick))) for tick in ticks), ticks
+        page.get_by_role("button", name="log").click()
+        page.wait_for_selector(".curve svg[data-scale=linear]")
+        text = page.inner_text("main")
+        # Counts and best are said once, and why Airflow's badge says something else.
+        assert text.count("40 of 40 trials ended") == 1
+        assert text.count("every trial has ended") == 1
+        assert "Airflow still calls its task deferred" in text
         page.close()
     assert watched.problems == []

@@ -63,7 +63,9 @@ def test_the_image_is_made_of_files_that_are_there() -> None:
     assert [source for source in copied if not (ROOT / source).exists()] == []
     # What the build of the wheel needs is among them.
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    needed = {"pyproject.toml", PROJECT["project"]["readme"], *(name.partition("/")[0] for name in packages)}
+    assert PROJECT["project"]["dynamic"] == ["readme"]
+    made_of = {"pyproject.toml", "hatch_build.py", "README.md"}
+    needed = {*made_of, *(name.partition("/")[0] for name in packages)}
     assert needed | set(PROJECT["project"]["license-files"]) <= set(copied)
 
 

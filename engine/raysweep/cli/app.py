@@ -13,11 +13,13 @@ from typing import Annotated, Optional
 
 import typer
 
+from raysweep.cli.naming import by_name
+
 Task = Callable[[], int]
 
 app = typer.Typer(
     help="Hyperparameter sweeps as pipeline steps on Ray.",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -169,6 +171,7 @@ def sweep(
 
 
 @app.command()
+@by_name
 def resume(
     name: SweepName,
     storage: StoredAt = None,
@@ -355,6 +358,7 @@ def train(
 
 
 @app.command()
+@by_name
 def attach(
     name: SweepName,
     storage: StoredAt = None,
@@ -372,6 +376,7 @@ def attach(
 
 
 @app.command()
+@by_name
 def cancel(
     name: SweepName,
     storage: StoredAt = None,
@@ -389,6 +394,7 @@ def cancel(
 
 
 @app.command()
+@by_name
 def logs(
     name: SweepName,
     address: JobsAddress = None,
@@ -469,6 +475,7 @@ def pipeline(
 
 
 @app.command()
+@by_name
 def status(
     name: Annotated[
         Optional[str],  # noqa: UP045
@@ -486,6 +493,7 @@ def status(
 
 
 @app.command()
+@by_name
 def best(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
     """Show the best trial: its config, metrics and checkpoint."""
     from raysweep.cli.results import show_best
@@ -494,22 +502,39 @@ def best(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> 
 
 
 @app.command()
+@by_name
 def trials(
     name: SweepName,
     storage: StoredAt = None,
     attempts: Annotated[
         bool, typer.Option("--attempts", help="Every attempt: how it ended, on which node, its error.")
     ] = False,
+    history: Annotated[bool, typer.Option("--history", help="Every report, from the journal.")] = False,
+    sort: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="NAME",
+            help="Sort by a metric, a parameter, time, reports, state, …; -NAME: the other way round. "
+            "The sweep's metric comes best first.",
+        ),
+    ] = None,
+    top: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, metavar="N", help="The first N only; without --sort, the best N."),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV, with every metric and parameter.")] = False,
     as_json: AsJson = False,
 ) -> Task:
     """List the trials of a sweep."""
-    from raysweep.cli.results import show_attempts, show_trials
+    from raysweep.cli.results import View, show_trials
 
     # Every attempt is in the JSON anyway.
-    return partial(show_attempts if attempts and not as_json else show_trials, name, storage, as_json)
+    view = View(sort=sort, top=top, is_csv=as_csv, is_json=as_json, attempts=attempts, history=history)
+    return partial(show_trials, name, storage, view)
 
 
 @app.command()
+@by_name
 def verify(
     name: SweepName,
     storage: StoredAt = None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from typing import Any
 
@@ -25,20 +26,41 @@ def make_console(*, is_stderr: bool = False) -> Console:
     return console
 
 
-def make_table(*columns: str) -> Table:
-    """A table without lines: it can be cut and grepped. Columns that end in `>` are right-aligned."""
+def make_table(*columns: str, widths: Mapping[int, int]) -> Table:
+    """A table without lines: it can be cut and grepped. Columns that end in `>` are right-aligned.
+
+    Those in `widths` are folded, and get so many columns at least; the others are never broken.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        is_right = column.endswith(">")
-        table.add_column(column.rstrip(">"), justify="right" if is_right else "left", overflow="fold")
+    for number, column in enumerate(columns):
+        table.add_column(
+            column.rstrip(">"),
+            justify="right" if column.endswith(">") else "left",
+            overflow="fold",
+            no_wrap=number not in widths,
+            min_width=widths.get(number),
+        )
     return table
 
 
+def fold(text: str, columns: int) -> list[str]:
+    """The text in lines of so many columns at most, cut between words only; at least one line."""
+    wrapped = textwrap.wrap(text, max(columns, 1), break_long_words=False, break_on_hyphens=False)
+    return wrapped or [""]
+
+
 def print_facts(console: Console, *facts: tuple[str, str | Text]) -> None:
-    """Print names and values in two columns."""
+    """Print names and values in two columns.
+
+    On a terminal long values are folded between words: a number, an id or a path is never broken, nor is a
+    command, which is there to be copied.
+    """
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
-        console.print(Text.assemble((f"  {name:<{width}}  ", "dim"), value), soft_wrap=True)
+        is_whole = isinstance(value, Text) or value.startswith("raysweep ")
+        for number, line in enumerate([value] if is_whole else fold(str(value), console.width - width - 4)):
+            head = f"  {'' if number else name:<{width}}  "
+            console.print(Text.assemble((head, "dim"), line), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -23,11 +25,19 @@ def read_spec(
         SpecError: The file, a setting or the spec cannot be used.
     """
     fields: dict[str, Any] = read_document(path)
+    search_beside(path)
     for setting in settings:
         _set(fields, setting)
     if storage is not None:
         fields["storage_path"] = storage
     return located(model.from_any(fields))
+
+
+def search_beside(path: str) -> None:
+    """Let what a spec names be imported from the spec's own folder, after all other places."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not sys.flags.safe_path and folder not in sys.path:
+        sys.path.append(folder)
 
 
 def located(spec: SpecT) -> SpecT:

@@ -1,53 +1,17 @@
-"""Sweeps by id, by the beginning of an id, or by the URI of their folder. Needs no Ray."""
+"""Sweeps as the command line names them, and the commands that name them again. Needs no Ray."""
 
 from __future__ import annotations
 
-import difflib
 import shlex
-from typing import Final
 
 from raysweep.errors import SweepNotFoundError
-from raysweep.runs.folder import SweepFolder, list_sweeps
+from raysweep.runs.lookup import DEFAULT_STORAGE
+from raysweep.runs.lookup import find_sweep as open_sweep
 from raysweep.runs.reader import SweepReader
 from raysweep.runs.status import RunStatus
 from raysweep.storage.opening import open_store
 
-DEFAULT_STORAGE: Final = "~/raysweep"
-
-
-def open_sweep(name: str, storage: str | None) -> SweepFolder:
-    """The folder of a sweep named by its id, an unambiguous beginning of it, or its folder's URI.
-
-    Raises:
-        SweepNotFoundError: None, or several; names those that come near.
-    """
-    parent, slash, last = name.rstrip("/").rpartition("/")
-    store = open_store((parent or "/") if slash else storage or DEFAULT_STORAGE)
-    wanted = last if slash else name
-    if wanted and wanted not in (".", "..") and store.exists(f"{wanted}/sweep.json"):
-        return SweepFolder(store, wanted)
-    known = list_sweeps(store)
-    found = [sweep for sweep in known if wanted and sweep.startswith(wanted)]
-    if len(found) == 1:
-        return SweepFolder(store, found[0])
-    raise SweepNotFoundError(wanted or name, store.url, _fix(wanted, known, found))
-
-
-def _fix(wanted: str, known: list[str], found: list[str]) -> str:
-    if found:
-        return f"it may be {_listed(found)}: give more of the id"
-    if not known:
-        return "there is no sweep at all: check --storage"
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
-    near += [sweep for sweep in known if sweep.rpartition("-")[0] == wanted and sweep not in near]
-    if near:
-        return f"did you mean {_listed(near)}?"
-    return f"there are {_listed(known)}; or check --storage"
-
-
-def _listed(names: list[str], limit: int = 5) -> str:
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+__all__ = ["DEFAULT_STORAGE", "command", "open_sweep", "read_sweep"]
 
 
 def read_sweep(name: str, storage: str | None) -> tuple[RunStatus, SweepReader]:

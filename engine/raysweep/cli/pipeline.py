@@ -7,6 +7,7 @@ import time
 import typer
 
 from raysweep.cli.consoles import clean_stdout, logged_to, make_console
+from raysweep.cli.documents import search_beside
 from raysweep.cli.endings import DONE
 from raysweep.cli.summary import print_night
 from raysweep.live import LiveTable
@@ -18,6 +19,7 @@ def run(path: str, *, key: str | None, storage: str | None, address: str | None,
     """Run the pipeline that a file describes; returns the exit code. Without a key it is today's."""
     from raysweep.pipeline import run_pipeline
 
+    search_beside(path)
     where = storage if storage is not None else PipelineSpec.from_file(path).sweep.storage_path
     spec = PipelineSpec.from_file(path).stored_at(open_store(where).url)
     with (

@@ -19,8 +19,8 @@ from raysweep.runs.policies import load_policies
 from raysweep.runs.reader import SweepReader
 from raysweep.runs.reopening import NOT_AGAIN, reopens, stored_changes
 from raysweep.runs.status import RunStatus
-from raysweep.show import show_age
-from raysweep.spec import Changes, Resources, RunRequest, SweepSpec
+from raysweep.show import show_age, show_config
+from raysweep.spec import Changes, Const, Resources, RunRequest, SweepSpec
 from raysweep.storage.opening import open_store
 
 
@@ -30,6 +30,7 @@ class Plan:
 
     `trials` is None where the search has no end of its own; `at_once` counts what the cluster could hold if
     it were idle, and `where` names the cluster. `state` is `new`, or how the sweep of this key stands.
+    `fixed`: the parameters that are the same in every trial.
     """
 
     sweep_id: str
@@ -44,6 +45,7 @@ class Plan:
     search: str
     scheduler: str
     isolation: str
+    fixed: dict[str, Any]
 
 
 def show_plan(
@@ -69,6 +71,7 @@ def show_plan(
         ("each takes", each),
         ("at once", f"{plan.at_once} on {plan.where}"),
         ("search", f"{plan.search}, scheduler {plan.scheduler}, isolation {plan.isolation}"),
+        *([("fixed", show_config(plan.fixed))] if plan.fixed else []),
         ("state", plan.state),
         *(("changed", line) for line in plan.changes),
         ("key", plan.key),
@@ -108,6 +111,9 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
         search=_kind(fields.get("search")),
         scheduler=_kind(fields.get("scheduler")),
         isolation=spec.effective_isolation,
+        fixed={
+            ".".join(path): domain.value for path, domain in spec.space.leaves if isinstance(domain, Const)
+        },
     )
 
 

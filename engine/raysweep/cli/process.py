@@ -105,8 +105,8 @@ def _silence_stdout() -> None:
 def _set_up() -> Iterator[None]:
     """The current folder can be imported from; third parties are quiet; SIGTERM ends cleanly."""
     here = os.getcwd()
-    is_new = not sys.flags.safe_path and here not in sys.path
-    if is_new:
+    searched = list(sys.path)
+    if not sys.flags.safe_path and here not in sys.path:
         sys.path.insert(0, here)
     before = _handle_sigterm()
     quiet = logging.NullHandler()
@@ -123,8 +123,7 @@ def _set_up() -> Iterator[None]:
         root.removeHandler(quiet)
         if before is not None:
             signal.signal(signal.SIGTERM, before)
-        if is_new and here in sys.path:
-            sys.path.remove(here)
+        sys.path[:] = searched
 
 
 def _handle_sigterm() -> Any:

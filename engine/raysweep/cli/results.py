@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
+import orjson
+import typer
 from rich.text import Text
 
-from raysweep.cli.consoles import make_console, make_table, print_facts, print_json
+from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.endings import DONE, FAILED, say_error
-from raysweep.cli.lookup import command, read_sweep
-from raysweep.outcome import AttemptOutcome, TrialOutcome
+from raysweep.cli.listing import Cell, Listing
+from raysweep.cli.lookup import command, open_sweep, read_sweep
+from raysweep.errors import SpecError
+from raysweep.fields import with_names
+from raysweep.frames import column_names, with_iso_times, write_csv
+from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, TrialOutcome, trial_row
+from raysweep.runs.history import COLUMNS, TIMES, metric_names, reports_of
 from raysweep.runs.status import RunStatus
 from raysweep.show import show_config, show_counts, show_duration, show_number
+from raysweep.spec.jsonable import leaves
+from raysweep.spec.validation import did_you_mean
 
 
 def show_best(name: str, storage: str | None, is_json: bool) -> int:
@@ -45,33 +57,149 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
     return DONE
 
 
-def show_trials(name: str, storage: str | None, is_json: bool) -> int:
-    """List the trials, one line each."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Which trials are shown, in which order, and how."""
+
+    sort: str | None = None
+    top: int | None = None
+    is_csv: bool = False
+    is_json: bool = False
+    attempts: bool = False
+    history: bool = False
+
+
+def show_trials(name: str, storage: str | None, view: View) -> int:
+    """List the trials, one line each; or every attempt of theirs, or every report.
+
+    Raises:
+        SpecError: What is asked for does not go together, or there is nothing to sort by of that name.
+    """
+    if view.is_csv and (view.is_json or view.attempts):
+        other = "--json" if view.is_json else "--attempts"
+        raise SpecError("--csv", f"does not go with {other}", "leave one of them out")
+    if view.history:
+        return _show_history(name, storage, view)
     status, reader = read_sweep(name, storage)
-    if is_json:
-        print_json([trial.model_dump(mode="json") for trial in reader.trials()])
+    trials = select(reader.trials(), view.sort, view.top, metric=status.metric, mode=status.mode)
+    if view.is_json:
+        print_json([trial.model_dump(mode="json") for trial in trials])
+    elif view.is_csv:
+        rows = [trial_row(trial) | {"error": trial.problem or None} for trial in trials]
+        write_csv(sys.stdout, rows, column_names(rows or [NO_TRIAL]), times=TRIAL_TIMES)
+    elif view.attempts:
+        _list_attempts(trials)
+    else:
+        _list_trials(status, trials)
+    return DONE
+
+
+def select(
+    trials: Sequence[TrialOutcome], sort: str | None, top: int | None, *, metric: str, mode: str
+) -> list[TrialOutcome]:
+    """The trials in the order of `sort`, the first `top` of them.
+
+    `sort`: a column, a metric or a parameter of the config; the sweep's metric comes best first, all else the
+    smallest first, `-` before the name turns it round. Those without a value come last. Without it, the
+    number; with `top` alone, the best.
+
+    Raises:
+        SpecError: No trial has anything of this name; says what there is.
+    """
+    if sort is None and top is None:
+        return list(trials)
+    given = sort or metric
+    name, is_turned = given.removeprefix("-"), given.startswith("-")
+    is_score = name in (metric, "score")
+    values = [trial.score if is_score else _value(trial, name) for trial in trials]
+    if trials and all(value is None for value in values) and not is_score and name not in _SORTS:
+        known = [metric, *_SORTS, *_names(trials)]
+        raise SpecError("--sort", f"no trial has {name!r}", did_you_mean(name, dict.fromkeys(known)))
+    is_down = is_turned != (is_score and mode == "max")
+    there = [pair for pair in zip(values, trials, strict=True) if _is_value(pair[0])]
+    missing = [trial for value, trial in zip(values, trials, strict=True) if not _is_value(value)]
+    there.sort(key=lambda pair: _order(pair[0]), reverse=is_down)
+    return [*(trial for _, trial in there), *missing][:top]
+
+
+def _value(trial: TrialOutcome, name: str) -> Any:
+    if name in _SORTS:
+        return _SORTS[name](trial)
+    return dict(leaves(trial.config)).get(name, trial.metrics.get(name))
+
+
+def _names(trials: Sequence[TrialOutcome]) -> list[str]:
+    first = trials[0]
+    return [*(path for path, _ in leaves(first.config)), *first.metrics]
+
+
+def _is_value(value: Any) -> bool:
+    return value is not None and value == value  # NaN is no value to sort by
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    """Numbers before texts: a parameter may be either."""
+    return (0, value) if isinstance(value, int | float) else (1, str(value))
+
+
+def _show_history(name: str, storage: str | None, view: View) -> int:
+    if view.sort or view.top or view.attempts:
+        fix = "leave it out, or sort what --csv gives"
+        raise SpecError("--history", "goes with --csv and --json only", fix)
+    folder = open_sweep(name, storage)
+    if view.is_json:
+        _print_json_rows(with_iso_times(reports_of(folder), TIMES))
         return DONE
-    table = make_table(
-        "trial", "state", f"{status.metric}>", "reports>", "attempts>", "time>", "config", "error"
-    )
-    for trial in reader.trials():
-        table.add_row(*_cells(status, trial))
-    make_console().print(table)
+    metrics = metric_names(folder)
+    if view.is_csv:
+        write_csv(sys.stdout, reports_of(folder), (*COLUMNS, *metrics), times=TIMES)
+        return DONE
+    listing = Listing(["trial", "attempt>", "iteration>", *(f"{name}>" for name in metrics)])
+    for row in reports_of(folder):
+        numbers = (row["attempt"], row["iteration"], *(row.get(name, "") for name in metrics))
+        listing.add(row["trial_id"], *map(show_number, numbers))
+    listing.show(make_console())
     return DONE
 
 
-def show_attempts(name: str, storage: str | None, is_json: bool) -> int:
-    """List every attempt of every trial: how it ended, on which node, the first line of its error."""
-    _, reader = read_sweep(name, storage)
-    table = make_table("trial", "attempt>", "ended", "class", "node", "time>", "error")
-    for trial in reader.trials():
+def _print_json_rows(rows: Iterable[dict[str, Any]]) -> None:
+    """A JSON array, a line for each row: there may be more than memory holds."""
+    before = "["
+    for row in rows:
+        typer.echo(before + "\n" + orjson.dumps(with_names(row)).decode(), nl=False)
+        before = ","
+    typer.echo("[]" if before == "[" else "\n]")
+
+
+def _list_trials(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
+    short = ("trial", "state", f"{status.metric}>", "reports>", "attempts>", "time>")
+    listing = Listing(short, ("config", "error"))
+    for trial in trials:
+        listing.add(*_cells(status, trial))
+    listing.show(make_console())
+
+
+def _list_attempts(trials: Sequence[TrialOutcome]) -> None:
+    listing = Listing(("trial", "attempt>", "ended", "class", "node", "time>"), ("error",))
+    for trial in trials:
         for attempt in trial.attempts:
-            table.add_row(*_attempt_cells(trial, attempt))
-    make_console().print(table)
-    return DONE
+            listing.add(*_attempt_cells(trial, attempt))
+    listing.show(make_console())
 
 
-def _cells(status: RunStatus, trial: TrialOutcome) -> tuple[Any, ...]:
+_SORTS: Final[dict[str, Callable[[TrialOutcome], Any]]] = {
+    "trial": lambda trial: trial.number,
+    "state": lambda trial: trial.state,
+    "reports": lambda trial: trial.reports,
+    "attempts": lambda trial: trial.num_attempts,
+    "time": lambda trial: trial.took_s,
+    "started": lambda trial: trial.started_at,
+    "ended": lambda trial: trial.ended_at,
+}
+NO_TRIAL: Final = trial_row(TrialOutcome(trial_id="", number=0, state="pending"))
+
+
+def _cells(status: RunStatus, trial: TrialOutcome) -> tuple[Cell, ...]:
     is_best = status.best is not None and trial.number == status.best.number
     colour = {"failed": "red", "running": "cyan"}.get(trial.state, "green" if is_best else "")
     return (
@@ -86,7 +214,7 @@ def _cells(status: RunStatus, trial: TrialOutcome) -> tuple[Any, ...]:
     )
 
 
-def _attempt_cells(trial: TrialOutcome, attempt: AttemptOutcome) -> tuple[Any, ...]:
+def _attempt_cells(trial: TrialOutcome, attempt: AttemptOutcome) -> tuple[Cell, ...]:
     return (
         trial.trial_id,
         str(attempt.attempt),

@@ -1,27 +1,37 @@
-"""`raysweep status`: one sweep, or all of them."""
+"""`raysweep status`: one run, or all of them: sweeps and training runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from raysweep.cli.consoles import make_console, make_table, print_facts, print_json
+from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.endings import DONE
+from raysweep.cli.listing import Listing
 from raysweep.cli.lookup import DEFAULT_STORAGE, read_sweep
 from raysweep.cli.summary import NOTES, print_status
-from raysweep.errors import StorageError
+from raysweep.cli.trainings import show_training
+from raysweep.errors import StorageError, SweepNotFoundError
 from raysweep.live import draw_progress
 from raysweep.runs.folder import SweepFolder, list_sweeps
-from raysweep.runs.reader import glance
+from raysweep.runs.lookup import find_training
+from raysweep.runs.reader import glance, glance_training
 from raysweep.runs.status import RunStatus
+from raysweep.runs.training import RunFolder, list_trainings
 from raysweep.show import show_age, show_duration, show_number
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 
 
 def show(name: str, storage: str | None, is_json: bool) -> int:
-    """Show one sweep: running, ended, or left by a controller that is gone."""
-    status, _ = read_sweep(name, storage)
+    """Show one sweep, or a training run: running, ended, or left by a controller that is gone."""
+    try:
+        status, _ = read_sweep(name, storage)
+    except SweepNotFoundError:
+        training = find_training(name, storage)
+        if training is None:
+            raise
+        return show_training(glance_training(training), is_json)
     if is_json:
         print_json(_as_json(status))
         return DONE
@@ -38,7 +48,7 @@ def show(name: str, storage: str | None, is_json: bool) -> int:
 
 
 def show_list(storage: str | None, is_json: bool) -> int:
-    """List the sweeps at a storage path, the newest first."""
+    """List the sweeps and training runs at a storage path, the newest first."""
     store = open_store(storage or DEFAULT_STORAGE)
     found = sorted(_glances(store), key=lambda status: -(status.started_at or 0.0))
     if is_json:
@@ -48,10 +58,10 @@ def show_list(storage: str | None, is_json: bool) -> int:
     if not found:
         make_console(is_stderr=True).print(f"no sweeps at {store.url}", markup=False, soft_wrap=True)
         return DONE
-    table = make_table("sweep", "status", "trials>", "best>", "age>", "holder")
+    listing = Listing(("run", "status", "trials>", "best>", "age>", "kind"), ("holder",))
     for status in found:
-        table.add_row(*_cells(status))
-    console.print(table)
+        listing.add(*_cells(status))
+    listing.show(console)
     return DONE
 
 
@@ -76,13 +86,19 @@ def _glances(store: Store) -> Iterator[RunStatus]:
         try:
             yield glance(SweepFolder(store, sweep_id))
         except StorageError as error:
-            yield RunStatus(run_id=sweep_id, status=f"damaged: {error}")
+            yield RunStatus(run_id=sweep_id, status="damaged", problem=str(error))
+    for run_id in list_trainings(store):
+        try:
+            yield glance_training(RunFolder(store, run_id))
+        except StorageError as error:
+            yield RunStatus(kind="train", run_id=run_id, status="damaged", problem=str(error))
 
 
 def _row(status: RunStatus) -> dict[str, Any]:
     return {
         "sweep_id": status.run_id,
-        "status": status.status,
+        "kind": status.kind,
+        "status": f"damaged: {status.problem}" if status.status == "damaged" else status.status,
         "counts": status.counts,
         "num_trials": status.num_trials,
         "best_score": status.best.score if status.best else None,
@@ -95,14 +111,15 @@ def _cells(status: RunStatus) -> tuple[str, ...]:
     total = "" if status.num_trials is None else f"/{status.num_trials}"
     score = status.best.score if status.best else None
     age = "" if status.started_at is None else show_age(status.read_at - status.started_at)
-    trials = f"{status.counts.ended}{total}"
+    trials = f"{status.counts.ended}{total}" if status.kind == "sweep" else ""
     return (
         status.run_id,
         status.status,
         trials,
         "" if score is None else show_number(score),
         age,
-        _holder(status),
+        status.kind,
+        status.problem or _holder(status),
     )
 
 

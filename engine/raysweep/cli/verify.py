@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from raysweep.cli.consoles import make_console, make_table, print_facts, print_json
+from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.endings import DONE, FAILED
+from raysweep.cli.listing import Listing
 from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
 from raysweep.errors import SweepNotFoundError
 from raysweep.runs.folder import SweepFolder
@@ -68,16 +69,16 @@ def _show(report: VerifyReport, repaired: tuple[Finding, ...], pruned: tuple[Fin
     print_facts(console, *_facts(report, repaired, pruned))
     if report.findings:
         console.print()
-        table = make_table("", "object", "what is wrong", "lost", "what can be done")
+        listing = Listing(("", "object"), ("what is wrong", "lost", "what can be done"))
         for each in report.findings:
-            table.add_row(
+            listing.add(
                 Text(each.severity, style=_COLOURS[each.severity]),
                 each.object,
                 each.problem + (f" ({show_bytes(each.size_bytes)})" if each.severity == "orphan" else ""),
                 each.lost,
                 each.fix,
             )
-        console.print(table)
+        listing.show(console)
 
 
 def _facts(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raysweep import allowed, faultplan
+from raysweep.core.ends import NOTHING_REPORTED
 from raysweep.core.state import SweepState
 from raysweep.errors import (
     InfeasibleResourcesError,
@@ -111,7 +112,9 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         trainable=trainable_name(spec.trainable),
         pickled=pickle_trainable(spec.trainable),
         isolation=spec.effective_isolation,
-        place=SweepPlace(sweep_id=folder.sweep_id, storage_path=folder.store.url, resources=total),
+        place=SweepPlace(
+            sweep_id=folder.sweep_id, storage_path=folder.store.url, resources=total, metric=spec.metric
+        ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=spec.resources.total_gpus == 0,
         fault_plan=os.environ.get(faultplan.VARIABLE, ""),
@@ -126,6 +129,8 @@ def spec_fault(state: SweepState) -> SpecError:
         return TrainableImportError("trainable", why)
     if state.fault_field == "resources":
         return InfeasibleResourcesError("resources", state.why)
-    return MetricNeverReportedError(
-        state.fault_field, state.why, f"set {state.fault_field} to a name that the trainable reports"
-    )
+    fix = f"set {state.fault_field} to a name that the trainable reports"
+    if NOTHING_REPORTED in state.why:
+        name = state.spec.metric
+        fix = f'call raysweep.report({{"{name}": value}}) in it, or return {{"{name}": value}} or the value'
+    return MetricNeverReportedError(state.fault_field, state.why, fix)

@@ -333,6 +333,7 @@ def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
 
 
 _NO_METRIC = "MetricNeverReported"
+NOTHING_REPORTED = "the trainable returned without reporting anything"
 
 
 def _non_finite(state: SweepState) -> Failure:
@@ -357,8 +358,7 @@ def _missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Fa
         problem = f"{metric!r} was not reported by trial {trial.number} within stop.trial_time_s={limit:g}"
         return Failure(origin="exception", type="TrialTimeLimit", message=problem)
     else:
-        seen = "the trainable returned without reporting anything"
-        problem = f"{metric!r} was never reported by trial {trial.number}; {seen}"
+        problem = f"{metric!r} was never reported by trial {trial.number}; {NOTHING_REPORTED}"
     return Failure(origin="exception", type=_NO_METRIC, message=problem)
 
 

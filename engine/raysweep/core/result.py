@@ -12,7 +12,10 @@ from raysweep.core.stopping import usage
 from raysweep.core.trial import Attempt, Trial, trial_id
 from raysweep.errors import RaysweepError
 from raysweep.outcome import AttemptOutcome, EndedBy, ErrorInfo, SweepOutcome, TrialOutcome, Usage
+from raysweep.spec.space import grid_points
 
+# The searches of which it is known how many configs they suggest.
+_SAMPLING: Final = frozenset({"random", "grid", "tpe"})
 # What a person calls the causes in the lifecycle table.
 _ENDS: Final[dict[Cause, str]] = {
     "returned": "completed",
@@ -54,6 +57,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         mode=state.spec.mode,
         best=trials[best.number] if best else None,
         trials=trials,
+        num_trials=num_trials(state),
         counts={name: number for name, number in sorted(state.counts.items()) if number},
         seed=state.seed,
         started_at=state.started_at,
@@ -73,16 +77,27 @@ def explain(state: SweepState) -> str:
     ended = [trial for trial in state.trials.values() if trial.state in FINAL and trial.state != "cancelled"]
     counts = state.counts
     if state.ended_by is not None and state.status in ("deadline", "budget", "plateau"):
-        wanted = len(state.trials) if state.is_exhausted else max(len(state.trials), state.spec.num_samples)
+        wanted = num_trials(state)
         parts = [f"{len(ended)} of {wanted} trials, ended by {state.why}"]
     else:
-        parts = [f"{len(ended)} of {len(state.trials)} trials ended"]
+        # The sentences of sweeps of old stay as they were.
+        total = num_trials(state) if state.behaviour >= 2 else len(state.trials)
+        parts = [f"{len(ended)} of {total} trials ended"]
         parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
         parts.append(f"{state.status}: {state.why}" if state.status else "still running")
     best = next(iter(ranked(state)), None)
     if best is not None:
         parts.append(f"best {state.spec.metric} {score_of(state, best):.6g} (trial {trial_id(best.number)})")
     return "; ".join(part for part in parts if part)
+
+
+def num_trials(state: SweepState) -> int:
+    """How many trials were to run: those that were asked for, whether they have been drawn yet or not."""
+    spec = state.spec
+    if state.is_exhausted or spec.search.kind not in _SAMPLING:
+        return len(state.trials)
+    points = 1 if state.rules.max_trials is not None else grid_points(spec.param_space)
+    return max(len(state.trials), spec.num_samples * points)
 
 
 def trial_outcome(state: SweepState, trial: Trial) -> TrialOutcome:

@@ -165,6 +165,16 @@ def read_training(storage_path: str, run_id: str) -> RunStatus | None:
     return status_of_heartbeat(heartbeat, uri=folder.uri, now=now).model_copy(update={"kind": "train"})
 
 
+def glance_training(folder: RunFolder) -> RunStatus:
+    """As `read_training`, of a run that has been begun in any case. Raises: StorageError."""
+    found = read_training(folder.store.url, folder.run_id)
+    if found is not None:
+        return found
+    return RunStatus(
+        kind="train", run_id=folder.run_id, uri=folder.uri, status=INTERRUPTED, read_at=time.time()
+    )
+
+
 def glance(folder: SweepFolder) -> RunStatus:
     """What a sweep's outcome or its heartbeat says; the journal is not read. Raises: StorageError."""
     outcome, now = folder.read_outcome(), time.time()

@@ -127,16 +127,21 @@ def catch_up(journal: Journal, state: SweepState, discarded: Discarded | None = 
         try:
             event = decode(line)
         except ValueError as error:
-            raise JournalDamagedError(
-                f"journal, record {applied} of those read",
-                str(error),
-                "everything after it",
-                "use the version of raysweep that wrote it, or a newer one",
-            ) from error
+            raise damaged_record(applied, error) from error
         for command in step(state, event):
             if discarded is not None and isinstance(command, DeleteCheckpoint):
                 discarded.append((journal.last_number, command.uri))
     return applied
+
+
+def damaged_record(number: int, error: ValueError) -> JournalDamagedError:
+    """What to raise for a record that is no event of this version."""
+    return JournalDamagedError(
+        f"journal, record {number} of those read",
+        str(error),
+        "everything after it",
+        "use the version of raysweep that wrote it, or a newer one",
+    )
 
 
 def _snapshot_if_long(

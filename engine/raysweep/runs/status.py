@@ -174,7 +174,8 @@ def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> Ru
         metric=outcome.metric,
         mode=outcome.mode,
         counts=outcome.counts,
-        num_trials=outcome.counts.total,  # an outcome that is handed on may lack trials
+        # An outcome that is handed on may lack trials.
+        num_trials=outcome.num_trials if outcome.num_trials is not None else outcome.counts.total,
         best=outcome.best,
         curve=curve,
         dots=dots,

@@ -141,6 +141,11 @@ class RunFolder:
         return f"{self.run_id}/{name}"
 
 
+def list_trainings(store: Store) -> list[str]:
+    """The ids of the training runs at a storage path, sorted."""
+    return [name for name in store.list_folders() if store.exists(f"{name}/train.json")]
+
+
 def attempt_name(number: int) -> str:
     """Where an entry of the log of attempts lies in the folder."""
     return f"attempts/{number:06d}.json"

@@ -117,6 +117,12 @@ def sweep_id(name: str, key: str) -> str:
     return RunId(kind="sweep", name=name, key=key).id
 
 
+def id_beginning(name: str, key: str | None) -> str:
+    """The id of the sweep of this name and key; without a key, how the ids of its sweeps begin."""
+    whole = sweep_id(name, key or "")
+    return whole if key is not None else whole.rpartition("-")[0] + "-"
+
+
 def canonical_json(value: Any) -> bytes:
     """JSON bytes with sorted keys and no spaces: equal values give equal bytes."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -252,6 +252,8 @@ def _normal(value: Any, path: Path) -> Any:
         value = rayobjects.domain_to_json(value, path)
     if isinstance(value, Mapping):
         return _normal_mapping(value, path)
+    if isinstance(value, tuple):
+        _refuse_bounds(value, path)
     if isinstance(value, list | tuple):
         return [_normal(item, (*path, number)) for number, item in enumerate(value)]
     if callable(value):
@@ -275,6 +277,21 @@ def _normal_mapping(value: Mapping[Any, Any], path: Path) -> dict[str, Any]:
         return {words[0]: _argument(words[0], value[words[0]], path)}
     _refuse_misspelt(value, path)
     return {text_key(key, path): _normal(item, (*path, str(key))) for key, item in value.items()}
+
+
+def _refuse_bounds(value: tuple[Any, ...], path: Path) -> None:
+    """Refuse `(0, 1)`, which other libraries take for bounds, and which would be a constant here."""
+    numbers = [unwrap_number(each) for each in value]
+    if len(numbers) != 2 or not all(type(each) in (int, float) for each in numbers):
+        return
+    low, high = numbers
+    word = "randint" if type(low) is type(high) is int and high - low > 1 else "uniform"
+    raise Problem(
+        f"{show(value)} is neither a range nor a choice here: it would be the same in every trial",
+        f'write {{"{word}": [{low}, {high}]}} for a range, {{"choice": [{low}, {high}]}} for one of the two,'
+        f" [{low}, {high}] for that list",
+        path,
+    )
 
 
 def _refuse_misspelt(value: Mapping[Any, Any], path: Path) -> None:
@@ -437,6 +454,14 @@ def _check_steps(word: str, numbers: list[int | float], path: Path) -> None:
 
 def _neat(value: float) -> float:
     return float(f"{value:.12g}")
+
+
+def grid_points(space: Mapping[str, Any]) -> int:
+    """How many combinations the grids of a normalised space have; 1 without a grid. Imports nothing."""
+    if len(space) == 1 and isinstance(space.get("grid_search"), list):
+        return len(space["grid_search"])
+    inside = (item for value in space.values() for item in (value if isinstance(value, list) else [value]))
+    return math.prod(grid_points(item) for item in inside if isinstance(item, dict))
 
 
 def space_to_json(space: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,7 @@ def run_trial(
     seed: int = 0,
     max_failures: int = 0,
     stop_at: int | None = None,
+    metric: str = "",
 ) -> tuple[AttemptRun, ...]:
     """Run a trainable as a trial would, in this process: with `raysweep.report`, checkpoints and retries.
 
@@ -64,6 +65,7 @@ def run_trial(
         seed: The trial's seed.
         max_failures: How often it is tried again, from its newest checkpoint, after an exception.
         stop_at: The trial is told to stop when it makes this report (from 1, over all attempts' iterations).
+        metric: The spec's metric: what a number that the trainable returns is reported as.
 
     Returns:
         The attempts, in order; an exception of the trainable is in its attempt's `error`, not raised.
@@ -76,7 +78,7 @@ def run_trial(
     shell = WorkerShell(recorder)
     recorder.listen(shell.take, shell.lose_link)
     with tempfile.TemporaryDirectory(prefix="raysweep-trial-") as folder:
-        place = SweepPlace(sweep_id="trial", storage_path=folder, resources={})
+        place = SweepPlace(sweep_id="trial", storage_path=folder, resources={}, metric=metric)
         job = Job(trial=number, attempt=1, config=config, seed=seed)
         while True:
             recorder.hand(job)

@@ -90,12 +90,12 @@ def run_attempt(trainable: Trainable, job: Job, place: SweepPlace, shell: Worker
     shell.begin()
     trial_api.activate(session)
     shell.reach(LocalAttempt(session))
-    end = _run(trainable, job, session)
+    end = _run(trainable, job, session, place)
     trial_api.activate(None)
     shell.end(end)
 
 
-def _run(trainable: Trainable, job: Job, session: Session) -> End:
+def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) -> End:
     global _interruptible
     try:
         try:
@@ -103,13 +103,7 @@ def _run(trainable: Trainable, job: Job, session: Session) -> End:
             _interruptible = session
             session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
-            result = trainable(job.config)
-            if isinstance(result, dict):
-                trial_api.report(result)
-            elif result is not None:
-                raise RaysweepError(
-                    f"the trainable returned a {type(result).__name__}: return a dict of metrics, or None"
-                )
+            _report_returned(trainable(job.config), place.metric)
         finally:
             _interruptible = None
     except TrialStopped as stopped:
@@ -118,6 +112,28 @@ def _run(trainable: Trainable, job: Job, session: Session) -> End:
     except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
         return Failed(*job.who, failure=describe(error, max_chars=FULL_TRACEBACK_CHARS))
     return Stopped(*job.who) if session.was_raised else Returned(*job.who)
+
+
+def _report_returned(result: Any, metric: str) -> None:
+    """What a trainable returns is its last report: metrics by name, or the metric itself."""
+    if result is None:
+        return
+    if isinstance(result, dict):
+        trial_api.report(result)
+        return
+    number = result.item() if callable(getattr(result, "item", None)) and _is_scalar(result) else result
+    if metric and isinstance(number, int | float) and not isinstance(number, bool):
+        trial_api.report({metric: number})
+        return
+    raise RaysweepError(
+        f"the trainable returned a {type(result).__name__}: return a dict of metrics, the number"
+        f" {f'that {metric!r} is to be' if metric else 'of a metric'}, or None"
+    )
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether it is a number of numpy or torch, not an array or a tensor of several."""
+    return getattr(value, "ndim", 0) == 0
 
 
 def describe(

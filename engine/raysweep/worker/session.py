@@ -33,6 +33,8 @@ class SweepPlace:
     sweep_id: str
     storage_path: str
     resources: dict[str, float]
+    metric: str = ""
+    """What a number that a trainable returns is reported as; empty: numbers are not taken."""
 
 
 class Session:

@@ -14,6 +14,7 @@ import orjson
 from raysweep.errors import one_line
 from raysweep.outcome import ErrorInfo, GateOutcome, RunningTrial, TrialOutcome
 from raysweep.runs.status import RunStatus
+from raysweep.show import show_number
 from raysweep.spec.jsonable import leaves
 from raysweep_airflow.page.place import Place
 from raysweep_airflow.page.task import OPERATORS, TaskView
@@ -39,6 +40,7 @@ def sweep_view(task: TaskView, place: Place, status: RunStatus) -> Json:
         "sweep_id": status.run_id,
         **_run(task, place, status),
         "why": one_line(status.why, 1000),
+        "reason": one_line(status.reason, 1000),
         "metric": status.metric,
         "mode": status.mode,
         "counts": status.counts.shown,
@@ -240,7 +242,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return show_number(value)
     if isinstance(value, str):
         return one_line(value, MAX_TEXT)
     return one_line(orjson.dumps(value, default=str).decode(), MAX_TEXT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from raysweep.cli.endings import Detached
-from raysweep.outcome import SweepOutcome
+from raysweep.outcome import Cancellation, SweepOutcome
 from raysweep.runs.holder import current_holder
 from raysweep.spec import sweep_id
 from tests.unit.cli.conftest import Cli, Stored
@@ -184,3 +185,40 @@ def test_a_plan_for_this_machine_needs_ray_and_says_so(
     ran = cli("plan", "spec.json")
     assert (ran.code, ran.out) == (2, "")
     assert "Ray is not installed here" in ran.err
+
+
+def test_what_a_spec_names_lies_beside_it(cli: Cli, tmp_path: Path) -> None:
+    """Also where the command is given in another folder."""
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    (folder / "beside_the_spec.py").write_text("def train(config):\n    return 0.5\n")
+    spec = SPEC | {"trainable": "beside_the_spec:train", "storage_path": str(tmp_path / "store")}
+    (folder / "night.json").write_text(json.dumps(spec))
+    searched = list(sys.path)
+    ran = cli("plan", "specs/night.json")
+    assert (ran.code, ran.err) == (0, "")
+    assert sys.path == searched, "for this command only"
+
+
+def test_a_plan_names_what_is_the_same_in_every_trial(cli: Cli, tmp_path: Path) -> None:
+    net = {"kind": "wide", "depth": {"choice": [1]}}
+    space = {"x": {"grid_search": [1, 2]}, "bounds": [0, 1], "net": net}
+    spec = SPEC | {"param_space": space, "storage_path": str(tmp_path / "store")}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    shown = json.loads(cli("plan", "spec.json", "--json").out)
+    assert shown["fixed"] == {"bounds": [0, 1], "net.kind": "wide"}
+    assert "  fixed       bounds=[0, 1] net.kind=wide\n" in cli("plan", "spec.json").out
+
+
+def test_attaching_counts_from_the_start_of_the_sweep(cli: Cli, store_sweep: Callable[..., Stored]) -> None:
+    stored = store_sweep()
+    other = current_holder().model_copy(update={"pid": 1, "process_started_at": None, "host": "elsewhere"})
+    stored.beat(other)
+    controller = end_when_asked(stored)
+    asker = threading.Timer(0.5, stored.folder.write_cancellation, [Cancellation(at=time.time())])
+    asker.start()
+    ran = cli("attach", stored.sweep_id, "--storage", stored.folder.store.url)
+    asker.join()
+    controller.join()
+    first = next(line for line in ran.out.splitlines() if "following" in line)
+    assert first.startswith("[night 1:0"), "it began a minute ago"

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from raysweep.outcome import Holder
+from raysweep.outcome import Holder, TrainOutcome
 from raysweep.runs.holder import current_holder
+from raysweep.runs.training import RunFolder
+from raysweep.spec import TrainSpec
 
 Cli = Callable[..., Any]
 Store = Callable[..., Any]
@@ -118,11 +120,40 @@ def test_the_list_of_sweeps(cli: Cli, store_sweep: Store, gone_holder: Holder) -
     assert rows[crashed.sweep_id][1:4] == ["interrupted", "2/4", "2"]
     assert rows[crashed.sweep_id][-1] == "(gone)"
     assert rows[ended.sweep_id][1:4] == ["cancelled", "4/4", "2"]
-    assert rows[unread.sweep_id][1] == "damaged:"
+    assert rows[unread.sweep_id][1:3] == ["damaged", "0"]
+    assert "outcome.json" in " ".join(rows[unread.sweep_id])
 
     listed = {row["sweep_id"]: row for row in json.loads(cli("status", "--json", *at(running)).out)}
     assert listed[crashed.sweep_id]["status"] == "interrupted"
     assert listed[ended.sweep_id]["best_score"] == 2.0
+
+
+def test_a_training_run_beside_sweeps(cli: Cli, store_sweep: Store, gone_holder: Holder) -> None:
+    sweep = store_sweep("night")
+    store = sweep.folder.store
+    spec = TrainSpec(name="full", trainable="m:f", config={"lr": 0.1}, storage_path=store.url)
+    done, left = RunFolder(store, "full-0000000001"), RunFolder(store, "full-0000000002")
+    for folder in (done, left):
+        folder.freeze_spec(spec, "k")
+    now = time.time()
+    done.write_outcome(
+        TrainOutcome(
+            run_id=done.run_id, name="full", status="completed", started_at=now - 90, ended_at=now - 30,
+            metrics={"auc": 0.74}, config={"lr": 0.1}, model_uri="/m", uri=done.uri,
+        )
+    )  # fmt: skip
+    rows = {line.split()[0]: line.split()[1:] for line in cli("status", *at(sweep)).out.splitlines()}
+    assert (rows[sweep.sweep_id][0], "sweep" in rows[sweep.sweep_id]) == ("interrupted", True)
+    assert (rows[done.run_id][0], rows[done.run_id][-1]) == ("completed", "train")
+    assert (rows[left.run_id][0], rows[left.run_id][-1]) == ("interrupted", "train")
+    one = cli("status", done.run_id, *at(sweep))
+    assert (one.code, one.err) == (0, "")
+    assert one.out.startswith(f"completed {done.run_id}\n")
+    for fact in ("ended      30 s ago, after 1:00", "metrics    auc=0.74", "model      /m"):
+        assert fact in one.out
+    assert json.loads(cli("status", done.uri, "--json").out)["outcome"]["metrics"] == {"auc": 0.74}
+    assert "not running: its process is gone" in cli("status", "full-0000000002", *at(sweep)).out
+    assert cli("status", "full-", *at(sweep)).code == 2, "it may be either"
 
 
 def test_an_empty_list(cli: Cli, tmp_path: Any) -> None:
@@ -236,4 +267,7 @@ def test_names_that_lead_nowhere(cli: Cli, store_sweep: Store) -> None:
     mistyped = cli("best", one.sweep_id.replace("night", "nihgt"), *at(one))
     assert mistyped.code == 2
     assert f"did you mean {one.sweep_id}" in mistyped.err
-    assert f"there are {one.sweep_id}, {two.sweep_id}; or check --storage" in cli("best", "zzz", *at(one)).err
+    assert (
+        f"there are {one.sweep_id}, {two.sweep_id}; or check the storage path"
+        in cli("best", "zzz", *at(one)).err
+    )

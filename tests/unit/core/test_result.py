@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 import pytest
 
@@ -11,8 +13,15 @@ from raysweep.core.result import trial_outcome
 from raysweep.core.scores import current_best, ranked
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.status import status_of_outcome
 from tests.unit.core.sweep import running
 from tests.unit.core.world import DIED, RAISED, Worker, World, make_spec
+
+GRIDS: Any = {
+    "x": {"uniform": [0, 1]},
+    "n": {"w": {"grid_search": [1, 2]}},
+    "l": [{"grid_search": [3, 4]}],
+}
 
 
 def first_job(world: World) -> Worker:
@@ -85,10 +94,31 @@ def test_explain_is_one_sentence() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("space", "total"),
+    [
+        ({"x": {"uniform": [0, 1]}}, 30),
+        (GRIDS, 120),
+    ],
+)
+def test_of_how_many_trials_a_sweep_failed(space: dict[str, Any], total: int) -> None:
+    """Also of those that it had not drawn yet."""
+    world = World(make_spec(num_samples=30, param_space=space, failure={"max_failures": 0}))
+    world.start()
+    world.until(lambda: world.state.trials)
+    assert len(world.state.trials) < total
+    world.send(ev.CancelRequested(at=world.now))
+    world.drain()
+    outcome = outcome_of(world)
+    assert outcome.num_trials == total
+    assert outcome.why.startswith(f"0 of {total} trials ended; ")
+    assert status_of_outcome(outcome, now=0.0).num_trials == total
+
+
 def test_a_sweep_that_has_not_ended_has_no_outcome() -> None:
     world = World(make_spec())
     world.start()
-    assert explain(world.state) == "0 of 0 trials ended; still running"
+    assert explain(world.state) == "0 of 4 trials ended; still running"
     with pytest.raises(RaysweepError, match="sweep toy-1 has not ended"):
         outcome_of(world)
 

@@ -20,6 +20,34 @@ def parsed(fields: dict[str, Any]) -> Callable[[dict[str, Any]], Space]:
 
 
 @pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        (
+            (0, 1),
+            'write {"uniform": [0, 1]} for a range, {"choice": [0, 1]} for one of the two, [0, 1] for that list',
+        ),
+        ((1e-4, 1e-1), 'write {"uniform": [0.0001, 0.1]} for a range'),
+        ((8, np.int64(64)), 'write {"randint": [8, 64]} for a range'),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: {"net": x}, lambda x: [x]])
+def test_a_pair_of_numbers_is_no_domain(
+    parsed: Callable[[dict[str, Any]], Space], given: Any, fix: str, wrap: Callable[[Any], Any]
+) -> None:
+    with pytest.raises(SpecError, match="neither a range nor a choice here") as caught:
+        parsed({"x": wrap(given)})
+    assert caught.value.field.startswith("param_space.x")
+    assert fix in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [[0, 1], (1, 2, 3), ("a", "b"), {"const": (0, 1)}, {"choice": [(0, 1)]}])
+def test_lists_and_what_is_said_to_be_constant_are(
+    parsed: Callable[[dict[str, Any]], Space], given: Any
+) -> None:
+    assert parsed({"x": given}).cardinality == 1
+
+
+@pytest.mark.parametrize(
     ("written", "domain"),
     [
         ({"uniform": [0, 1]}, Float(lower=0, upper=1)),

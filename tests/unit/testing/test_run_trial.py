@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import raysweep as rs
@@ -64,3 +65,25 @@ def test_an_error_is_told_not_raised() -> None:
     assert "return a dict of metrics" in attempt.error["message"]
     with pytest.raises(RaysweepError, match="only inside a trial"):
         rs.report({"loss": 1})
+
+
+@pytest.mark.parametrize(
+    "value", [0.5, np.float32(0.5), np.array(0.5), True, "0.5", [0.5], np.array([0.5])], ids=repr
+)
+def test_a_number_that_is_returned_is_the_metric(value: Any) -> None:
+    (attempt,) = run_trial(lambda config: value, {}, metric="loss")
+    if isinstance(value, float | np.floating) or (isinstance(value, np.ndarray) and value.shape == ()):
+        assert (attempt.end, attempt.reports) == ("returned", ({"loss": 0.5},))
+        return
+    assert attempt.error is not None
+    message = attempt.error["message"]
+    assert message.startswith(f"the trainable returned a {type(value).__name__}: return a dict of metrics")
+    assert "the number that 'loss' is to be" in message
+
+
+def test_a_report_without_names_says_how_to_write_it() -> None:
+    (attempt,) = run_trial(lambda config: rs.report(3.0), {})  # type: ignore[arg-type]
+    assert attempt.error is not None
+    assert attempt.error["message"] == (
+        'report() takes metrics by name, got a float: write report({"loss": 3.0}) with the name of the metric'
+    )

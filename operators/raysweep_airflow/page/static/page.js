@@ -18,6 +18,7 @@
   };
   let shown = null;
   let axis = "trials";
+  let scale = null; // "linear" or "log", once chosen; else what suits the scores
   let isLong = false;
   let failures = 0;
 
@@ -48,8 +49,13 @@
 
   // --- writing values
 
-  const number = (value) =>
-    value === null || value === undefined ? "–" : String(Number(Number(value).toPrecision(6)));
+  // As everywhere in raysweep: six digits, 1.74e-05 rather than 0.0000174 (Python's `.6g`).
+  function number(value) {
+    if (value === null || value === undefined) return "–";
+    const [digits, power] = Number(value).toExponential(5).split("e");
+    if (power >= -4 && power < 6) return String(Number(Number(value).toPrecision(6)));
+    return `${Number(digits)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+  }
 
   function duration(seconds) {
     const whole = Math.max(0, Math.round(seconds));
@@ -129,7 +135,12 @@
     const node = el("header", {},
       el("div", { class: "head" }, el("h1", { text: data.name || data.sweep_id }), el("span", { class: `status ${tone}`, text: data.status })),
       el("p", { class: "when", text: facts.join(" · ") }));
-    if (data.why) node.append(el("p", { class: "why", text: data.why }));
+    // The counts stand above, the best below: what is left is why it ended.
+    if (data.reason) node.append(el("p", { class: "why", text: data.reason }));
+    const state = data.task && data.task.state;
+    if (data.has_ended && ["deferred", "running", "queued", "scheduled"].includes(state)) {
+      node.append(el("p", { class: "why faint", text: `The sweep has ended; Airflow still calls its task ${state}, and takes the result within seconds.` }));
+    }
     if (data.status === "interrupted") {
       const seen = times.seen_at === null ? "" : ` It was last heard of ${ago(now - times.seen_at)}.`;
       node.append(el("p", { class: "why", text: `No process runs this sweep now.${seen} The task's next try goes on where it stopped.` }));
@@ -203,12 +214,36 @@
     return found;
   }
 
-  function range(data) {
+  // Powers of ten, with 2 and 5 between them where there are few.
+  function logTicks(low, high) {
+    const steps = high - low > 3 ? [1] : [1, 2, 5];
+    const every = Math.max(1, Math.ceil((high - low) / 6));
+    const found = [];
+    for (let power = Math.floor(low); power <= high; power += every) {
+      for (const step of steps) found.push(Number(`${step}e${power}`));
+    }
+    return found.filter((each) => Math.log10(each) >= low && Math.log10(each) <= high);
+  }
+
+  function scoresOf(data) {
+    return [...data.dots, ...data.curve].map((dot) => dot[2]).concat(data.best && data.best.score !== null ? [data.best.score] : []);
+  }
+
+  const canLog = (data) => scoresOf(data).every((score) => score > 0);
+
+  function isLog(data) {
+    if (!canLog(data)) return false;
+    if (scale !== null) return scale === "log";
+    const scores = scoresOf(data);
+    return Math.max(...scores) / Math.min(...scores) >= 100;
+  }
+
+  function range(data, of) {
     // A few hopeless trials must not flatten the curve: the dots' worst tenth may lie outside.
     const sign = data.mode === "max" ? 1 : -1;
-    const dots = data.dots.map((dot) => sign * dot[2]).sort((a, b) => a - b);
-    const line = data.curve.map((point) => sign * point[2]);
-    if (data.best && data.best.score !== null) line.push(sign * data.best.score);
+    const dots = data.dots.map((dot) => sign * of(dot[2])).sort((a, b) => a - b);
+    const line = data.curve.map((point) => sign * of(point[2]));
+    if (data.best && data.best.score !== null) line.push(sign * of(data.best.score));
     const floor = dots.length ? dots[Math.floor(dots.length / 10)] : line[0];
     const late = line[Math.min(1, line.length - 1)];
     let low = Math.min(floor, late);
@@ -219,7 +254,7 @@
   }
 
   function curvePanel(data) {
-    const choice = el("div", { class: "choice", role: "group", "aria-label": "Horizontal axis" });
+    const choice = el("div", { class: "choice", role: "group", "aria-label": "Axes" });
     const title = el("div", { class: "bar" }, el("h2", { text: `Best ${data.metric} so far` }), choice);
     const box = el("section", { class: "panel", "aria-label": `Curve of the best ${data.metric} so far` }, title);
     if (!data.curve.length) {
@@ -227,12 +262,24 @@
       return box;
     }
     const holder = el("div", { class: "curve" });
+    if (canLog(data)) {
+      choice.append(el("button", {
+        type: "button", text: "log", "data-key": "log", "aria-pressed": String(isLog(data)), title: "Logarithmic vertical axis",
+        on: (event) => {
+          scale = isLog(data) ? "linear" : "log";
+          event.currentTarget.setAttribute("aria-pressed", String(isLog(data)));
+          draw(holder, data);
+        },
+      }));
+    }
     for (const name of ["trials", "time"]) {
       choice.append(el("button", {
         type: "button", text: `by ${name}`, "data-key": name, "aria-pressed": String(axis === name),
         on: () => {
           axis = name;
-          for (const each of choice.children) each.setAttribute("aria-pressed", String(each.dataset.key === axis));
+          for (const each of choice.children) {
+            if (each.dataset.key !== "log") each.setAttribute("aria-pressed", String(each.dataset.key === axis));
+          }
           draw(holder, data);
         },
       }));
@@ -252,19 +299,21 @@
     const end = data.times.ended_at || (data.is_running ? data.times.read_at : data.dots[data.dots.length - 1][0]);
     const x0 = byTime ? 0 : 1;
     const x1 = Math.max(byTime ? end - start : data.is_running ? data.num_trials || data.ended : data.ended, x0 + 1);
-    const [y0, y1] = range(data);
+    const hasLog = isLog(data);
+    const of = hasLog ? Math.log10 : (value) => value;
+    const [y0, y1] = range(data, of);
     const x = (value) => edge.left + ((value - x0) / (x1 - x0)) * (width - edge.left - edge.right);
     const y = (value) => {
-      const at = edge.top + ((y1 - value) / (y1 - y0)) * (height - edge.top - edge.bottom);
+      const at = edge.top + ((y1 - of(value)) / (y1 - y0)) * (height - edge.top - edge.bottom);
       return Math.min(height - edge.bottom, Math.max(edge.top, at));
     };
     const across = (entry) => x(byTime ? entry[0] - start : entry[1]);
     const last = data.curve[data.curve.length - 1];
     const text = `Best ${data.metric} so far: ${number(data.curve[0][2])} after the first trial with a score, `
       + `${number(last[2])} after ${data.ended} trials, reached by trial ${last[3]}.`;
-    const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text });
+    const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text, "data-scale": hasLog ? "log" : "linear" });
 
-    for (const tick of ticks(y0, y1, 4)) {
+    for (const tick of hasLog ? logTicks(y0, y1) : ticks(y0, y1, 4)) {
       root.append(svg("line", { class: "rule", x1: edge.left, x2: width - edge.right, y1: y(tick), y2: y(tick) }));
       root.append(svg("text", { x: edge.left - 8, y: y(tick) + 4, "text-anchor": "end" }, number(tick)));
     }

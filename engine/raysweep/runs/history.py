@@ -1,0 +1,116 @@
+"""Every report of a sweep, read from its journal one after the other. Needs no Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from raysweep.core import SweepState, decode, step
+from raysweep.core.events import TrialReported
+from raysweep.core.trial import trial_id
+from raysweep.errors import RaysweepError, SweepNotFoundError
+from raysweep.fields import without_names
+from raysweep.outcome import SweepOutcome
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.lookup import find_sweep
+from raysweep.runs.replay import damaged_record
+from raysweep.schedulers import load_scheduler
+from raysweep.spec import SweepSpec
+
+COLUMNS: Final = ("trial_id", "number", "attempt", "iteration", "at", "overrun")
+"""What each report has beside its metrics; a metric of such a name is `metrics/<name>`."""
+TIMES: Final = frozenset({"at"})
+
+
+def load(sweep: str, storage: str | None = None) -> SweepOutcome:
+    """The outcome of a sweep that has ended, from its storage.
+
+    Args:
+        sweep: Its id, an unambiguous beginning of the id, or the URI of its folder.
+        storage: The storage path; default: `~/raysweep`. A URI needs none.
+
+    Raises:
+        SweepNotFoundError: There is no such sweep, or there are several; names those that come near.
+        RaysweepError: It has not ended; says how to resume it.
+        StorageError, SweepDamagedError: It cannot be read.
+    """
+    folder = find_sweep(sweep, storage)
+    outcome = folder.read_outcome()
+    if outcome is None:
+        raise RaysweepError(
+            f"sweep {folder.sweep_id!r} at {folder.store.url} has not ended: it runs, or was interrupted",
+            "run_sweep with the same spec and key follows or resumes it; `raysweep status` shows which",
+        )
+    # A folder that was copied elsewhere is read where it is now.
+    return outcome if outcome.uri == folder.uri else outcome.model_copy(update={"uri": folder.uri})
+
+
+def read_reports(uri: str) -> Iterator[dict[str, Any]]:
+    """Every report of the sweep at this URI, oldest first; see `SweepOutcome.reports`."""
+    return reports_of(find_sweep(uri, None))
+
+
+def reports_of(folder: SweepFolder) -> Iterator[dict[str, Any]]:
+    """Every report of a sweep, in the order of its journal; one journal object at a time is held.
+
+    Raises:
+        SweepNotFoundError: There is no such sweep.
+        SpecError: The scheduler is a class of the user's that cannot be imported here.
+        StorageError, JournalDamagedError: The journal cannot be read.
+    """
+    record = folder.read_spec()
+    if record is None:
+        raise SweepNotFoundError(folder.sweep_id, folder.store.url)
+    spec = SweepSpec.from_any(dict(record.spec))
+    load_scheduler(spec)
+    # Which reports count, and where an attempt went on, only the sweep's own rules say: it is replayed.
+    state = SweepState.create(spec, record.seed)
+    for number, line in enumerate(folder.journal().read(), start=1):
+        try:
+            event = decode(line)
+        except ValueError as error:
+            raise damaged_record(number, error) from error
+        if isinstance(event, TrialReported):
+            yield from _rows(state, event)
+        else:
+            step(state, event)
+
+
+def metric_names(folder: SweepFolder) -> list[str]:
+    """The columns of the metrics that the reports have, in the order in which they came up."""
+    names: dict[str, None] = {}
+    for line in folder.journal().read():
+        if line.startswith(b'{"e":"TrialReported"'):
+            event = decode(line)
+            assert isinstance(event, TrialReported)
+            names.update(dict.fromkeys(map(_column, event.keys)))
+    return list(names)
+
+
+def _rows(state: SweepState, event: TrialReported) -> Iterator[dict[str, Any]]:
+    trial = state.trials.get(event.trial)
+    before = (trial.attempt_reports, trial.overrun, trial.attempt_iteration) if trial is not None else None
+    step(state, event)
+    if trial is None or before is None:
+        return
+    reports, overrun, start = before
+    # A controller that died may have journaled some twice; of an attempt that is over, none is taken.
+    taken = trial.attempt_reports - reports
+    rows = event.rows[len(event.rows) - taken :] if taken > 0 else ()
+    first = event.first + len(event.rows) - len(rows)
+    counted = len(rows) - (trial.overrun - overrun)
+    names = [_column(key) for key in event.keys]
+    for index, row in enumerate(rows):
+        yield {
+            "trial_id": trial_id(trial.number),
+            "number": trial.number,
+            "attempt": event.attempt,
+            "iteration": start + first + index + 1,
+            "at": event.at,
+            "overrun": index >= counted,
+            **dict(zip(names, map(without_names, row), strict=True)),
+        }
+
+
+def _column(metric: str) -> str:
+    return f"metrics/{metric}" if metric in COLUMNS else metric
