@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from raysweep.errors import SpecError
+from raysweep.errors import SpecError, SweepInterrupted
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
