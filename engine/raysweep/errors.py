@@ -417,8 +417,14 @@ class _OutcomeError(RaysweepError):
         text = f"{self.noun} {getattr(self.outcome, self.id_field, '?')!r} {status}: {why}"
         message = getattr(error, "message", "")
         if message and message not in text:
-            text += f"; first error: {getattr(error, 'type', '')}: {message}"
+            text += f"; first error: {self._who()}{getattr(error, 'type', '')}: {message}"
+            at = getattr(error, "where", "")
+            text += f" (at {at})" if at else ""
         return one_line(f"{text}; see {where}" if where else text)
+
+    def _who(self) -> str:
+        trial = getattr(self.outcome, "first_failure", None)
+        return f"trial {trial.trial_id}: " if trial is not None else ""
 
 
 class SweepFailedError(_OutcomeError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from raysweep.spec.wallclock import resolve_deadline
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
+    from raysweep.live import LiveTable
     from raysweep.step import Step
     from raysweep.training import TrainProgress
 
@@ -31,6 +33,7 @@ def run_sweep(
     scheduled_at: datetime | None = None,
     resume_cancelled: bool = False,
     job: JobOptions | None = None,
+    progress: bool | None = None,
 ) -> SweepOutcome:
     """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
 
@@ -50,9 +53,12 @@ def run_sweep(
             decides; default: when that is.
         resume_cancelled: Go on with a sweep that was cancelled; else its outcome comes back.
         job: What a job brings along and where its driver runs; only with the address of a Jobs API.
+        progress: None: how it goes and how it ended is shown on a terminal (a live table) and in a notebook
+            (plain lines), unless `on_progress` is given. True: everywhere. False: nothing is shown.
 
     Returns:
-        The outcome; `outcome.status` says how it ended, `outcome.best` holds the best trial.
+        The outcome; `outcome.status` says how it ended, `outcome.best` holds the best trial. Of a sweep that
+        failed before any trial had a score, `outcome.best` raises SweepFailedError with the first error.
 
     Raises:
         SpecError: Something in the spec cannot work; names the field and the fix. Nothing was written.
@@ -68,15 +74,43 @@ def run_sweep(
         if num_cpus is not None:
             fix = "leave it out with the address of a cluster"
             raise SpecError("num_cpus", "is for an embedded Ray", fix)
-    step = _step(asked, key, address, job)
-    options = step.options.replace(takeover=takeover or step.options.takeover)
-    if resume_cancelled:
-        options = options.replace(on_cancelled="resume")
-    outcome = replace(step, options=options).run(
-        on_progress=on_progress, num_cpus=num_cpus, scheduled_at=scheduled_at
-    )
-    assert isinstance(outcome, SweepOutcome)
+    from raysweep.live import showing  # here: who only imports raysweep needs no rich
+
+    wants_table = bool(progress) if on_progress is not None else progress
+    with _one_interruption(asked.name), showing(asked.name, wants_table) as table:
+        step = _step(asked, key, address, job)
+        options = step.options.replace(takeover=takeover or step.options.takeover)
+        if resume_cancelled:
+            options = options.replace(on_cancelled="resume")
+        outcome = replace(step, options=options).run(
+            on_progress=_both(table, on_progress), num_cpus=num_cpus, scheduled_at=scheduled_at
+        )
+        assert isinstance(outcome, SweepOutcome)
+    if table is not None:
+        table.conclude(outcome)
     return outcome
+
+
+@contextmanager
+def _one_interruption(name: str) -> Iterator[None]:
+    """Of a script that does not catch it, Python shows the line that waited, and not the engine below."""
+    try:
+        yield
+    except SweepInterrupted as error:
+        raise error.with_traceback(None) from None
+    except KeyboardInterrupt:  # before there was anything to interrupt
+        raise SweepInterrupted(name, so_far="before it began") from None
+
+
+def _both(table: LiveTable | None, on_progress: Callable[[SweepProgress], None] | None) -> Any:
+    if table is None or on_progress is None:
+        return table or on_progress
+
+    def show(progress: SweepProgress) -> None:
+        table(progress)
+        on_progress(progress)
+
+    return show
 
 
 def _resolved(spec: SweepSpec, scheduled_at: datetime | None) -> SweepSpec:

@@ -171,7 +171,8 @@ def train(
 def small(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
     """The outcome with the best trials only, without their attempts: what a task's result keeps."""
     trials = tuple(trial.model_copy(update={"attempts": ()}) for trial in outcome.top(KEPT_TRIALS))
-    best = outcome.best.model_copy(update={"attempts": ()}) if outcome.best is not None else None
+    best = outcome.found_best
+    best = best.model_copy(update={"attempts": ()}) if best is not None else None
     return outcome.model_copy(update={"trials": trials, "best": best})
 
 

@@ -60,6 +60,14 @@ def connect(address: str | None = None, num_cpus: float | None = None) -> Iterat
         yield connection
 
 
+def stage_of(address: str | None) -> str:
+    """What `connect` is about to do, in a few words."""
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        return "using the Ray of this process"
+    return "starting Ray" if address in (None, "local") else f"connecting to Ray at {address}"
+
+
 @contextmanager
 def sharing() -> Iterator[None]:
     """Whoever connects first in here does so for all: one Ray for several steps, none if none needs it."""

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from datetime import datetime
 
 import raysweep
-from raysweep.cluster.connection import RayConnection, connect
+from raysweep.cluster.connection import RayConnection, connect, stage_of
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.listener import Listener
 from raysweep.cluster.setup import check_new, check_trainable, spec_fault
@@ -111,7 +111,7 @@ def _run(
     num_cpus: float | None,
     interrupts: Interrupts,
 ) -> SweepOutcome:
-    on_progress = Listener(on_progress) if on_progress is not None else None
+    listener = on_progress = Listener(on_progress) if on_progress is not None else None
     while True:
         interrupts.check()
         outcome = find_outcome(folder, asked)
@@ -128,8 +128,12 @@ def _run(
             check_new(asked.spec, asked.seed, time.time(), asked.scheduled_at)
         folder.store.check_writable()
         check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
+        if listener is not None:
+            listener.stage(stage_of(address))
         with connect(address, num_cpus) as connection:
             interrupts.check()
+            if listener is not None:
+                listener.stage("claiming the sweep")
             from raysweep.cluster.nodes import find_room
 
             find_room(asked.spec)
