@@ -321,6 +321,11 @@ class SweepOutcome(Record):
         return rest.rpartition("; best ")[0] or rest if found else self.why
 
     @property
+    def num_trials(self) -> int:
+        """How many trials it had, also where it was handed on without all of them."""
+        return self.counts.total
+
+    @property
     def found_best(self) -> TrialOutcome | None:
         """The trial with the best score; None where no trial has one, also where the sweep failed."""
         found: TrialOutcome | None = self.__dict__["best"]

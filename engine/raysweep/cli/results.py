@@ -9,7 +9,7 @@ from rich.text import Text
 from raysweep.cli.consoles import make_console, make_table, print_facts, print_json
 from raysweep.cli.endings import DONE, FAILED, say_error
 from raysweep.cli.lookup import command, read_sweep
-from raysweep.outcome import AttemptOutcome, TrialOutcome
+from raysweep.outcome import AttemptOutcome, ErrorInfo, TrialOutcome
 from raysweep.runs.status import RunStatus
 from raysweep.show import show_config, show_counts, show_duration, show_number
 
@@ -94,8 +94,14 @@ def _attempt_cells(trial: TrialOutcome, attempt: AttemptOutcome) -> tuple[Any, .
         attempt.error.kind if attempt.error else "",
         attempt.node[:12],
         _took(attempt),
-        Text(attempt.error.line if attempt.error else ""),
+        Text(_explain(attempt.error) if attempt.error else ""),
     )
+
+
+def _explain(error: ErrorInfo) -> str:
+    """Type and message, the line of user code, and where the whole traceback is."""
+    at = f" at {error.where}" if error.where else ""
+    return f"{error.line}{at}" + (f"; traceback: {error.traceback_uri}" if error.traceback_uri else "")
 
 
 def _took(ran: TrialOutcome | AttemptOutcome) -> str:
