@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -74,32 +73,38 @@ def run_sweep(
         if num_cpus is not None:
             fix = "leave it out with the address of a cluster"
             raise SpecError("num_cpus", "is for an embedded Ray", fix)
-    from raysweep.live import showing  # here: who only imports raysweep needs no rich
-
-    wants_table = bool(progress) if on_progress is not None else progress
-    with _one_interruption(asked.name), showing(asked.name, wants_table) as table:
+    try:
         step = _step(asked, key, address, job)
         options = step.options.replace(takeover=takeover or step.options.takeover)
         if resume_cancelled:
             options = options.replace(on_cancelled="resume")
-        outcome = replace(step, options=options).run(
-            on_progress=_both(table, on_progress), num_cpus=num_cpus, scheduled_at=scheduled_at
-        )
-        assert isinstance(outcome, SweepOutcome)
-    if table is not None:
-        table.conclude(outcome)
-    return outcome
-
-
-@contextmanager
-def _one_interruption(name: str) -> Iterator[None]:
-    """Of a script that does not catch it, Python shows the line that waited, and not the engine below."""
-    try:
-        yield
+        step = replace(step, options=options)
+        wants_table = bool(progress) if on_progress is not None else progress
+        return _run_and_show(step, on_progress, wants_table, num_cpus, scheduled_at)
+    # Of a script that does not catch it, Python shows the line that waited, and not the engine below.
     except SweepInterrupted as error:
         raise error.with_traceback(None) from None
     except KeyboardInterrupt:  # before there was anything to interrupt
-        raise SweepInterrupted(name, so_far="before it began") from None
+        raise SweepInterrupted(asked.name, so_far="before it began") from None
+
+
+def _run_and_show(
+    step: Step,
+    on_progress: Callable[[SweepProgress], None] | None,
+    wants_table: bool | None,
+    num_cpus: float | None,
+    scheduled_at: datetime | None,
+) -> SweepOutcome:
+    from raysweep.live import showing  # here: who only imports raysweep needs no rich
+
+    with showing(step.request.run.name, wants_table) as table:
+        outcome = step.run(
+            on_progress=_both(table, on_progress), num_cpus=num_cpus, scheduled_at=scheduled_at
+        )
+    assert isinstance(outcome, SweepOutcome)
+    if table is not None:
+        table.conclude(outcome)
+    return outcome
 
 
 def _both(table: LiveTable | None, on_progress: Callable[[SweepProgress], None] | None) -> Any:
