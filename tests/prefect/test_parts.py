@@ -290,9 +290,8 @@ def test_the_last_report_is_of_the_end_however_short_after_the_one_before(
     """A reader keeps a status for a second; a sweep that ends in that second is not interrupted."""
     # An event would start a server of Prefect's, and is not what this is about.
     monkeypatch.setattr("raysweep_prefect.following.emit", lambda *_, **__: None)
-    whole = store_sweep(tmp_path, is_ended=True)
-    ended = (whole.path / "outcome.json").read_bytes()
-    (whole.path / "outcome.json").unlink()
+    whole = store_sweep(tmp_path / "a", is_ended=False)
+    ended = (store_sweep(tmp_path / "b", is_ended=True).path / "outcome.json").read_bytes()
     run_id = whole.folder.sweep_id
     reader = SweepReader(whole.folder.store.url, run_id, fresh_s=3600.0)
     asker = Asker(root_id=uuid4(), attempt=1, flow_run_id=uuid4(), task_run_id=None)
