@@ -108,7 +108,7 @@ class Night:
             return None, None
         outcome = folder.read_outcome()
         verdict = newest_verdict(self.store, folder.sweep_id)
-        if outcome is None or outcome.best is None:
+        if outcome is None or outcome.found_best is None:
             return outcome, None
         if verdict is not None:
             outcome = with_gate(outcome, verdict)

@@ -433,8 +433,14 @@ class _OutcomeError(RaysweepError):
         text = f"{self.noun} {getattr(self.outcome, self.id_field, '?')!r} {status}: {why}"
         message = getattr(error, "message", "")
         if message and message not in text:
-            text += f"; first error: {getattr(error, 'type', '')}: {message}"
+            text += f"; first error: {self._who()}{getattr(error, 'type', '')}: {message}"
+            at = getattr(error, "where", "")
+            text += f" (at {at})" if at else ""
         return one_line(f"{text}; see {where}" if where else text)
+
+    def _who(self) -> str:
+        trial = getattr(self.outcome, "first_failure", None)
+        return f"trial {trial.trial_id}: " if trial is not None else ""
 
 
 class SweepFailedError(_OutcomeError):
@@ -451,18 +457,23 @@ class TrainingFailedError(_OutcomeError):
 
 
 class SweepInterrupted(RaysweepError, KeyboardInterrupt):
-    """Ctrl-C, or a request to end: the sweep stopped cleanly and can be resumed with the same key."""
+    """Ctrl-C, or a request to end: the sweep stopped cleanly and can be resumed with the same key.
+
+    `so_far`: what it had by then, its best trial above all.
+    """
 
     exit_code: ClassVar[int] = 3
 
-    def __init__(self, sweep_id: str, note: str = "") -> None:
-        super().__init__(sweep_id, note)
+    def __init__(self, sweep_id: str, note: str = "", so_far: str = "") -> None:
+        super().__init__(sweep_id, note, so_far)
         self.sweep_id = sweep_id
         self.note = note
+        self.so_far = so_far
 
     def __str__(self) -> str:
-        note = self.note or "run it again with the same key to go on"
-        return one_line(f"sweep {self.sweep_id!r} was interrupted; {note}")
+        note = self.note or "run it again with the same key to resume it"
+        parts = [f"sweep {self.sweep_id!r} was interrupted", self.so_far, note]
+        return "; ".join(one_line(part) for part in parts if part)
 
 
 class TrialStopped(BaseException):

@@ -6,12 +6,14 @@ with LiveTable() as table:
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -20,8 +22,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from raysweep.outcome import BestTrial, RunningTrial, SweepProgress
-from raysweep.show import show_best, show_config, show_counts, show_duration, show_number, show_progress
+from raysweep.outcome import BestTrial, RunningTrial, SweepOutcome, SweepProgress
+from raysweep.show import (
+    show_best,
+    show_conclusion,
+    show_config,
+    show_counts,
+    show_duration,
+    show_number,
+    show_progress,
+)
 
 if TYPE_CHECKING:
     from raysweep.training import TrainProgress
@@ -45,14 +55,21 @@ class LiveTable:
 
     Args:
         console: Where to; default: standard output.
+        name: The sweep's, for what is shown before its first progress.
         clock: Seconds that only grow.
     """
 
     def __init__(
-        self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console | None = None,
+        *,
+        name: str = "",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.console = console or Console(highlight=False)
+        self._name = name
         self._clock = clock
+        self._stage = "starting"
         self._began_at = clock()
         self._lock = threading.Lock()
         self._progress: SweepProgress | None = None
@@ -88,16 +105,37 @@ class LiveTable:
             if isinstance(self._face, _Lines):
                 self._print_lines(self._face, progress, is_first, new)
 
+    def stage(self, text: str) -> None:
+        """What is done before there is any progress to show, such as `starting Ray`."""
+        with self._lock:
+            self._stage = text
+            if isinstance(self._face, _Lines) and self._progress is None:
+                self._face.say(f"{self._head(self._name)} {text}")
+
     def note(self, text: str) -> None:
         """Show a line that is no part of the progress, such as a warning."""
         with self._lock:
             self._face.say(Text.assemble(("note: ", "yellow"), text))
 
+    def conclude(self, outcome: SweepOutcome) -> None:
+        """Say how the sweep ended, what failed first, and which command shows more."""
+        with self._lock:
+            said = show_conclusion(outcome)
+            if self._has_ended:  # its first line was shown with the last progress
+                said = said[1:]
+            else:
+                said[0] = f"{self._head(outcome.name)} {said[0]}"
+            for line in said:
+                self._face.say(line)
+
+    def _head(self, name: str) -> str:
+        return f"[{name} {show_duration(self._clock() - self._began_at)}]".replace("[ ", "[")
+
     # -- lines
 
     def _print_lines(self, face: _Lines, progress: SweepProgress, is_first: bool, notes: list[str]) -> None:
         now = self._clock()
-        head = f"[{progress.name} {show_duration(now - self._began_at)}]"
+        head = self._head(progress.name)
         if is_first:
             face.say(f"{head} {_begin(progress)}")
             self._line_at = now
@@ -122,7 +160,8 @@ class LiveTable:
     def _draw(self) -> RenderableType:
         elapsed_s = self._clock() - self._began_at
         if self._progress is None:
-            return Text(f"starting …  {show_duration(elapsed_s)}", style="dim")
+            head = f"{self._name}  " if self._name else ""
+            return Text(f"{head}{self._stage}  {show_duration(elapsed_s)}", style="dim")
         return draw_progress(self._progress, elapsed_s, notes=self._notes[-NOTES:])
 
 
@@ -239,13 +278,67 @@ class LiveTraining:
     def _text(self) -> str:
         head = f"[{self.name} {show_duration(self._clock() - self._began_at)}]"
         if self._progress is None:
-            return f"{head} starting …"
+            return f"{head} starting Ray Train"
         reports = self._progress.reports
         noun = "report" if reports == 1 else "reports"
         return f"{head} {reports} {noun}; {show_config(self._progress.metrics)}"
 
     def _draw(self) -> RenderableType:
         return Text(self._text(), no_wrap=True, overflow="ellipsis")
+
+
+# -- by default ---------------------------------------------------------------------------------------
+
+_showing = threading.Lock()
+
+
+@contextmanager
+def showing(name: str, progress: bool | None) -> Iterator[LiveTable | None]:
+    """What `run_sweep` shows of itself: a table on a terminal, plain lines in a notebook.
+
+    Elsewhere (a file, a pipe, a job of an orchestrator) plain lines where `progress` is True, else nothing.
+    One sweep at a time redraws a terminal; others beside it, on other threads, print lines.
+    """
+    console = Console(highlight=False, force_jupyter=False)
+    is_notebook = "ipykernel" in sys.modules and not console.is_terminal
+    if progress is False or (progress is None and not (console.is_terminal or is_notebook)):
+        yield None
+        return
+    is_alone = _showing.acquire(blocking=False)
+    try:
+        if not is_alone or not console.is_terminal:
+            console = Console(highlight=False, force_jupyter=False, force_terminal=False, no_color=True)
+        # Where a program has a place for its log, warnings go there and nowhere else.
+        has_log = logging.getLogger().hasHandlers()
+        table = LiveTable(console, name=name)
+        with table, nullcontext() if has_log else logged_to(table.note):
+            yield table
+    finally:
+        if is_alone:
+            _showing.release()
+
+
+@contextmanager
+def logged_to(say: Callable[[str], None]) -> Iterator[None]:
+    """Pass warnings of raysweep's own logger to `say`, one line each."""
+    handler = _Handler(say)
+    logger = logging.getLogger("raysweep")
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
+
+
+class _Handler(logging.Handler):
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(" ".join(record.getMessage().split()))
 
 
 # -- the two faces ------------------------------------------------------------------------------------

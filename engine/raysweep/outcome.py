@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
@@ -24,6 +25,7 @@ TrialState = Literal["pending", "running", "paused", "completed", "stopped", "fa
 TRACEBACK_CHARACTERS = 4096
 NOTHING_RAN: Final = "nothing ran: "
 """How a note begins that says why an outcome of earlier was handed on, and what can be done."""
+_FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _AT_WORK: Final = frozenset({"starting", "running", "stopping"})
 
 
@@ -69,10 +71,37 @@ class ErrorInfo(Record):
         return f"{self.type}: {self.message}" if self.type else self.message
 
     @property
+    def where(self) -> str:
+        """`train.py:12 in fit`: the innermost line of user code in the traceback; empty without one.
+
+        User code is what was not installed; where there is none in it, its innermost line counts.
+        """
+        # Of a chain, the last part is of what was raised in the end; one that is cut may lack it.
+        last = (self.traceback or "").rpartition("Traceback (most recent call last):")[2]
+        frames = _FRAME.findall(last)
+        own = [frame for frame in frames if not _is_installed(frame[0])]
+        file, line, function = (own or frames or [("", "", "")])[-1]
+        return f"{file}:{line} in {function}" if file else ""
+
+    @property
     def line(self) -> str:
         """`ValueError: bad rate`: the type and the first line of the message."""
         first = (self.message.strip().splitlines() or [""])[0]
         return one_line(str(self.model_copy(update={"message": first})))
+
+
+def _is_installed(file: str) -> bool:
+    return file.startswith("<frozen") or any(part in file for part in _INSTALLED)
+
+
+# The last two: of raysweep itself, where it is not installed, whatever surrounds user code.
+_INSTALLED: Final = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python3",
+    "/raysweep/worker/",
+    "/raysweep/trial.py",
+)
 
 
 class AttemptOutcome(Record):
@@ -134,10 +163,15 @@ class TrialOutcome(Record):
         return _took_s(self)
 
     @property
-    def problem(self) -> str:
-        """What made it fail, on one line; empty for one that did not."""
+    def failure(self) -> ErrorInfo | None:
+        """What made it fail; None for one that did not."""
         error = self.error or (self.attempts[-1].error if self.attempts else None)
-        return error.line if error is not None and self.state == "failed" else ""
+        return error if self.state == "failed" else None
+
+    @property
+    def problem(self) -> str:
+        """The same on one line; empty for one that did not."""
+        return self.failure.line if self.failure is not None else ""
 
 
 def _took_s(ran: AttemptOutcome | TrialOutcome) -> float | None:
@@ -246,7 +280,8 @@ class SweepOutcome(Record):
     metric: str
     mode: Literal["min", "max"]
     best: TrialOutcome | None = None
-    """The trial with the best score."""
+    """The trial with the best score; None where no trial has one. Of a sweep that failed before any had,
+    asking for it raises SweepFailedError with the first error; `found_best` never does."""
     trials: tuple[TrialOutcome, ...] = ()
     counts: Counts = Counts()
     """How many trials ended in each state."""
@@ -297,6 +332,17 @@ class SweepOutcome(Record):
         return rest.rpartition("; best ")[0] or rest if found else self.why
 
     @property
+    def found_best(self) -> TrialOutcome | None:
+        """The trial with the best score; None where no trial has one, also where the sweep failed."""
+        found: TrialOutcome | None = self.__dict__["best"]
+        return found
+
+    @property
+    def first_failure(self) -> TrialOutcome | None:
+        """The failed trial with the lowest number; None where none failed."""
+        return next((trial for trial in self.trials if trial.state == "failed"), None)
+
+    @property
     def is_partial(self) -> bool:
         """Whether a deadline or a budget ended it before its search was done."""
         return self.status in ("deadline", "budget")
@@ -342,6 +388,17 @@ class SweepOutcome(Record):
         Times are timestamps with their zone, `took_s` is in seconds, whole numbers stay whole.
         """
         return make_frame(map(trial_row, self.trials), times=TRIAL_TIMES, call="to_dataframe()")
+
+
+def _best_or_why(outcome: SweepOutcome) -> TrialOutcome | None:
+    if outcome.found_best is None and outcome.status == "failed":
+        raise SweepFailedError(outcome)
+    return outcome.found_best
+
+
+# Over the field of the same name, which stays as it is in documents, copies and comparisons: what comes next
+# in a script is `outcome.best.config`, and 'NoneType' object has no attribute 'config' helps nobody.
+SweepOutcome.best = property(_best_or_why)  # type: ignore[assignment]
 
 
 TRIAL_TIMES: Final = frozenset({"started_at", "ended_at"})

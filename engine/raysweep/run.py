@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from raysweep.errors import SpecError
+from raysweep.errors import SpecError, SweepInterrupted
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.outcome import NOTHING_RAN, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
@@ -17,6 +17,7 @@ from raysweep.spec.wallclock import resolve_deadline
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
+    from raysweep.live import LiveTable
     from raysweep.spec.again import Extension
     from raysweep.step import Step
     from raysweep.training import TrainProgress
@@ -38,6 +39,7 @@ def run_sweep(
     extend: Extension | Mapping[str, Any] | None = None,
     restart: bool = False,
     job: JobOptions | None = None,
+    progress: bool | None = None,
 ) -> SweepOutcome:
     """Run a sweep to its end and return its outcome; with the same key, resume it or return what it gave.
 
@@ -62,9 +64,12 @@ def run_sweep(
             or `{"trials": [4, 7], "max_t": 81}`. A sweep that has not completed does so once it has.
         restart: Put what is stored under this key aside, whole, and begin anew.
         job: What a job brings along and where its driver runs; only with the address of a Jobs API.
+        progress: None: how it goes and how it ended is shown on a terminal (a live table) and in a notebook
+            (plain lines), unless `on_progress` is given. True: everywhere. False: nothing is shown.
 
     Returns:
-        The outcome; `outcome.status` says how it ended, `outcome.best` holds the best trial.
+        The outcome; `outcome.status` says how it ended, `outcome.best` holds the best trial. Of a sweep that
+        failed before any trial had a score, `outcome.best` raises SweepFailedError with the first error.
 
     Raises:
         SpecError: Something in the spec cannot work; names the field and the fix. Nothing was written.
@@ -81,19 +86,54 @@ def run_sweep(
         if num_cpus is not None:
             fix = "leave it out with the address of a cluster"
             raise SpecError("num_cpus", "is for an embedded Ray", fix)
-    step = _step(asked, key, address, job)
-    given: dict[str, Any] = {"takeover": takeover or None, "retry": retry, "extend": extend}
-    given["on_cancelled"] = "resume" if resume_cancelled else None
-    options = step.options.replace(**{name: value for name, value in given.items() if value is not None})
-    step = replace(step, options=options)
-    if restart:
-        step.put_aside()
-    outcome = step.run(on_progress=on_progress, num_cpus=num_cpus, scheduled_at=scheduled_at)
+    try:
+        step = _step(asked, key, address, job)
+        given: dict[str, Any] = {"takeover": takeover or None, "retry": retry, "extend": extend}
+        given["on_cancelled"] = "resume" if resume_cancelled else None
+        options = step.options.replace(**{name: value for name, value in given.items() if value is not None})
+        step = replace(step, options=options)
+        if restart:
+            step.put_aside()
+        wants_table = bool(progress) if on_progress is not None else progress
+        return _run_and_show(step, on_progress, wants_table, num_cpus, scheduled_at)
+    # Of a script that does not catch it, Python shows the line that waited, and not the engine below.
+    except SweepInterrupted as error:
+        raise error.with_traceback(None) from None
+    except KeyboardInterrupt:  # before there was anything to interrupt
+        raise SweepInterrupted(asked.name, so_far="before it began") from None
+
+
+def _run_and_show(
+    step: Step,
+    on_progress: Callable[[SweepProgress], None] | None,
+    wants_table: bool | None,
+    num_cpus: float | None,
+    scheduled_at: datetime | None,
+) -> SweepOutcome:
+    from raysweep.live import showing  # here: who only imports raysweep needs no rich
+
+    with showing(step.request.run.name, wants_table) as table:
+        outcome = step.run(
+            on_progress=_both(table, on_progress), num_cpus=num_cpus, scheduled_at=scheduled_at
+        )
     assert isinstance(outcome, SweepOutcome)
+    if table is not None:
+        table.conclude(outcome)
     for note in outcome.notes:
         if note.startswith(NOTHING_RAN):
             log.warning("%s: %s", outcome.sweep_id, note)
     return outcome
+
+
+def _both(table: LiveTable | None, on_progress: Callable[[SweepProgress], None] | None) -> Any:
+    if table is None or on_progress is None:
+        return table or on_progress
+
+    def show(progress: SweepProgress) -> None:
+        table(progress)
+        on_progress(progress)
+
+    return show
 
 
 def _resolved(spec: SweepSpec, scheduled_at: datetime | None) -> SweepSpec:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from raysweep.fields import Counts
-from raysweep.outcome import SweepProgress
+from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.spec.jsonable import leaves
 
 _NAMES = {"waiting": "waiting for a retry"}
@@ -63,3 +64,30 @@ def show_progress(progress: SweepProgress, *, has_config: bool = True) -> str:
     """`12 of 30 trials ended: 11 done, 1 failed, 4 running; best auc 0.7213 (trial 00007): lr=0.01`."""
     counts = show_counts(progress.counts, progress.num_trials)
     return f"{counts}; {show_best(progress, has_config=has_config)}"
+
+
+def show_conclusion(outcome: SweepOutcome) -> list[str]:
+    """How a sweep ended, line by line: status, counts and best; what failed first; the next command."""
+    head = f"{outcome.status} {outcome.sweep_id}: {show_counts(outcome.counts, outcome.num_trials)}"
+    best = outcome.found_best
+    if best is not None:
+        score = show_score(outcome.metric, best.score, best.trial_id)
+        head += f"; best {score}: {show_config(best.config)}"
+    return [head, *show_failure(outcome)]
+
+
+def show_failure(outcome: SweepOutcome) -> list[str]:
+    """The first failure, where the whole traceback is, and the command that shows all; empty without one."""
+    trial = outcome.first_failure
+    error = trial.failure if trial is not None else outcome.error
+    if error is None:
+        return []
+    who = f"trial {trial.trial_id}: " if trial is not None else ""
+    lines = [f"  {who}{error.line}"]
+    if error.where:
+        lines.append(f"  at {error.where}")
+    if error.traceback_uri:
+        lines.append(f"  traceback: {error.traceback_uri}")
+    storage = outcome.uri.rpartition("/")[0]
+    where = f" --storage {shlex.quote(storage)}" if storage else ""
+    return [*lines, f"  all failures: raysweep trials {outcome.sweep_id} --attempts{where}"]

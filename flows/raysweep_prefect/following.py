@@ -152,7 +152,7 @@ class Follower:
         if self._reader is None:
             return
         with suppress(RaysweepError):
-            status = self._reader.read()
+            status = self._reader.read(is_fresh=is_last)
             if status is None:
                 return
             rows = leaderboard(status)

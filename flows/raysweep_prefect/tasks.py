@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import PurePath
 from typing import Any, Final, TypeVar
 
 from prefect import Task, task
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.runtime import flow_run
+from prefect.runtime import flow_run, task_run
 from prefect.states import Completed
+from pydantic import BaseModel
 
 import raysweep as rs
 from raysweep.jobs.connection import ClusterConnection
@@ -40,6 +43,19 @@ def is_retryable(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> 
     return False
 
 
+def run_name(kind: str) -> str:
+    """What Prefect calls the run of a task: its kind and its key; without a key the name in its spec."""
+    given = task_run.parameters
+    return f"{kind} {given.get('key') or _spec_name(given.get('spec'))}".rstrip()
+
+
+def _spec_name(spec: Any) -> str:
+    """Of a spec, a mapping, or the path of a file."""
+    if isinstance(spec, Mapping):
+        return str(spec.get("name", ""))
+    return str(getattr(spec, "name", "") if isinstance(spec, BaseModel) else PurePath(str(spec)).stem)
+
+
 _RESUMABLE: Final[dict[str, Any]] = {
     "retries": 2,
     "retry_delay_seconds": [10, 60],
@@ -50,7 +66,7 @@ _RESUMABLE: Final[dict[str, Any]] = {
 }
 
 
-@task(name="sweep", task_run_name="sweep {key}", **_RESUMABLE)
+@task(name="sweep", task_run_name=partial(run_name, "sweep"), **_RESUMABLE)
 def sweep(
     spec: SweepDocument,
     key: str | None = None,
@@ -103,7 +119,7 @@ def sweep(
     return small(outcome)
 
 
-@task(name="gate", task_run_name="gate {key}", **_RESUMABLE)
+@task(name="gate", task_run_name=partial(run_name, "gate"), **_RESUMABLE)
 def gate(
     spec: SweepDocument,
     key: str | None,
@@ -139,7 +155,7 @@ def gate(
     return with_gate(outcome, verdict)
 
 
-@task(name="train", task_run_name="train {key}", **_RESUMABLE)
+@task(name="train", task_run_name=partial(run_name, "train"), **_RESUMABLE)
 def train(
     spec: TrainDocument,
     key: str | None = None,
@@ -184,7 +200,8 @@ def train(
 def small(outcome: rs.SweepOutcome) -> rs.SweepOutcome:
     """The outcome with the best trials only, without their attempts: what a task's result keeps."""
     trials = tuple(trial.model_copy(update={"attempts": ()}) for trial in outcome.top(KEPT_TRIALS))
-    best = outcome.best.model_copy(update={"attempts": ()}) if outcome.best is not None else None
+    best = outcome.found_best
+    best = best.model_copy(update={"attempts": ()}) if best is not None else None
     return outcome.model_copy(update={"trials": trials, "best": best})
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.run import Interrupts, run_connected
+from raysweep.cluster.interrupts import Interrupts
+from raysweep.cluster.run import run_connected
 from raysweep.outcome import Cancellation
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec import RunRequest

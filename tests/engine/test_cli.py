@@ -136,7 +136,8 @@ def test_a_failed_sweep_ends_with_1(cli: Callable[..., Ran], write_spec: Callabl
     outcome = SweepOutcome.from_json(ran.out)
     assert outcome.status == "failed"
     assert len(ran.out.splitlines()) == 1
-    assert "error    ValueError: as asked\n" in ran.err
+    assert re.search(r"error +trial 0000\d: ValueError: as asked\n", ran.err)
+    assert re.search(r"at +\S+trainables\.py:\d+ in always_raises\n", ran.err)
     assert f"next     raysweep trials {outcome.sweep_id}" in ran.err
     assert "Traceback" not in ran.err
 
@@ -219,9 +220,10 @@ def test_interrupted_killed_and_gone_on_with(
     interrupted = second.end(signal.SIGINT)
     assert (interrupted.code, interrupted.out) == (3, "")
     last = interrupted.err.splitlines()[-1]
-    assert last.startswith(
-        f"interrupted: {name} stopped cleanly; go on with: raysweep sweep {spec} --key k --json"
-    )
+    assert last.startswith(f"interrupted: {name} stopped cleanly; ")
+    assert "of 24 trials ended" in last
+    assert "best loss" in last
+    assert f"; resume it with: raysweep sweep {spec} --key k --json" in last
     assert "Traceback" not in interrupted.err
     done |= finished()
     assert len(done) >= 4

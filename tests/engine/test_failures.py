@@ -21,7 +21,7 @@ Lines = Callable[[], list[list[str]]]
 
 DEATHS = {
     "raise": ("user_error", "ValueError: as asked"),
-    "exit": ("worker_died", ""),
+    "exit": ("worker_died", "ProcessDied: the trial's process ended with exit code 3"),
     "sys.exit": ("user_error", "SystemExit: 4"),
     "sigkill": ("worker_died", ""),
     "segfault": ("worker_died", ""),
@@ -86,6 +86,8 @@ def test_a_death_takes_nobody_else_with_it(
     error = outcome[1].attempts[0].error
     assert error is not None
     assert error.kind == "worker_died"
+    if how == "exit":
+        assert error.line == "ProcessDied: the trial's process ended with exit code 3"
     if isolation == "process":
         assert not events(SlotLost)  # The child died, and its worker lives.
     else:

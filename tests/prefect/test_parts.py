@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -22,6 +22,7 @@ import raysweep_prefect
 from raysweep.errors import SpecError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
+from raysweep.runs.reader import SweepReader
 from raysweep.spec.again import Again
 from raysweep.step import Step
 from raysweep_prefect import RayCluster, SweepJob
@@ -307,3 +308,55 @@ def test_data_sets_that_would_be_one_sweep_are_refused_before_the_first_runs() -
     for labels in (("east!", "east"), ("\u6771", "\u897f")):
         with pytest.raises(SpecError, match=r"^data_sets: spec: .* would have the same id"):
             sweep_many.fn({key: {} for key in labels}, spec=SPEC)
+
+
+# --- what Prefect's pages show
+
+
+def test_the_last_report_is_of_the_end_however_short_after_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader keeps a status for a second; a sweep that ends in that second is not interrupted."""
+    # An event would start a server of Prefect's, and is not what this is about.
+    monkeypatch.setattr("raysweep_prefect.following.emit", lambda *_, **__: None)
+    whole = store_sweep(tmp_path / "a", is_ended=False)
+    ended = (store_sweep(tmp_path / "b", is_ended=True).path / "outcome.json").read_bytes()
+    run_id = whole.folder.sweep_id
+    reader = SweepReader(whole.folder.store.url, run_id, fresh_s=3600.0)
+    asker = Asker(root_id=uuid4(), attempt=1, flow_run_id=uuid4(), task_run_id=None)
+    logger = logging.getLogger("tests")
+    follower = Follower(asker, name="s", run_id=run_id, reader=reader, uri="/s", logger=logger)
+    shown: dict[str, str] = {}
+    ids = {"report": uuid4()}
+
+    def keep(artifact: Any) -> Any:
+        shown[artifact.key.rpartition("-")[2]] = str(artifact.data)
+        return SimpleNamespace(id=ids.setdefault(artifact.key.rpartition("-")[2], uuid4()))
+
+    def change(artifact_id: UUID, artifact: Any) -> None:
+        shown[next(kind for kind, known in ids.items() if known == artifact_id)] = str(artifact.data)
+
+    client: Any = SimpleNamespace(create_artifact=keep, update_artifact=change)
+    follower._show(client, is_last=False)
+    assert "completed" not in shown["report"].partition("\n")[0]
+    (whole.path / "outcome.json").write_bytes(ended)
+    follower._show(client, is_last=True)
+    assert shown["report"].partition("\n")[0].endswith(": completed")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ({"spec": SPEC, "key": None}, "sweep s"),
+        ({"spec": rs.SweepSpec(**SPEC), "key": None}, "sweep s"),
+        ({"spec": "conf/flights.yaml", "key": None}, "sweep flights"),
+        ({"spec": SPEC, "key": "2026-03-01"}, "sweep 2026-03-01"),
+        ({"spec": SPEC}, "sweep s"),
+    ],
+)
+def test_a_task_run_is_named_by_its_key_or_its_spec(
+    parameters: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prefect.runtime.task_run.parameters", parameters, raising=False)
+    given: Any = sweep.task_run_name
+    assert given() == name

@@ -48,6 +48,65 @@ def same(one: Any, two: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
 
 
+TRACEBACK = """Traceback (most recent call last):
+  File "/home/me/train.py", line 30, in fit
+    x
+KeyError: 1
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/home/me/train.py", line 12, in fit
+    net.step(lr)
+  File "/home/me/net.py", line 3, in step
+    torch.add(1)
+  File "/home/me/.venv/lib/python3.12/site-packages/torch/ops.py", line 99, in add
+    raise ValueError
+ValueError: bad rate
+"""
+
+
+HUNG = """Traceback (most recent call last):
+  File "/home/me/train.py", line 7, in wait
+    sleep()
+  File "/src/engine/raysweep/worker/runner.py", line 43, in _on_interrupt
+    raise TrialStopped
+TrialStopped: hung
+"""
+
+
+@pytest.mark.parametrize(
+    ("traceback", "where"),
+    [
+        (TRACEBACK, "/home/me/net.py:3 in step"),
+        (
+            'Traceback (most recent call last):\n  File "/x/site-packages/a.py", line 1, in f\n',
+            "/x/site-packages/a.py:1 in f",
+        ),
+        (HUNG, "/home/me/train.py:7 in wait"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_an_error_names_the_innermost_line_of_user_code(traceback: str | None, where: str) -> None:
+    assert ErrorInfo(kind="user_error", traceback=traceback).where == where
+
+
+def test_the_best_of_a_failed_sweep_raises_with_the_first_error() -> None:
+    error = ErrorInfo(kind="user_error", type="ValueError", message="bad rate", traceback=TRACEBACK)
+    failed = TrialOutcome(trial_id="00003", number=3, state="failed", error=error)
+    outcome = sweep(trial(0, None), failed, status="failed", why="every trial failed", error=error)
+    for whole in (outcome, SweepOutcome.from_json(outcome.to_json()), outcome.model_copy()):
+        with pytest.raises(SweepFailedError, match=r"trial 00003: ValueError: bad rate.*net\.py:3 in step"):
+            whole.best.config  # noqa: B018
+        assert whole.found_best is None
+        assert whole == outcome
+        assert "best" in json.loads(whole.to_json())
+    assert sweep(trial(0, None), status="cancelled").best is None
+    scored = trial(1, 0.5)
+    assert sweep(scored, failed, best=scored, status="failed").best == scored
+
+
 @given(METRICS, st.none() | st.floats())
 def test_metrics_survive_json_and_it_is_strict_json(metrics: dict[str, Any], score: float | None) -> None:
     outcome = sweep(trial(0, score, metrics=metrics, best_metrics=metrics))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from typing import Any
 
 import orjson
@@ -71,26 +70,3 @@ def print_json(value: Any) -> None:
 def clean_stdout(*, is_json: bool) -> AbstractContextManager[object]:
     """With `--json`, what Ray prints of its own (that a worker died, say) goes to standard error."""
     return redirect_stdout(sys.stderr) if is_json else nullcontext()
-
-
-@contextmanager
-def logged_to(say: Callable[[str], None]) -> Iterator[None]:
-    """Pass warnings of raysweep's own logger to `say`, one line each."""
-    handler = _Handler(say)
-    logger = logging.getLogger("raysweep")
-    propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates
-
-
-class _Handler(logging.Handler):
-    def __init__(self, say: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._tell = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._tell(" ".join(record.getMessage().split()))

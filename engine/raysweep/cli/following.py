@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from raysweep.cli.consoles import logged_to, make_console, print_json
+from raysweep.cli.consoles import make_console, print_json
 from raysweep.cli.endings import DONE, Detached
 from raysweep.cli.lookup import command, open_sweep
 from raysweep.cli.sweep import show_outcome
 from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
-from raysweep.live import LiveTable
+from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.status import INTERRUPTED

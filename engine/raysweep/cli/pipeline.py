@@ -6,11 +6,11 @@ import time
 
 import typer
 
-from raysweep.cli.consoles import clean_stdout, logged_to, make_console
+from raysweep.cli.consoles import clean_stdout, make_console
 from raysweep.cli.documents import search_beside
 from raysweep.cli.endings import DONE
 from raysweep.cli.summary import print_night
-from raysweep.live import LiveTable
+from raysweep.live import LiveTable, logged_to
 from raysweep.spec.pipeline import PipelineSpec
 from raysweep.storage.opening import open_store
 

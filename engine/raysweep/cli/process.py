@@ -89,9 +89,13 @@ def _interrupted(arguments: list[str], error: BaseException) -> int:
         return say(str(error), "detached", "yellow", CANCELLED)
     if not arguments or arguments[0] not in _RESUMABLE:
         return CANCELLED
-    what = f"{error.sweep_id} " if isinstance(error, SweepInterrupted) else ""
+    what = so_far = ""
+    if isinstance(error, SweepInterrupted):
+        what, so_far = f"{error.sweep_id} ", f"{error.so_far}; " if error.so_far else ""
     command = shlex.join(["raysweep", *arguments])
-    return say(f"{what}stopped cleanly; go on with: {command}", "interrupted", "yellow", CANCELLED)
+    return say(
+        f"{what}stopped cleanly; {so_far}resume it with: {command}", "interrupted", "yellow", CANCELLED
+    )
 
 
 def _silence_stdout() -> None:

@@ -13,14 +13,14 @@ from typing import Any
 
 import typer
 
-from raysweep.cli.consoles import logged_to, make_console, print_json
+from raysweep.cli.consoles import make_console, print_json
 from raysweep.cli.endings import DONE, Detached
 from raysweep.cli.jobhow import JobHow
 from raysweep.errors import SweepInterrupted, SweepNotFoundError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.sync import Cluster
 from raysweep.jobs.wire import JobInfo
-from raysweep.live import LiveTable
+from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.reopening import told
 from raysweep.spec import AnyRequest

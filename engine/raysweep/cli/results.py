@@ -18,7 +18,7 @@ from raysweep.cli.lookup import command, open_sweep, read_sweep
 from raysweep.errors import SpecError
 from raysweep.fields import with_names
 from raysweep.frames import column_names, with_iso_times, write_csv
-from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, TrialOutcome, trial_row
+from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, ErrorInfo, TrialOutcome, trial_row
 from raysweep.runs.history import COLUMNS, TIMES, metric_names, reports_of
 from raysweep.runs.status import RunStatus
 from raysweep.show import show_config, show_counts, show_duration, show_number
@@ -222,8 +222,14 @@ def _attempt_cells(trial: TrialOutcome, attempt: AttemptOutcome) -> tuple[Cell, 
         attempt.error.kind if attempt.error else "",
         attempt.node[:12],
         _took(attempt),
-        Text(attempt.error.line if attempt.error else ""),
+        Text(_explain(attempt.error) if attempt.error else ""),
     )
+
+
+def _explain(error: ErrorInfo) -> str:
+    """Type and message, the line of user code, and where the whole traceback is."""
+    at = f" at {error.where}" if error.where else ""
+    return f"{error.line}{at}" + (f"; traceback: {error.traceback_uri}" if error.traceback_uri else "")
 
 
 def _took(ran: TrialOutcome | AttemptOutcome) -> str:

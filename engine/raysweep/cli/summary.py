@@ -46,9 +46,9 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "ended", f"{show_age(status.ended_ago_s)} ago, after {took}"
         yield "why", status.reason
     else:
-        yield "state", _why_not_running(status)
-    if status.error is not None:
-        yield "error", status.error.line
+        is_starting = status.is_running
+        yield "state", "a controller has just begun" if is_starting else _why_not_running(status)
+    yield from _failure_facts(status)
     yield "trials", show_counts(status.counts, status.num_trials)
     if best is not None:
         yield "best", f"{show_score(status.metric, best.score, best.trial_id)}: {show_config(best.config)}"
@@ -58,18 +58,35 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "note", note
     if status.has_ended:
         yield "outcome", f"{status.uri}/outcome.json"
-        look = command("best" if best else "trials", status.run_id, status.storage)
-        yield "next", look if best else f"{look} --attempts"
+        if best is not None:
+            yield "next", command("best", status.run_id, status.storage)
+        if best is None or status.first_failure is not None:
+            look = f"{command('trials', status.run_id, status.storage)} --attempts"
+            yield ("failures" if best is not None else "next"), look
     else:
         yield "stored at", status.uri
-        yield "go on", _how_to_go_on(status)
+        if not status.is_running:
+            yield "resume", _how_to_resume(status)
 
 
-def _how_to_go_on(status: RunStatus) -> str:
+def _how_to_resume(status: RunStatus) -> str:
     if status.trainable.startswith(PYTHON_ONLY):
         # No import leads to it: the command would be refused.
         return f"run the program that started it again, with the key {status.key!r}"
     return command("resume", status.run_id, status.storage)
+
+
+def _failure_facts(status: RunStatus) -> Iterator[tuple[str, str]]:
+    """What made it fail, or its first failed trial; the line of user code; where the whole traceback is."""
+    trial = status.first_failure
+    error = trial.failure if trial is not None and trial.failure is not None else status.error
+    if error is None:
+        return
+    yield "error", f"trial {trial.trial_id}: {error.line}" if trial is not None else error.line
+    if error.where:
+        yield "at", error.where
+    if error.traceback_uri:
+        yield "traceback", error.traceback_uri
 
 
 def _why_not_running(status: RunStatus) -> str:

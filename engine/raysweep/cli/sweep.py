@@ -9,14 +9,14 @@ from typing import Final
 
 import typer
 
-from raysweep.cli.consoles import clean_stdout, logged_to, make_console
+from raysweep.cli.consoles import clean_stdout, make_console
 from raysweep.cli.documents import read_spec
 from raysweep.cli.endings import CANCELLED, DONE, FAILED
 from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
 from raysweep.cli.summary import print_status
 from raysweep.errors import SweepNotFoundError
-from raysweep.live import LiveTable
+from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.replay import newest_spec
@@ -72,7 +72,7 @@ def run(spec: SweepSpec, key: str | None, how: How, job: JobHow) -> int:
     from raysweep.cluster.run import run_sweep
 
     with (
-        LiveTable(make_console(is_stderr=how.is_json)) as table,
+        LiveTable(make_console(is_stderr=how.is_json), name=spec.name) as table,
         logged_to(table.note),
         clean_stdout(is_json=how.is_json),
     ):

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import typer
 
-from raysweep.cli.consoles import clean_stdout, logged_to, make_console, print_facts
+from raysweep.cli.consoles import clean_stdout, make_console, print_facts
 from raysweep.cli.documents import located, read_config, read_spec
 from raysweep.cli.endings import DONE
 from raysweep.cli.jobhow import JobHow, has_jobs_api
 from raysweep.cli.lookup import open_sweep
 from raysweep.errors import SpecError, TrainingFailedError
-from raysweep.live import LiveTraining
+from raysweep.live import LiveTraining, logged_to
 from raysweep.outcome import TrainOutcome
 from raysweep.show import show_config, show_duration
 from raysweep.spec import RunRequest, TrainSpec

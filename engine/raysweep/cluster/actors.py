@@ -158,7 +158,8 @@ def explain_end(error: BaseException | None, node: str = "") -> Failure:
     if state != "alive":
         text = " ".join(str(error).split())[:500]
         return Failure(origin="process", type="NodeDied", message=text, node_state=state)
-    message = "the worker process died unexpectedly (killed, segfault, or os._exit): " + first_line
+    why = "killed by a signal, or a crash in C code; `isolation: process` tells which signal"
+    message = f"the trial's process died without a word: {why}: {first_line}"
     return Failure(origin="process", type="WorkerDied", message=message, node_state=state)
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from raysweep.cluster.interrupts import signals_wait
 from raysweep.cluster.tempfolder import ray_folder
 from raysweep.errors import ClusterUnreachableError
 from raysweep.raycompat.patience import patient_start
@@ -48,7 +46,8 @@ def connect(address: str | None = None, num_cpus: float | None = None) -> Iterat
     Raises:
         ClusterUnreachableError: Nothing answers at `address`.
     """
-    import ray
+    with signals_wait():  # half an import of Ray could not be completed in this process
+        import ray
 
     if ray.is_initialized():
         yield RayConnection(address=address or "", host=_own_host(), is_embedded=False, is_ours=False)
@@ -59,6 +58,14 @@ def connect(address: str | None = None, num_cpus: float | None = None) -> Iterat
         return
     with _started(address, num_cpus) as connection:
         yield connection
+
+
+def stage_of(address: str | None) -> str:
+    """What `connect` is about to do, in a few words."""
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        return "using the Ray of this process"
+    return "starting Ray" if address in (None, "local") else f"connecting to Ray at {address}"
 
 
 @contextmanager
@@ -83,7 +90,8 @@ def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnect
         return
     _check_port(address)
     try:
-        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+        with signals_wait():
+            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
         text = str(error)
         # Ray takes its token by itself for "auto" and for an embedded cluster, but not for an address.
@@ -92,7 +100,8 @@ def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnect
     try:
         yield RayConnection(address=address, host=_own_host(), is_embedded=False, is_ours=True)
     finally:
-        ray.shutdown()
+        with signals_wait():
+            ray.shutdown()
 
 
 def join_cluster() -> None:
@@ -165,14 +174,16 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
     }
     added = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(added)
-    with _uninterrupted_end() as ending:
+    with ExitStack() as ending:
         try:
             with ray_folder() as folder:
                 try:
-                    _start(num_cpus, folder)
+                    with signals_wait():
+                        _start(num_cpus, folder)
                     yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
                 finally:
-                    ending()
+                    # Until the folder is gone as well: an interrupted shutdown leaves processes behind.
+                    ending.enter_context(signals_wait())
                     ray.shutdown()
         finally:
             for name in added:
@@ -195,26 +206,3 @@ def _start(num_cpus: float | None, folder: Path) -> None:
     except Exception as error:  # Ray raises plain Exception where a process of it does not come up in time
         problem = next(iter(str(error).splitlines()), type(error).__name__)
         raise ClusterUnreachableError("", f"Ray did not start: {problem}", "try again") from error
-
-
-@contextmanager
-def _uninterrupted_end() -> Iterator[Callable[[], None]]:
-    """Gives a function that, on the main thread, makes Ctrl-C and SIGTERM wait for the end of the context.
-
-    An interrupted shutdown would leave processes behind; it takes about a second.
-    """
-    kept: dict[signal.Signals, Any] = {}
-    waiting: list[signal.Signals] = []
-
-    def begin() -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                kept[number] = signal.signal(number, lambda given, _: waiting.append(signal.Signals(given)))
-
-    try:
-        yield begin
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
-        if waiting:
-            signal.raise_signal(waiting[0])

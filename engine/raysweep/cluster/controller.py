@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
-import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -62,7 +61,8 @@ class Controller:
         self._has_pulse = True
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
-        self._interrupts = self._early_interrupts = 0
+        self._interrupts = 0
+        self._early_interrupts: deque[str] = deque()
         self._early_cancel: str | None = None
         self._has_begun = False
         self._cancellation = held.old_cancellation
@@ -147,7 +147,6 @@ class Controller:
             self._carry = {
                 kind: plan.watch_command(kind.__name__, carry) for kind, carry in self._carry.items()
             }
-        handlers = self._handle_signals()
         beat, watch = self._watched(self._beat()), self._watched(self._watch.run())
         try:
             self._begin()
@@ -157,7 +156,6 @@ class Controller:
         finally:
             beat.cancel()
             watch.cancel()
-            self._restore_signals(handlers)
             self._asking.close()
             self._slots.close_all()
             watching = self._threads.watching
@@ -187,9 +185,9 @@ class Controller:
             self._fail(error)
         self._slots.flush()
 
-    def interrupt(self) -> None:
-        """From any thread, at any time: what Ctrl-C does."""
-        self._early_interrupts += 1
+    def interrupt(self, name: str = "Ctrl-C") -> None:
+        """From any thread or signal, at any time: what Ctrl-C does."""
+        self._early_interrupts.append(name)
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._take_interrupts)
 
@@ -208,8 +206,7 @@ class Controller:
 
     def _take_interrupts(self) -> None:
         while self._early_interrupts and self._has_begun:
-            self._early_interrupts -= 1
-            self._interrupt("Ctrl-C")
+            self._interrupt(self._early_interrupts.popleft())
 
     def abort(self, error: BaseException) -> None:
         """End at once, from any thread: what the journal holds stays, the sweep is not ended."""
@@ -261,19 +258,6 @@ class Controller:
 
         self._spawn(self._off_loop(self._threads.keeping, put))
         return self._held.folder.uri_of(path)
-
-    def _handle_signals(self) -> list[tuple[signal.Signals, Any]]:
-        if threading.current_thread() is not threading.main_thread():
-            return []
-        before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-        for number, _ in before:
-            asyncio.get_running_loop().add_signal_handler(number, self._interrupt, number.name)
-        return before
-
-    def _restore_signals(self, before: list[tuple[signal.Signals, Any]]) -> None:
-        for number, handler in before:
-            asyncio.get_running_loop().remove_signal_handler(number)
-            signal.signal(number, handler)
 
     def _interrupt(self, name: str) -> None:
         self._interrupts += 1

@@ -25,3 +25,9 @@ class Listener:
             if not self._has_failed:
                 log.warning("on_progress raised; the sweep runs on and calls it again", exc_info=True)
             self._has_failed = True
+
+    def stage(self, text: str) -> None:
+        """Say what is done before there is progress, to a call that also takes this (`LiveTable` does)."""
+        stage = getattr(self._call, "stage", None)
+        if callable(stage):
+            stage(text)

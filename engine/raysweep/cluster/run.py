@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import raysweep
-from raysweep.cluster.connection import RayConnection, connect
+from raysweep.cluster.connection import RayConnection, connect, stage_of
+from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.listener import Listener
 from raysweep.cluster.setup import check_new, check_trainable, spec_fault
 from raysweep.core import SweepState, make_outcome
@@ -31,13 +31,12 @@ from raysweep.runs.takeover import (
     follow,
     hold,
 )
+from raysweep.show import show_progress
 from raysweep.spec import RunRequest, SweepSpec
 from raysweep.spec.again import Again
 from raysweep.spec.code import code_digest
 from raysweep.storage.opening import open_store
-
-if TYPE_CHECKING:
-    from raysweep.cluster.controller import Controller
+from raysweep.threads import start_thread
 
 
 def run_sweep(
@@ -52,15 +51,14 @@ def run_sweep(
 ) -> SweepOutcome:
     """`raysweep.run_sweep` where the address is not that of a Jobs API; args and errors as there."""
     asked, folder = _ask(request, scheduled_at, again)
-    interrupts = Interrupts()
+    interrupts = Interrupts(breaks_off=True)
     try:
         return _off_loop(
             lambda: _run(asked, folder, address, on_progress, takeover, num_cpus, interrupts), interrupts
         )
-    except SweepInterrupted:
-        raise
-    except KeyboardInterrupt:
-        raise SweepInterrupted(folder.sweep_id) from None
+    except KeyboardInterrupt as error:
+        # Raised anew: of where it was caught inside, nobody who pressed Ctrl-C wants to read.
+        raise _interrupted(folder, error) from None
 
 
 def run_connected(
@@ -116,16 +114,17 @@ def _run(
     num_cpus: float | None,
     interrupts: Interrupts,
 ) -> SweepOutcome:
-    on_progress = Listener(on_progress) if on_progress is not None else None
+    listener = on_progress = Listener(on_progress) if on_progress is not None else None
     has_run = False
     while True:
+        interrupts.check()
         outcome = find_outcome(folder, asked)
         if outcome is not None:
             return outcome if has_run else told(outcome, code=asked.code, now=time.time())
         holder, generation = find_holder(folder)
         if holder is not None and not takeover:
             check_same(folder, asked.spec, None)
-            follow(folder, on_progress)
+            _follow(folder, on_progress, holder, interrupts)
             has_run = True
             continue
         load_policies(asked.spec)
@@ -134,19 +133,48 @@ def _run(
             check_new(asked.spec, asked.seed, time.time(), asked.scheduled_at)
         folder.store.check_writable()
         check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
+        if listener is not None:
+            listener.stage(stage_of(address))
         with connect(address, num_cpus) as connection:
+            interrupts.check()
+            if listener is not None:
+                listener.stage("claiming the sweep")
             from raysweep.cluster.nodes import find_room
 
             find_room(asked.spec)
-            held = hold(folder, asked, after=None if takeover else generation)
-            if held is None:
-                continue
-            is_late = asked.again.retry is not None and held.state.phase in ("stopping", "ending")
-            outcome = _carry_through(held, connection, on_progress, interrupts)
+            with interrupts.keeping():
+                held = hold(folder, asked, after=None if takeover else generation)
+                if held is None:
+                    continue
+                is_late = asked.again.retry is not None and held.state.phase in ("stopping", "ending")
+                outcome = _carry_through(held, connection, on_progress, interrupts)
             if not is_late:
                 return outcome
             # It was about to end as it had been before it was asked for anything: now that can be done.
             has_run = True
+
+
+def _follow(
+    folder: SweepFolder, on_progress: OnProgress | None, holder: SweepProgress, interrupts: Interrupts
+) -> None:
+    """Watch another process's sweep. Ctrl-C ends only that."""
+
+    def look(progress: SweepProgress) -> None:
+        interrupts.check()
+        if on_progress is not None:
+            on_progress(progress)
+
+    try:
+        follow(folder, look)
+    except KeyboardInterrupt:
+        note = "only this call was: run it again to follow it"
+        raise SweepInterrupted(folder.sweep_id, note, f"it keeps running in {holder.holder}") from None
+
+
+def _interrupted(folder: SweepFolder, error: KeyboardInterrupt) -> SweepInterrupted:
+    if isinstance(error, SweepInterrupted):
+        return SweepInterrupted(error.sweep_id, error.note, error.so_far)
+    return SweepInterrupted(folder.sweep_id, so_far="before a trial ran")
 
 
 def _carry_through(
@@ -166,8 +194,11 @@ def _carry_through(
         raise
     except FencedError:
         raise
-    except BaseException:
-        _leave(folder, controller.progress(time.time()))
+    except BaseException as error:
+        progress = controller.progress(time.time())
+        _leave(folder, progress)
+        if isinstance(error, KeyboardInterrupt):
+            raise SweepInterrupted(folder.sweep_id, so_far=show_progress(progress)) from None
         raise
     outcome = make_outcome(
         state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=raysweep.__version__
@@ -201,66 +232,19 @@ def _leave(folder: SweepFolder, progress: SweepProgress) -> None:
         folder.write_progress(progress.model_copy(update={"has_left": True}))
 
 
-class Interrupts:
-    """Hands requests to end on from a thread that waits to the controller that runs on another."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._early: list[Callable[[Controller], None]] = []
-        self._controller: Controller | None = None
-
-    @property
-    def is_taken(self) -> bool:
-        """Whether there is a controller that gets them."""
-        return self._controller is not None
-
-    def interrupt(self) -> None:
-        """What Ctrl-C does: the sweep can be resumed."""
-        self._hand_on(lambda controller: controller.interrupt())
-
-    def cancel(self, reason: str) -> None:
-        """Cancel the sweep, quickly: see `Controller.cancel`."""
-        self._hand_on(lambda controller: controller.cancel(reason))
-
-    def pass_to(self, controller: Controller) -> None:
-        """From now on it gets them, those of earlier included."""
-        with self._lock:
-            self._controller, early = controller, self._early
-            self._early = []
-        for request in early:
-            request(controller)
-
-    def _hand_on(self, request: Callable[[Controller], None]) -> None:
-        with self._lock:
-            controller = self._controller
-            if controller is None:
-                self._early.append(request)
-        if controller is not None:
-            request(controller)
-
-
 def _off_loop(call: Callable[[], SweepOutcome], interrupts: Interrupts) -> SweepOutcome:
     """Run where no event loop runs: here, or (in a notebook, in async code) on a thread of its own."""
+    is_here = not _has_loop()
+    with heard_by(interrupts, is_here=is_here):
+        if is_here:
+            return call()
+        context = copy_context()
+        return start_thread(lambda: context.run(call), "raysweep-run").result()
+
+
+def _has_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return call()
-    result: list[SweepOutcome] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            result.append(call())
-        except BaseException as error:  # noqa: BLE001  handed to the caller's thread as it is
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="raysweep-run")
-    thread.start()
-    while thread.is_alive():
-        try:
-            thread.join()
-        except KeyboardInterrupt:
-            interrupts.interrupt()
-    if errors:
-        raise errors[0]
-    return result[0]
+        return False
+    return True

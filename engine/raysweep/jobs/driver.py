@@ -116,7 +116,8 @@ def own_number(arguments: Sequence[str]) -> int:
 
 
 def _run_sweep(request: JobRequest, stops: Stops, number: int) -> int:
-    from raysweep.cluster.run import Interrupts, run_connected
+    from raysweep.cluster.interrupts import Interrupts
+    from raysweep.cluster.run import run_connected
     from raysweep.errors import SweepInterrupted
     from raysweep.jobs.notes import ProgressLines
     from raysweep.spec import RunRequest, SweepSpec

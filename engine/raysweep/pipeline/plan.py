@@ -83,7 +83,7 @@ def make_plan(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSp
     key = f"{outcome.sweep_id}/{FOLDER}/{name}/{PLAN}"
     found = store.get(key)
     if found is None:
-        if outcome.best is None:
+        if outcome.found_best is None:
             raise SweepFailedError(outcome)
         fields = _fields(store, spec, outcome, gate)
         store.put_if_absent(key, orjson.dumps(fields, option=orjson.OPT_INDENT_2), durable=True)

@@ -19,10 +19,11 @@ from raysweep.core.state import SweepState
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepProgress, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.holder import HolderState, HolderWatch
+from raysweep.runs.holder import STALE_AFTER_S, HolderState, HolderWatch
 from raysweep.runs.replay import catch_up, read_state
 from raysweep.runs.status import (
     INTERRUPTED,
+    STARTING,
     RunStatus,
     status_of_heartbeat,
     status_of_outcome,
@@ -67,8 +68,10 @@ class SweepReader:
         self._watch = HolderWatch()
         self._outcome_seen: ObjectInfo | None = None
 
-    def read(self) -> RunStatus | None:
+    def read(self, *, is_fresh: bool = False) -> RunStatus | None:
         """How the sweep stands now; None where nothing of it is stored yet.
+
+        `is_fresh`: whatever was read before, however short ago: for the last word on a sweep.
 
         A journal that cannot be read leaves the curve and the leaderboard out, and `problem` says why.
 
@@ -78,7 +81,7 @@ class SweepReader:
         """
         with self._lock:
             now = time.monotonic()
-            if self._status is None or now - self._read_at >= self._fresh_s:
+            if is_fresh or self._status is None or now - self._read_at >= self._fresh_s:
                 self._status = self._read()
                 self._read_at = now
             return self._status
@@ -116,8 +119,17 @@ class SweepReader:
             if self._is_strict:
                 raise
             return _unread(record, heartbeat, uri, f"the journal cannot be read: {error}", held)
-        notes = tuple(journal.repairs)
-        return status_of_state(state, heartbeat, uri=uri, key=key, now=time.time(), held=held, notes=notes)
+        notes, now = tuple(journal.repairs), time.time()
+        if self._is_starting(state, heartbeat, now):
+            return status_of_state(state, None, uri=uri, key=key, now=now, held="alive", notes=notes)
+        return status_of_state(state, heartbeat, uri=uri, key=key, now=now, held=held, notes=notes)
+
+    def _is_starting(self, state: SweepState, heartbeat: SweepProgress | None, now: float) -> bool:
+        """Whether a controller has claimed the sweep, or is about to, and has had no time for a heartbeat."""
+        if state.generation <= (heartbeat.generation if heartbeat is not None else -1):
+            return False
+        began_at = state.generation_started_at if state.generation else _first_seen_at(self._folder)
+        return abs(now - began_at) <= STALE_AFTER_S
 
     def _catch_up(self, record: SweepRecord) -> tuple[Journal, SweepState]:
         """The journal and the state, read on from where they were."""
@@ -131,6 +143,12 @@ class SweepReader:
             catch_up(journal, state)
         self._state = journal, state
         return self._state
+
+
+def _first_seen_at(folder: SweepFolder) -> float:
+    """When sweep.json was written, in UTC seconds by the storage's clock; 0 where that is not known."""
+    info = folder.store.head(f"{folder.sweep_id}/sweep.json")
+    return info.modified_at if info is not None else 0.0
 
 
 def _unread(
@@ -183,4 +201,7 @@ def glance(folder: SweepFolder) -> RunStatus:
     heartbeat = folder.read_progress()
     if heartbeat is not None:
         return status_of_heartbeat(heartbeat, uri=folder.uri, now=now)
-    return RunStatus(run_id=folder.sweep_id, uri=folder.uri, status=INTERRUPTED, read_at=now)
+    is_starting = abs(now - _first_seen_at(folder)) <= STALE_AFTER_S
+    status = STARTING if is_starting else INTERRUPTED
+    held: HolderState = "alive" if is_starting else "gone"
+    return RunStatus(run_id=folder.sweep_id, uri=folder.uri, status=status, held=held, read_at=now)

@@ -43,9 +43,9 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
             first = refit(space, champion.config)
         except ValueError as error:
             left_out.append(f"champion of {champion.sweep_id}: {error}")
-    elif nights and nights[0].best is not None:
+    elif nights and nights[0].found_best is not None:
         with suppress(ValueError):  # it is among the trials below, which name it
-            first = refit(space, nights[0].best.config)
+            first = refit(space, nights[0].found_best.config)
     told: list[tuple[dict[str, Any], float]] = []
     for outcome in nights:
         for trial in outcome.trials:

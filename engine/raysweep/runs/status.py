@@ -37,6 +37,8 @@ MAX_RUNNING: Final = 50
 MAX_NOTES: Final = 20
 INTERRUPTED: Final = "interrupted"
 """The status of a run that has not ended, and that nobody runs."""
+STARTING: Final = "starting"
+"""The status of a run that a controller has, and that there is no heartbeat of yet."""
 _MIN_ENDED: Final = 3
 """With fewer ended trials nothing is said of the pace."""
 
@@ -74,6 +76,8 @@ class RunStatus(Record):
     """The best trials, best first; running ones are among them, failed ones are not."""
     failures: tuple[TrialOutcome, ...] = ()
     """The newest failed trials, the newest first."""
+    first_failure: TrialOutcome | None = None
+    """The failed trial with the lowest number."""
     started_at: float | None = None
     ended_at: float | None = None
     deadline: float | None = None
@@ -174,13 +178,14 @@ def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> Ru
         metric=outcome.metric,
         mode=outcome.mode,
         counts=outcome.counts,
-        # An outcome that is handed on may lack trials.
+        # Outcomes of earlier versions do not say, and one that is handed on may lack trials.
         num_trials=outcome.num_trials if outcome.num_trials is not None else outcome.counts.total,
-        best=outcome.best,
+        best=outcome.found_best,
         curve=curve,
         dots=dots,
         top=outcome.top(TOP),
         failures=tuple(failed[:FAILURES]),
+        first_failure=outcome.first_failure,
         started_at=outcome.started_at,
         ended_at=outcome.ended_at,
         generation=outcome.generation,
@@ -238,7 +243,10 @@ def status_of_state(
     held: HolderState | None = None,
     notes: tuple[str, ...] = (),
 ) -> RunStatus:
-    """Of a sweep without an outcome: its state, and its heartbeat if there is one; `held` as above."""
+    """Of a sweep without an outcome: its state, and its heartbeat if there is one; `held` as above.
+
+    Held by one that lives, and without a heartbeat, it is starting.
+    """
     held = held if held is not None else holder_state(heartbeat, now)
     trials = state.trials.values()
     counts = Counts.of(state.counts)
@@ -268,6 +276,7 @@ def status_of_state(
         dots=dots,
         top=top,
         failures=tuple(trial_outcome(state, trial) for trial in failed[:FAILURES]),
+        first_failure=trial_outcome(state, min(failed, key=lambda trial: trial.number)) if failed else None,
         started_at=state.started_at,
         deadline=state.deadline_at,
         expected_end_at=_expected_end(state, counts.ended, num_trials, now) if held == "alive" else None,
@@ -312,8 +321,8 @@ def _best_of(heartbeat: SweepProgress) -> TrialOutcome | None:
 
 
 def _status(state: SweepState, heartbeat: SweepProgress | None, held: HolderState) -> str:
-    if held == "alive" and heartbeat is not None:
-        return heartbeat.status
+    if held == "alive":
+        return heartbeat.status if heartbeat is not None else STARTING
     return state.status if state.phase == "ended" and state.status else INTERRUPTED
 
 

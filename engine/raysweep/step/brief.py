@@ -128,7 +128,7 @@ def _sweep(outcome: SweepOutcome, top_k: int) -> dict[str, Any]:
         "counts": dict(outcome.counts),
         "metric": outcome.metric,
         "mode": outcome.mode,
-        "best": _trial(outcome.best, outcome.metric) if outcome.best is not None else None,
+        "best": _trial(outcome.found_best, outcome.metric) if outcome.found_best is not None else None,
         "top_k": [_trial(trial, outcome.metric) for trial in outcome.top(top_k)],
         "promoted": outcome.promoted,
         "gate": _gate(outcome.gate) if outcome.gate is not None else None,

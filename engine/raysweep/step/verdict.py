@@ -62,7 +62,7 @@ def verdict_of(
         return Verdict(result="failure", is_retryable=end.retryable)
     if end.status == "cancelled":
         return Verdict(result="cancelled")
-    if isinstance(end, SweepOutcome) and end.best is None:
+    if isinstance(end, SweepOutcome) and end.found_best is None:
         return Verdict(result="failure")
     if end.status in _WHOLE:
         return Verdict(result="success")

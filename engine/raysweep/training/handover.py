@@ -21,7 +21,7 @@ def train_spec_for(train: TrainSpec, outcome: SweepOutcome, *, is_warm: bool = F
     Raises:
         SweepFailedError: The sweep has no best trial.
     """
-    best = outcome.best
+    best = outcome.found_best
     if best is None:
         raise SweepFailedError(outcome)
     return train_spec_with(train, best.config, best.checkpoint_uri if is_warm else None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from raysweep import allowed, faultplan
 from raysweep.messages import Hello, Unready
@@ -18,7 +18,7 @@ from raysweep.worker.forking import serve_forked
 from raysweep.worker.link import Link, SocketLink
 from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
 from raysweep.worker.setup import WorkerSetup, actor_id, load_trainable, node_id, say_ready
-from raysweep.worker.shell import WorkerShell
+from raysweep.worker.shell import LAST_WORDS_S, WorkerShell
 
 
 class TrialWorker:
@@ -59,9 +59,26 @@ class TrialWorker:
         if trainable is None:
             return
         install_interrupt()
+        announce_exits(shell)
         say_ready(shell)
         while (job := shell.next_job()) is not None:
             run_attempt(trainable, job, setup.place, shell)
+
+
+def announce_exits(shell: WorkerShell) -> None:
+    """From now on `os._exit` in a trial says first that it is called: its exit code is seen by nobody else.
+
+    Not in the processes that a trial forks: those of `multiprocessing` end in this way.
+    """
+    pid, leave = os.getpid(), os._exit
+
+    def say_and_leave(status: int) -> NoReturn:
+        if os.getpid() == pid:
+            shell.die(status, is_kernel_oom=False)
+            shell.link.close(LAST_WORDS_S)
+        leave(status)
+
+    os._exit = say_and_leave
 
 
 def _load(setup: WorkerSetup, link: Link) -> Trainable | None:

@@ -161,7 +161,7 @@ class WorkerMachine:
         self._go_on()
 
     def die(self, exit_code: int, *, is_kernel_oom: bool = False) -> None:
-        """The attempt's own process has ended, and did not say how. Below 0: by that signal."""
+        """The attempt's process has ended, or is about to, and did not say how. Below 0: by that signal."""
         job = self.job
         if job is None:
             return
@@ -170,7 +170,9 @@ class WorkerMachine:
         elif self._was_killed:
             self.end(Stopped(*job.who, was_killed=True))
         else:
-            self.end(Failed(*job.who, failure=_explain(exit_code, is_kernel_oom)))
+            # Where the attempt has no process of its own, this one is ending, and begins nothing.
+            failed = Failed(*job.who, failure=_explain(exit_code, is_kernel_oom))
+            self.end(failed, goes_on=self._is_forked)
 
     def _go_on(self) -> None:
         if self.job is not None:

@@ -28,6 +28,8 @@ FULL_TRACEBACK_CHARS: Final = 256 * 1024
 INTERRUPT: Final = signal.SIGUSR1
 _OWN: Final = os.path.join(os.path.dirname(raysweep.__file__), "")
 
+_leave: Final = os._exit  # as it is before `announce_exits`: what leaves by it has said what there is to say
+
 _interruptible: Session | None = None
 
 
@@ -58,7 +60,7 @@ class LocalAttempt:
 
     def abandon(self) -> None:
         """See `shell.Attempt`."""
-        os._exit(1)
+        _leave(1)
 
 
 def load_by_reference(reference: str) -> Trainable:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import io
 import os
+import sys
+import types
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from raysweep.fields import Counts
-from raysweep.live import LiveTable, LiveTraining
-from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
+from raysweep.live import LiveTable, LiveTraining, showing
+from raysweep.outcome import (
+    BestTrial,
+    ErrorInfo,
+    Holder,
+    RunningTrial,
+    SweepOutcome,
+    SweepProgress,
+    TrialOutcome,
+)
 from raysweep.show import show_config, show_counts, show_duration
 from raysweep.training import TrainProgress
 
@@ -51,6 +61,12 @@ def lines(console: Console) -> list[str]:
     file.truncate(0)
     file.seek(0)
     return printed
+
+
+def outcome(**fields: Any) -> SweepOutcome:
+    given: dict[str, Any] = {"sweep_id": "night-1", "name": "night", "status": "completed", "metric": "auc"}
+    given |= {"mode": "max", "started_at": 0.0, "ended_at": 9.0, "uri": "/my sweeps/night-1"}
+    return SweepOutcome(**given | fields)
 
 
 @pytest.fixture
@@ -208,3 +224,87 @@ def test_configs_and_counts() -> None:
     assert show_counts(Counts({"completed": 1, "waiting": 2}), 5) == (
         "1 of 5 trials ended: 1 done, 2 waiting for a retry"
     )
+
+
+def test_what_is_done_before_the_first_progress_is_said(console: Console, clock: Clock) -> None:
+    with LiveTable(console, name="night", clock=clock) as table:
+        table.stage("starting Ray")
+        clock.now += 12
+        table.stage("claiming the sweep")
+        assert lines(console) == ["[night 0:00] starting Ray", "[night 0:12] claiming the sweep"]
+        table(progress())
+        lines(console)
+        table.stage("too late")
+        assert lines(console) == []
+
+
+def test_a_terminal_says_that_ray_is_starting() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=80, force_terminal=True)
+    with LiveTable(console, name="night") as table:
+        table.stage("starting Ray")
+        table._face._live.refresh()  # type: ignore[union-attr]  # as its thread does, four times a second
+    assert "night  starting Ray" in file.getvalue()
+    assert "…" not in file.getvalue()
+
+
+def test_the_end_says_what_failed_first_and_which_command_shows_more(
+    table: LiveTable, console: Console
+) -> None:
+    traceback = (
+        'Traceback (most recent call last):\n  File "/me/train.py", line 7, in fit\n    x\nValueError: bad\n'
+    )
+    error = ErrorInfo(kind="user_error", type="ValueError", message="bad rate\nx", traceback=traceback)
+    good = TrialOutcome(trial_id="00000", number=0, state="completed", score=0.5, config={"lr": 0.1})
+    bad = TrialOutcome(trial_id="00001", number=1, state="failed", error=error)
+    counts = {"completed": 1, "failed": 1}
+    table.conclude(outcome(trials=(good, bad), best=good, counts=counts))
+    counted = "2 of 2 trials ended: 1 done, 1 failed"
+    assert lines(console) == [
+        f"[night 0:00] completed night-1: {counted}; best auc 0.5 (trial 00000): lr=0.1",
+        "  trial 00001: ValueError: bad rate",
+        "  at /me/train.py:7 in fit",
+        "  all failures: raysweep trials night-1 --attempts --storage '/my sweeps'",
+    ]
+
+
+def test_the_end_is_not_said_twice(table: LiveTable, console: Console) -> None:
+    table(progress(status="completed"))
+    assert len(lines(console)) == 2
+    table.conclude(outcome())
+    assert lines(console) == []
+
+
+@pytest.mark.parametrize(
+    ("progress", "is_terminal", "is_notebook", "expected"),
+    [
+        (None, False, False, False),
+        (None, True, False, True),
+        (None, False, True, True),
+        (False, True, False, False),
+        (False, False, True, False),
+        (True, False, False, True),
+    ],
+)
+def test_where_a_sweep_shows_itself(
+    progress: bool | None,
+    is_terminal: bool,
+    is_notebook: bool,
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1" if is_terminal else "0")  # how rich is told
+    # A kernel is known by its module: IPython's own is no dependency.
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel")) if is_notebook else None
+    with showing("night", progress) as table:
+        assert (table is not None) == expected
+        if table is not None:
+            table.stage("starting Ray")
+            with showing("beside", True) as beside:
+                assert beside is not None
+                assert not beside.console.is_terminal
+                beside.stage("starting Ray")
+    said = capsys.readouterr().out
+    assert ("starting Ray" in said) == expected
+    assert ("[beside 0:00] starting Ray" in said) == expected

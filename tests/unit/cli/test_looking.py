@@ -53,6 +53,17 @@ def test_status_after_a_crash_says_how_to_go_on(cli: Cli, store_sweep: Store, go
     assert "loss 2 (trial 00002)" in ran.out
 
 
+def test_status_names_the_first_failure(cli: Cli, store_sweep: Store) -> None:
+    stored = store_sweep()
+    stored.end()
+    ran = cli("status", stored.sweep_id, *at(stored))
+    assert ran.code == 0
+    assert "error       trial 00001: KeyError: 'rate'\n" in ran.out
+    where = f"{stored.sweep_id} --storage {stored.folder.store.url}"
+    assert f"next        raysweep best {where}\n" in ran.out
+    assert f"failures    raysweep trials {where} --attempts\n" in ran.out
+
+
 def test_status_before_the_first_heartbeat_and_from_another_host(cli: Cli, store_sweep: Store) -> None:
     stored = store_sweep()
     assert "its controller is gone" in cli("status", stored.sweep_id, *at(stored)).out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -348,7 +349,55 @@ def test_a_glance_reads_no_journal(unfinished: Stored, monkeypatch: pytest.Monke
     seen = glance(folder)
     assert (seen.status, seen.num_trials, seen.held) == ("interrupted", 4, "gone")
     (unfinished.path / "progress.json").unlink()
-    assert (glance(folder).status, glance(folder).holder) == ("interrupted", None)
+    assert (glance(folder).status, glance(folder).is_running, glance(folder).holder) == (
+        "starting",
+        True,
+        None,
+    )
+    os.utime(unfinished.path / "sweep.json", (1000.0, 1000.0))
+    assert (glance(folder).status, glance(folder).is_running, glance(folder).holder) == (
+        "interrupted",
+        False,
+        None,
+    )
+
+
+@pytest.mark.parametrize("earlier", ["no controller", "an earlier controller"])
+def test_a_sweep_that_a_controller_has_just_claimed_is_starting(
+    earlier: str, unfinished: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first heartbeat comes up to seconds later; until then nothing is wrong with it."""
+    heartbeat = unfinished.folder.read_progress()
+    assert heartbeat is not None
+    (unfinished.path / "progress.json").unlink()
+    if earlier == "an earlier controller":
+        old = heartbeat.model_copy(update={"generation": heartbeat.generation - 1, "has_left": True})
+        unfinished.folder.write_progress(old)
+    reader = SweepReader(unfinished.folder.store.url, unfinished.folder.sweep_id, fresh_s=0.0)
+    claimed_at = unfinished.state.generation_started_at
+    monkeypatch.setattr("raysweep.runs.reader.time.time", lambda: claimed_at + 3)
+    status = reader.read()
+    assert status is not None
+    assert (status.status, status.is_running, status.running) == ("starting", True, ())
+    monkeypatch.setattr("raysweep.runs.reader.time.time", lambda: claimed_at + 300)
+    status = reader.read()
+    assert status is not None
+    assert (status.status, status.is_running) == ("interrupted", False)
+
+
+def test_the_last_word_comes_from_the_storage_and_not_from_the_reader(tmp_path: Path) -> None:
+    """Who shows a sweep every second, and once more after its end, must not show it as it was before."""
+    whole = store_sweep(tmp_path, is_ended=True)
+    outcome = (whole.path / "outcome.json").read_bytes()
+    (whole.path / "outcome.json").unlink()
+    reader = SweepReader(whole.folder.store.url, whole.folder.sweep_id, fresh_s=3600.0)
+    before = reader.read()
+    assert before is not None
+    (whole.path / "outcome.json").write_bytes(outcome)
+    cached, last = reader.read(), reader.read(is_fresh=True)
+    assert cached is before
+    assert last is not None
+    assert (before.has_ended, last.has_ended, last.status) == (False, True, "completed")
 
 
 def test_a_training_from_its_first_heartbeat_to_its_end(tmp_path: Path) -> None:

@@ -1,0 +1,155 @@
+"""Ctrl-C and SIGTERM while a sweep runs: heard in one place, acted upon where that breaks nothing.
+
+| when it comes                     | what it does                                                         |
+|-----------------------------------|----------------------------------------------------------------------|
+| before Ray, or while following    | KeyboardInterrupt, there                                             |
+| while Ray starts or ends          | waits: an interrupted start can end in a crash of Ray's C++ core     |
+| from the claim to the controller  | waits for the controller                                             |
+| while the controller runs         | first: trials end cleanly, the sweep is left; second: at once        |
+| the fourth of one run             | KeyboardInterrupt, wherever it is: whatever hangs, a person gets out |
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from raysweep.cluster.controller import Controller
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+INSISTS: Final = 4
+"""So many signals in one run are a person who wants to get out at any price."""
+
+
+class Interrupts:
+    """Hands requests to end on, from a signal or from a thread that waits, to the controller.
+
+    `breaks_off`: an interrupt that comes before there is a controller ends the run by `check`; else it is
+    kept for the controller.
+    """
+
+    def __init__(self, *, breaks_off: bool = False) -> None:
+        # A signal may come while its own thread is in here.
+        self._lock = threading.RLock()
+        self._early: list[Callable[[Controller], None]] = []
+        self._controller: Controller | None = None
+        self._breaks_off = breaks_off
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether there is a controller that gets them."""
+        return self._controller is not None
+
+    def interrupt(self, name: str = "Ctrl-C") -> None:
+        """What Ctrl-C does: the sweep can be resumed. `name`: what it is called in the sweep's notes."""
+        self._hand_on(lambda controller: controller.interrupt(name))
+
+    def cancel(self, reason: str) -> None:
+        """Cancel the sweep, quickly: see `Controller.cancel`."""
+        self._hand_on(lambda controller: controller.cancel(reason))
+
+    def pass_to(self, controller: Controller) -> None:
+        """From now on it gets them, those of earlier included."""
+        with self._lock:
+            self._controller, early = controller, self._early
+            self._early = []
+        for request in early:
+            request(controller)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt for one that nobody has taken, unless it is kept for the controller."""
+        if self._breaks_off and self._early:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """In here what comes is kept for the controller, which is about to be there."""
+        breaks_off, self._breaks_off = self._breaks_off, False
+        try:
+            yield
+        finally:
+            self._breaks_off = breaks_off
+
+    def _hand_on(self, request: Callable[[Controller], None]) -> None:
+        with self._lock:
+            controller = self._controller
+            if controller is None:
+                self._early.append(request)
+        if controller is not None:
+            request(controller)
+
+
+@contextmanager
+def heard_by(interrupts: Interrupts, *, is_here: bool) -> Iterator[None]:
+    """On the main thread SIGINT and SIGTERM are interrupts in here; on others nothing changes.
+
+    Also where asyncio has a handler of its own for Ctrl-C, which would cancel the task that waits here and
+    lose the outcome. `is_here`: the sweep runs on this thread, and what comes before its controller may be
+    raised on the spot, by whoever had the signal before.
+    """
+    before: dict[int, Any] = {}
+    count = 0
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        interrupts.interrupt(signal.Signals(number).name)
+        if count >= INSISTS:
+            raise KeyboardInterrupt
+        if is_here and not interrupts.is_taken:
+            _raise_early(interrupts, before[number], number, frame)
+
+    with _handled(hear, before):
+        yield
+
+
+def _raise_early(interrupts: Interrupts, before: Any, number: int, frame: FrameType | None) -> None:
+    try:
+        interrupts.check()
+    except KeyboardInterrupt:
+        if callable(before):
+            before(number, frame)  # that of an orchestrator raises what it knows again
+        raise
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """On the main thread SIGINT and SIGTERM wait for the end of the context, then do what they always do."""
+    before: dict[int, Any] = {}
+    waiting: list[int] = []
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        waiting.append(number)
+        if len(waiting) >= INSISTS:
+            waiting.clear()
+            raise KeyboardInterrupt
+
+    try:
+        with _handled(keep, before):
+            yield
+    finally:
+        if waiting:
+            signal.raise_signal(waiting[0])
+
+
+@contextmanager
+def _handled(handle: Callable[[int, FrameType | None], None], before: dict[int, Any]) -> Iterator[None]:
+    """Both signals have this handler in here, and then again the one of before, whatever Ray has set."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    for number in map(int, SIGNALS):
+        found = signal.getsignal(number)
+        if found is not None:  # else it was set by C code, and could not be set again
+            before[number] = found
+            signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
