@@ -47,7 +47,9 @@ def test_whatever_a_trial_writes_is_in_its_own_log(isolation: str, run: Run, fol
 
 
 @pytest.mark.parametrize("isolation", ["worker", "process"])
-@pytest.mark.parametrize("how", ["sigkill", "segfault", pytest.param("exit", marks=pytest.mark.slow), "raise"])
+@pytest.mark.parametrize(
+    "how", ["sigkill", "segfault", pytest.param("exit", marks=pytest.mark.slow), "raise"]
+)
 def test_the_last_lines_survive(how: str, isolation: str, run: Run, folder: SweepFolder) -> None:
     outcome = run(f"{HERE}:ends", {"how": how}, isolation=isolation, num_samples=1)
     assert [attempt.end for attempt in outcome.trials[0].attempts] == ["failed", "completed"]
@@ -112,9 +114,7 @@ def test_a_running_trial_can_be_followed(run: Run, folder: SweepFolder, tmp_path
     assert not list(folder.store.list(f"{folder.sweep_id}/logs/00000-1.part.log"))
 
 
-def test_without_logs_nothing_is_kept(
-    run: Run, folder: SweepFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_logs_nothing_is_kept(run: Run, folder: SweepFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYSWEEP_LOG_BYTES", "0")
     run(f"{HERE}:talks", num_samples=1)
     assert list_logs(folder) == []

@@ -9,6 +9,7 @@ gone, once all is stored. What could not be stored stays, and the next keeper of
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import select
@@ -129,13 +130,14 @@ class Keeper:
         if self._retry_at > time.monotonic():
             return
         try:
-            text = self._read(entry.path)
-            if entry.kind == RUN:  # it cannot have said how it ended
-                text += DIED.removeprefix(b"\n") if text.endswith(b"\n") or not text else DIED
-            self._store.put(self._key(entry, is_final=True), text)
+            if not self._move(entry):
+                text = self._read(entry.path)
+                if entry.kind == RUN:  # it cannot have said how it ended
+                    text += DIED.removeprefix(b"\n") if text.endswith(b"\n") or not text else DIED
+                self._store.put(self._key(entry, is_final=True), text)
+                entry.path.unlink()
             if entry.path.with_suffix("") in self._parted:
                 self._store.delete(self._key(entry, is_final=False))
-            entry.path.unlink()
         except FileNotFoundError:
             return
         except (StorageError, OSError) as error:
@@ -143,6 +145,20 @@ class Keeper:
             return
         self._running.pop(entry.path.with_suffix(""), None)
         self._parted.discard(entry.path.with_suffix(""))
+
+    def _move(self, entry: Entry) -> bool:
+        """Make the file itself the object, where the storage is on the same disk: nothing is copied."""
+        target = self._store.local_path(self._key(entry, is_final=True)) if self._is_local else None
+        if target is None or entry.kind == RUN or entry.path.stat().st_size > self._limit_bytes:
+            return False
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            entry.path.replace(target)
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                return False
+            raise
+        return True
 
     def _watch(self, entry: Entry, at: float) -> None:
         """Bound a file that is written to, and store what there is, if that is due."""
@@ -241,6 +257,9 @@ def _serve(folder: Path, setup: dict[str, Any]) -> None:
             if not keeper.look(time.monotonic()) and path != folder:
                 del keepers[path]
                 shutil.rmtree(path, ignore_errors=True)
+    if sock is not None:
+        with suppress(OSError):
+            sock.recv(4096)  # what is unread would make a reset of the end
     for path, keeper in keepers.items():
         if keeper.finish(LAST_S):
             shutil.rmtree(path, ignore_errors=True)

@@ -79,7 +79,8 @@ class CapturedOutput(Output):
         spare = self._folder / f"{self._owner}.{SPARE}"
         if self._file < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file = os.open(spare, flags, 0o600)
+            # It may become an object of the storage as it is; until then, the folder is closed to others.
+            self._file = os.open(spare, flags, 0o666)
         now = attempt_path(self._folder, f"{job.trial:05d}", job.attempt, self._owner, RUN)
         os.rename(spare, now)
         self._now = now

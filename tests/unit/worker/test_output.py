@@ -1,0 +1,93 @@
+"""What a process that runs attempts writes lies in the spool, whatever ends the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from raysweep.worker.spool import DONE, OWNER, RUN, SPARE, become_owner, entries, is_alive, make_spool
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+def talk(spool: Path, what: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.unit.worker.talking", str(spool), what]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def found(spool: Path, kind: str) -> dict[tuple[str, int], str]:
+    return {
+        (entry.trial, entry.attempt): entry.path.read_text() for entry in entries(spool) if entry.kind == kind
+    }
+
+
+def test_each_attempt_has_what_it_wrote_in_order_and_nobody_elses(spool: Path) -> None:
+    ran = talk(spool, "every_way")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "before\nbetween\nbetween\n"
+    assert found(spool, DONE) == {
+        ("00003", 2): "3 print\n3 C\n3 stderr\n3 child\n3 no end",
+        ("00004", 2): "4 print\n4 C\n4 stderr\n4 child\n4 no end\n4 last words\n",
+    }
+
+
+def test_attempts_that_write_nothing_leave_nothing(spool: Path) -> None:
+    assert talk(spool, "silent").returncode == 0
+    assert found(spool, DONE) == {("01000", 1): "at last\n"}
+    assert len(list(spool.iterdir())) == 2  # with the file that says who owned it
+
+
+def test_what_a_killed_process_wrote_last_is_there(spool: Path) -> None:
+    assert talk(spool, "killed").returncode == -9
+    assert found(spool, RUN) == {("00005", 1): "the last line\nand C's\n"}
+    (entry,) = (entry for entry in entries(spool) if entry.kind == RUN)
+    assert not is_alive(spool, entry.owner)
+
+
+def test_a_child_that_lives_on_does_not_keep_the_dead_alive(spool: Path) -> None:
+    command = [sys.executable, "-m", "tests.unit.worker.talking", str(spool), "leaves_a_child"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.wait(timeout=60) == -9
+        (entry,) = (entry for entry in entries(spool) if entry.kind == RUN)
+        assert not is_alive(spool, entry.owner)
+
+
+def test_an_owner_that_lives_is_alive(spool: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from raysweep.worker.spool import *; folder = Path(sys.argv[1]);"
+        "make_spool(folder); print(become_owner(folder)[0], flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(spool)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        owner = process.stdout.readline().strip()
+        assert is_alive(spool, owner)
+        assert [entry.kind for entry in entries(spool)] == [OWNER]
+        process.communicate(timeout=60)
+    assert not is_alive(spool, owner)
+    assert not is_alive(spool, "nobody")
+
+
+def test_a_folder_that_is_taken_away_costs_the_trial_only_its_log(spool: Path) -> None:
+    ran = talk(spool, "breaks")
+    assert ran.returncode == 0
+    assert ran.stdout == "goes where it went\n"
+    assert "not kept any more" in ran.stderr
+
+
+def test_the_spool_is_for_its_user_alone(spool: Path) -> None:
+    make_spool(spool)
+    assert spool.stat().st_mode & 0o077 == 0
+    owner, _ = become_owner(spool)
+    assert {entry.owner for entry in entries(spool)} == {owner}
+    (spool / "keeper.lock").touch()
+    (spool / "00001-x.o.run").touch()
+    assert [entry.kind for entry in entries(spool)] == [OWNER]
+    (spool / f"{owner}.spare").touch()
+    assert sorted(entry.kind for entry in entries(spool)) == [OWNER, SPARE]
