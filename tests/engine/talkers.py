@@ -54,6 +54,11 @@ def ends(config: Config) -> dict[str, float]:
             os.kill(os.getpid(), signal.SIGKILL)
         case "segfault":
             ctypes.string_at(0)
+        case "oom":
+            held = bytearray(2 * 2**30)
+            for place in range(0, len(held), 4096):
+                held[place] = 1
+            time.sleep(60)
     return {"loss": config["x"]}
 
 

@@ -18,7 +18,12 @@ from raysweep.worker.spool import spool_root
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
 HERE = "tests.engine.talkers"
-ISOLATIONS = ["worker", "process", pytest.param("actor", marks=pytest.mark.slow)]
+ISOLATIONS = [
+    pytest.param("worker", marks=pytest.mark.slow),
+    "process",
+    pytest.param("actor", marks=pytest.mark.slow),
+]
+QUICK = {("sigkill", "worker"), ("segfault", "process")}
 
 
 @pytest.fixture
@@ -46,12 +51,23 @@ def test_whatever_a_trial_writes_is_in_its_own_log(isolation: str, run: Run, fol
     assert not (spool_root() / folder.sweep_id).exists()
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
-@pytest.mark.parametrize(
-    "how", ["sigkill", "segfault", pytest.param("exit", marks=pytest.mark.slow), "raise"]
-)
+ENDS = [
+    pytest.param(how, isolation, marks=() if (how, isolation) in QUICK else pytest.mark.slow)
+    for how in ("raise", "sigkill", "segfault", "exit", "oom")
+    for isolation in ("worker", "process")
+]
+
+
+@pytest.mark.parametrize(("how", "isolation"), ENDS)
 def test_the_last_lines_survive(how: str, isolation: str, run: Run, folder: SweepFolder) -> None:
-    outcome = run(f"{HERE}:ends", {"how": how}, isolation=isolation, num_samples=1)
+    outcome = run(
+        f"{HERE}:ends",
+        {"how": how},
+        isolation=isolation,
+        num_samples=1,
+        resources={"cpu": 1, "memory": 2**30},
+        failure={"memory_limit_factor": 1.5},
+    )
     assert [attempt.end for attempt in outcome.trials[0].attempts] == ["failed", "completed"]
     first = text_of(folder, 0, 1)
     assert first.startswith("attempt 1 begins\nC's last line\nthe last line\n")
@@ -65,7 +81,7 @@ def test_the_last_lines_survive(how: str, isolation: str, run: Run, folder: Swee
     assert text_of(folder, 0, 2) == "attempt 2 begins\n"
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.parametrize("isolation", ["worker", pytest.param("process", marks=pytest.mark.slow)])
 def test_the_last_failure_of_a_sweep_is_there_when_it_has_ended(
     isolation: str, run: Run, folder: SweepFolder
 ) -> None:
@@ -76,11 +92,13 @@ def test_the_last_failure_of_a_sweep_is_there_when_it_has_ended(
     assert text_of(folder, 0).endswith("the last line\n[raysweep: the process ended here]\n")
 
 
+@pytest.mark.slow
 def test_a_trial_that_prints_nothing_has_no_log(run: Run, folder: SweepFolder) -> None:
     run(f"{HERE}:talks_or_not", num_samples=6)
     assert [log.trial for log in list_logs(folder)] == [1, 3, 5]
 
 
+@pytest.mark.slow
 def test_a_long_log_keeps_its_head_and_its_tail(run: Run, folder: SweepFolder) -> None:
     lines = 60_000
     run(f"{HERE}:floods", {"lines": lines}, num_samples=1)
@@ -114,6 +132,7 @@ def test_a_running_trial_can_be_followed(run: Run, folder: SweepFolder, tmp_path
     assert not list(folder.store.list(f"{folder.sweep_id}/logs/00000-1.part.log"))
 
 
+@pytest.mark.slow
 def test_without_logs_nothing_is_kept(run: Run, folder: SweepFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYSWEEP_LOG_BYTES", "0")
     run(f"{HERE}:talks", num_samples=1)

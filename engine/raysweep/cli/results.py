@@ -62,12 +62,14 @@ def show_trials(name: str, storage: str | None, is_json: bool) -> int:
 
 def show_attempts(name: str, storage: str | None, is_json: bool) -> int:
     """List every attempt of every trial: how it ended, on which node, the first line of its error."""
-    _, reader = read_sweep(name, storage)
+    status, reader = read_sweep(name, storage)
     table = make_table("trial", "attempt>", "ended", "class", "node", "time>", "error")
     for trial in reader.trials():
         for attempt in trial.attempts:
             table.add_row(*_attempt_cells(trial, attempt))
     make_console().print(table)
+    look = f"{command('logs', status.run_id, status.storage)} --trial N --attempt N"
+    make_console(is_stderr=True).print(f"what an attempt printed: {look}", markup=False, soft_wrap=True)
     return DONE
 
 

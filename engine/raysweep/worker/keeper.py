@@ -29,13 +29,13 @@ from raysweep.storage.store import Store
 from raysweep.worker.spool import (
     DONE,
     LOCK,
+    OUT,
     OWNER,
     PLACE,
-    RUN,
-    SPARE,
     Entry,
     entries,
     is_alive,
+    read_mark,
     try_lock,
 )
 
@@ -54,6 +54,8 @@ LAST_S: Final = 60.0
 GRACE_S: Final = 2.0
 # While the storage is away, so much waits on the disk; then the oldest goes.
 MAX_BACKLOG_BYTES: Final = 512 * 2**20
+# What could not be stored waits so long for its sweep to be resumed on this node.
+OLD_S: Final = 7 * 86400.0
 UPLOADS: Final = 8
 DIED: Final = b"\n[raysweep: the process ended here]\n"
 _PAGE: Final = 4096
@@ -79,12 +81,12 @@ class Keeper:
         self._store = store
         self._sweep_id = sweep_id
         self._limit_bytes = limit_bytes
-        self._running: dict[Path, _Running] = {}
+        self._running: dict[str, _Running] = {}
         self._is_local = store.local_path("x") is not None
         self._pool = None if self._is_local else ThreadPoolExecutor(UPLOADS)
         self._retry_at = 0.0
         # What is there already may be another keeper's, which may have stored a part of it.
-        self._parted: set[Path] = {entry.path.with_suffix("") for entry in entries(folder)}
+        self._parted: set[str] = {entry.name for entry in entries(folder)}
 
     def look(self, at: float, *, is_last: bool = False) -> int:
         """Do what there is to do at a time in seconds; how many logs remain.
@@ -96,18 +98,18 @@ class Keeper:
         over: list[Entry] = []
         for entry in found:
             is_over = is_last or not alive[entry.owner]
-            if entry.kind == DONE or (entry.kind == RUN and is_over):
+            if entry.kind == DONE or (entry.kind == OUT and entry.trial and is_over):
                 over.append(entry)
-            elif entry.kind == RUN:
+            elif entry.kind == OUT and entry.trial:
                 with suppress(FileNotFoundError):  # it has just become another
                     self._watch(entry, at)
-            elif entry.kind in (OWNER, SPARE) and is_over:
+            elif not alive[entry.owner] and not self._is_needed(entry, found):
                 entry.path.unlink(missing_ok=True)
         if over and at >= self._retry_at:
             self._each(self._keep, over)
         if self._retry_at > at:
             self._forget_oldest(over)
-        return sum(entry.kind in (RUN, DONE) and entry.path.exists() for entry in found)
+        return sum(bool(entry.trial) and entry.path.exists() for entry in found)
 
     def finish(self, within_s: float) -> bool:
         """Store what there is, for so long; False if something remains."""
@@ -117,6 +119,12 @@ class Keeper:
                 return True
             time.sleep(0.02)
         return False
+
+    def _is_needed(self, entry: Entry, found: list[Entry]) -> bool:
+        """Whether this is the owner of a file that has yet to be stored, and says whose that is."""
+        return entry.kind == OWNER and any(
+            other.kind == OUT and other.owner == entry.owner and other.path.exists() for other in found
+        )
 
     def _each(self, call: Callable[[Entry], None], over: Iterable[Entry]) -> None:
         if self._pool is not None:
@@ -132,24 +140,24 @@ class Keeper:
         try:
             if not self._move(entry):
                 text = self._read(entry.path)
-                if entry.kind == RUN:  # it cannot have said how it ended
+                if entry.kind == OUT:  # it cannot have said how it ended
                     text += DIED.removeprefix(b"\n") if text.endswith(b"\n") or not text else DIED
                 self._store.put(self._key(entry, is_final=True), text)
                 entry.path.unlink()
-            if entry.path.with_suffix("") in self._parted:
+            if entry.name in self._parted:
                 self._store.delete(self._key(entry, is_final=False))
         except FileNotFoundError:
             return
         except (StorageError, OSError) as error:
             self._fail(error)
             return
-        self._running.pop(entry.path.with_suffix(""), None)
-        self._parted.discard(entry.path.with_suffix(""))
+        self._running.pop(entry.name, None)
+        self._parted.discard(entry.name)
 
     def _move(self, entry: Entry) -> bool:
         """Make the file itself the object, where the storage is on the same disk: nothing is copied."""
         target = self._store.local_path(self._key(entry, is_final=True)) if self._is_local else None
-        if target is None or entry.kind == RUN or entry.path.stat().st_size > self._limit_bytes:
+        if target is None or entry.kind == OUT or entry.path.stat().st_size > self._limit_bytes:
             return False
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -165,19 +173,20 @@ class Keeper:
         size = entry.path.stat().st_size
         if not size:
             return
-        name = entry.path.with_suffix("")
-        running = self._running.setdefault(name, _Running(at + PART_S))
+        running = self._running.setdefault(entry.name, _Running(at + PART_S))
         if size > self._limit_bytes:
             self._punch(entry.path, size, running)
         if size == running.stored or at < max(running.due_at, self._retry_at):
             return
         text = self._read(entry.path)
+        if read_mark(entry.path.with_suffix(f".{OWNER}")) != (entry.trial, entry.attempt):
+            return  # the file may be the next attempt's by now
         try:
             self._store.put(self._key(entry, is_final=False), text)
         except StorageError as error:
             self._fail(error)
             return
-        self._parted.add(name)
+        self._parted.add(entry.name)
         running.stored = size
         running.due_at = at + PART_S + len(text) / (LOCAL_RATE if self._is_local else RATE)
 
@@ -252,6 +261,7 @@ def _serve(folder: Path, setup: dict[str, Any]) -> None:
     keepers = {folder: Keeper(folder, store, setup["sweep_id"], setup["limit_bytes"])}
     for left in _find_left(folder, setup["storage_path"]):
         keepers[left] = Keeper(left, store, setup["sweep_id"], setup["limit_bytes"])
+    _clear_old(folder.parent.parent)
     while sock is not None and not select.select([sock], [], [], LOOK_S)[0]:
         for path, keeper in list(keepers.items()):
             if not keeper.look(time.monotonic()) and path != folder:
@@ -308,6 +318,15 @@ def _find_left(folder: Path, storage_path: str) -> list[Path]:
             if is_same and try_lock(path / LOCK) is not None:  # held as long as this process lives
                 found.append(path)
     return found
+
+
+def _clear_old(root: Path) -> None:
+    """Remove the spools of sweeps that nobody has resumed for long."""
+    for path in root.glob("*/*"):
+        with suppress(OSError):
+            is_old = time.time() - path.stat().st_mtime > OLD_S
+            if is_old and try_lock(path / LOCK) is not None:
+                shutil.rmtree(path)
 
 
 def say(text: str) -> None:

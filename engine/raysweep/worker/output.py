@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from raysweep.messages import Job
-from raysweep.worker.spool import DONE, RUN, SPARE, attempt_path, become_owner, make_spool
+from raysweep.worker.spool import DONE, NO_MARK, OUT, become_owner, make_mark, make_spool
 
 _STDOUT: Final = 1
 _STDERR: Final = 2
 _LINE_BUFFERED: Final = 1
+_LIBC: Final = ctypes.CDLL(None)
 log = logging.getLogger("raysweep")
 
 
@@ -42,9 +43,8 @@ class CapturedOutput(Output):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._owner = ""
-        self._lock = -1
-        self._file = -1
-        self._now: Path | None = None
+        self._lock = self._file = -1
+        self._mark = b""
         self._kept: tuple[int, int] | None = None
         self._is_broken = False
 
@@ -53,13 +53,13 @@ class CapturedOutput(Output):
         if self._is_broken:
             return
         try:
-            self._redirect(job)
+            self._redirect(make_mark(job.trial, job.attempt))
         except OSError as error:
             self._give_up(error)
 
     def end(self, last_words: str = "") -> None:
         """See `Output`."""
-        if self._now is None:
+        if not self._mark:
             return
         try:
             _flush()
@@ -69,44 +69,41 @@ class CapturedOutput(Output):
         except OSError as error:
             self._give_up(error)
 
-    def _redirect(self, job: Job) -> None:
+    def _redirect(self, mark: bytes) -> None:
         if self._kept is None:
             make_spool(self._folder)
             self._owner, self._lock = become_owner(self._folder)
             self._kept = os.dup(_STDOUT), os.dup(_STDERR)
             _write_lines()
         _flush()
-        spare = self._folder / f"{self._owner}.{SPARE}"
+        # In this order: whoever finds the file knows whose it is.
+        os.pwrite(self._lock, mark, 0)
+        self._mark = mark
         if self._file < 0:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             # It may become an object of the storage as it is; until then, the folder is closed to others.
-            self._file = os.open(spare, flags, 0o666)
-        now = attempt_path(self._folder, f"{job.trial:05d}", job.attempt, self._owner, RUN)
-        os.rename(spare, now)
-        self._now = now
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(self._folder / f"{self._owner}.{OUT}", flags, 0o666)
         os.dup2(self._file, _STDOUT)
         os.dup2(self._file, _STDERR)
 
     def _restore(self) -> None:
-        assert self._now is not None
         assert self._kept is not None
-        for kept, descriptor in zip(self._kept, (_STDOUT, _STDERR), strict=True):
-            os.dup2(kept, descriptor)
-        now, self._now = self._now, None
-        if os.fstat(self._file).st_size == 0:
-            os.rename(now, self._folder / f"{self._owner}.{SPARE}")
-            return
-        os.close(self._file)
-        self._file = -1
-        os.rename(now, now.with_suffix(f".{DONE}"))
+        os.dup2(self._kept[0], _STDOUT)
+        os.dup2(self._kept[1], _STDERR)
+        mark, self._mark = self._mark, b""
+        if os.fstat(self._file).st_size:
+            os.close(self._file)
+            self._file = -1
+            done = f"{mark.decode().strip()}.{self._owner}.{DONE}"
+            os.rename(self._folder / f"{self._owner}.{OUT}", self._folder / done)
+        os.pwrite(self._lock, NO_MARK, 0)
 
     def _give_up(self, error: OSError) -> None:
         """No more logs from here: the folder is gone, or its disk is full."""
-        self._is_broken, self._now = True, None
+        self._is_broken, self._mark = True, b""
         if self._kept is not None:
-            for kept, descriptor in zip(self._kept, (_STDOUT, _STDERR), strict=True):
-                with suppress(OSError):
-                    os.dup2(kept, descriptor)
+            os.dup2(self._kept[0], _STDOUT)
+            os.dup2(self._kept[1], _STDERR)
         log.warning("what trials print here is not kept any more: %s", error)
 
 
@@ -116,10 +113,9 @@ def _write_lines() -> None:
     Ray's own streams write twice a line. Handlers of `logging` may hold these: they go where 2 points.
     """
     sys.stdout, sys.stderr = _line_stream(_STDOUT), _line_stream(_STDERR)
-    with suppress(AttributeError, OSError, ValueError):
-        libc = ctypes.CDLL(None)
-        stream = ctypes.c_void_p.in_dll(libc, "stdout")
-        libc.setvbuf(stream, None, _LINE_BUFFERED, 0)
+    with suppress(AttributeError, ValueError):  # no libc of Linux
+        stream = ctypes.c_void_p.in_dll(_LIBC, "stdout")
+        _LIBC.setvbuf(stream, None, _LINE_BUFFERED, 0)
 
 
 def _line_stream(descriptor: int) -> TextIO:
@@ -128,9 +124,9 @@ def _line_stream(descriptor: int) -> TextIO:
 
 def _flush() -> None:
     """Have the kernel take all that Python and C hold back."""
-    for stream in {sys.stdout, sys.stderr}:
-        # A trial may have closed or replaced them.
-        with suppress(Exception):
-            stream.flush()
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).fflush(None)
+    # A trial may have closed or replaced them.
+    with suppress(Exception):
+        sys.stdout.flush()
+    with suppress(Exception):
+        sys.stderr.flush()
+    _LIBC.fflush(None)

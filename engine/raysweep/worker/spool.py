@@ -3,12 +3,13 @@
     <temporary folder>/raysweep-<uid>/<sweep_id>/<controller>/
         keeper.lock                     locked by the process that stores what is here (`keeper`)
         place.json                      where it is to be stored
-        <owner>.owner                   locked by a process that runs attempts, while it lives
-        <owner>.spare                   a file that its next attempt will write to
-        00017-2.<owner>.run             what an attempt writes
-        00017-2.<owner>.done            what it wrote; it is over
+        <owner>.owner                   locked by a process that runs attempts, while it lives; holds the mark
+                                        of the attempt that runs: `00017-2`
+        <owner>.out                     what that attempt writes
+        00017-2.<owner>.done            what an attempt wrote; it is over
 
-The locks are the kernel's: however a process ends, its lock is free, and what it wrote is here.
+An attempt that writes nothing costs no file: a mark is one write. The locks are the kernel's: however a
+process ends, its lock is free, and what it wrote is here.
 """
 
 from __future__ import annotations
@@ -25,22 +26,27 @@ from pathlib import Path
 from typing import Final
 
 OWNER: Final = "owner"
-SPARE: Final = "spare"
-RUN: Final = "run"
+OUT: Final = "out"
 DONE: Final = "done"
+MARK_BYTES: Final = 64
 LOCK: Final = "keeper.lock"
 PLACE: Final = "place.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of the spool; `trial` and `attempt` are of `run` and `done` files."""
+    """A file of the spool, and of which attempt it is; an `out` file may be of none."""
 
     path: Path
     owner: str
     kind: str
     trial: str = ""
     attempt: int = 0
+
+    @property
+    def name(self) -> str:
+        """The same for all files of an attempt, and of no other."""
+        return f"{self.trial}-{self.attempt}.{self.owner}"
 
 
 def spool_root() -> Path:
@@ -77,17 +83,36 @@ def entries(folder: Path) -> Iterator[Entry]:
 def parse(path: Path) -> Entry | None:
     """What a file of the spool is; None for those of the keeper."""
     parts = path.name.split(".")
-    if len(parts) == 2 and parts[1] in (OWNER, SPARE):
-        return Entry(path, parts[0], parts[1])
-    if len(parts) == 3 and parts[2] in (RUN, DONE):
-        trial, _, attempt = parts[0].rpartition("-")
-        return Entry(path, parts[1], parts[2], trial, int(attempt)) if attempt.isdigit() else None
+    if len(parts) == 2 and parts[1] == OWNER:
+        return Entry(path, parts[0], OWNER)
+    if len(parts) == 2 and parts[1] == OUT:
+        return Entry(path, parts[0], OUT, *read_mark(path.with_suffix(f".{OWNER}")))
+    if len(parts) == 3 and parts[2] == DONE:
+        who = _parse_mark(parts[0])
+        return Entry(path, parts[1], DONE, *who) if who[0] else None
     return None
 
 
-def attempt_path(folder: Path, trial: str, attempt: int, owner: str, kind: str) -> Path:
-    """The file of an attempt."""
-    return folder / f"{trial}-{attempt}.{owner}.{kind}"
+def make_mark(trial: int, attempt: int) -> bytes:
+    """What the file of an owner holds while an attempt runs."""
+    return f"{trial:05d}-{attempt}".encode().ljust(MARK_BYTES)
+
+
+NO_MARK: Final = b" " * MARK_BYTES
+
+
+def read_mark(path: Path) -> tuple[str, int]:
+    """The trial and the attempt that an owner runs; ("", 0) if none."""
+    try:
+        # Not through a descriptor of the owner's own: closing one would give up its lock.
+        return _parse_mark(path.read_text())
+    except FileNotFoundError:
+        return "", 0
+
+
+def _parse_mark(text: str) -> tuple[str, int]:
+    trial, _, attempt = text.strip().rpartition("-")
+    return (trial, int(attempt)) if trial.isdigit() and attempt.isdigit() else ("", 0)
 
 
 def become_owner(folder: Path) -> tuple[str, int]:

@@ -19,7 +19,7 @@ from raysweep.messages import Exit, Hello
 from raysweep.storage.local import LocalStore
 from raysweep.worker import keeper as module
 from raysweep.worker.keeper import Keeper
-from raysweep.worker.spool import PLACE, make_spool
+from raysweep.worker.spool import PLACE, make_mark, make_spool
 from raysweep.worker.wire import HELLO, pack, read_frames
 
 LIMIT = 64 * 1024
@@ -52,7 +52,7 @@ class Talker:
         os.close(theirs)
         assert os.read(ready, 1) == b"!"
         os.close(ready)
-        (self.path,) = spool.glob("00006-1.*.run")
+        (self.path,) = spool.glob("*.out")
 
     def end(self) -> None:
         self.process.communicate(timeout=60)
@@ -130,6 +130,32 @@ def test_of_a_dead_process_all_is_stored_and_its_files_go(
     assert stored(store) == {"00006-1.log": b"before\n[raysweep: the process ended here]\n"}
     keeper.look(2.0)
     assert list(spool.iterdir()) == []
+
+
+def test_a_silent_death_is_told_and_an_idle_one_is_not(
+    keeper: Keeper, spool: Path, store: LocalStore
+) -> None:
+    for owner, mark in (("1-a", make_mark(3, 1)), ("2-b", b" " * 64)):
+        (spool / f"{owner}.owner").write_bytes(mark)
+        (spool / f"{owner}.out").touch()
+    assert keeper.look(0.0) == 0
+    assert stored(store) == {"00003-1.log": b"[raysweep: the process ended here]\n"}
+    keeper.look(1.0)
+    assert list(spool.iterdir()) == []
+
+
+def test_while_the_storage_is_away_it_stays_known_whose_a_dead_ones_file_is(
+    spool: Path, tmp_path: Path
+) -> None:
+    store = Broken(tmp_path / "store")
+    keeper = Keeper(spool, store, "s-1", LIMIT)
+    (spool / "1-a.owner").write_bytes(make_mark(3, 1))
+    (spool / "1-a.out").write_bytes(b"last\n")
+    for at in (0.0, 1.0, 2.0):
+        assert keeper.look(time.monotonic() + at) == 1
+    store.is_away = False
+    assert Keeper(spool, store, "s-1", LIMIT).look(0.0) == 0
+    assert stored(store) == {"00003-1.log": b"last\n[raysweep: the process ended here]\n"}
 
 
 def test_a_long_file_gives_its_middle_back_while_it_is_written_to(
@@ -278,6 +304,21 @@ def test_there_is_one_a_spool(serve: Callable[[], Served]) -> None:
     sock.close()
 
 
+def test_what_nobody_has_resumed_for_a_week_is_removed(
+    serve: Callable[[], Served], spool: Path
+) -> None:
+    for name in ("old", "recent"):
+        left = spool.parent.parent / "s-2" / name
+        make_spool(left)
+        (left / "9-a.out").write_bytes(b"left\n")
+    os.utime(spool.parent.parent / "s-2" / "old", (0, time.time() - 8 * 86400))
+    served = serve()
+    with served.accept():
+        wait_for(lambda: not (spool.parent.parent / "s-2" / "old").exists())
+    assert served.process.wait(timeout=60) == 0
+    assert (spool.parent.parent / "s-2" / "recent" / "9-a.out").exists()
+
+
 def test_what_an_earlier_one_could_not_store_is_taken_over(
     serve: Callable[[], Served], spool: Path, store: LocalStore
 ) -> None:
@@ -285,10 +326,11 @@ def test_what_an_earlier_one_could_not_store_is_taken_over(
         left = spool.parent / name
         make_spool(left)
         (left / PLACE).write_text(json.dumps({"storage_path": place}))
-        (left / "00002-1.9-a.run").write_bytes(b"left\n")
+        (left / "9-a.owner").write_bytes(make_mark(2, 1))
+        (left / "9-a.out").write_bytes(b"left\n")
     served = serve()
     with served.accept():
         wait_for(lambda: not (spool.parent / "before").exists())
     assert served.process.wait(timeout=60) == 0
     assert stored(store) == {"00002-1.log": b"left\n[raysweep: the process ended here]\n"}
-    assert (spool.parent / "elsewhere" / "00002-1.9-a.run").exists()
+    assert (spool.parent / "elsewhere" / "9-a.out").exists()

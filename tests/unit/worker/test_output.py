@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.worker.spool import DONE, OWNER, RUN, SPARE, become_owner, entries, is_alive, make_spool
+from raysweep.worker.spool import DONE, OUT, OWNER, become_owner, entries, is_alive, make_spool
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def test_attempts_that_write_nothing_leave_nothing(spool: Path) -> None:
 
 def test_what_a_killed_process_wrote_last_is_there(spool: Path) -> None:
     assert talk(spool, "killed").returncode == -9
-    assert found(spool, RUN) == {("00005", 1): "the last line\nand C's\n"}
-    (entry,) = (entry for entry in entries(spool) if entry.kind == RUN)
+    assert found(spool, OUT) == {("00005", 1): "the last line\nand C's\n"}
+    (entry,) = (entry for entry in entries(spool) if entry.kind == OUT)
     assert not is_alive(spool, entry.owner)
 
 
@@ -54,14 +54,15 @@ def test_a_child_that_lives_on_does_not_keep_the_dead_alive(spool: Path) -> None
     command = [sys.executable, "-m", "tests.unit.worker.talking", str(spool), "leaves_a_child"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.wait(timeout=60) == -9
-        (entry,) = (entry for entry in entries(spool) if entry.kind == RUN)
+        (entry,) = (entry for entry in entries(spool) if entry.kind == OUT)
         assert not is_alive(spool, entry.owner)
 
 
 def test_an_owner_that_lives_is_alive(spool: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from raysweep.worker.spool import *; folder = Path(sys.argv[1]);"
-        "make_spool(folder); print(become_owner(folder)[0], flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from raysweep.worker.spool import *;"
+        "folder = Path(sys.argv[1]); make_spool(folder);"
+        "print(become_owner(folder)[0], flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(spool)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -87,7 +88,8 @@ def test_the_spool_is_for_its_user_alone(spool: Path) -> None:
     owner, _ = become_owner(spool)
     assert {entry.owner for entry in entries(spool)} == {owner}
     (spool / "keeper.lock").touch()
-    (spool / "00001-x.o.run").touch()
+    (spool / "00001-x.o.done").touch()
+    (spool / f"{owner}.other").touch()
     assert [entry.kind for entry in entries(spool)] == [OWNER]
-    (spool / f"{owner}.spare").touch()
-    assert sorted(entry.kind for entry in entries(spool)) == [OWNER, SPARE]
+    (spool / f"{owner}.out").touch()
+    assert sorted((entry.kind, entry.trial) for entry in entries(spool)) == [(OUT, ""), (OWNER, "")]
