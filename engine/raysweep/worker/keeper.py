@@ -17,7 +17,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -261,7 +261,7 @@ def _serve(folder: Path, setup: dict[str, Any]) -> None:
     keepers = {folder: Keeper(folder, store, setup["sweep_id"], setup["limit_bytes"])}
     for left in _find_left(folder, setup["storage_path"]):
         keepers[left] = Keeper(left, store, setup["sweep_id"], setup["limit_bytes"])
-    _clear_old(folder.parent.parent)
+    _clear_old(folder.parent.parent, keepers.keys())
     while sock is not None and not select.select([sock], [], [], LOOK_S)[0]:
         for path, keeper in list(keepers.items()):
             if not keeper.look(time.monotonic()) and path != folder:
@@ -281,7 +281,7 @@ def _serve(folder: Path, setup: dict[str, Any]) -> None:
 
 def open_light(storage_path: str) -> Store:
     """The store; a local folder without what the others need, which takes longest of all to import."""
-    if "://" not in storage_path and not os.environ.get("RAYSWEEP_FAULT_PLAN"):
+    if "://" not in storage_path:
         from raysweep.storage.local import LocalStore
 
         return LocalStore(Path(storage_path))
@@ -320,9 +320,9 @@ def _find_left(folder: Path, storage_path: str) -> list[Path]:
     return found
 
 
-def _clear_old(root: Path) -> None:
+def _clear_old(root: Path, wanted: Collection[Path]) -> None:
     """Remove the spools of sweeps that nobody has resumed for long."""
-    for path in root.glob("*/*"):
+    for path in set(root.glob("*/*")) - {*wanted}:
         with suppress(OSError):
             is_old = time.time() - path.stat().st_mtime > OLD_S
             if is_old and try_lock(path / LOCK) is not None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from raysweep import faultplan
 from raysweep.worker.output import CapturedOutput, Output
 from raysweep.worker.spool import LOCK, is_locked, make_spool, spool_folder
 
@@ -76,6 +77,8 @@ def _start(setup: WorkerSetup, folder: Path) -> None:
         "limit_bytes": setup.log_bytes,
     }
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    # Planned faults are those of workers and controllers; what a keeper does comes whenever it comes.
+    environment.pop(faultplan.VARIABLE, None)
     with open(folder / ERRORS, "ab") as errors:
         process = subprocess.Popen(
             ["/bin/sh", "-c", _ORPHANED, sys.executable, "-m", "raysweep.worker.keeper"],

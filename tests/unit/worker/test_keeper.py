@@ -18,7 +18,7 @@ from raysweep.errors import StorageUnavailableError
 from raysweep.messages import Exit, Hello
 from raysweep.storage.local import LocalStore
 from raysweep.worker import keeper as module
-from raysweep.worker.keeper import Keeper
+from raysweep.worker.keeper import Keeper, open_light
 from raysweep.worker.spool import PLACE, make_mark, make_spool
 from raysweep.worker.wire import HELLO, pack, read_frames
 
@@ -80,6 +80,16 @@ def test_what_is_over_is_stored_and_removed(keeper: Keeper, spool: Path, store: 
     assert keeper.look(0.0) == 0
     assert stored(store) == {"00001-1.log": b"one\n", "00001-2.log": b"two\n"}
     assert list(spool.iterdir()) == []
+
+
+def test_an_object_store_gets_all_of_them(spool: Path, store_url: Callable[[str], str]) -> None:
+    store = open_light(store_url("s3"))
+    keeper = Keeper(spool, store, "s-1", LIMIT)
+    for number in range(20):
+        (spool / f"000{number:02d}-1.9-a.done").write_bytes(b"%d\n" % number)
+    assert keeper.look(0.0) == 0
+    assert store.get("s-1/logs/00017-1.log") == b"17\n"
+    assert len(list(store.list("s-1/logs"))) == 20
 
 
 def test_a_storage_on_another_disk_gets_a_copy(
@@ -304,9 +314,7 @@ def test_there_is_one_a_spool(serve: Callable[[], Served]) -> None:
     sock.close()
 
 
-def test_what_nobody_has_resumed_for_a_week_is_removed(
-    serve: Callable[[], Served], spool: Path
-) -> None:
+def test_what_nobody_has_resumed_for_a_week_is_removed(serve: Callable[[], Served], spool: Path) -> None:
     for name in ("old", "recent"):
         left = spool.parent.parent / "s-2" / name
         make_spool(left)
