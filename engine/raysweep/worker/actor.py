@@ -55,8 +55,6 @@ class TrialWorker:
 
     def _serve(self, setup: WorkerSetup, shell: WorkerShell) -> None:
         keeping = Keeping(setup) if setup.log_bytes else None
-        if keeping is not None:
-            keeping.look()
         if setup.isolation == "process":
             serve_forked(setup, shell, keeping)
             return
@@ -67,8 +65,6 @@ class TrialWorker:
         output = keeping.output if keeping is not None else Output()
         say_ready(shell)
         while (job := shell.next_job()) is not None:
-            if keeping is not None:
-                keeping.look()
             run_attempt(trainable, job, setup.place, shell, output)
 
 

@@ -49,8 +49,6 @@ def serve_forked(setup: WorkerSetup, shell: WorkerShell, keeping: Keeping | None
             return
         say_ready(shell)
         while (job := shell.next_job()) is not None:
-            if keeping is not None:
-                keeping.look()
             _run_child(zygote, job, shell)
     finally:
         zygote.close()

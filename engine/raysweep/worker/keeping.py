@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -32,7 +33,8 @@ class Keeping:
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
         self.folder = spool_folder(setup.place.sweep_id, setup.token)
-        self._looked_at = 0.0
+        self.look()
+        threading.Thread(target=self._look_again, name="raysweep-keeping", daemon=True).start()
 
     @property
     def output(self) -> Output:
@@ -41,14 +43,15 @@ class Keeping:
 
     def look(self) -> None:
         """Start a keeper if there is none, which takes milliseconds. It may fail: then there are no logs."""
-        at = time.monotonic()
-        if self._looked_at and at - self._looked_at < LOOK_S:
-            return
-        self._looked_at = at
         with suppress(OSError):
             make_spool(self.folder)
             if not is_locked(self.folder / LOCK) and _is_first(self.folder / STARTING):
                 _start(self._setup, self.folder)
+
+    def _look_again(self) -> None:
+        while True:
+            time.sleep(LOOK_S)
+            self.look()
 
 
 def _is_first(mark: Path) -> bool:
