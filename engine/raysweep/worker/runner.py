@@ -100,8 +100,19 @@ def run_attempt(
     shell.reach(LocalAttempt(session))
     end = _run(trainable, job, session)
     trial_api.activate(None)
-    output.end(end.failure.traceback if isinstance(end, Failed) else "")
+    output.end(_last_words(end))
     shell.end(end)
+
+
+def _last_words(end: End) -> str:
+    """What its log ends with: where it failed, or hung."""
+    match end:
+        case Failed(failure=failure):
+            return failure.traceback
+        case Stopped(where=where):
+            return where
+        case _:
+            return ""
 
 
 def _run(trainable: Trainable, job: Job, session: Session) -> End:

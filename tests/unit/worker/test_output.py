@@ -5,9 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from raysweep.messages import Job
+from raysweep.worker.output import Output
+from raysweep.worker.runner import run_attempt
+from raysweep.worker.session import SweepPlace
+from raysweep.worker.shell import WorkerShell
 from raysweep.worker.spool import DONE, OUT, OWNER, become_owner, entries, is_alive, make_spool
 
 
@@ -93,3 +99,42 @@ def test_the_spool_is_for_its_user_alone(spool: Path) -> None:
     assert [entry.kind for entry in entries(spool)] == [OWNER]
     (spool / f"{owner}.out").touch()
     assert sorted((entry.kind, entry.trial) for entry in entries(spool)) == [(OUT, ""), (OWNER, "")]
+
+
+class Heard(Output):
+    """Hears what an attempt's log ends with."""
+
+    def end(self, last_words: str = "") -> None:
+        self.last_words = last_words
+
+
+class Deaf:
+    """A link that nobody listens at."""
+
+    def listen(self, take: object, on_gone: object) -> None: ...
+    def send(self, message: object, *, waits: bool = False) -> None: ...
+    def send_now(self, message: object) -> None: ...
+    def send_row(self, *row: object) -> None: ...
+    def close(self, timeout_s: float | None = None) -> None: ...
+
+
+def fails(config: dict[str, Any]) -> None:
+    raise ValueError("as asked")
+
+
+def returns(config: dict[str, Any]) -> None:
+    pass
+
+
+@pytest.mark.parametrize(("trainable", "said"), [(fails, "ValueError: as asked\n"), (returns, "")])
+def test_a_log_ends_with_the_traceback_of_a_failure(trainable: Any, said: str) -> None:
+    shell = WorkerShell(Deaf())
+    job = Job(trial=3, attempt=1, config={}, seed=1)
+    shell.take([job])
+    assert shell.next_job() is job
+    output = Heard()
+    place = SweepPlace(sweep_id="s-1", storage_path="", resources={})
+    run_attempt(trainable, job, place, shell, output)
+    assert output.last_words.endswith(said)
+    assert bool(said) == bool(output.last_words)
+    assert "in fails" in output.last_words or not said
