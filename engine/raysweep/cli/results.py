@@ -67,9 +67,10 @@ def show_attempts(name: str, storage: str | None, is_json: bool) -> int:
     for trial in reader.trials():
         for attempt in trial.attempts:
             table.add_row(*_attempt_cells(trial, attempt))
-    make_console().print(table)
+    console = make_console()
+    console.print(table)
     look = f"{command('logs', status.run_id, status.storage)} --trial N --attempt N"
-    make_console(is_stderr=True).print(f"what an attempt printed: {look}", markup=False, soft_wrap=True)
+    console.print(f"what an attempt printed: {look}", markup=False, soft_wrap=True)
     return DONE
 
 
