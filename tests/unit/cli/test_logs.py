@@ -10,6 +10,7 @@ import pytest
 
 from raysweep.outcome import Holder
 from raysweep.runs.holder import current_holder
+from tests.unit.jobs.api import Api, serving
 
 Cli = Callable[..., Any]
 Store = Callable[..., Any]
@@ -91,6 +92,29 @@ def test_what_cannot_be_shown_is_one_line(options: tuple[str, ...], said: str, c
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
     assert len(ran.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--storage", "elsewhere")])
+def test_with_an_address_its_job_says_where_the_log_is(
+    options: tuple[str, ...], cli: Cli, stored: Any
+) -> None:
+    metadata = {"raysweep_sweep_id": stored.sweep_id, "raysweep_storage": stored.folder.store.url}
+    job = {
+        "submission_id": f"{stored.sweep_id}.1",
+        "status": "RUNNING",
+        "entrypoint": "python",
+        "metadata": metadata,
+    }
+    with serving(Api()) as api:
+        api.jobs[job["submission_id"]] = job
+        api.logs[job["submission_id"]] = "the driver's\n"
+        ran = cli("logs", "night", "--address", api.address, "--trial", "1", *options)
+        assert cli("logs", "night", "--address", api.address).out == "the driver's\n"
+    if options:
+        assert (ran.code, ran.out) == (2, "")
+        assert "no sweep" in ran.err
+    else:
+        assert (ran.code, ran.out) == (0, "second try\n")
 
 
 def test_a_sweep_without_logs(cli: Cli, store_sweep: Store) -> None:
