@@ -20,6 +20,20 @@ def sleep(config: Config) -> dict[str, float]:
     return {"loss": config["seconds"]}
 
 
+def talk(config: Config) -> dict[str, float]:
+    """Print `config["lines"]` lines of 100 bytes."""
+    for number in range(config["lines"]):
+        print(f"{number:099d}")
+    return {"loss": config["x"]}
+
+
+def write(config: Config) -> dict[str, float]:
+    """Write them as C code would, or a child process."""
+    for number in range(config["lines"]):
+        os.write(1, b"%099d\n" % number)
+    return {"loss": config["x"]}
+
+
 def report(config: Config) -> None:
     """`config["reports"]` reports in a tight loop, to raysweep."""
     import raysweep as rs

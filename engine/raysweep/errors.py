@@ -10,6 +10,7 @@
     │   ├── SampleFromError               no        2       a `sample_from` failed for one config
     │   └── SpecChangedError              no        2       the same sweep, asked for differently
     ├── SweepNotFoundError                no        2
+    ├── LogNotFoundError                  no        2       no log of this trial or attempt is stored
     ├── SweepHeldError                    yes       1       another live controller has the sweep
     ├── ChampionKeptError                 no        1       it holds the checkpoint of a champion: it stays
     ├── GateOutdatedError                 yes       1       its sweep has gone on while the gate ran
@@ -158,6 +159,23 @@ class SweepNotFoundError(RaysweepError):
         return one_line(
             f"no sweep {self.sweep_id!r}{at}; {self.fix or 'check the name, the key and the storage path'}"
         )
+
+
+class LogNotFoundError(RaysweepError):
+    """No log of this trial, or of this attempt of it, is stored."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, sweep_id: str, trial: int, attempt: int | None = None, fix: str = "") -> None:
+        super().__init__(sweep_id, trial, attempt, fix)
+        self.sweep_id = sweep_id
+        self.trial = trial
+        self.attempt = attempt
+        self.fix = fix
+
+    def __str__(self) -> str:
+        which = f"attempt {self.attempt} of " if self.attempt is not None else ""
+        return one_line(f"no log of {which}trial {self.trial} of {self.sweep_id!r} is stored; {self.fix}")
 
 
 class SweepHeldError(RaysweepError):

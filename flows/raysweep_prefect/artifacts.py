@@ -53,7 +53,7 @@ def report_text(status: RunStatus) -> str:
         parts += ["## Leaderboard", _table(leaderboard(status)[:10])]
     if status.failures:
         lines = [f"- trial {each.trial_id}: {_escape(each.problem)}" for each in status.failures]
-        parts += ["## Newest failures", "\n".join(lines)]
+        parts += ["## Newest failures", "\n".join(lines), _log_command(status)]
     if status.gate is not None:
         parts += ["## Gate", _escape(status.gate.why)]
     if status.notes:
@@ -126,6 +126,12 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 def _commands(status: RunStatus) -> str:
     where = f"{status.run_id} --storage {shlex.quote(_plain(status.storage))}"
     return f"```\nraysweep status {where}\nraysweep trials {where}\n```"
+
+
+def _log_command(status: RunStatus) -> str:
+    """How to read what the first of the failed trials printed."""
+    where = f"{status.run_id} --storage {shlex.quote(_plain(status.storage))}"
+    return f"What it printed:\n\n```\nraysweep logs {where} --trial {status.failures[0].number}\n```"
 
 
 def _cell(value: Any) -> Any:

@@ -78,6 +78,8 @@ def test_a_failed_task_shows_its_error(tmp_path: Path) -> None:
     assert data["status"] == "failed"
     assert data["error"]["title"] == "ValueError: no such column"
     assert data["failures"][0]["error"] == "ValueError: no such column"
+    trial = int(data["failures"][0]["trial_id"])
+    assert data["logs"] == f"raysweep logs {tmp_path / SWEEP_ID} --trial {trial}"
 
 
 def test_a_sweep_that_nobody_runs(night: Night, tmp_path: Path) -> None:

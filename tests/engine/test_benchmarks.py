@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import noop, reports
+from benchmarks import logs, noop, reports
 from raysweep.cluster.connection import RayConnection
 
 pytestmark = pytest.mark.ray
@@ -33,6 +33,15 @@ def test_noop_measures_raysweep_and_an_actor_pool(ray_cluster: RayConnection) ->
     assert set(ratio) == {"wall", "warm"}
     assert len(ratio["wall"]["rounds"]) == 1
     json.dumps(shown)
+
+
+@pytest.mark.slow
+def test_logs_are_measured_beside_none(ray_cluster: RayConnection) -> None:
+    shown = logs.run(1, trials=2)
+    assert list(shown["contenders"]) == ["raysweep", "without_logs"]
+    for contender in shown["contenders"].values():
+        check(contender, "trial", rounds=1)
+    assert [goal["at_most"] for goal in shown["targets"]] == [1.05, 1.05]
 
 
 def test_every_report_is_counted(ray_cluster: RayConnection) -> None:

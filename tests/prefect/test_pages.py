@@ -185,6 +185,7 @@ def test_the_report_tells_what_matters_and_breaks_no_table() -> None:
     assert "## Best loss: 1.5" in text
     assert "ValueError: a \\| b &lt;i&gt;" in text
     assert "raysweep status flights-0123456789 --storage s3://bucket/sweeps" in text
+    assert "raysweep logs flights-0123456789 --storage s3://bucket/sweeps --trial " in text
     assert re.search(r"`█+▃+▁+`|`[▁▂▃▄▅▆▇█]+`", text), "the best so far, as a line of bars"
     rows = [line for line in text.splitlines() if line.startswith("| 1 |")]
     assert len(rows) == 1

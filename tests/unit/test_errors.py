@@ -22,6 +22,7 @@ EXAMPLES: list[BaseException] = [
     errors.SampleFromError("param_space.a", LONG, "fix", {"b": 1}),
     errors.SpecChangedError("flights-0123456789", tuple(f"a: {n} -> {LONG}" for n in range(9))),
     errors.SweepNotFoundError("flights-0123456789", "/data", "look elsewhere"),
+    errors.LogNotFoundError("flights-0123456789", 17, 2, "there are logs of its attempts 1"),
     errors.SweepHeldError("flights-0123456789", "process 3 on host"),
     errors.ChampionKeptError("flights-0123456789", "flights"),
     errors.GateOutdatedError("flights-0123456789", "flights-gate-0123456789"),

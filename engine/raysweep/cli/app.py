@@ -397,13 +397,30 @@ def cancel(
 @by_name
 def logs(
     name: SweepName,
+    trial: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--trial", "-t", min=0, metavar="N", help="Print what this trial wrote."),
+    ] = None,
+    attempt: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, metavar="N", help="Which attempt of the trial. Default: the newest with a log."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print what comes, until the attempt or the job has ended.")
+    ] = False,
+    storage: StoredAt = None,
     address: JobsAddress = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    as_json: AsJson = False,
 ) -> Task:
-    """Print the log of a sweep's newest job on a cluster."""
-    from raysweep.cli.following import logs
+    """Print what a trial wrote.
 
-    return partial(logs, name, None, address, follow)
+    Without a trial: list the logs that are stored; with an address, print what the driver of its newest job
+    wrote.
+    """
+    from raysweep.cli.logs import Wanted, show_logs
+
+    wanted = Wanted(trial=trial, attempt=attempt, is_followed=follow, is_json=as_json)
+    return partial(show_logs, name, storage, address, wanted)
 
 
 @app.command()

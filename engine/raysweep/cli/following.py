@@ -1,4 +1,4 @@
-"""`raysweep attach`, `cancel` and `logs`: sweeps that something else runs, here or on a cluster."""
+"""`raysweep attach` and `cancel`: sweeps that something else runs, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -56,16 +56,6 @@ def cancel(name: str, storage: str | None, address: str | None, reason: str, is_
         said = status if was_running else f"was not running: {status}"
         make_console().print(f"{folder.sweep_id} {said}", markup=False, soft_wrap=True)
     return DONE
-
-
-def logs(name: str, storage: str | None, address: str | None, follow_on: bool) -> int:
-    """Print what the driver of a sweep's newest job wrote."""
-    if address is None:
-        fix = "give --address http://head:8265; of others, `raysweep trials --attempts` shows the errors"
-        raise SpecError("--address", "only sweeps that run as jobs of a cluster have a log", fix)
-    from raysweep.cli import remote
-
-    return remote.show_logs(name, address, follow_on=follow_on)
 
 
 def _attach_there(name: str, storage: str | None, address: str, lease_s: float | None, is_json: bool) -> int:

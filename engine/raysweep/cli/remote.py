@@ -16,7 +16,7 @@ import typer
 from raysweep.cli.consoles import make_console, print_json
 from raysweep.cli.endings import DONE, Detached
 from raysweep.cli.jobhow import JobHow
-from raysweep.errors import SweepInterrupted, SweepNotFoundError
+from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.sync import Cluster
 from raysweep.jobs.wire import JobInfo
@@ -112,6 +112,15 @@ def show_logs(name: str, address: str, *, follow_on: bool) -> int:
         typer.echo(piece, nl=False)
         sys.stdout.flush()
     return DONE
+
+
+def find_stored(name: str, address: str, storage: str | None) -> tuple[str, str]:
+    """The id of a run on a cluster, and where it is stored: as its job says, unless `storage` does."""
+    running = find_running(Cluster(address), name, storage)
+    if not running.storage_path:
+        problem = f"the job of {running.run_id!r} does not say where it is stored"
+        raise SpecError("--storage", problem, "give --storage URL")
+    return running.run_id, running.storage_path
 
 
 def _show_handle(running: RunningJob, *, is_json: bool) -> None:

@@ -88,7 +88,7 @@ def show_trials(name: str, storage: str | None, view: View) -> int:
         rows = [trial_row(trial) | {"error": trial.problem or None} for trial in trials]
         write_csv(sys.stdout, rows, column_names(rows or [NO_TRIAL]), times=TRIAL_TIMES)
     elif view.attempts:
-        _list_attempts(trials)
+        _list_attempts(status, trials)
     else:
         _list_trials(status, trials)
     return DONE
@@ -179,12 +179,15 @@ def _list_trials(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
     listing.show(make_console())
 
 
-def _list_attempts(trials: Sequence[TrialOutcome]) -> None:
+def _list_attempts(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
     listing = Listing(("trial", "attempt>", "ended", "class", "node", "time>"), ("error",))
     for trial in trials:
         for attempt in trial.attempts:
             listing.add(*_attempt_cells(trial, attempt))
-    listing.show(make_console())
+    console = make_console()
+    listing.show(console)
+    look = f"{command('logs', status.run_id, status.storage)} --trial N --attempt N"
+    console.print(f"what an attempt printed: {look}", markup=False, soft_wrap=True)
 
 
 _SORTS: Final[dict[str, Callable[[TrialOutcome], Any]]] = {

@@ -105,7 +105,8 @@ def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnect
 
 
 def join_cluster() -> None:
-    """Connect this process, a job on a cluster, to that cluster; what trials print goes to the job's log.
+    """Connect this process, a job on a cluster, to that cluster. What trials print has logs of its own; what
+    their modules print while they are imported, and Ray between trials, goes to the job's log.
 
     Raises:
         ClusterUnreachableError: This is no node of a cluster.

@@ -20,6 +20,7 @@ from raysweep.cluster.asking import Asking
 from raysweep.cluster.connection import RayConnection
 from raysweep.cluster.discards import Discards
 from raysweep.cluster.durability import Durability
+from raysweep.cluster.logs import LogKeepers
 from raysweep.cluster.nodes import find_room_or_why
 from raysweep.cluster.server import LinkServer
 from raysweep.cluster.setup import make_setup, spec_fault
@@ -64,7 +65,7 @@ class Controller:
         self._interrupts = 0
         self._early_interrupts: deque[str] = deque()
         self._early_cancel: str | None = None
-        self._has_begun = False
+        self._has_begun = self._is_hurried = False
         self._cancellation = held.old_cancellation
         self._error: BaseException | None = None
         self._writer = JournalWriter(
@@ -115,6 +116,7 @@ class Controller:
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
         self._server = LinkServer(self._take_messages, self._take_gone, self._take_connected)
+        self._logs = LogKeepers(self._server)
         await self._server.start(self._connection.host)
         spec = self._held.asked.spec
         self._slots = SlotKeeper(
@@ -160,6 +162,7 @@ class Controller:
             self._slots.close_all()
             watching = self._threads.watching
             await self._loop.run_in_executor(watching, self._slots.pool.orphans.remove_last)
+            await self._logs.finish(is_hurried=self._is_hurried or self._interrupts > 1)
             await self._server.close()
             if self._timer is not None:
                 self._timer.cancel()
@@ -201,6 +204,7 @@ class Controller:
         if self._early_cancel is None or not self._has_begun:
             return
         reason, self._early_cancel = self._early_cancel, None
+        self._is_hurried = True
         self._slots.hurry()
         self.emit(ev.CancelRequested(at=now(), reason=reason))
 
@@ -241,9 +245,11 @@ class Controller:
         self._server.hold_back(False)
 
     def _take_gone(self, worker: str) -> None:
+        self._logs.gone(worker)
         self._slots.take_worker_gone(worker)
 
     def _take_connected(self, worker: str) -> None:
+        self._logs.connected(worker)
         self._slots.take_worker_connected(worker)
 
     def _keep_traceback(self, trial: int, attempt: int, text: str) -> str:

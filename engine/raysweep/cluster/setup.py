@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raysweep import allowed, faultplan
+from raysweep.cluster.logs import log_limit
 from raysweep.core.ends import NOTHING_REPORTED
 from raysweep.core.state import SweepState
 from raysweep.errors import (
@@ -119,6 +120,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         hides_gpus=spec.resources.total_gpus == 0,
         fault_plan=os.environ.get(faultplan.VARIABLE, ""),
         allowed=os.environ.get(allowed.VARIABLE, ""),
+        log_bytes=log_limit(),
     )
 
 

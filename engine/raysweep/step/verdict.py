@@ -17,6 +17,7 @@ Every orchestrator, deferred or not, embedded or on a cluster, ends in `complete
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -25,6 +26,7 @@ import orjson
 from raysweep.errors import JobStoppedError, RaysweepError, SweepFailedError, TrainingFailedError, one_line
 from raysweep.outcome import ErrorInfo, SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.view import Outcome
+from raysweep.storage.logs import log_name
 
 _WHOLE: Final = frozenset({"completed", "target", "plateau"})
 _PARTIAL: Final = frozenset({"deadline", "budget"})
@@ -115,6 +117,8 @@ def details_of(end: Outcome | RaysweepError) -> str:
         lines.append(outcome.error.traceback.rstrip())
     if outcome.error.traceback_uri:
         lines.append(f"the whole traceback: {outcome.error.traceback_uri}")
+    if isinstance(outcome, SweepOutcome):
+        lines += _log_lines(outcome)
     return "\n".join(lines)
 
 
@@ -171,3 +175,15 @@ def _config_of(outcome: Outcome) -> dict[str, object] | None:
     same = [t for t in failed if any(attempt.error == outcome.error for attempt in t.attempts)]
     found = next(iter(same or failed), None)
     return found.config if found is not None else None
+
+
+def _log_lines(outcome: SweepOutcome) -> list[str]:
+    """Where that is which the attempt printed whose error the outcome shows."""
+    for trial in outcome.trials:
+        for attempt in trial.attempts:
+            if trial.state == "failed" and attempt.error == outcome.error:
+                uri = f"{outcome.uri}/{log_name(trial.trial_id, attempt.attempt)}"
+                parts = ["raysweep", "logs", outcome.uri, "--trial", str(trial.number)]
+                command = shlex.join([*parts, "--attempt", str(attempt.attempt)])
+                return [f"what it printed: {uri}", f"to read it: {command}"]
+    return []

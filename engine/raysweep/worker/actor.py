@@ -15,7 +15,9 @@ from typing import ClassVar, NoReturn
 from raysweep import allowed, faultplan
 from raysweep.messages import Hello, Unready
 from raysweep.worker.forking import serve_forked
+from raysweep.worker.keeping import Keeping
 from raysweep.worker.link import Link, SocketLink
+from raysweep.worker.output import Output
 from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
 from raysweep.worker.setup import WorkerSetup, actor_id, load_trainable, node_id, say_ready
 from raysweep.worker.shell import LAST_WORDS_S, WorkerShell
@@ -52,17 +54,19 @@ class TrialWorker:
         return "exited"
 
     def _serve(self, setup: WorkerSetup, shell: WorkerShell) -> None:
+        keeping = Keeping(setup) if setup.log_bytes else None
         if setup.isolation == "process":
-            serve_forked(setup, shell)
+            serve_forked(setup, shell, keeping)
             return
         trainable = _load(setup, shell.link)
         if trainable is None:
             return
         install_interrupt()
         announce_exits(shell)
+        output = keeping.output if keeping is not None else Output()
         say_ready(shell)
         while (job := shell.next_job()) is not None:
-            run_attempt(trainable, job, setup.place, shell)
+            run_attempt(trainable, job, setup.place, shell, output)
 
 
 def announce_exits(shell: WorkerShell) -> None:

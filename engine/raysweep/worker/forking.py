@@ -29,6 +29,7 @@ from raysweep.messages import (
     Stopped,
     Unready,
 )
+from raysweep.worker.keeping import Keeping
 from raysweep.worker.memory import count_kernel_ooms
 from raysweep.worker.setup import WorkerSetup, node_id, say_ready
 from raysweep.worker.shell import WorkerShell
@@ -38,9 +39,9 @@ from raysweep.worker.zygote import ANSWER, MAX_ANSWER_BYTES, Answer, Ended, Fork
 log = logging.getLogger("raysweep")
 
 
-def serve_forked(setup: WorkerSetup, shell: WorkerShell) -> None:
+def serve_forked(setup: WorkerSetup, shell: WorkerShell, keeping: Keeping | None = None) -> None:
     """Run each job in a forked child; returns when the worker is to end."""
-    zygote = Zygote(setup)
+    zygote = Zygote(setup, str(keeping.folder) if keeping is not None else "")
     try:
         problem = zygote.await_ready()
         if problem is not None:
@@ -128,9 +129,9 @@ class Child:
 
 
 class Zygote:
-    """The worker's handle on its zygote process."""
+    """The worker's handle on its zygote process. `spool`: where the children's output goes, if anywhere."""
 
-    def __init__(self, setup: WorkerSetup) -> None:
+    def __init__(self, setup: WorkerSetup, spool: str = "") -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # A fresh interpreter, with no thread and no Ray in it: only such a process can be forked safely.
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -149,6 +150,7 @@ class Zygote:
                 has_pickle=setup.pickled is not None,
                 place=setup.place,
                 parent=os.getpid(),
+                spool=spool,
             )
             pipe.write(encode(header) + b"\n" + (setup.pickled or b""))
 

@@ -17,6 +17,7 @@ from raysweep import trial as trial_api
 from raysweep.allowed import check_found, check_named
 from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
+from raysweep.worker.output import Output
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session, SweepPlace
 from raysweep.worker.shell import WorkerShell
@@ -86,15 +87,34 @@ def load_by_reference(reference: str) -> Trainable:
     return load_trainable(reference)
 
 
-def run_attempt(trainable: Trainable, job: Job, place: SweepPlace, shell: WorkerShell) -> None:
-    """Run the trainable, and say how it began, what it reports, and how it ended."""
+def run_attempt(
+    trainable: Trainable, job: Job, place: SweepPlace, shell: WorkerShell, output: Output | None = None
+) -> None:
+    """Run the trainable, and say how it began, what it reports, and how it ended.
+
+    `output` takes what it prints, and the traceback of what it raises.
+    """
+    output = output or Output()
     session = Session(job, place, shell.link)
+    output.begin(job)
     shell.begin()
     trial_api.activate(session)
     shell.reach(LocalAttempt(session))
     end = _run(trainable, job, session, place)
     trial_api.activate(None)
+    output.end(_last_words(end))
     shell.end(end)
+
+
+def _last_words(end: End) -> str:
+    """What its log ends with: where it failed, or hung."""
+    match end:
+        case Failed(failure=failure):
+            return failure.traceback
+        case Stopped(where=where):
+            return where
+        case _:
+            return ""
 
 
 def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) -> End:

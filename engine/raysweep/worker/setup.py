@@ -29,6 +29,8 @@ class WorkerSetup:
     fault_plan: str = ""
     allowed: str = ""
     """The controller's list of what may be named (`raysweep.allowed`); empty: the node's own, if any."""
+    log_bytes: int = 0
+    """How much is kept of each attempt's output; 0: nothing."""
 
 
 def say_ready(shell: WorkerShell) -> None:

@@ -10,6 +10,7 @@ fork, `Ended` for each child.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import os
 import select
@@ -17,12 +18,14 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from raysweep.messages import FailureFacts
 from raysweep.worker.link import SocketLink
+from raysweep.worker.output import CapturedOutput, Output
 from raysweep.worker.runner import Trainable, describe, install_interrupt, load_by_reference, run_attempt
 from raysweep.worker.session import SweepPlace
 from raysweep.worker.shell import WorkerShell
@@ -40,6 +43,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     has_pickle: bool
     place: SweepPlace
     parent: int
+    spool: str = ""
 
 
 class Loaded(Struct, frozen=True, tag=True):
@@ -100,7 +104,7 @@ def main() -> None:
             request, descriptors, _, _ = socket.recv_fds(control, 64, 1)
             if not request:
                 return
-            _fork(control, wake, waker, descriptors[0], trainable, setup.place)
+            _fork(control, wake, waker, descriptors[0], trainable, setup)
 
 
 def _load(reference: str, pickled: bytes | None) -> Trainable:
@@ -113,7 +117,7 @@ def _load(reference: str, pickled: bytes | None) -> Trainable:
 
 
 def _fork(
-    control: socket.socket, wake: int, waker: int, descriptor: int, trainable: Trainable, place: SweepPlace
+    control: socket.socket, wake: int, waker: int, descriptor: int, trainable: Trainable, setup: Setup
 ) -> None:
     parent = os.getpid()
     pid = os.fork()
@@ -130,7 +134,7 @@ def _fork(
         _die_with_parent(parent)
         # What the trial starts, ends with it: it leads a process group of its own.
         os.setpgid(0, 0)
-        _run_child(descriptor, trainable, place)
+        _run_child(descriptor, trainable, setup)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
@@ -138,14 +142,18 @@ def _fork(
         os._exit(0)
 
 
-def _run_child(descriptor: int, trainable: Trainable, place: SweepPlace) -> None:
+def _run_child(descriptor: int, trainable: Trainable, setup: Setup) -> None:
     link = SocketLink(socket.socket(fileno=descriptor))
     shell = WorkerShell(link)
     install_interrupt()
     link.listen(shell.take, lambda: os._exit(1))
+    output = CapturedOutput(Path(setup.spool)) if setup.spool else Output()
     job = shell.next_job()
     if job is not None:
-        run_attempt(trainable, job, place, shell)
+        if setup.spool:
+            # As Ray does for its workers: where it was when a signal ended it.
+            faulthandler.enable()
+        run_attempt(trainable, job, setup.place, shell, output)
     # However long the controller does not read: what was reported is not lost. If the worker goes, so does
     # this process.
     link.close(timeout_s=None)

@@ -6,6 +6,7 @@ Every string in it may come from a user: the page puts it into the document as t
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -53,6 +54,7 @@ def sweep_view(task: TaskView, place: Place, status: RunStatus) -> Json:
         "top": [_trial(trial) for trial in status.top],
         "running": [_running(trial) for trial in status.running],
         "failures": [_trial(trial) for trial in status.failures],
+        "logs": _log_command(status),
         "gate": _gate(status.gate) if status.gate is not None else None,
         "usage": status.usage.model_dump() if status.usage is not None else None,
     }
@@ -268,6 +270,13 @@ def _trial(trial: TrialOutcome) -> Json:
         "checkpoint_uri": trial.checkpoint_uri,
         "error": trial.problem,
     }
+
+
+def _log_command(status: RunStatus) -> str:
+    """What prints the log of the newest failed trial; empty where none failed."""
+    if not status.failures:
+        return ""
+    return shlex.join(["raysweep", "logs", status.uri, "--trial", str(status.failures[0].number)])
 
 
 def _running(trial: RunningTrial) -> Json:

@@ -97,7 +97,6 @@ def test_attach_to_a_sweep_that_nobody_runs_says_how_to_go_on(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("logs", "night"),
         ("attach", "night", "--lease", "60"),
         ("sweep", "spec.json", "--working-dir", "."),
         ("sweep", "spec.json", "--address", "auto", "--env", "TOKEN=secret-value"),

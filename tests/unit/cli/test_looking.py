@@ -229,7 +229,8 @@ def test_attempts(cli: Cli, store_sweep: Store) -> None:
     ]
     assert rows[1][:4] == ["00000", "1", "completed", "node-one-and"]
     assert rows[2] == ["00001", "1", "failed", "user_error", "node-one-and", "0:01", "KeyError:", "'rate'"]
-    assert len(rows) == 3
+    assert " ".join(rows[3]).startswith(f"what an attempt printed: raysweep logs {stored.sweep_id} ")
+    assert len(rows) == 4
 
 
 def test_trials_as_json(cli: Cli, store_sweep: Store) -> None:

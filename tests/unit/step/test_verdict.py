@@ -88,6 +88,8 @@ def test_a_failure_of_user_code_names_place_and_config() -> None:
     assert TRACEBACK.rstrip() in details
     assert 'config: {"lr":0.5}' in details
     assert "s3://b/s-1/tracebacks/0.txt" in details
+    assert "what it printed: s3://b/s-1/logs/00001-1.log" in details
+    assert "raysweep logs s3://b/s-1 --trial 1 --attempt 1" in details
 
 
 def test_the_text_survives_pickling() -> None:

@@ -409,7 +409,7 @@
       found.push(panel(title, table(title, [
         id, { name: "attempts", kind: "number", of: (trial) => String(trial.attempts) },
         { name: "error", kind: "text", of: (trial) => [el("span", { class: "mono", text: trial.error })] }, settings,
-      ], data.failures, false)));
+      ], data.failures, false), el("p", {}, "What a trial printed: ", el("code", { class: "mono", text: data.logs }))));
     }
     return found;
   }

@@ -1,0 +1,132 @@
+"""What an attempt writes goes to a file of its own: the descriptors 1 and 2 point there while it runs.
+
+So C code and child processes are heard too, a line costs what it costs in a file, and whatever ends the
+process, the kernel has what was written. Somebody else stores it: see `keeper`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TextIO
+
+from raysweep.messages import Job
+from raysweep.worker.spool import DONE, NO_MARK, OUT, become_owner, make_mark, make_spool
+
+_STDOUT: Final = 1
+_STDERR: Final = 2
+_LINE_BUFFERED: Final = 1
+_LIBC: Final = ctypes.CDLL(None)
+log = logging.getLogger("raysweep")
+
+
+class Output:
+    """Where the output of attempts goes. This one leaves it where it goes anyway."""
+
+    def begin(self, job: Job) -> None:
+        """The attempt begins; what is written from now on is its."""
+
+    def end(self, last_words: str = "") -> None:
+        """It is over; `last_words` are written to its log."""
+
+
+class CapturedOutput(Output):
+    """Output into the files of a spool, by the one process that runs the attempts.
+
+    What goes wrong here is said once, and costs the trial nothing but its log.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._owner = ""
+        self._lock = self._file = -1
+        self._mark = b""
+        self._kept: tuple[int, int] | None = None
+        self._is_broken = False
+
+    def begin(self, job: Job) -> None:
+        """See `Output`."""
+        if self._is_broken:
+            return
+        try:
+            self._redirect(make_mark(job.trial, job.attempt))
+        except OSError as error:
+            self._give_up(error)
+
+    def end(self, last_words: str = "") -> None:
+        """See `Output`."""
+        if not self._mark:
+            return
+        try:
+            _flush()
+            if last_words:
+                os.write(self._file, last_words.encode("utf-8", "replace"))
+            self._restore()
+        except OSError as error:
+            self._give_up(error)
+
+    def _redirect(self, mark: bytes) -> None:
+        if self._kept is None:
+            make_spool(self._folder)
+            self._owner, self._lock = become_owner(self._folder)
+            self._kept = os.dup(_STDOUT), os.dup(_STDERR)
+            _write_lines()
+        _flush()
+        # In this order: whoever finds the file knows whose it is.
+        os.pwrite(self._lock, mark, 0)
+        self._mark = mark
+        if self._file < 0:
+            # It may become an object of the storage as it is; until then, the folder is closed to others.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(self._folder / f"{self._owner}.{OUT}", flags, 0o666)
+        os.dup2(self._file, _STDOUT)
+        os.dup2(self._file, _STDERR)
+
+    def _restore(self) -> None:
+        assert self._kept is not None
+        os.dup2(self._kept[0], _STDOUT)
+        os.dup2(self._kept[1], _STDERR)
+        mark, self._mark = self._mark, b""
+        if os.fstat(self._file).st_size:
+            os.close(self._file)
+            self._file = -1
+            done = f"{mark.decode().strip()}.{self._owner}.{DONE}"
+            os.rename(self._folder / f"{self._owner}.{OUT}", self._folder / done)
+        os.pwrite(self._lock, NO_MARK, 0)
+
+    def _give_up(self, error: OSError) -> None:
+        """No more logs from here: the folder is gone, or its disk is full."""
+        self._is_broken, self._mark = True, b""
+        if self._kept is not None:
+            os.dup2(self._kept[0], _STDOUT)
+            os.dup2(self._kept[1], _STDERR)
+        log.warning("what trials print here is not kept any more: %s", error)
+
+
+def _write_lines() -> None:
+    """Each line leaves at once, in one write: Python buffers what goes to files, and so does C.
+
+    Ray's own streams write twice a line. Handlers of `logging` may hold these: they go where 2 points.
+    """
+    sys.stdout, sys.stderr = _line_stream(_STDOUT), _line_stream(_STDERR)
+    with suppress(AttributeError, ValueError):  # no libc of Linux
+        stream = ctypes.c_void_p.in_dll(_LIBC, "stdout")
+        _LIBC.setvbuf(stream, None, _LINE_BUFFERED, 0)
+
+
+def _line_stream(descriptor: int) -> TextIO:
+    return open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def _flush() -> None:
+    """Have the kernel take all that Python and C hold back."""
+    # A trial may have closed or replaced them.
+    with suppress(Exception):
+        sys.stdout.flush()
+    with suppress(Exception):
+        sys.stderr.flush()
+    _LIBC.fflush(None)

@@ -1,0 +1,84 @@
+"""A process that captures its output as a worker does: `python -m tests.unit.worker.talking FOLDER WHAT`."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from raysweep.messages import Job
+from raysweep.worker.output import CapturedOutput
+
+
+def job(trial: int, attempt: int = 1) -> Job:
+    return Job(trial=trial, attempt=attempt, config={}, seed=0)
+
+
+def every_way(output: CapturedOutput) -> None:
+    """Two attempts, and something between them."""
+    print("before")
+    for trial in (3, 4):
+        output.begin(job(trial, attempt=2))
+        print(f"{trial} print")
+        ctypes.CDLL(None).puts(f"{trial} C".encode())
+        print(f"{trial} stderr", file=sys.stderr)
+        subprocess.run(["echo", f"{trial} child"], check=True)
+        print(f"{trial} no end", end="")
+        output.end(f"\n{trial} last words\n" if trial == 4 else "")
+        print("between", flush=True)
+
+
+def silent(output: CapturedOutput) -> None:
+    """A thousand attempts that say nothing, and one that does."""
+    for trial in range(1000):
+        output.begin(job(trial))
+        output.end()
+    output.begin(job(1000))
+    print("at last")
+    output.end()
+
+
+def killed(output: CapturedOutput) -> None:
+    """Killed in the middle."""
+    output.begin(job(5))
+    print("the last line")
+    ctypes.CDLL(None).puts(b"and C's")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leaves_a_child(output: CapturedOutput) -> None:
+    """Killed, while a child of it lives on until its standard input closes."""
+    output.begin(job(5))
+    print("the last line")
+    if os.fork():
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.stdin.read()
+    os._exit(0)
+
+
+def waits(output: CapturedOutput) -> None:
+    """Says something, waits for standard input to close, says something more."""
+    output.begin(job(6))
+    print("before")
+    os.write(int(sys.argv[3]), b"!")
+    sys.stdin.read()
+    print("after")
+    output.end()
+
+
+def breaks(output: CapturedOutput) -> None:
+    """Its folder is taken away."""
+    output.begin(job(7))
+    Path(sys.argv[1]).rename(f"{sys.argv[1]}-away")
+    print("lost")
+    output.end()
+    output.begin(job(8))
+    print("goes where it went", flush=True)
+    output.end()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[2]](CapturedOutput(Path(sys.argv[1])))

@@ -1,0 +1,124 @@
+"""A worker sees to it that there is a keeper: one, that outlives it, and another if that one dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.messages import Hello
+from raysweep.storage.local import LocalStore
+from raysweep.worker import spool
+from raysweep.worker.spool import make_mark, make_spool, spool_folder
+from raysweep.worker.wire import HELLO, read_frames
+
+CODE = """
+import sys, time
+from raysweep.worker import keeping
+from raysweep.worker.session import SweepPlace
+from raysweep.worker.setup import WorkerSetup
+host, port, store = sys.argv[1:]
+keeping.LOOK_S, keeping.START_S = 0.1, 0.5
+place = SweepPlace(sweep_id="s-1", storage_path=store, resources={})
+keeping.Keeping(WorkerSetup(host=host, port=int(port), token="secret", trainable="", pickled=None,
+                            isolation="worker", place=place, log_bytes=1000))
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(60)
+        yield listener
+
+
+@pytest.fixture
+def start_worker(
+    listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(spool.tempfile, "tempdir", None)
+    host, port = listener.getsockname()
+
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", CODE, host, str(port), str(tmp_path / "store")]
+        worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        started.append(worker)
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "up\n"
+        return worker
+
+    yield start
+    for worker in started:
+        worker.kill()
+        worker.communicate(timeout=60)
+
+
+def greet(listener: socket.socket) -> tuple[socket.socket, int]:
+    """The next keeper's link, and its process."""
+    sock, _ = listener.accept()
+    (hello,) = next(read_frames(sock, HELLO))
+    assert isinstance(hello, Hello)
+    return sock, int(hello.worker.removeprefix("logs-").partition("@")[0])
+
+
+def stat_of(pid: int) -> list[str]:
+    """State, parent, …"""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def has_ended(pid: int) -> bool:
+    """Also where nobody waits for orphans."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return stat_of(pid)[0] == "Z"
+    return True
+
+
+def wait_for(check: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_a_keeper_is_no_child_of_its_worker_and_stores_what_that_leaves(
+    start_worker: Callable[[], subprocess.Popen[str]], listener: socket.socket, tmp_path: Path
+) -> None:
+    workers = [start_worker(), start_worker()]
+    sock, keeper = greet(listener)
+    assert int(stat_of(keeper)[1]) not in [worker.pid for worker in workers]
+    folder = spool_folder("s-1", "secret")
+    make_spool(folder)
+    (folder / "9-a.owner").write_bytes(make_mark(3, 1))
+    (folder / "9-a.out").write_bytes(b"last\n")
+    for worker in workers:
+        os.killpg(worker.pid, signal.SIGKILL)
+    sock.close()
+    log = LocalStore(tmp_path / "store")
+    wait_for(lambda: log.get("s-1/logs/00003-1.log"))
+    wait_for(lambda: not folder.exists())
+    wait_for(lambda: has_ended(keeper))
+
+
+def test_a_keeper_that_dies_is_replaced(
+    start_worker: Callable[[], subprocess.Popen[str]], listener: socket.socket
+) -> None:
+    start_worker()
+    _, first = greet(listener)
+    os.kill(first, signal.SIGKILL)
+    sock, second = greet(listener)
+    assert second != first
+    sock.close()
+    wait_for(lambda: has_ended(second))
