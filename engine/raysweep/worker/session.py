@@ -6,12 +6,12 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from math import isfinite
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import faultplan
 from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, TrialStopped
@@ -19,6 +19,10 @@ from raysweep.messages import Answer, Busy, Interrupt, Job, Order, Rows, Saved, 
 from raysweep.trial import TrialContext
 from raysweep.worker.link import Link
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker
+
+if TYPE_CHECKING:
+    from raysweep.storage.checkpoints import CheckpointStore
+    from raysweep.storage.manifest import Manifest
 
 _DAMAGED_FIX: Final = (
     "nothing else is restored in its stead; restore the file from a backup,"
@@ -64,6 +68,8 @@ class Session:
         self._next_checkpoint = job.next_checkpoint
         # What was saved last, else what the attempt began from: the one that no keep policy ever deletes.
         self._newest = job.checkpoint
+        self._parent: Manifest | None = None
+        self._saving = threading.Lock()
         self._answered = -1
         self._changed = threading.Condition()
 
@@ -214,7 +220,28 @@ class Session:
         raise TrialStopped(self.stop_reason or "stopped")
 
     def _save(self, directory: Path, report: int, metrics: dict[str, Any]) -> bool:
-        """Store a checkpoint; False if that failed, which the trial survives."""
+        """Store a checkpoint; False if that failed, which the trial survives.
+
+        One at a time: the newest one, which the next one refers to, must stay until that one is committed.
+        """
+        with self._saving:
+            return self._save_alone(directory, report, metrics)
+
+    def _find_parent(self, store: CheckpointStore) -> Manifest | None:
+        """The trial's own newest checkpoint: what it holds need not be stored again.
+
+        That of a trial whose checkpoint this one goes on from is no parent: it is its owner's to delete.
+        """
+        if (
+            self._parent is None
+            and self._newest is not None
+            and store.is_of(self.context.trial_id, self._newest)
+        ):
+            with suppress(StorageError):  # damaged or out of reach: then all is stored
+                self._parent = store.read_manifest(self._newest)
+        return self._parent
+
+    def _save_alone(self, directory: Path, report: int, metrics: dict[str, Any]) -> bool:
         from raysweep.storage.checkpoints import CheckpointStore
         from raysweep.storage.opening import open_store
 
@@ -227,13 +254,15 @@ class Session:
         store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
         metadata = {"attempt": job.attempt, "report": report, "metrics": metrics, "parent": job.checkpoint}
         try:
-            saved = store.save(self.context.trial_id, number, directory, metadata)
+            parent = self._find_parent(store)
+            saved = store.save(self.context.trial_id, number, directory, metadata, parent=parent)
         except StorageError as error:
             self.is_busy = True
             self._link.send(Unsaved(*job.who, number=number, problem=str(error)))
             return False
         self.is_busy = True
-        self._newest = saved.uri  # before it is announced, and the one before is let go
+        # Before it is announced, and the one before is let go.
+        self._newest, self._parent = saved.uri, saved.manifest
         self._link.send(Saved(*job.who, number, report, saved.uri, saved.size_bytes))
         return True
 
