@@ -39,6 +39,8 @@ _ALL: Final = (
     Benchmark(name="utilization", module="utilization"),
     Benchmark(name="resume", module="resume"),
     Benchmark(name="core-scale", module="core", needs_ray=False),
+    Benchmark(name="checkpoint-stall", module="checkpoint_stall"),
+    Benchmark(name="chunking", module="chunking", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),
 )

@@ -109,7 +109,9 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         trainable=trainable_ref(spec.trainable),
         pickled=pickle_trainable(spec.trainable),
         isolation=spec.effective_isolation,
-        place=SweepPlace(sweep_id=folder.sweep_id, storage_path=folder.store.url, resources=total),
+        place=SweepPlace(
+            sweep_id=folder.sweep_id, storage_path=folder.store.url, resources=total, metric=spec.metric
+        ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=spec.resources.total_gpus == 0,
         fault_plan=os.environ.get(faultplan.VARIABLE, ""),

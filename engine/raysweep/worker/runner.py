@@ -91,6 +91,7 @@ def run_attempt(trainable: Trainable, job: Job, place: SweepPlace, shell: Worker
     trial_api.activate(session)
     shell.reach(LocalAttempt(session))
     end = _run(trainable, job, session)
+    session.finish()
     trial_api.activate(None)
     shell.end(end)
 
