@@ -2,7 +2,8 @@
 
 One trial reports a directory again and again; 90 % of it never changes. Blocked is the time inside `report`,
 stored is what lies in the storage at the end, with every checkpoint kept. Ray Train uploads in the background
-(`CheckpointUploadMode.ASYNC`), from a directory of its own for each report: making that is not counted.
+(`CheckpointUploadMode.ASYNC`), from a directory of its own for each report, as raysweep does by
+`new_checkpoint`: making that is not counted. Between two reports a step of `step_s` stands for the training.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ REPORTS: Final = 20
 Report = Callable[[Path, int], None]
 
 
-def run(rounds: int, *, size_bytes: int = 100 * MB, reports: int = REPORTS) -> Json:
+def run(rounds: int, *, size_bytes: int = 100 * MB, reports: int = REPORTS, step_s: float = 1.0) -> Json:
     """raysweep, Ray Tune and Ray Train with the same checkpoints on the local disk."""
-    space = {"size_bytes": size_bytes, "reports": reports}
-    contenders = [own(space), tune(space), train(space)]
+    space = {"size_bytes": size_bytes, "reports": reports, "step_s": step_s}
+    contenders = [own(space), own(space, is_handed=True), tune(space), train(space)]
     shown, samples = compare(contenders, rounds, "checkpoint")
     means = {
         name: {key: _median(each, key) for key in ("blocked_s", "stored_mb")}
@@ -39,14 +40,21 @@ def run(rounds: int, *, size_bytes: int = 100 * MB, reports: int = REPORTS) -> J
         **shown,
         "targets": [
             target("blocked, of Ray Tune's", blocked["raysweep"] / blocked["tune"], at_most=0.5),
+            target(
+                "blocked with new_checkpoint, of Ray Tune's",
+                blocked["handed"] / blocked["tune"],
+                at_most=0.02,
+            ),
             target("blocked, of Ray Train's ASYNC", blocked["raysweep"] / blocked["train"], at_most=1.0),
             target("stored, of Ray Tune's", stored, at_most=0.16),
         ],
     }
 
 
-def own(space: Json) -> Contender:
-    """raysweep."""
+def own(space: Json, *, is_handed: bool = False) -> Contender:
+    """raysweep, with one directory that is written to again, or a new one each time that is handed over."""
+    name = "handed" if is_handed else "raysweep"
+    trainable = f"benchmarks.checkpoint_stall:{'hand_to' if is_handed else 'report_to'}_raysweep"
 
     def run() -> Sample:
         import raysweep as rs
@@ -54,7 +62,7 @@ def own(space: Json) -> Contender:
         with scratch() as folder:
             spec = rs.SweepSpec(
                 name="stall",
-                trainable="benchmarks.checkpoint_stall:report_to_raysweep",
+                trainable=trainable,
                 param_space={**space, "notes": str(folder / "notes.json")},
                 metric="loss",
                 mode="min",
@@ -63,7 +71,8 @@ def own(space: Json) -> Contender:
             )
             return _timed(space, folder, lambda: _expect(rs.run_sweep(spec).counts == {"completed": 1}))
 
-    return Contender(name="raysweep", settings="run_sweep, every checkpoint kept", run=run)
+    settings = "run_sweep, every checkpoint kept" + (", by new_checkpoint" if is_handed else "")
+    return Contender(name=name, settings=settings, run=run)
 
 
 def tune(space: Json) -> Contender:
@@ -110,6 +119,23 @@ def report_to_raysweep(config: dict[str, Any]) -> None:
     _work(config, lambda folder, step: rs.report({"loss": 1.0 / step}, checkpoint=folder))
 
 
+def hand_to_raysweep(config: dict[str, Any]) -> None:
+    """The same, each time with a new folder that is taken over."""
+    import raysweep as rs
+
+    body, head = os.urandom(config["size_bytes"] * 9 // 10), config["size_bytes"] // 10
+    blocked_s, began = 0.0, time.perf_counter()
+    for step in range(1, config["reports"] + 1):
+        with rs.new_checkpoint() as folder:
+            (folder / "body").write_bytes(body)
+            (folder / "head").write_bytes(os.urandom(head))
+            called = time.perf_counter()
+            rs.report({"loss": 1.0 / step}, checkpoint=folder)
+            blocked_s += time.perf_counter() - called
+        time.sleep(config["step_s"])
+    _note(config, blocked_s, time.perf_counter() - began)
+
+
 def report_to_tune(config: dict[str, Any]) -> None:
     """The trainable of Ray Tune."""
     from ray import tune
@@ -148,8 +174,12 @@ def _work(config: dict[str, Any], report: Report, *, is_taken: bool = False) -> 
         called = time.perf_counter()
         report(folder, step)
         blocked_s += time.perf_counter() - called
-    took_s = time.perf_counter() - began
-    Path(config["notes"]).write_text(json.dumps({"blocked_s": blocked_s, "loop_s": took_s}))
+        time.sleep(config["step_s"])
+    _note(config, blocked_s, time.perf_counter() - began)
+
+
+def _note(config: dict[str, Any], blocked_s: float, loop_s: float) -> None:
+    Path(config["notes"]).write_text(json.dumps({"blocked_s": blocked_s, "loop_s": loop_s}))
 
 
 def _timed(space: Json, folder: Path, call: Callable[[], None]) -> Sample:

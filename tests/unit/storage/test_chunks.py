@@ -6,6 +6,9 @@ import itertools
 import os
 import random
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -22,6 +25,8 @@ from raysweep.storage.sealed import encode_sealed
 from raysweep.storage.store import ObjectInfo, Store
 from raysweep.storage.uploads import CHUNK_BYTES, SMALL_BYTES
 from raysweep.storage.wrapped import WrappedStore
+
+ROOT = Path(__file__).parents[3]
 
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:
@@ -398,3 +403,59 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointDamagedError):
         checkpoints.read_manifest(ref)
     assert isinstance(Manifest.size_bytes, property)
+
+
+SAVER = """
+import random, sys
+from pathlib import Path
+from raysweep.storage.checkpoints import CheckpointStore
+from tests.unit.storage.test_chunks import content, write
+
+store, parent = CheckpointStore.at(sys.argv[1], "s"), None
+first = int(sys.argv[2])
+print("ready", flush=True)
+for number in range(first, first + 1000):
+    folder = write(Path(sys.argv[3]), content(number))
+    parent = store.save("t", number, folder, parent=parent).manifest
+    if number - 2 >= first:
+        store.delete(store.uri("t", number - 2))
+"""
+
+
+def content(number: int) -> dict[str, bytes]:
+    """What checkpoint `number` holds: two thirds of it as the one before."""
+    return {
+        f"f{place}": random.Random(f"{place}-{(number + place) // 3}").randbytes(SMALL_BYTES + place)
+        for place in range(3)
+    } | {"n": b"%d" % number}
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+def test_a_worker_that_is_killed_at_any_moment(tmp_path: Path, kills: int) -> None:
+    """What is committed is what was saved, byte for byte; and the next attempt's deletions leave nothing."""
+    chance = random.Random(kills)
+    checkpoints = CheckpointStore.at(str(tmp_path / "store"), "s")
+    for kill in range(kills):
+        command = [
+            sys.executable,
+            "-c",
+            SAVER,
+            str(tmp_path / "store"),
+            str(1000 * kill),
+            str(tmp_path / "in"),
+        ]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as saver:
+            assert saver.stdout is not None
+            assert saver.stdout.readline() == "ready\n"
+            time.sleep(chance.random() * 0.3)
+            saver.kill()
+        for number in checkpoints.numbers("t"):
+            target = tmp_path / "out" / f"{kill}-{number}"
+            checkpoints.restore(checkpoints.uri("t", number), target)
+            assert read(target) == content(number)
+    for number in checkpoints.numbers("t"):
+        checkpoints.delete(checkpoints.uri("t", number))
+    write(tmp_path / "in", content(0))
+    last = checkpoints.save("t", 1000 * kills, tmp_path / "in")
+    checkpoints.delete(last)
+    assert list(checkpoints.store.list()) == []
