@@ -16,6 +16,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -34,6 +35,9 @@ from raysweep.storage.uploads import Upload
 
 GIVE_UP_AFTER_S = 120.0
 """How long one object's upload is tried again before the save fails."""
+
+# In a trial one deletion at a time: what the newest checkpoint of a listing refers to must be seen in it.
+_deleting = [threading.Lock() for _ in range(64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +211,10 @@ class CheckpointStore:
         Raises: StorageError: not everything could be deleted; a later delete in this trial will.
         """
         trial_id, number = self._locate(ref)
+        with _deleting[hash((self.sweep_id, trial_id)) % len(_deleting)]:
+            self._delete(trial_id, number)
+
+    def _delete(self, trial_id: str, number: int) -> None:
         self.store.delete(self._manifest_key(trial_id, number))
         prefix = self._prefix(trial_id)
         keys = {
@@ -220,13 +228,15 @@ class CheckpointStore:
         """What the checkpoints of a trial refer to, as of now.
 
         A listing is no snapshot: a checkpoint that is committed while it runs may be missed, as may its
-        parent, which that allows to be deleted. So we list until there is nothing new.
+        parent, which that allows another controller to delete. So we list until two listings agree.
         """
         needed: set[str] = set()
         known: set[int] = set()
-        while new := set(self.numbers(trial_id)) - known:
-            known |= new
-            for number in new:
+        listed: set[int] | None = None
+        while listed != (found := set(self.numbers(trial_id))):
+            listed = found
+            for number in found - known:
+                known.add(number)
                 with suppress(_Gone):
                     manifest = self._read_if_there(trial_id, number)
                     needed.update(self.object_key(manifest, stored) for stored in manifest.objects)
