@@ -42,6 +42,8 @@ _ALL: Final = (
     Benchmark(name="logs-c", module="logs", function="run_c"),
     Benchmark(name="logs-fresh", module="logs", function="run_forked"),
     Benchmark(name="core-scale", module="core", needs_ray=False),
+    Benchmark(name="checkpoint-stall", module="checkpoint_stall"),
+    Benchmark(name="chunking", module="chunking", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),
 )

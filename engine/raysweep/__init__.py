@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from raysweep.spec.resources import Resources, Scaling
     from raysweep.spec.sweep import SweepSpec
     from raysweep.spec.train import TrainSpec
-    from raysweep.trial import get_checkpoint, get_context, report, should_checkpoint
+    from raysweep.trial import get_checkpoint, get_context, new_checkpoint, report, should_checkpoint
 
 __version__ = "0.1.0"
 
@@ -29,7 +29,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.spec.resources": ("Resources", "Scaling"),
     "raysweep.spec.sweep": ("SweepSpec",),
     "raysweep.spec.train": ("TrainSpec",),
-    "raysweep.trial": ("get_checkpoint", "get_context", "report", "should_checkpoint"),
+    "raysweep.trial": ("get_checkpoint", "get_context", "new_checkpoint", "report", "should_checkpoint"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -49,6 +49,7 @@ __all__ = [
     "get_checkpoint",
     "get_context",
     "load",
+    "new_checkpoint",
     "report",
     "run_sweep",
     "run_training",

@@ -93,12 +93,16 @@ class Busy(AttemptMessage, frozen=True):
 
 
 class Saved(AttemptMessage, frozen=True):
-    """Checkpoint `number` holds the state after report `report` of this attempt."""
+    """Checkpoint `number` holds the state after report `report` of this attempt.
+
+    `score`: the metric of that report, where later reports may have overtaken the checkpoint.
+    """
 
     number: int
     report: int
     uri: str
     size_bytes: int
+    score: float | None = None
 
 
 class Unsaved(AttemptMessage, frozen=True):

@@ -49,6 +49,8 @@ class TrialSession(Protocol):
 
     def get_checkpoint(self) -> AbstractContextManager[Path] | None: ...
 
+    def new_checkpoint(self) -> AbstractContextManager[Path]: ...
+
 
 _session: TrialSession | None = None
 
@@ -65,8 +67,9 @@ def report(
     Args:
         metrics: Name to number, string, bool, None, or JSON made of these; numpy scalars are converted.
             NaN and infinity are allowed, see `failure.non_finite` of the spec.
-        checkpoint: A directory; `get_checkpoint` gives it back, also after a retry or a resume.
-        wait: Wait for the controller.
+        checkpoint: A directory; `get_checkpoint` gives it back, also after a retry or a resume. One that
+            `new_checkpoint` gave is stored in the background.
+        wait: Wait for the controller, and for the checkpoint.
 
     Raises:
         TrialStopped: The trial should end now (let it pass through; clean up in `finally`).
@@ -93,6 +96,22 @@ def get_checkpoint() -> AbstractContextManager[Path] | None:
         stead.
     """
     return (_session or _need_session("get_checkpoint")).get_checkpoint()
+
+
+def new_checkpoint() -> AbstractContextManager[Path]:
+    """A context manager that yields a new, empty folder for a checkpoint, which is stored in the background.
+
+    `report(metrics, checkpoint=folder)`, inside the `with`, takes the folder over as it is, in no time
+    whatever its size, and the trial goes on. It is gone then: nothing may be written to it any more. What is
+    not reported by the end of the `with` is removed. It lies on a local disk: below `RAYSWEEP_STAGING`, else
+    where temporary files go. Up to three checkpoints lie there; then `report` waits. One that is handed over
+    counts once it is stored: a trial whose process is killed before that goes on from the one before. A trial
+    ends once all are stored.
+
+    Raises:
+        RaysweepError: Called outside a trial. OSError: There is no place for it.
+    """
+    return (_session or _need_session("new_checkpoint")).new_checkpoint()
 
 
 def get_context() -> TrialContext:

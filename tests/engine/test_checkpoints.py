@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,7 +17,7 @@ import raysweep as rs
 from raysweep.core.events import CheckpointCommitted
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.checkpoints import restore_uri
+from raysweep.storage.checkpoints import open_checkpoint, restore_uri
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 
@@ -129,7 +131,7 @@ def spoil(config: dict[str, Any]) -> None:
             (Path(folder) / "at.json").write_text(json.dumps({"step": step, "attempt": context.attempt}))
             rs.report({"loss": 1.0 / step}, checkpoint=folder)
         if step == 2 and context.attempt == 1 and context.number == 0:
-            (newest,) = Path(config["storage"]).glob("*/checkpoints/00000/1-*/at.json")
+            (newest,) = Path(config["storage"]).glob("*/checkpoints/00000/1-*/*")
             newest.write_text(newest.read_text().replace("2", "3"))
             time.sleep(0.3)  # what was reported is on its way on another thread
             raise ValueError("as asked")
@@ -157,3 +159,60 @@ def test_a_damaged_checkpoint_is_refused_by_name(run: Run, storage: Path, starts
     (finding,) = damage
     assert "checkpoints/00000/1-" in finding.object
     assert finding.lost == "checkpoint 1 of trial 0"
+
+
+def hand_over(config: dict[str, Any]) -> None:
+    """Ten steps, each with a checkpoint that is handed over; dies once, right after the report of step 6."""
+    context = rs.get_context()
+    step = 0
+    checkpoint = rs.get_checkpoint()
+    if checkpoint is not None:
+        with checkpoint as folder:
+            step = json.loads((folder / "at.json").read_text())["step"]
+            assert (folder / "body").read_bytes() == b"b" * 100_000
+    assert step == context.iteration, "the checkpoint belongs to the report that it is counted from"
+    while step < 10:
+        step += 1
+        with rs.new_checkpoint() as folder:
+            (folder / "at.json").write_text(json.dumps({"step": step}))
+            (folder / "body").write_bytes(b"b" * 100_000)
+            rs.report({"loss": abs(step - 4.0)}, checkpoint=folder)
+            assert not folder.exists()
+        if step == 6 and context.attempt == 1 and config["dies"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_checkpoints_that_are_handed_over(
+    isolation: str, run: Run, storage: Path, tmp_path: Path, events: Events
+) -> None:
+    """The best and the last are kept, each by its own report's score, and the last is there at the end."""
+    keep = {"keep_last": 1, "keep_best": True}
+    (trial,) = run(hand_over, {"dies": False}, isolation=isolation, checkpoint=keep).trials
+    assert (trial.state, trial.reports, trial.error) == ("completed", 10, None)
+    committed = events(CheckpointCommitted)
+    assert [(event.report, event.score) for event in committed] == [
+        (step - 1, abs(step - 4.0)) for step in range(1, 11)
+    ]
+    (folder,) = storage.glob(f"*/checkpoints/{trial.trial_id}")
+    kept = sorted(int(path.stem) for path in folder.glob("*.json"))
+    assert kept == [committed[3].number, committed[9].number]
+    for number, step in zip(kept, (4, 10), strict=True):
+        restore_uri(str(folder / f"{number}"), tmp_path / f"{number}")
+        assert json.loads((tmp_path / f"{number}" / "at.json").read_text()) == {"step": step}
+    (sweep,) = storage.glob("*/sweep.json")
+    report = verify_sweep(SweepFolder(open_store(str(storage)), sweep.parent.name))
+    assert (report.is_sound, report.orphans) == (True, ())
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_a_trial_that_is_killed_with_a_checkpoint_in_hand(isolation: str, run: Run, storage: Path) -> None:
+    """It goes on from one that it had reported, whichever was stored by then."""
+    (trial,) = run(hand_over, {"dies": True}, isolation=isolation).trials
+    assert [attempt.end for attempt in trial.attempts] == ["failed", "completed"], trial.error
+    assert 10 <= trial.reports <= 16, "what lay past the committed one was done again"
+    assert trial.checkpoint_uri is not None
+    with open_checkpoint(trial.checkpoint_uri) as folder:
+        assert json.loads((folder / "at.json").read_text()) == {"step": 10}
+    (sweep,) = storage.glob("*/sweep.json")
+    assert verify_sweep(SweepFolder(open_store(str(storage)), sweep.parent.name)).is_sound

@@ -69,7 +69,7 @@ def test_the_public_names_are_few() -> None:
     assert set(raysweep.__all__) == {
         *("SweepSpec", "TrainSpec", "Resources", "Scaling"),
         *("run_sweep", "run_training", "load"),
-        *("report", "get_checkpoint", "get_context", "should_checkpoint"),
+        *("report", "get_checkpoint", "new_checkpoint", "get_context", "should_checkpoint"),
         *("SweepOutcome", "TrainOutcome", "TrialOutcome"),
         *("RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
         "__version__",

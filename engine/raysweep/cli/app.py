@@ -552,6 +552,41 @@ def trials(
 
 @app.command()
 @by_name
+def checkpoints(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
+    """List the checkpoints that a sweep keeps: their sizes, what each was the first to store, and why."""
+    from raysweep.cli.checkpoints import show_checkpoints
+
+    return partial(show_checkpoints, name, storage, as_json)
+
+
+@app.command()
+def pull(
+    uri: Annotated[str, typer.Argument(metavar="URI", help="A checkpoint's, as `best` shows it.")],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A new or an empty one.")],
+    as_json: AsJson = False,
+) -> Task:
+    """Fetch a checkpoint into a folder, verified: it appears whole or not at all."""
+    from raysweep.cli import checkpoints
+
+    return partial(checkpoints.pull, uri, folder, as_json)
+
+
+@app.command()
+@by_name
+def gc(
+    name: SweepName,
+    storage: StoredAt = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    as_json: AsJson = False,
+) -> Task:
+    """Delete what no kept checkpoint refers to: what killed workers left. Not while the sweep runs."""
+    from raysweep.cli import checkpoints
+
+    return partial(checkpoints.collect, name, storage, dry_run, as_json)
+
+
+@app.command()
+@by_name
 def verify(
     name: SweepName,
     storage: StoredAt = None,

@@ -225,7 +225,11 @@ class StorageStalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointCommitted:
-    """The manifest of checkpoint `number` is in the store; it belongs to the attempt's report `report`."""
+    """The manifest of checkpoint `number` is in the store; it belongs to the attempt's report `report`.
+
+    `score`: the metric of that report, where the checkpoint was stored in the background: later reports may
+    have overtaken it.
+    """
 
     at: float
     trial: int
@@ -234,6 +238,7 @@ class CheckpointCommitted:
     report: int
     uri: str
     size_bytes: int = 0
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,9 @@ def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted,
     """Remember a committed checkpoint, and let go of those that the policy does not keep."""
     iteration = trial.attempt_iteration + event.report + 1
     is_latest = iteration == trial.iteration
-    score = as_number(trial.last.get(state.rules.metric)) if is_latest else None
+    score = event.score
+    if score is None and is_latest:
+        score = as_number(trial.last.get(state.rules.metric))
     checkpoint = _checkpoint(event, iteration, score)
     trial.next_checkpoint = event.number + 1
     moves.hear(state, trial, event.at)

@@ -7,8 +7,8 @@ leaves a marker file, created exclusively: so it fires that many times and no mo
 Where there is no plan, nothing stands in the way of a report: sessions and stores are wrapped only under one.
 """
 
-from raysweep.faultplan.active import ActivePlan, current, reach_in_trial
+from raysweep.faultplan.active import ActivePlan, carry_report, current, reach_in_trial
 from raysweep.faultplan.faults import Fault
 from raysweep.faultplan.plan import VARIABLE, FaultPlan
 
-__all__ = ["VARIABLE", "ActivePlan", "Fault", "FaultPlan", "current", "reach_in_trial"]
+__all__ = ["VARIABLE", "ActivePlan", "Fault", "FaultPlan", "carry_report", "current", "reach_in_trial"]

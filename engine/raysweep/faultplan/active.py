@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +29,7 @@ class ActivePlan:
         self.plan = plan
         self._folder = Path(plan.folder) / "fired"
         self._met = [0] * len(plan.faults)
-        self._here: Here | None = None
+        self._reporting = threading.local()
 
     def reach(self, place: Place, here: Here, when: When = "before") -> None:
         """This process is at such a place: whatever is planned for it happens."""
@@ -58,19 +59,25 @@ class ActivePlan:
     @contextmanager
     def in_report(self, here: Here) -> Iterator[None]:
         """While this lasts, a manifest that is stored belongs to this report."""
-        self._here = here
+        self._reporting.here = here
         try:
             yield
         finally:
-            self._here = None
+            self._reporting.here = None
+
+    @property
+    def here(self) -> Here | None:
+        """The report that this thread is in."""
+        here: Here | None = getattr(self._reporting, "here", None)
+        return here
 
     def reach_store(self, operation: str, key: str, when: When) -> None:
         """A storage operation is about to happen, or has."""
         self.reach("store", Here(operation=operation, key=key), when)
         parts = key.split("/")
         is_manifest = operation == "put" and parts[1:2] == ["checkpoints"] and len(parts) == 4
-        if self._here is not None and is_manifest:
-            self.reach("checkpoint", self._here, when)
+        if self.here is not None and is_manifest:
+            self.reach("checkpoint", self.here, when)
 
     def _mark(self, index: int, fault: Fault, here: Here) -> bool:
         told = {"fault": str(fault), "pid": os.getpid(), "at": time.time(), "here": asdict(here)}
@@ -109,6 +116,9 @@ class _WatchedSession:
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:
         return self._session.get_checkpoint()
 
+    def new_checkpoint(self) -> AbstractContextManager[Path]:
+        return self._session.new_checkpoint()
+
 
 _current: ActivePlan | None = None
 _current_path = ""
@@ -133,6 +143,12 @@ def current() -> ActivePlan | None:
         _current = ActivePlan(FaultPlan.from_json(text, str(Path(path).parent)))
         _current_path = path
     return _current
+
+
+def carry_report() -> AbstractContextManager[None]:
+    """For another thread: what it stores within this belongs to the report that the calling thread is in."""
+    plan = current()
+    return nullcontext() if plan is None or plan.here is None else plan.in_report(plan.here)
 
 
 def reach_in_trial(

@@ -18,6 +18,7 @@ from raysweep.core.result import trial_outcome
 from raysweep.core.state import SweepState
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepProgress, TrialOutcome
+from raysweep.runs.checkpoints import StoredCheckpoint, list_kept
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import STALE_AFTER_S, HolderState, HolderWatch
 from raysweep.runs.replay import catch_up, read_state
@@ -94,6 +95,15 @@ class SweepReader:
         with self._lock:
             _, state = self._catch_up(record)
             return tuple(trial_outcome(state, trial) for trial in state.trials.values())
+
+    def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
+        """Those that the sweep keeps, by trial and number. Raises: as `read` where `is_strict`."""
+        record = self._folder.read_spec()
+        if record is None:
+            return ()
+        with self._lock:
+            _, state = self._catch_up(record)
+            return list_kept(self._folder, state)
 
     def _read(self) -> RunStatus | None:
         seen = self._folder.store.head(f"{self._folder.sweep_id}/outcome.json")

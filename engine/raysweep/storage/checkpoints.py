@@ -1,40 +1,43 @@
-"""Checkpoints: directories of a trial, kept file by file, visible only once their manifest is committed.
+"""Checkpoints: directories of a trial, each byte kept once, visible only once their manifest is committed.
 
-    checkpoints/<trial_id>/<n>.json             the manifest: files, sizes, hashes, metadata; written last
-    checkpoints/<trial_id>/<n>-<token>/<path>   the files; the token keeps attempts off each other's files
+    checkpoints/<trial_id>/<n>.json             the manifest: files, parts, hashes, metadata; written last
+    checkpoints/<trial_id>/<n>-<token>/<hash>   what checkpoint n was the first of its trial to store; the
+                                                token keeps saves off each other's objects
 
-The URI is `<storage_path>/<sweep_id>/checkpoints/<trial_id>/<n>`, and is all that `restore_uri` needs.
-Whatever is read back is checked against the manifest, byte for byte, before it is handed out.
+A later checkpoint refers to what an earlier one of the same trial has stored; it is deleted with the last
+that does (ADR 49). The URI is `<storage_path>/<sweep_id>/checkpoints/<trial_id>/<n>`, and is all that
+`restore_uri` needs. Whatever is read back is checked, byte for byte, before it is handed out.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
-from raysweep.storage.directory import FileEntry, read_chunks, scan_directory
+from raysweep.storage.directory import scan_directory
+from raysweep.storage.manifest import FileEntry, Manifest, StoredObject, decode_manifest, encode_manifest
 from raysweep.storage.opening import open_store
+from raysweep.storage.restores import CHOOSE_FIX, OnRead, Restore
 from raysweep.storage.retries import retrying
 from raysweep.storage.sealed import decode_sealed, encode_sealed
 from raysweep.storage.store import Store
+from raysweep.storage.uploads import Upload
 
 GIVE_UP_AFTER_S = 120.0
-"""How long one file's upload is tried again before the save fails."""
+"""How long one object's upload is tried again before the save fails."""
 
-_REMOTE_THREADS = 4
-_CHOOSE_FIX = "choose another checkpoint"
-# What object stores refuse or rewrite in keys; everything else in a file name stays readable.
-_ESCAPED = frozenset('%#?\\^`*<>|"') | {chr(code) for code in (*range(32), 127)}
+# In a trial one deletion at a time: what the newest checkpoint of a listing refers to must be seen in it.
+_deleting = [threading.Lock() for _ in range(64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,24 +48,7 @@ class CheckpointRef:
     number: int
     size_bytes: int
     files: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """What a checkpoint consists of."""
-
-    trial_id: str
-    number: int
-    folder: str
-    """`<n>-<token>`, where the files lie."""
-    files: tuple[FileEntry, ...]
-    empty_folders: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def size_bytes(self) -> int:
-        """Of all files together."""
-        return sum(entry.size_bytes for entry in self.files)
+    manifest: Manifest = field(repr=False, compare=False)
 
 
 class CheckpointStore:
@@ -88,32 +74,61 @@ class CheckpointStore:
         number: int,
         directory: str | os.PathLike[str],
         metadata: Mapping[str, Any] | None = None,
+        *,
+        parent: Manifest | None = None,
+        carried: Mapping[str, FileEntry] | None = None,
+        go_on: Callable[[], None] = lambda: None,
     ) -> CheckpointRef:
         """Keep a copy of a directory as checkpoint `number` of a trial; durable and visible on return.
 
         `metadata` must be JSON. Empty folders and executable bits are kept; nothing else of permissions is.
+
+        Args:
+            trial_id: Whose it is.
+            number: Higher than that of `parent`.
+            directory: What is kept.
+            metadata: What is to be known of it.
+            parent: Another checkpoint of this trial, that nobody deletes before this one is committed: what
+                it holds is not stored again.
+            carried: Files that are as they are in `parent`, which need not be in the directory.
+            go_on: Called before each object; what it raises ends the save.
 
         Raises: SpecError for a directory that cannot be kept (missing, links or special files in it),
             StorageError if the number is taken, StorageUnavailableError.
         """
         files, empty_folders = scan_directory(Path(directory))
         folder = f"{number}-{secrets.token_hex(4)}"
+        upload = Upload(
+            store=self.store,
+            prefix=self._prefix(trial_id),
+            folder=folder,
+            parent=parent,
+            give_up_after_s=self._give_up_after_s,
+            go_on=go_on,
+        )
         try:
+            entries, objects = upload.run(Path(directory), files, carried or {})
             manifest = Manifest(
                 trial_id=trial_id,
                 number=number,
                 folder=folder,
-                files=self._upload(Path(directory), files, self._folder_key(trial_id, folder)),
+                files=entries,
+                objects=objects,
                 empty_folders=empty_folders,
                 metadata=metadata or {},
             )
+            go_on()
             self._commit(manifest)
         except BaseException:
-            # What stays is invisible without a manifest, and goes with the next delete of this number.
+            # What stays is invisible without a manifest, and goes with the next delete in this trial.
             with suppress(StorageError):
-                self._delete_folder(self._folder_key(trial_id, folder))
+                self._delete_folder(f"{self._prefix(trial_id)}/{folder}")
             raise
         return self._ref(manifest)
+
+    def is_of(self, trial_id: str, uri: str) -> bool:
+        """Whether this is the URI of a checkpoint of this sweep and trial."""
+        return _parse_uri(uri)[1:3] == (self.sweep_id, trial_id)
 
     def exists(self, ref: CheckpointRef | str) -> bool:
         """Whether the checkpoint is committed (and not deleted)."""
@@ -136,18 +151,22 @@ class CheckpointStore:
         uri = self.uri(trial_id, number)
         data = retrying(self._give_up_after_s)(self.store.get, self._manifest_key(trial_id, number))
         if data is None:
-            raise CheckpointDamagedError(uri, "there is no such checkpoint (no manifest)", _CHOOSE_FIX)
+            raise CheckpointDamagedError(uri, "there is no such checkpoint (no manifest)", CHOOSE_FIX)
         fields = decode_sealed(data)
         if fields is None or (fields["trial_id"], fields["number"]) != (trial_id, number):
-            raise CheckpointDamagedError(f"{uri}.json", "the manifest is damaged", _CHOOSE_FIX)
-        files = tuple(FileEntry(**entry) for entry in fields.pop("files"))
-        empty_folders = tuple(fields.pop("empty_folders"))
-        for path in (*(entry.path for entry in files), *empty_folders, fields["folder"]):
-            _check_inside(path, uri)
-        return Manifest(files=files, empty_folders=empty_folders, **fields)
+            raise CheckpointDamagedError(f"{uri}.json", "the manifest is damaged", CHOOSE_FIX)
+        return decode_manifest(fields, uri)
 
-    def restore(self, ref: CheckpointRef | str, target_dir: str | os.PathLike[str]) -> Manifest:
+    def restore(
+        self,
+        ref: CheckpointRef | str,
+        target_dir: str | os.PathLike[str],
+        *,
+        on_read: OnRead | None = None,
+    ) -> Manifest:
         """Copy a checkpoint to `target_dir`, which must be absent or empty; it appears whole or not at all.
+
+        `on_read` hears, on several threads, how many bytes were read and checked, and of how many.
 
         Raises: CheckpointDamagedError naming the file, StorageError.
         """
@@ -158,7 +177,7 @@ class CheckpointStore:
         partial = target.parent / f".{target.name}-{secrets.token_hex(4)}"
         try:
             partial.mkdir(parents=True)
-            self._download(manifest, partial)
+            self._reading(manifest).into(partial, on_read)
             os.replace(partial, target)
         except OSError as error:
             raise StorageError(
@@ -171,63 +190,82 @@ class CheckpointStore:
     def verify(self, ref: CheckpointRef | str) -> Manifest:
         """Read a checkpoint whole and check it, without keeping it. Raises: CheckpointDamagedError."""
         manifest = self.read_manifest(ref)
-        for entry in manifest.files:
-            self.check_file(manifest, entry)
+        for index in range(len(manifest.objects)):
+            self.check_object(manifest, index)
         return manifest
 
-    def check_file(self, manifest: Manifest, entry: FileEntry) -> None:
-        """Read one file and check it against its manifest. Raises: CheckpointDamagedError, StorageError."""
+    def check_object(self, manifest: Manifest, index: int) -> None:
+        """Read one object and check it against a manifest. Raises: CheckpointDamagedError, StorageError."""
+        self._reading(manifest).check(index)
 
-        def read() -> None:
-            for _ in self._checked_chunks(manifest, entry):
-                pass
-
-        retrying(self._give_up_after_s)(read)
-
-    def file_key(self, manifest: Manifest, entry: FileEntry) -> str:
-        """Where a file of a checkpoint lies in the store."""
-        return f"{self._folder_key(manifest.trial_id, manifest.folder)}/{_escape(entry.path)}"
+    def object_key(self, manifest: Manifest, stored: StoredObject) -> str:
+        """Where an object of a checkpoint lies in the store."""
+        return f"{self._prefix(manifest.trial_id)}/{stored.name}"
 
     def delete(self, ref: CheckpointRef | str) -> None:
-        """Delete a checkpoint, the manifest first. One that is not there is no error."""
+        """Delete a checkpoint, the manifest first, and what no other one of the trial refers to.
+
+        One that is not there is no error. What a later checkpoint stores meanwhile is never touched: it lies
+        in a folder of a higher number; and what that one refers to beside it, its parent refers to too.
+
+        Raises: StorageError: not everything could be deleted; a later delete in this trial will.
+        """
         trial_id, number = self._locate(ref)
+        with _deleting[hash((self.sweep_id, trial_id)) % len(_deleting)]:
+            self._delete(trial_id, number)
+
+    def _delete(self, trial_id: str, number: int) -> None:
         self.store.delete(self._manifest_key(trial_id, number))
-        parent = f"{self.sweep_id}/checkpoints/{trial_id}"
-        for name in self.store.list_folders(parent):
-            if name.partition("-")[0] == str(number):
-                self._delete_folder(f"{parent}/{name}")
+        prefix = self._prefix(trial_id)
+        keys = {
+            info.key
+            for info in self.store.list(prefix)
+            if _number_of(info.key.removeprefix(f"{prefix}/")) <= number
+        }
+        self.store.delete(*sorted(keys - self._needed_keys(trial_id)))
+
+    def _needed_keys(self, trial_id: str) -> set[str]:
+        """What the checkpoints of a trial refer to, as of now.
+
+        A listing is no snapshot: a checkpoint that is committed while it runs may be missed, as may its
+        parent, which that allows another controller to delete. So we list until two listings agree.
+        """
+        needed: set[str] = set()
+        known: set[int] = set()
+        listed: set[int] | None = None
+        while listed != (found := set(self.numbers(trial_id))):
+            listed = found
+            for number in found - known:
+                known.add(number)
+                with suppress(_Gone):
+                    manifest = self._read_if_there(trial_id, number)
+                    needed.update(self.object_key(manifest, stored) for stored in manifest.objects)
+        return needed
+
+    def _read_if_there(self, trial_id: str, number: int) -> Manifest:
+        """Raises: _Gone: it was deleted since it was listed. CheckpointDamagedError: it cannot be read."""
+        try:
+            return self.read_manifest(self.uri(trial_id, number))
+        except CheckpointDamagedError:
+            if self.store.exists(self._manifest_key(trial_id, number)):
+                raise
+            raise _Gone from None
+
+    def _reading(self, manifest: Manifest) -> Restore:
+        return Restore(
+            store=self.store,
+            prefix=self._prefix(manifest.trial_id),
+            uri=self.uri(manifest.trial_id, manifest.number),
+            manifest=manifest,
+            give_up_after_s=self._give_up_after_s,
+        )
 
     def _delete_folder(self, folder_key: str) -> None:
         self.store.delete(*[info.key for info in self.store.list(folder_key)])
 
-    def _upload(self, directory: Path, paths: tuple[str, ...], folder_key: str) -> tuple[FileEntry, ...]:
-        def upload(path: str) -> FileEntry:
-            key = f"{folder_key}/{_escape(path)}"
-            return retrying(self._give_up_after_s)(self._upload_file, directory, path, key)
-
-        if self.store.local_path(folder_key) is not None or len(paths) < 2:
-            return tuple(map(upload, paths))
-        with ThreadPoolExecutor(_REMOTE_THREADS, thread_name_prefix="raysweep-upload") as pool:
-            return tuple(pool.map(upload, paths))
-
-    def _upload_file(self, directory: Path, path: str, key: str) -> FileEntry:
-        source = _Hashing(read_chunks(directory / path))
-        first = next(source.chunks, b"")
-        second = next(source.chunks, None)
-        if second is None:
-            self.store.put(key, first, durable=True)
-        else:
-            self.store.put_chunks(key, _chain(first, second, source.chunks), durable=True)
-        return FileEntry(
-            path=path,
-            size_bytes=source.size_bytes,
-            blake2b=source.hexdigest(),
-            executable=os.access(directory / path, os.X_OK),
-        )
-
     def _commit(self, manifest: Manifest) -> None:
         key = self._manifest_key(manifest.trial_id, manifest.number)
-        data = encode_sealed(asdict(manifest))
+        data = encode_sealed(encode_manifest(manifest))
 
         def put() -> bool:
             return self.store.put_if_absent(key, data, durable=True) or self.store.get(key) == data
@@ -235,35 +273,6 @@ class CheckpointStore:
         if not retrying(self._give_up_after_s)(put):
             problem, fix = "this checkpoint exists already", "use the next number"
             raise StorageError(f"{self.store.url}/{key}", problem, fix)
-
-    def _download(self, manifest: Manifest, target: Path) -> None:
-        for path in manifest.empty_folders:
-            (target / path).mkdir(parents=True, exist_ok=True)
-        for entry in manifest.files:
-            (target / entry.path).parent.mkdir(parents=True, exist_ok=True)
-            retrying(self._give_up_after_s)(self._download_file, manifest, entry, target / entry.path)
-
-    def _download_file(self, manifest: Manifest, entry: FileEntry, target: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(target, flags, 0o777 if entry.executable else 0o666), "wb", buffering=0) as file:
-            for chunk in self._checked_chunks(manifest, entry):
-                view = memoryview(chunk)
-                while view:
-                    view = view[file.write(view) :]
-
-    def _checked_chunks(self, manifest: Manifest, entry: FileEntry) -> Iterator[bytes]:
-        """The file's content; an error after the last chunk if it was not what the manifest says."""
-        chunks = self.store.get_chunks(self.file_key(manifest, entry))
-        name = f"{self.uri(manifest.trial_id, manifest.number)}: {entry.path}"
-        if chunks is None:
-            raise CheckpointDamagedError(name, "the file is missing", _CHOOSE_FIX)
-        source = _Hashing(chunks)
-        yield from source.chunks
-        if source.size_bytes != entry.size_bytes:
-            problem = f"{source.size_bytes} bytes instead of {entry.size_bytes}"
-            raise CheckpointDamagedError(name, problem, _CHOOSE_FIX)
-        if source.hexdigest() != entry.blake2b:
-            raise CheckpointDamagedError(name, "the content changed (its hash is wrong)", _CHOOSE_FIX)
 
     def _locate(self, ref: CheckpointRef | str) -> tuple[str, int]:
         """(trial_id, number) of a checkpoint of this sweep."""
@@ -279,6 +288,7 @@ class CheckpointStore:
             number=manifest.number,
             size_bytes=manifest.size_bytes,
             files=len(manifest.files),
+            manifest=manifest,
         )
 
     def _stem(self, trial_id: str, number: int) -> str:
@@ -287,17 +297,27 @@ class CheckpointStore:
     def _manifest_key(self, trial_id: str, number: int) -> str:
         return f"{self._stem(trial_id, number)}.json"
 
-    def _folder_key(self, trial_id: str, folder: str) -> str:
-        return f"{self.sweep_id}/checkpoints/{trial_id}/{folder}"
+    def _prefix(self, trial_id: str) -> str:
+        return f"{self.sweep_id}/checkpoints/{trial_id}"
 
 
-def restore_uri(uri: str, target_dir: str | os.PathLike[str]) -> Manifest:
+class _Gone(Exception):
+    """A manifest was deleted since it was listed."""
+
+
+def _number_of(name: str) -> float:
+    """Which checkpoint stored the object of this name first; infinite for manifests and strangers."""
+    number, dash, _ = name.partition("/")[0].partition("-")
+    return int(number) if dash and number.isdecimal() else math.inf
+
+
+def restore_uri(uri: str, target_dir: str | os.PathLike[str], *, on_read: OnRead | None = None) -> Manifest:
     """Restore a checkpoint from its URI alone, into a folder that is absent or empty.
 
     Raises: SpecError for what is no checkpoint URI, CheckpointDamagedError, StorageError.
     """
     storage_path, sweep_id, _, _ = _parse_uri(uri)
-    return CheckpointStore.at(storage_path, sweep_id).restore(uri, target_dir)
+    return CheckpointStore.at(storage_path, sweep_id).restore(uri, target_dir, on_read=on_read)
 
 
 @contextmanager
@@ -307,30 +327,6 @@ def open_checkpoint(uri: str) -> Iterator[Path]:
         target = Path(folder) / "checkpoint"
         restore_uri(uri, target)
         yield target
-
-
-class _Hashing:
-    """Chunks that are hashed and counted as they pass."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self.size_bytes = 0
-        self._hash = blake2b(digest_size=20)
-        self.chunks = self._pass(chunks)
-
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
-
-    def _pass(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        for chunk in chunks:
-            self._hash.update(chunk)
-            self.size_bytes += len(chunk)
-            yield chunk
-
-
-def _chain(first: bytes, second: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield second
-    yield from rest
 
 
 def _parse_uri(uri: str) -> tuple[str, str, str, int]:
@@ -343,15 +339,3 @@ def _parse_uri(uri: str) -> tuple[str, str, str, int]:
             "use <storage_path>/<sweep_id>/checkpoints/<trial>/<n>",
         )
     return parts[0], parts[1], parts[3], int(parts[4])
-
-
-def _escape(path: str) -> str:
-    return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in path)
-
-
-def _check_inside(path: str, uri: str) -> None:
-    """Refuse a manifest that would write outside of the target."""
-    if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
-        raise CheckpointDamagedError(
-            uri, f"the manifest names the path {path!r}", "do not trust this checkpoint"
-        )

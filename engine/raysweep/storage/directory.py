@@ -3,24 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from raysweep.errors import SpecError
-from raysweep.storage.store import CHUNK_BYTES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileEntry:
-    """One file of a checkpoint."""
-
-    path: str
-    """Relative to the directory, `/`-separated."""
-    size_bytes: int
-    blake2b: str
-    """Hex, 20 bytes."""
-    executable: bool = False
 
 
 def scan_directory(directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -37,21 +22,31 @@ def scan_directory(directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(files)), tuple(sorted(empty_folders))
 
 
-def read_chunks(path: Path) -> Iterator[bytes]:
-    """A file of a checkpoint directory, piece by piece.
+def read_piece(path: Path, offset: int, size_bytes: int) -> bytes:
+    """So many bytes of a file of a checkpoint directory.
 
-    Raises: SpecError if it cannot be read (any more).
+    Raises: SpecError if they cannot be read (any more).
     """
     try:
         with open(path, "rb", buffering=0) as file:
-            while chunk := file.read(CHUNK_BYTES):
-                yield chunk
+            pieces = []
+            while size_bytes and (piece := os.pread(file.fileno(), size_bytes, offset)):
+                pieces.append(piece)
+                offset, size_bytes = offset + len(piece), size_bytes - len(piece)
     except OSError as error:
-        raise SpecError(
-            "checkpoint",
-            f"{path} cannot be read ({error.strerror})",
-            "leave the directory as it is until the checkpoint is saved",
-        ) from error
+        raise unreadable(path, error.strerror or str(error)) from error
+    if size_bytes:
+        raise unreadable(path, "it has become shorter")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def unreadable(path: Path, why: str) -> SpecError:
+    """The error for a file that was there when the directory was looked at."""
+    return SpecError(
+        "checkpoint",
+        f"{path} cannot be read ({why})",
+        "leave the directory as it is until the checkpoint is saved",
+    )
 
 
 def _scan(folder: Path, prefix: str, files: list[str], empty_folders: list[str]) -> None:

@@ -86,6 +86,18 @@ class LocalStore:
     def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
         self._write(key, (data,), durable=durable, replace=True)
 
+    def sync(self, *keys: str) -> None:
+        folders = {}
+        for key in keys:
+            path = self._path(key)
+            try:
+                _sync_file(path)
+            except OSError as error:
+                self._fail(key, error)
+            folders[path.parent] = key
+        for folder, key in folders.items():
+            self._keep_name(key, folder / "any")
+
     def put_if_absent(self, key: str, data: bytes, *, durable: bool = False) -> bool:
         path = self._path(key)
         # Cheap refusal first; the link below is what decides.
@@ -325,7 +337,14 @@ def _make_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _sync_opened(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+
+def _sync_file(path: Path) -> None:
+    _sync_opened(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def _sync_opened(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     finally:

@@ -82,6 +82,9 @@ class RemoteStore:
         with self._errors(key):
             obstore.put(self._store, self._key(key), data)
 
+    def sync(self, *keys: str) -> None:
+        """A put that was answered is durable."""
+
     def put_if_absent(self, key: str, data: bytes, *, durable: bool = False) -> bool:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError

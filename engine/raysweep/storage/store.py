@@ -54,6 +54,13 @@ class Store(Protocol):
         """Create or replace an object atomically. `durable`: it survives a power cut once this returns."""
         ...
 
+    def sync(self, *keys: str) -> None:
+        """Have what was put without `durable` survive a power cut once this returns.
+
+        Raises: StorageError: it may not; put it again, for a second sync could succeed without reason.
+        """
+        ...
+
     def put_if_absent(self, key: str, data: bytes, *, durable: bool = False) -> bool:
         """Create an object atomically; False, and nothing changes, if one exists.
 

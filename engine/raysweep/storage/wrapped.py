@@ -39,6 +39,9 @@ class WrappedStore:
     def put(self, key: str, data: bytes, *, durable: bool = False) -> None:
         self.around("put", key, lambda: self.inner.put(key, data, durable=durable))
 
+    def sync(self, *keys: str) -> None:
+        self.inner.sync(*keys)
+
     def put_if_absent(self, key: str, data: bytes, *, durable: bool = False) -> bool:
         return self.around("put", key, lambda: self.inner.put_if_absent(key, data, durable=durable))
 

@@ -6,6 +6,7 @@ Nothing here imports Ray before it is called.
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
@@ -48,6 +49,10 @@ class TrainWorkerSession:
     def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
         """See `train_report`, which always waits for the other workers."""
         train_report(metrics, checkpoint)
+
+    def new_checkpoint(self) -> AbstractContextManager[Path]:
+        """A temporary folder: Ray Train stores what is reported before `report` returns."""
+        return _temporary_folder()
 
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:
         """See `train_get_checkpoint`."""
@@ -127,6 +132,12 @@ def set_warm_start(uri: str | None) -> None:
     """Make `get_warm_start` yield this checkpoint in the current process."""
     global _warm_start
     _warm_start = uri
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="raysweep-checkpoint-") as folder:
+        yield Path(folder)
 
 
 @contextmanager

@@ -12,8 +12,10 @@ from raysweep.core.lifecycle import FINAL
 from raysweep.core.trial import Trial, trial_id
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.checkpoints import CheckpointStore, Manifest
+from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.local import TEMPORARY_MARK
+from raysweep.storage.manifest import Manifest
+from raysweep.storage.restores import show_names
 from raysweep.storage.store import ObjectInfo
 from raysweep.verify.report import Checked, Finding
 
@@ -29,9 +31,7 @@ class _Stored:
     folders: dict[str, list[ObjectInfo]] = field(default_factory=lambda: defaultdict(list))
 
     def objects(self) -> list[ObjectInfo]:
-        files = [info for infos in self.folders.values() for info in infos]
-        # The manifest first: what is half deleted does not exist.
-        return [self.manifest, *files] if self.manifest else files
+        return [info for infos in self.folders.values() for info in infos]
 
 
 class CheckpointCheck:
@@ -45,6 +45,10 @@ class CheckpointCheck:
         self._checked = checked
         self._is_quick = is_quick
         self._strays: list[ObjectInfo] = []
+        self._sizes: dict[str, int] = {}
+        self._needed: set[str] = set()
+        self._problems: dict[str, str | None] = {}
+        self._unreadable: set[str] = set()
         self._stored: dict[tuple[str, int], _Stored] = defaultdict(_Stored)
         for info in infos:
             self._sort_in(info)
@@ -65,13 +69,26 @@ class CheckpointCheck:
         }
         for who, trial in sorted(wanted.items(), key=lambda item: item[0]):
             yield from self._check(*who, trial)
-        for who in sorted(self._stored.keys() - wanted.keys()):
-            stored = self._stored[who]
-            what = "a checkpoint that no trial refers to" if stored.manifest else "files without a manifest"
-            yield self._orphan(f"checkpoints/{who[0]}/{who[1]}", what, stored.objects())
+        for who in sorted(self._stored.keys()):
+            yield from self._orphans(who, is_wanted=who in wanted)
         for info in self._strays:
             yield self._orphan(self._name(info.key), "no part of a checkpoint", [info])
         yield from self._temporary_files()
+
+    def _orphans(self, who: tuple[str, int], *, is_wanted: bool) -> Iterator[Finding]:
+        """What lies there of one number, and no checkpoint that is wanted refers to."""
+        stored = self._stored[who]
+        if who[0] in self._unreadable:
+            return  # what its damaged manifest refers to may be all that is left to restore it from
+        manifest = [] if stored.manifest is None or is_wanted else [stored.manifest]
+        # The manifest first: what is half deleted does not exist.
+        infos = [*manifest, *(info for info in stored.objects() if info.key not in self._needed)]
+        if is_wanted:
+            what = "files that its manifest does not name"
+        else:
+            what = "a checkpoint that no trial refers to" if manifest else "files without a manifest"
+        if infos:
+            yield self._orphan(f"checkpoints/{who[0]}/{who[1]}", what, infos)
 
     def _sort_in(self, info: ObjectInfo) -> None:
         trial, _, rest = self._name(info.key).removeprefix("checkpoints/").partition("/")
@@ -82,51 +99,64 @@ class CheckpointCheck:
             self._strays.append(info)
         elif slash:
             self._stored[trial, int(number)].folders[top].append(info)
+            self._sizes[info.key] = info.size_bytes
         else:
             self._stored[trial, int(number)].manifest = info
 
     def _check(self, trial_name: str, number: int, trial: Trial | None) -> Iterator[Finding]:
-        name, stored = f"checkpoints/{trial_name}/{number}", self._stored[trial_name, number]
+        name = f"checkpoints/{trial_name}/{number}"
         self._checked.checkpoints += 1
         lost, fix = _consequence(trial, trial_name, number)
         try:
             manifest = self._store.read_manifest(self._store.uri(trial_name, number))
         except CheckpointDamagedError as error:
-            yield Finding(severity="damage", object=f"{name}.json", problem=error.problem, lost=lost, fix=fix)
-            return
-        problems = list(self._check_files(manifest, stored))
-        for path, problem in problems:
+            self._unreadable.add(trial_name)
             yield Finding(
                 severity="damage",
-                object=f"checkpoints/{trial_name}/{manifest.folder}/{path}",
-                problem=problem,
+                object=f"{name}.json",
+                problem=error.problem,
                 lost=lost,
                 fix=fix,
+                checkpoint=(trial_name, number),
             )
-        known = {self._store.file_key(manifest, entry) for entry in manifest.files}
-        surplus = [info for infos in stored.folders.values() for info in infos if info.key not in known]
-        if surplus:
-            yield self._orphan(name, "files that its manifest does not name", surplus)
+            return
+        self._needed.update(self._store.object_key(manifest, each) for each in manifest.objects)
+        self._checked.files += len(manifest.files)
+        for index, problem in self._check_objects(manifest):
+            names = [entry.path for entry in manifest.files_of(index)]
+            yield Finding(
+                severity="damage",
+                object=f"checkpoints/{trial_name}/{manifest.objects[index].name}",
+                problem=problem if manifest.version == 1 else f"{problem}; it holds {show_names(names)}",
+                lost=lost,
+                fix=fix,
+                checkpoint=(trial_name, number),
+            )
 
-    def _check_files(self, manifest: Manifest, stored: _Stored) -> Iterator[tuple[str, str]]:
-        sizes = {info.key: info.size_bytes for infos in stored.folders.values() for info in infos}
-        for entry in manifest.files:
-            self._checked.files += 1
-            key = self._store.file_key(manifest, entry)
-            size_bytes = sizes.get(key)
+    def _check_objects(self, manifest: Manifest) -> Iterator[tuple[int, str]]:
+        for index, stored in enumerate(manifest.objects):
+            key = self._store.object_key(manifest, stored)
+            size_bytes = self._sizes.get(key)
             if size_bytes is None:  # it may have been written since the listing
                 info = self._folder.store.head(key)
                 size_bytes = info.size_bytes if info else None
             if size_bytes is None:
-                yield entry.path, "is missing"
-            elif size_bytes != entry.size_bytes:
-                yield entry.path, f"{size_bytes} bytes instead of {entry.size_bytes}"
-            elif not self._is_quick:
-                self._checked.hashed_bytes += size_bytes
-                try:
-                    self._store.check_file(manifest, entry)
-                except CheckpointDamagedError as error:
-                    yield entry.path, error.problem
+                yield index, "is missing"
+            elif size_bytes != stored.size_bytes:
+                yield index, f"{size_bytes} bytes instead of {stored.size_bytes}"
+            elif not self._is_quick and (problem := self._read(manifest, index, key)):
+                yield index, problem
+
+    def _read(self, manifest: Manifest, index: int, key: str) -> str | None:
+        """What is wrong with an object's content. What several checkpoints share is read once."""
+        if key not in self._problems:
+            self._checked.hashed_bytes += manifest.objects[index].size_bytes
+            try:
+                self._store.check_object(manifest, index)
+                self._problems[key] = None
+            except CheckpointDamagedError as error:
+                self._problems[key] = error.problem
+        return self._problems[key]
 
     def _temporary_files(self) -> Iterator[Finding]:
         """What a process that was killed while it wrote left on a local disk; no listing shows it."""

@@ -34,6 +34,8 @@ class Finding:
     """`prune`: delete the `keys`; `drop`: delete what is rebuilt by itself; `rewrite`: replay the journal."""
     keys: tuple[str, ...] = ()
     """The keys in the store that `mending` is about."""
+    checkpoint: tuple[str, int] | None = None
+    """Whose damage it is, by trial and number: it may refer to what lies in an earlier one's folder."""
     modified_at: float = 0.0
     """When the newest of these was written, in seconds since the epoch."""
 
@@ -94,7 +96,7 @@ class VerifyReport:
         """As plain JSON data."""
         fields = asdict(self)
         for finding in fields["findings"]:
-            for name in ("mending", "keys", "modified_at"):
+            for name in ("mending", "keys", "checkpoint", "modified_at"):
                 del finding[name]
         return {"is_sound": self.is_sound, "orphaned_bytes": self.orphaned_bytes, **fields}
 

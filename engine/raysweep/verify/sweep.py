@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 from raysweep.core import SweepState
@@ -71,16 +70,12 @@ def _still_wanted(folder: SweepFolder, findings: list[Finding]) -> list[Finding]
     if replayed is None:
         return findings
     wanted = {
-        (trial_id(owner), str(checkpoint.number))
+        (trial_id(owner), checkpoint.number)
         for trial in replayed[1].trials.values()
         for owner, checkpoint in trial.needed
     }
 
-    def is_wanted(finding: Finding) -> bool:
-        _, trial, number, *_ = re.split(r"[/.-]", finding.object)
-        return finding.severity != "damage" or (trial, number) in wanted
-
-    return [finding for finding in findings if is_wanted(finding)]
+    return [each for each in findings if each.severity != "damage" or each.checkpoint in wanted]
 
 
 _RANK = {"damage": 0, "orphan": 1, "note": 2}

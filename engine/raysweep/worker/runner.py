@@ -101,6 +101,7 @@ def run_attempt(
     trial_api.activate(session)
     shell.reach(LocalAttempt(session))
     end = _run(trainable, job, session, place)
+    session.finish()
     trial_api.activate(None)
     output.end(_last_words(end))
     shell.end(end)

@@ -168,7 +168,9 @@ def test_withdrawing_deletes_everything_in_a_safe_order(
     assert [name for name in names if name.startswith("journal")] == [
         f"journal/{number:012d}.jsonl" for number in (3, 2, 1)
     ]
-    assert names.index("checkpoints/t1/1.json") < next(i for i, name in enumerate(names) if "f.json" in name)
+    assert names.index("checkpoints/t1/1.json") < next(
+        i for i, name in enumerate(names) if "checkpoints/t1/1-" in name
+    )
     folder.withdraw()
 
 

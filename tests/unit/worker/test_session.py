@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -112,11 +113,11 @@ def test_a_checkpoint_that_is_let_go_of_while_it_is_read_is_read_anew(
     """User code may save on one thread while another restores."""
     restore = CheckpointStore.restore
 
-    def restore_late(store: CheckpointStore, uri: str, target: Path) -> Any:
+    def restore_late(store: CheckpointStore, uri: str, target: Path, **more: Any) -> Any:
         if uri == trial.first:
             trial.report("second")
             trial.checkpoints.delete(trial.first)
-        return restore(store, uri, target)
+        return restore(store, uri, target, **more)
 
     monkeypatch.setattr(CheckpointStore, "restore", restore_late)
     assert read(trial.session.get_checkpoint()) == "second"
@@ -134,3 +135,70 @@ def test_the_newest_checkpoint_is_refused_if_it_is_damaged_and_nothing_older_is_
     trial.checkpoints.delete(trial.uri(7))
     with pytest.raises(CheckpointDamagedError, match=r"00003/7.*restore the file from a backup"):
         read(trial.session.get_checkpoint())
+
+
+BODY = b"b" * 100_000
+
+
+class TestSharing:
+    """What a trial's checkpoints have in common is stored once."""
+
+    def report(self, session: Session, folder: Path, head: str) -> None:
+        folder.mkdir(exist_ok=True)
+        (folder / "body").write_bytes(BODY)
+        (folder / "head").write_bytes(head.encode() * 70_000)
+        session.report({"loss": 1.0}, folder, False)
+
+    def new_bytes(self, trial: Trial, number: int) -> int:
+        trial.checkpoints.verify(trial.uri(number))
+        return trial.checkpoints.read_manifest(trial.uri(number)).new_bytes
+
+    def test_what_an_earlier_one_holds_is_not_stored_again(self, trial: Trial, tmp_path: Path) -> None:
+        for number, head in enumerate("abc", start=7):
+            self.report(trial.session, tmp_path / "in", head)
+            if number > 7:
+                trial.checkpoints.delete(trial.uri(number - 1))  # as `keep_last: 1` has it
+        assert trial.checkpoints.numbers("00003") == (0, 9)
+        assert self.new_bytes(trial, 9) == 70_000
+
+    def test_an_attempt_goes_on_from_the_one_before(
+        self, trial: Trial, link: tuple[socket.socket, socket.socket], tmp_path: Path
+    ) -> None:
+        self.report(trial.session, tmp_path / "in", "a")
+        place = SweepPlace(sweep_id="s-1", storage_path=trial.checkpoints.store.url, resources={})
+        sender = SocketLink(link[0])
+        job = replace(JOB, attempt=3, checkpoint=trial.uri(7), next_checkpoint=100)
+        self.report(Session(job, place, sender), tmp_path / "in", "b")
+        assert self.new_bytes(trial, 100) == 70_000
+        sender.close()
+
+    def test_nothing_is_shared_with_another_trial(
+        self, trial: Trial, link: tuple[socket.socket, socket.socket], tmp_path: Path
+    ) -> None:
+        """Its owner deletes it when it likes."""
+        self.report(trial.session, tmp_path / "in", "a")
+        place = SweepPlace(sweep_id="s-1", storage_path=trial.checkpoints.store.url, resources={})
+        sender = SocketLink(link[0])
+        job = replace(JOB, trial=4, checkpoint=trial.uri(7), next_checkpoint=0)
+        self.report(Session(job, place, sender), tmp_path / "in", "a")
+        for number in trial.checkpoints.numbers("00003"):
+            trial.checkpoints.delete(trial.uri(number))
+        trial.checkpoints.verify(trial.checkpoints.uri("00004", 0))
+        sender.close()
+
+    def test_two_threads_that_save_at_once(self, trial: Trial, tmp_path: Path) -> None:
+        """Each refers to the newest one, which stays until the next is committed."""
+        threads = [
+            threading.Thread(target=self.report, args=(trial.session, tmp_path / f"in-{head}", head))
+            for head in "abcdef"
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        numbers = trial.checkpoints.numbers("00003")
+        assert numbers == (0, *range(7, 13))
+        assert [self.new_bytes(trial, number) for number in numbers[2:]] == [70_000] * 5
+        for number in numbers[:-1]:
+            trial.checkpoints.delete(trial.uri(number))
+            trial.checkpoints.verify(trial.uri(numbers[-1]))

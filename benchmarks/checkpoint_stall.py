@@ -1,0 +1,202 @@
+"""checkpoint-stall: how long a trial is blocked by its checkpoints, and what the storage holds of them.
+
+One trial reports a directory again and again; 90 % of it never changes. Blocked is the time inside `report`,
+stored is what lies in the storage at the end, with every checkpoint kept. Ray Train uploads in the background
+(`CheckpointUploadMode.ASYNC`), from a directory of its own for each report, as raysweep does by
+`new_checkpoint`: making that is not counted. Between two reports a step of `step_s` stands for the training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.contenders import scratch, use_up_idle_workers
+from benchmarks.measure import Contender, Json, Sample, compare, target
+
+MB: Final = 1_000_000
+REPORTS: Final = 20
+Report = Callable[[Path, int], None]
+
+
+def run(rounds: int, *, size_bytes: int = 100 * MB, reports: int = REPORTS, step_s: float = 1.0) -> Json:
+    """raysweep, Ray Tune and Ray Train with the same checkpoints on the local disk."""
+    space = {"size_bytes": size_bytes, "reports": reports, "step_s": step_s}
+    contenders = [own(space), own(space, is_handed=True), tune(space), train(space)]
+    shown, samples = compare(contenders, rounds, "checkpoint")
+    means = {
+        name: {key: _median(each, key) for key in ("blocked_s", "stored_mb")}
+        for name, each in samples.items()
+    }
+    blocked = {name: mean["blocked_s"] for name, mean in means.items()}
+    stored = means["raysweep"]["stored_mb"] / means["tune"]["stored_mb"]
+    return {
+        "what": f"{reports} checkpoints of {size_bytes / MB:.0f} MB, 90 % of which never change, local disk",
+        **shown,
+        "targets": [
+            target("blocked, of Ray Tune's", blocked["raysweep"] / blocked["tune"], at_most=0.5),
+            target(
+                "blocked with new_checkpoint, of Ray Tune's",
+                blocked["handed"] / blocked["tune"],
+                at_most=0.02,
+            ),
+            target("blocked, of Ray Train's ASYNC", blocked["raysweep"] / blocked["train"], at_most=1.0),
+            target("stored, of Ray Tune's", stored, at_most=0.16),
+        ],
+    }
+
+
+def own(space: Json, *, is_handed: bool = False) -> Contender:
+    """raysweep, with one directory that is written to again, or a new one each time that is handed over."""
+    name = "handed" if is_handed else "raysweep"
+    trainable = f"benchmarks.checkpoint_stall:{'hand_to' if is_handed else 'report_to'}_raysweep"
+
+    def run() -> Sample:
+        import raysweep as rs
+
+        with scratch() as folder:
+            spec = rs.SweepSpec(
+                name="stall",
+                trainable=trainable,
+                param_space={**space, "notes": str(folder / "notes.json")},
+                metric="loss",
+                mode="min",
+                checkpoint={"keep_last": space["reports"], "keep_best": False},
+                storage_path=str(folder / "stored"),
+            )
+            return _timed(space, folder, lambda: _expect(rs.run_sweep(spec).counts == {"completed": 1}))
+
+    settings = "run_sweep, every checkpoint kept" + (", by new_checkpoint" if is_handed else "")
+    return Contender(name=name, settings=settings, run=run)
+
+
+def tune(space: Json) -> Contender:
+    """Ray Tune."""
+
+    def run() -> Sample:
+        from ray import tune
+
+        with scratch() as folder:
+            tuner = tune.Tuner(
+                report_to_tune,
+                param_space={**space, "notes": str(folder / "notes.json")},
+                run_config=tune.RunConfig(storage_path=str(folder / "stored"), verbose=0),
+            )
+            return _timed(space, folder, lambda: _expect(not tuner.fit().num_errors))
+
+    return Contender(name="tune", settings="Tuner.fit, RunConfig(verbose=0), every checkpoint kept", run=run)
+
+
+def train(space: Json) -> Contender:
+    """Ray Train V2 with one worker."""
+
+    def run() -> Sample:
+        from ray.train import RunConfig, ScalingConfig
+        from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+        with scratch() as folder:
+            trainer = DataParallelTrainer(
+                report_to_train,
+                train_loop_config={**space, "notes": str(folder / "notes.json")},
+                scaling_config=ScalingConfig(num_workers=1),
+                run_config=RunConfig(name="stall", storage_path=str(folder / "stored")),
+            )
+            return _timed(space, folder, lambda: _expect(trainer.fit().error is None))
+
+    settings = "DataParallelTrainer, 1 worker, report(checkpoint_upload_mode=ASYNC), every checkpoint kept"
+    return Contender(name="train", settings=settings, run=run)
+
+
+def report_to_raysweep(config: dict[str, Any]) -> None:
+    """The trainable of raysweep."""
+    import raysweep as rs
+
+    _work(config, lambda folder, step: rs.report({"loss": 1.0 / step}, checkpoint=folder))
+
+
+def hand_to_raysweep(config: dict[str, Any]) -> None:
+    """The same, each time with a new folder that is taken over."""
+    import raysweep as rs
+
+    body, head = os.urandom(config["size_bytes"] * 9 // 10), config["size_bytes"] // 10
+    blocked_s, began = 0.0, time.perf_counter()
+    for step in range(1, config["reports"] + 1):
+        with rs.new_checkpoint() as folder:
+            (folder / "body").write_bytes(body)
+            (folder / "head").write_bytes(os.urandom(head))
+            called = time.perf_counter()
+            rs.report({"loss": 1.0 / step}, checkpoint=folder)
+            blocked_s += time.perf_counter() - called
+        time.sleep(config["step_s"])
+    _note(config, blocked_s, time.perf_counter() - began)
+
+
+def report_to_tune(config: dict[str, Any]) -> None:
+    """The trainable of Ray Tune."""
+    from ray import tune
+
+    def report(folder: Path, step: int) -> None:
+        tune.report({"loss": 1.0 / step}, checkpoint=tune.Checkpoint.from_directory(str(folder)))
+
+    _work(config, report)
+
+
+def report_to_train(config: dict[str, Any]) -> None:
+    """The loop of Ray Train."""
+    import ray.train
+
+    def report(folder: Path, step: int) -> None:
+        ray.train.report(
+            {"loss": 1.0 / step},
+            checkpoint=ray.train.Checkpoint.from_directory(str(folder)),
+            checkpoint_upload_mode=ray.train.CheckpointUploadMode.ASYNC,
+            delete_local_checkpoint_after_upload=True,
+        )
+
+    _work(config, report, is_taken=True)
+
+
+def _work(config: dict[str, Any], report: Report, *, is_taken: bool = False) -> None:
+    """Write and report; `is_taken`: each report's directory is given away."""
+    body, head = os.urandom(config["size_bytes"] * 9 // 10), config["size_bytes"] // 10
+    folder, blocked_s, began = Path(tempfile.mkdtemp()), 0.0, time.perf_counter()
+    for step in range(1, config["reports"] + 1):
+        if is_taken and step > 1:
+            folder = Path(tempfile.mkdtemp())
+        if is_taken or step == 1:
+            (folder / "body").write_bytes(body)
+        (folder / "head").write_bytes(os.urandom(head))
+        called = time.perf_counter()
+        report(folder, step)
+        blocked_s += time.perf_counter() - called
+        time.sleep(config["step_s"])
+    _note(config, blocked_s, time.perf_counter() - began)
+
+
+def _note(config: dict[str, Any], blocked_s: float, loop_s: float) -> None:
+    Path(config["notes"]).write_text(json.dumps({"blocked_s": blocked_s, "loop_s": loop_s}))
+
+
+def _timed(space: Json, folder: Path, call: Callable[[], None]) -> Sample:
+    use_up_idle_workers()
+    began = time.perf_counter()
+    call()
+    wall_s = time.perf_counter() - began
+    notes = json.loads((folder / "notes.json").read_text())
+    stored = sum(path.stat().st_size for path in (folder / "stored").rglob("*") if path.is_file())
+    extra = {"blocked_s": notes["blocked_s"], "stored_mb": stored / MB}
+    return Sample(units=space["reports"], wall_s=wall_s, warm_s=notes["loop_s"], extra=extra)
+
+
+def _expect(is_well: bool) -> None:
+    if not is_well:
+        raise RuntimeError("it did not end well")
+
+
+def _median(samples: list[Sample], name: str) -> float:
+    return sorted(sample.extra[name] for sample in samples)[len(samples) // 2]

@@ -1,0 +1,203 @@
+"""What a checkpoint consists of: files, made of parts of stored objects; and how that is written down.
+
+Version 2 (`blake3`): files are cut into chunks and small ones are packed. An object is named by its content's
+hash, in the folder of the checkpoint that stored it first; later ones of the trial refer to it there.
+Version 1 (`blake2b`): a file is an object, in its checkpoint's own folder. It is read, and no longer written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple, Protocol
+
+from blake3 import blake3
+
+from raysweep.errors import CheckpointDamagedError
+
+VERSION: Final = 2
+DIGEST_BYTES: Final = 20
+_DISTRUST: Final = "do not trust this checkpoint"
+# What object stores refuse or rewrite in keys; everything else in a file name stays readable.
+_ESCAPED: Final = frozenset('%#?\\^`*<>|"') | {chr(code) for code in (*range(32), 127)}
+
+
+class StoredObject(NamedTuple):
+    """An object that holds a chunk of a file, several small files, or (version 1) a whole file."""
+
+    name: str
+    """Below the trial's folder: `<n>-<token>/<…>`."""
+    size_bytes: int
+    hash: str
+    """Hex, 20 bytes."""
+
+
+class Part(NamedTuple):
+    """A piece of a file, and where it lies in an object."""
+
+    object: int
+    """Its place in `Manifest.objects`."""
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """One file of a checkpoint."""
+
+    path: str
+    """Relative to the directory, `/`-separated."""
+    size_bytes: int
+    executable: bool = False
+    parts: tuple[Part, ...] = ()
+    """In order; together `size_bytes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a checkpoint consists of."""
+
+    trial_id: str
+    number: int
+    folder: str
+    """`<n>-<token>`, where what this checkpoint was the first to store lies."""
+    files: tuple[FileEntry, ...]
+    objects: tuple[StoredObject, ...] = ()
+    empty_folders: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    version: int = VERSION
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files together."""
+        return sum(entry.size_bytes for entry in self.files)
+
+    @property
+    def new_bytes(self) -> int:
+        """What this checkpoint stored: the rest was there."""
+        return sum(each.size_bytes for each in self.objects if each.name.startswith(f"{self.folder}/"))
+
+    def files_of(self, index: int) -> Iterator[FileEntry]:
+        """The files with a part in object `index`."""
+        return (entry for entry in self.files if any(part.object == index for part in entry.parts))
+
+    def hasher(self) -> Hasher:
+        """What makes the hashes of this manifest's objects."""
+        return blake2b(digest_size=DIGEST_BYTES) if self.version == 1 else _Blake3()
+
+
+class Hasher(Protocol):
+    """A hash that is fed piece by piece."""
+
+    def update(self, data: bytes, /) -> object: ...
+
+    def hexdigest(self) -> str: ...
+
+
+class _Blake3:
+    def __init__(self) -> None:
+        self._hash = blake3()
+
+    def update(self, data: bytes, /) -> None:
+        self._hash.update(data)
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest(length=DIGEST_BYTES)
+
+
+def hash_of(data: bytes) -> str:
+    """Of one object of version 2. Lets other threads run meanwhile."""
+    return blake3(data).hexdigest(length=DIGEST_BYTES)
+
+
+def encode_manifest(manifest: Manifest) -> dict[str, Any]:
+    """As JSON holds it."""
+    return {
+        "version": VERSION,
+        "trial_id": manifest.trial_id,
+        "number": manifest.number,
+        "folder": manifest.folder,
+        "objects": [list(each) for each in manifest.objects],
+        "files": [
+            {
+                "path": entry.path,
+                "size_bytes": entry.size_bytes,
+                "executable": entry.executable,
+                "parts": [list(part) for part in entry.parts],
+            }
+            for entry in manifest.files
+        ],
+        "empty_folders": manifest.empty_folders,
+        "metadata": manifest.metadata,
+    }
+
+
+def decode_manifest(body: Mapping[str, Any], uri: str) -> Manifest:
+    """The manifest that `encode_manifest` wrote, or one of version 1.
+
+    Raises: CheckpointDamagedError: it would write outside of its target, or does not fit together.
+    """
+    try:
+        manifest = _decode(body)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointDamagedError(f"{uri}.json", "the manifest is damaged", _DISTRUST) from error
+    paths = (*(entry.path for entry in manifest.files), *manifest.empty_folders, manifest.folder)
+    for path in (*paths, *(each.name for each in manifest.objects)):
+        if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+            raise CheckpointDamagedError(uri, f"the manifest names the path {path!r}", _DISTRUST)
+    for entry in manifest.files:
+        if not _fits(entry, manifest):
+            raise CheckpointDamagedError(uri, f"the manifest has no whole {entry.path!r}", _DISTRUST)
+    return manifest
+
+
+def _decode(body: Mapping[str, Any]) -> Manifest:
+    version = body.get("version", 1)
+    if version not in (1, VERSION):
+        raise ValueError(f"version {version!r}")
+    common = {name: body[name] for name in ("trial_id", "number", "folder", "metadata")}
+    empty_folders = tuple(body["empty_folders"])
+    if version == 1:
+        return _decode_first(body, common, empty_folders)
+    files = tuple(
+        FileEntry(
+            path=entry["path"],
+            size_bytes=entry["size_bytes"],
+            executable=entry["executable"],
+            parts=tuple(Part(*part) for part in entry["parts"]),
+        )
+        for entry in body["files"]
+    )
+    objects = tuple(StoredObject(*each) for each in body["objects"])
+    return Manifest(files=files, objects=objects, empty_folders=empty_folders, **common)
+
+
+def _decode_first(
+    body: Mapping[str, Any], common: dict[str, Any], empty_folders: tuple[str, ...]
+) -> Manifest:
+    files, objects = [], []
+    for index, entry in enumerate(body["files"]):
+        path, size_bytes = entry["path"], entry["size_bytes"]
+        objects.append(StoredObject(f"{common['folder']}/{escape(path)}", size_bytes, entry["blake2b"]))
+        parts = (Part(index, 0, size_bytes),)
+        files.append(FileEntry(path=path, size_bytes=size_bytes, executable=entry["executable"], parts=parts))
+    return Manifest(
+        files=tuple(files), objects=tuple(objects), empty_folders=empty_folders, version=1, **common
+    )
+
+
+def _fits(entry: FileEntry, manifest: Manifest) -> bool:
+    objects = manifest.objects
+    return sum(part.size_bytes for part in entry.parts) == entry.size_bytes and all(
+        0 <= part.object < len(objects)
+        and part.offset >= 0
+        and part.size_bytes >= 0
+        and part.offset + part.size_bytes <= objects[part.object].size_bytes
+        for part in entry.parts
+    )
+
+
+def escape(path: str) -> str:
+    """A file's path as version 1 has it in keys."""
+    return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in path)

@@ -1,0 +1,182 @@
+"""Storing what a checkpoint directory holds: cut, hashed, put only where the one before has it not.
+
+What may be referred to without being stored again is what one other checkpoint, the parent, refers to: it is
+the trial's newest, which nobody deletes before the new one is committed. So nobody needs to ask the store
+what is there, and what is being deleted can never be what is being referred to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from raysweep.errors import StorageError
+from raysweep.storage.directory import read_piece, unreadable
+from raysweep.storage.manifest import FileEntry, Manifest, Part, StoredObject, hash_of
+from raysweep.storage.retries import retrying
+from raysweep.storage.store import Store
+
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+SMALL_BYTES: Final = 64 * 1024
+"""Files below this are packed together, up to `CHUNK_BYTES`."""
+_REMOTE_THREADS: Final = 4
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class _Piece(NamedTuple):
+    """`size_bytes` of the file at `path`, from `offset` on."""
+
+    path: str
+    offset: int
+    size_bytes: int
+
+
+# What becomes one object: one piece of a large file, or several small files.
+_Cut = tuple[_Piece, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """One checkpoint on its way into the store. `prefix`: the trial's folder; `folder`: this checkpoint's.
+
+    `go_on` is called before each object, and raises if the upload is to end.
+    """
+
+    store: Store
+    prefix: str
+    folder: str
+    parent: Manifest | None
+    give_up_after_s: float
+    go_on: Callable[[], None]
+
+    def run(
+        self, directory: Path, paths: Sequence[str], carried: Mapping[str, FileEntry]
+    ) -> tuple[tuple[FileEntry, ...], tuple[StoredObject, ...]]:
+        """Store these files of a directory; durable on return.
+
+        `carried`: files that are as they were in the parent; they need not be in the directory.
+
+        Raises: SpecError for a file that cannot be read, StorageError.
+        """
+        sizes = {path: _status(directory / path) for path in paths}
+        cuts = list(_cut({path: size_bytes for path, (size_bytes, _) in sizes.items()}))
+        stored = self._put_all(directory, cuts)
+        table = _Table()
+        parts: dict[str, list[Part]] = {path: [] for path in paths}
+        for cut, found in zip(cuts, stored, strict=True):
+            offset = 0
+            for piece in cut:
+                parts[piece.path].append(Part(table.index(found), offset, piece.size_bytes))
+                offset += piece.size_bytes
+        files = [
+            FileEntry(
+                path=path, size_bytes=sizes[path][0], executable=sizes[path][1], parts=tuple(parts[path])
+            )
+            for path in paths
+        ]
+        files += [self._carry(entry, table) for path, entry in carried.items() if path not in parts]
+        return tuple(sorted(files, key=lambda entry: entry.path)), tuple(table.objects)
+
+    def _carry(self, entry: FileEntry, table: _Table) -> FileEntry:
+        assert self.parent is not None, "it is carried from somewhere"
+        objects = self.parent.objects
+        parts = tuple(part._replace(object=table.index(objects[part.object])) for part in entry.parts)
+        return FileEntry(
+            path=entry.path, size_bytes=entry.size_bytes, executable=entry.executable, parts=parts
+        )
+
+    def _put_all(self, directory: Path, cuts: Sequence[_Cut]) -> list[StoredObject]:
+        known = {} if self.parent is None or self.parent.version == 1 else _by_hash(self.parent)
+        put: dict[StoredObject, _Cut] = {}
+
+        def store(cut: _Cut) -> StoredObject:
+            self.go_on()
+            data = _read(directory, cut)
+            digest = hash_of(data)
+            found = known.get((digest, len(data)))
+            if found is not None:
+                return found
+            new = StoredObject(f"{self.folder}/{digest}", len(data), digest)
+            if new not in put:  # two threads with the same content put it twice: one name, the same bytes
+                retrying(self.give_up_after_s)(self.store.put, self._key(new), data)
+                put[new] = cut
+            return new
+
+        stored = self._each(store, cuts)
+        self._each(lambda new: self._settle(directory, new, put[new]), list(put))
+        return stored
+
+    def _settle(self, directory: Path, new: StoredObject, cut: _Cut) -> None:
+        """Have it on the disk. All are written first: the first sync takes what the others would wait for."""
+        self.go_on()
+        try:
+            self.store.sync(self._key(new))
+        except StorageError:
+            # After a failed sync the system may forget what it did not write: it is written anew.
+            data = _read(directory, cut)
+            retrying(self.give_up_after_s)(self.store.put, self._key(new), data, durable=True)
+
+    def _each(self, call: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        if self.store.local_path(self.folder) is not None or len(items) < 2:
+            return list(
+                map(call, items)
+            )  # on a local disk one thread keeps the disk busy, and leaves cores free
+        with ThreadPoolExecutor(_REMOTE_THREADS, thread_name_prefix="raysweep-upload") as pool:
+            return list(pool.map(call, items))
+
+    def _key(self, stored: StoredObject) -> str:
+        return f"{self.prefix}/{stored.name}"
+
+
+class _Table:
+    """The objects of a manifest, each once."""
+
+    def __init__(self) -> None:
+        self.objects: list[StoredObject] = []
+        self._places: dict[str, int] = {}
+
+    def index(self, stored: StoredObject) -> int:
+        place = self._places.setdefault(stored.name, len(self.objects))
+        if place == len(self.objects):
+            self.objects.append(stored)
+        return place
+
+
+def _by_hash(parent: Manifest) -> dict[tuple[str, int], StoredObject]:
+    return {(each.hash, each.size_bytes): each for each in parent.objects}
+
+
+def _cut(sizes: Mapping[str, int]) -> Iterator[_Cut]:
+    """What becomes an object each. Small files are packed in the order of their paths."""
+    pack: list[_Piece] = []
+    packed = 0
+    for path, size_bytes in sizes.items():
+        if size_bytes >= SMALL_BYTES:
+            for offset in range(0, size_bytes, CHUNK_BYTES):
+                yield (_Piece(path, offset, min(CHUNK_BYTES, size_bytes - offset)),)
+        elif size_bytes:
+            if packed + size_bytes > CHUNK_BYTES:
+                yield tuple(pack)
+                pack, packed = [], 0
+            pack.append(_Piece(path, 0, size_bytes))
+            packed += size_bytes
+    if pack:
+        yield tuple(pack)
+
+
+def _read(directory: Path, cut: _Cut) -> bytes:
+    pieces = [read_piece(directory / piece.path, piece.offset, piece.size_bytes) for piece in cut]
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _status(path: Path) -> tuple[int, bool]:
+    """(size, whether it is executable)."""
+    try:
+        return path.stat().st_size, os.access(path, os.X_OK)
+    except OSError as error:
+        raise unreadable(path, error.strerror or str(error)) from error

@@ -1,0 +1,83 @@
+"""Folders that a trial fills and hands over: on a local disk of the node, taken by rename, never copied.
+
+They lie below `RAYSWEEP_STAGING`, else below the folder for temporary files. What a killed process leaves
+there is removed by the next trial that makes one: a folder is a process's as long as that holds its lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+VARIABLE: Final = "RAYSWEEP_STAGING"
+_PREFIX: Final = "raysweep-staging-"
+_UNLOCKED: Final = ".raysweep-unlocked-"
+_LOCK: Final = "lock"
+
+
+class Staging:
+    """The folders of one attempt; none exists before the first is made."""
+
+    def __init__(self) -> None:
+        self._top: Path | None = None
+        self._lock: IO[bytes] | None = None
+        self._made = 0
+        self._given: set[Path] = set()
+
+    @contextmanager
+    def new_folder(self) -> Iterator[Path]:
+        """A new, empty folder; what was not handed over by the end is removed."""
+        top = self._open()
+        self._made += 1
+        folder = top / f"{self._made}"
+        folder.mkdir()
+        self._given.add(folder)
+        try:
+            yield folder
+        finally:
+            self._given.discard(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def take(self, folder: Path) -> Path | None:
+        """Take over a folder that is one of these, whatever its size; None: it is another, and stays."""
+        if folder not in self._given:
+            return None
+        self._given.discard(folder)
+        taken = folder.with_name(f"{folder.name}-taken")
+        os.rename(folder, taken)
+        return taken
+
+    def close(self) -> None:
+        """Remove all that is left."""
+        top, self._top = self._top, None
+        if top is not None:
+            shutil.rmtree(top, ignore_errors=True)
+        if self._lock is not None:
+            self._lock.close()
+
+    def _open(self) -> Path:
+        if self._top is None:
+            parent = Path(os.environ.get(VARIABLE) or tempfile.gettempdir())
+            parent.mkdir(parents=True, exist_ok=True)
+            _sweep_up(parent)
+            # It gets its name once it is locked: nobody takes it for one that a killed process left.
+            unlocked = Path(tempfile.mkdtemp(prefix=_UNLOCKED, dir=parent))
+            self._lock = open(unlocked / _LOCK, "wb")  # noqa: SIM115  held until the attempt ends
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._top = parent / f"{_PREFIX}{unlocked.name.removeprefix(_UNLOCKED)}"
+            os.rename(unlocked, self._top)
+        return self._top
+
+
+def _sweep_up(parent: Path) -> None:
+    """Remove what processes left that are gone."""
+    for top in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError), open(top / _LOCK, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(top, ignore_errors=True)

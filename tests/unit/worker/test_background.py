@@ -1,0 +1,308 @@
+"""Checkpoints that a trial hands over: taken by rename, stored in the background, before its end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from raysweep.errors import SpecError, TrialStopped
+from raysweep.messages import Busy, FromWorker, Interrupt, Job, Rows, Saved, Stop, Unsaved
+from raysweep.storage.checkpoints import CheckpointStore, restore_uri
+from raysweep.storage.opening import open_store
+from raysweep.storage.store import Store
+from raysweep.storage.wrapped import WrappedStore
+from raysweep.worker import staging
+from raysweep.worker.session import Session, SweepPlace
+from raysweep.worker.uploader import MAX_WAITING
+
+JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=7)
+LONG_S = 60.0
+
+
+class Ears:
+    """A link that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.heard: list[FromWorker] = []
+        self.rows = 0
+
+    def send(self, message: FromWorker, *, waits: bool = False) -> None:
+        self.heard.append(message)
+
+    def send_now(self, message: FromWorker) -> None:
+        self.heard.append(message)
+
+    def send_row(self, *row: Any) -> None:
+        self.rows += 1
+
+    def listen(self, take: Any, on_gone: Any) -> None:
+        pass
+
+    def close(self, timeout_s: float | None = 10.0) -> None:
+        pass
+
+    def saved(self) -> list[int]:
+        return [message.number for message in self.heard if isinstance(message, Saved)]
+
+    def busy(self) -> list[bool]:
+        return [not message.is_over for message in self.heard if isinstance(message, Busy)]
+
+
+class Gate(WrappedStore):
+    """Lets nothing be put while it is closed."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.opened = threading.Event()
+        self.reached = threading.Event()
+        self.fails = False
+
+    def around(self, operation: Any, key: str, call: Callable[[], Any]) -> Any:
+        if operation == "put":
+            self.reached.set()
+            assert self.opened.wait(LONG_S)
+            if self.fails:
+                raise ValueError("a defect of the store")
+        return call()
+
+
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate(open_store(tmp_path / "store"))
+    # A session opens its store by its place: nobody else could stop one at a certain moment.
+    monkeypatch.setattr("raysweep.storage.opening.open_store", lambda path: gate)
+    monkeypatch.setenv(staging.VARIABLE, str(tmp_path / "staging"))
+    yield gate
+    gate.opened.set()
+
+
+@pytest.fixture
+def ears() -> Ears:
+    return Ears()
+
+
+@pytest.fixture
+def session(tmp_path: Path, gate: Gate, ears: Ears) -> Iterator[Session]:
+    place = SweepPlace(sweep_id="s", storage_path=str(tmp_path / "store"), resources={}, metric="loss")
+    session = Session(JOB, place, ears)
+    yield session
+    gate.opened.set()
+    session.finish()
+
+
+def hand_over(session: Session, text: str, *, wait: bool = False, loss: float = 1.0) -> Path:
+    with session.new_checkpoint() as folder:
+        (folder / "text").write_text(text)
+        session.report({"loss": loss}, folder, wait)
+    return folder
+
+
+def stored(gate: Gate, number: int, tmp_path: Path) -> str:
+    target = tmp_path / f"out-{number}-{time.monotonic_ns()}"
+    CheckpointStore(gate.inner, "s").restore(f"{gate.inner.url}/s/checkpoints/00003/{number}", target)
+    return (target / "text").read_text()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONG_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_report_returns_before_it_is_stored(session: Session, gate: Gate, ears: Ears, tmp_path: Path) -> None:
+    folder = hand_over(session, "a")
+    assert not folder.exists(), "taken"
+    assert gate.reached.wait(LONG_S)
+    assert ears.saved() == []
+    gate.opened.set()
+    session.finish()
+    assert ears.saved() == [7]
+    assert stored(gate, 7, tmp_path) == "a"
+    assert list((tmp_path / "staging").iterdir()) == [], "nothing is left"
+
+
+def test_they_are_committed_in_their_order_each_with_its_own_score(
+    session: Session, gate: Gate, ears: Ears, tmp_path: Path
+) -> None:
+    for number in range(3):
+        hand_over(session, f"{number}", loss=float(number))
+    session.report({"loss": 9.0}, None, False)
+    gate.opened.set()
+    source = tmp_path / "foreign"
+    source.mkdir()
+    (source / "text").write_text("foreign")
+    session.report({"loss": 10.0}, source, False)
+    found = [message for message in ears.heard if isinstance(message, Saved)]
+    assert [(each.number, each.report, each.score) for each in found] == [
+        (7, 0, 0.0), (8, 1, 1.0), (9, 2, 2.0), (10, 4, None),
+    ]  # fmt: skip
+    assert [stored(gate, number, tmp_path) for number in (7, 8, 9, 10)] == ["0", "1", "2", "foreign"]
+
+
+def test_what_they_have_in_common_is_stored_once(session: Session, gate: Gate) -> None:
+    gate.opened.set()
+    for head in ("a", "b"):
+        with session.new_checkpoint() as folder:
+            (folder / "body").write_bytes(b"x" * 100_000)
+            (folder / "head").write_bytes(head.encode() * 70_000)
+            session.report({"loss": 1.0}, folder, False)
+    session.finish()
+    manifest = CheckpointStore(gate.inner, "s").read_manifest(f"{gate.inner.url}/s/checkpoints/00003/8")
+    assert (manifest.size_bytes, manifest.new_bytes) == (170_000, 70_000)
+
+
+def test_a_trial_waits_where_too_many_do(session: Session, gate: Gate, ears: Ears) -> None:
+    hand_over(session, "stored now")
+    assert gate.reached.wait(LONG_S)
+    for number in range(MAX_WAITING):
+        hand_over(session, f"{number}")
+    assert ears.busy() == []
+    one_more = threading.Thread(target=hand_over, args=(session, "one more"))
+    one_more.start()
+    until(lambda: ears.busy() == [True])  # so its silence is no stall
+    assert one_more.is_alive()
+    gate.opened.set()
+    one_more.join(LONG_S)
+    session.finish()
+    assert ears.saved() == [7, 8, 9, 10]
+
+
+def test_wait_waits_for_the_commit(session: Session, gate: Gate, ears: Ears) -> None:
+    done = threading.Event()
+
+    def report() -> None:
+        hand_over(session, "a", wait=True)
+        done.set()
+
+    threading.Thread(target=report, daemon=True).start()
+    assert gate.reached.wait(LONG_S)
+    session.answer(0)
+    assert not done.is_set()
+    gate.opened.set()
+    assert done.wait(LONG_S)
+    kinds = [type(message) for message in ears.heard]
+    assert kinds.index(Saved) < len(kinds) - 1
+    assert isinstance(ears.heard[-1], Rows), "the answer is asked for once the checkpoint is known"
+
+
+def test_a_stop_waits_for_what_is_in_hand(session: Session, gate: Gate, ears: Ears, tmp_path: Path) -> None:
+    hand_over(session, "a")
+    session.tell(Stop(*JOB.who, reason="preempt", wants_checkpoint=True, allows="checkpoint"))
+    assert session.should_checkpoint
+    gate.opened.set()
+    with pytest.raises(TrialStopped):
+        hand_over(session, "b")
+    assert ears.saved() == [7, 8], "stored by the time that it ends"
+    assert stored(gate, 8, tmp_path) == "b"
+
+
+def test_an_interruption_ends_the_wait_and_the_upload(
+    session: Session, gate: Gate, ears: Ears, tmp_path: Path
+) -> None:
+    hand_over(session, "a")
+    hand_over(session, "b")
+    assert gate.reached.wait(LONG_S)
+    finished = threading.Thread(target=session.finish)
+    session.tell(Stop(*JOB.who, reason="limit"))
+    finished.start()
+    until(lambda: ears.busy() == [True])
+    session.tell(Interrupt(*JOB.who))
+    finished.join(LONG_S)
+    assert not finished.is_alive()
+    gate.opened.set()
+    until(lambda: not any(thread.name == "raysweep-uploader" for thread in threading.enumerate()))
+    assert ears.saved() == []
+    assert not [message for message in ears.heard if isinstance(message, Unsaved)]
+    assert list(gate.inner.list()) == [], "what was begun is taken back"
+
+
+def test_the_newest_is_given_back_once_it_is_stored(session: Session, gate: Gate) -> None:
+    hand_over(session, "a")
+    threading.Timer(0.1, gate.opened.set).start()
+    checkpoint = session.get_checkpoint()
+    assert checkpoint is not None
+    hand_over(session, "b")
+    with checkpoint as folder:
+        assert (folder / "text").read_text() == "b"
+
+
+def test_one_that_cannot_be_stored_is_said_and_the_next_one_is(
+    session: Session, gate: Gate, ears: Ears, tmp_path: Path
+) -> None:
+    gate.opened.set()
+    gate.fails = True
+    hand_over(session, "a")
+    until(lambda: any(isinstance(message, Unsaved) for message in ears.heard))
+    gate.fails = False
+    hand_over(session, "b")
+    session.finish()
+    (unsaved,) = (message for message in ears.heard if isinstance(message, Unsaved))
+    assert (unsaved.number, unsaved.problem) == (7, "a defect of the store")
+    assert ears.saved() == [8]
+    assert stored(gate, 8, tmp_path) == "b"
+
+
+def test_what_cannot_be_kept_is_refused_where_it_was_made(session: Session, gate: Gate) -> None:
+    gate.opened.set()
+    with session.new_checkpoint() as folder:
+        (folder / "link").symlink_to("/etc/passwd")
+        with pytest.raises(SpecError, match="symbolic link"):
+            session.report({"loss": 1.0}, folder, False)
+
+
+def test_what_is_not_reported_is_removed(session: Session, tmp_path: Path) -> None:
+    with session.new_checkpoint() as folder:
+        (folder / "text").write_text("a")
+    assert not folder.exists()
+    session.finish()
+    assert list((tmp_path / "staging").iterdir()) == []
+
+
+def test_the_size_does_not_matter(session: Session, gate: Gate) -> None:
+    """It is the same folder, renamed: nothing is copied."""
+    with session.new_checkpoint() as folder:
+        (folder / "text").write_text("a")
+        inode = (folder / "text").stat().st_ino
+        session.report({"loss": 1.0}, folder, False)
+        (taken,) = folder.parent.glob("*-taken/text")
+        assert taken.stat().st_ino == inode
+    gate.opened.set()
+
+
+def test_what_killed_processes_left_is_removed_and_what_lives_stays(
+    session: Session, tmp_path: Path, gate: Gate
+) -> None:
+    gate.opened.set()
+    dead, alive = (tmp_path / "staging" / f"{staging._PREFIX}{name}" for name in ("dead", "alive"))
+    for top in (dead, alive):
+        (top / "1-taken").mkdir(parents=True)
+        (top / staging._LOCK).touch()
+    with open(alive / staging._LOCK, "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        hand_over(session, "a")
+        assert not dead.exists()
+        assert alive.exists()
+
+
+def test_another_attempt_goes_on_from_it(session: Session, gate: Gate, ears: Ears, tmp_path: Path) -> None:
+    gate.opened.set()
+    hand_over(session, "a")
+    session.finish()
+    place = SweepPlace(sweep_id="s", storage_path=str(tmp_path / "store"), resources={}, metric="loss")
+    uri = f"{gate.inner.url}/s/checkpoints/00003/7"
+    later = Session(replace(JOB, attempt=3, checkpoint=uri, next_checkpoint=100), place, ears)
+    checkpoint = later.get_checkpoint()
+    assert checkpoint is not None
+    with checkpoint as folder:
+        assert (folder / "text").read_text() == "a"
+    assert os.listdir(tmp_path / "staging") == []
+    restore_uri(uri, tmp_path / "out")
