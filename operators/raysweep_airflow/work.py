@@ -34,13 +34,12 @@ from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
 from raysweep.step import (
+    Canceller,
     End,
     Intent,
     Place,
     Step,
     brief,
-    call_off_if_over,
-    cancel_superseded,
     complete,
     connected,
     details_of,
@@ -159,14 +158,8 @@ class Try:
 
     async def _call_off(self) -> None:
         """End this try's job if the task's state says so, or see that there will be none."""
-        await call_off_if_over(
-            self.intent,
-            why=self.task.why_over,
-            to=self._connect,
-            by=self.task.canceller,
-            log=self.log,
-            grace_s=2.0,
-        )
+        canceller = Canceller(to=self._connect, by=self.task.canceller, log=self.log, grace_s=2.0)
+        await canceller.call_off_if_over(self.intent, self.task.why_over)
 
     async def _connect(self) -> ClusterConnection:
         assert self.access is not None  # no job is announced before
@@ -203,8 +196,8 @@ class Try:
 
     def _end_superseded(self, job: RunningJob, access: Access) -> None:
         """Where an earlier try ran something else, as the sweep has found more since: nobody waits for it."""
-        earlier, to = self.store.get(JOB_KEY), connected(access.cluster)
-        asyncio.run(cancel_superseded(earlier, job, to=to, by=self.task.canceller, log=self.log))
+        canceller = Canceller(to=connected(access.cluster), by=self.task.canceller, log=self.log)
+        asyncio.run(canceller.cancel_superseded(self.store.get(JOB_KEY), job))
 
     def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:
         """On a Ray of this process: an embedded one, or one that it is near."""
