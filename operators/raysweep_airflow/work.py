@@ -43,12 +43,13 @@ from raysweep.step import (
     complete,
     connected,
     details_of,
+    verdict_of,
 )
 from raysweep_airflow import documents
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
-from raysweep_airflow.tries import Record, decide, generation_of, is_cleared, still_due
+from raysweep_airflow.tries import Do, Record, decide, generation_of, is_cleared, still_due
 from raysweep_airflow.triggers import SETTLE_S, SweepTrigger
 
 if TYPE_CHECKING:
@@ -123,8 +124,14 @@ class Try:
         return self.finish(self._run_here(attempt)) if access is None else self._run_job(attempt, access)
 
     def complete(self, event: Mapping[str, Any]) -> Any:
-        """Finish by a trigger's event."""
-        return self.finish(End.from_dict(event).result(again="clear the task"))
+        """Finish by a trigger's event; or go on, where the job ended for an earlier try that was marked."""
+        end = End.from_dict(event)
+        result = end.result(again="clear the task")
+        is_limit = end.how == "timeout"
+        if not is_limit and verdict_of(result).result == "cancelled" and self._is_wanted_again(end.job):
+            self.log.warning("job %s ended for an earlier try, which was marked: going on", end.job.job_id)
+            return self.run()
+        return self.finish(result)
 
     def finish(self, end: Outcome | RaysweepError) -> Any:
         """Hand on the outcome, or fail: the end of every try that ran something."""
@@ -133,6 +140,19 @@ class Try:
             self.store.set(OUTCOME_KEY, _summary(outcome))
         outcome = complete(end, accept_partial=self.operator.accept_partial)
         return self._hand_on(self.operator.handed_on(self.context, outcome))
+
+    def _is_wanted_again(self, job: RunningJob) -> bool:
+        """Whether the job was asked to end as this task was marked, and a person has cleared the task since.
+
+        A try may attach to a job that has been asked to end and has not ended yet.
+        """
+        if not self.task.has_ended_by_mark(job.view().cancellation(), job.number):
+            return False
+        try:
+            return not self.task.why_over()
+        except Exception:
+            self.log.exception("it is not known whether the task was cleared")
+            return False
 
     def _hand_on(self, result: dict[str, Any]) -> dict[str, Any]:
         for asset in self.operator.outlets:
@@ -232,14 +252,15 @@ class Try:
         base = operator.key(self.context, asked)
         request = RunRequest.of(_with_deadline(asked, record), base + record.suffix)
         ended = _view(request).outcome()
-        due = None if cleared else still_due(found, ended)
+        kept = None if cleared else still_due(found, ended)
+        due = kept or (None if cleared else self._due_by_mark(request, ended))
         do = due or decide(
             ended,
             is_cleared=cleared,
             on_clear=operator.on_clear,
             accept_partial=operator.accept_partial,
         )
-        past = record.past if due else generation_of(ended)
+        past = record.past if kept else generation_of(ended)
         if do == "reuse":
             self._check_same(request, ended)
         elif cleared:
@@ -259,6 +280,15 @@ class Try:
             record = replace(record, due="resume", past=past) if do == "resume" else replace(record, due="go")
         self.store.set(RECORD_KEY, record.to_dict())
         return Attempt(request=request, ended=None, resumes=resumes)
+
+    def _due_by_mark(self, request: AnyRequest, ended: Outcome | None) -> Do | None:
+        """What to do where the run was ended as its task was marked: since a try runs, it is wanted."""
+        if ended is not None and ended.status != "cancelled":
+            return None
+        view = _view(request)
+        if not self.task.has_ended_by_mark(view.cancellation(), view.newest_job()):
+            return None
+        return "resume" if ended is not None else "go"
 
     def _carried_out(self) -> None:
         """What a clear asked for has become a job, which the next try finds."""

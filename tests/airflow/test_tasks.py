@@ -148,6 +148,33 @@ def test_marked_failed_and_cleared_it_goes_on_where_it_was(desk: Desk) -> None:
     assert len(desk.jobs()) == 2
 
 
+def test_marked_before_its_trigger_runs_its_sweep_ends(desk: Desk) -> None:
+    """The task's process is gone, and the triggerer asleep: only the api-server hears of it."""
+    with desk.airflow.paused("triggerer"):
+        run_id = desk.begin("night_alone", sweep=desk.spec(num_samples=500, pause=0.5))
+        desk.airflow.wait_state("night_alone", run_id, "sweep", "deferred")
+        desk.airflow.patch_state("night_alone", run_id, "sweep", "failed")
+        outcome = desk.ended("night_alone", run_id)
+        assert outcome.status == "cancelled"
+        assert "its task was marked failed in Airflow" in outcome.why
+        desk.cluster.wait_until_clean(STOP_S)
+    assert len(desk.jobs()) == 1
+
+
+@pytest.mark.slow
+def test_marked_and_cleared_while_its_job_ends_it_goes_on(desk: Desk) -> None:
+    """The try after the clear may attach to the job that the mark has asked to end."""
+    run_id = desk.begin("night_alone", sweep=desk.spec(num_samples=12, pause=1.0))
+    desk.airflow.wait_state("night_alone", run_id, "sweep", "deferred")
+    desk.until_noted("end", 2)
+    desk.airflow.patch_state("night_alone", run_id, "sweep", "failed")
+    wait_until(desk.folder("night_alone", run_id).read_cancellation, "no request was stored")
+    desk.airflow.clear("night_alone", run_id, "sweep")
+    desk.airflow.wait_state("night_alone", run_id, "sweep", "success", timeout_s=240)
+    assert desk.ended("night_alone", run_id).counts == {"completed": 12}
+    assert len(desk.jobs()) == 2
+
+
 @pytest.mark.slow
 def test_a_dag_that_is_deleted_ends_its_sweep(desk: Desk) -> None:
     """A task that Airflow does not know any more is no cleared one."""
