@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import time
@@ -175,6 +176,31 @@ def test_marked_and_cleared_while_its_job_ends_it_goes_on(desk: Desk) -> None:
     desk.airflow.wait_state("night_alone", run_id, "sweep", "success", timeout_s=240)
     assert desk.ended("night_alone", run_id).counts == {"completed": 12}
     assert len(desk.jobs()) == 2
+
+
+@pytest.mark.slow
+def test_a_secrets_backend_that_fails_for_a_while_costs_nothing(desk: Desk) -> None:
+    """First of the task, then of its trigger: Airflow says "not found" to both."""
+    vault, head = desk.airflow.vault, desk.cluster.head
+    fields = {"conn_type": "raysweep", "host": "http://127.0.0.1", "port": head.dashboard_port}
+    (vault / "in_the_vault.json").write_text(json.dumps(fields | {"password": head.token}))
+    down, failed = vault / "down", vault / "failed"
+    down.touch()
+    run_id = desk.begin("in_the_vault", sweep=desk.spec(num_samples=12, pause=1.0))
+    wait_until(failed.exists, "no task asked for its connection", 120)
+    down.unlink()
+    desk.airflow.wait_state("in_the_vault", run_id, "sweep", "deferred", timeout_s=240)
+    desk.until_noted("end", 1)
+    down.touch()
+    failed.unlink()
+    desk.airflow.kill("triggerer")
+    desk.airflow.start_component("triggerer")
+    wait_until(failed.exists, "no trigger asked for its connection", 120)
+    down.unlink()
+    desk.airflow.wait_state("in_the_vault", run_id, "sweep", "success", timeout_s=240)
+    assert desk.ended("in_the_vault", run_id).counts == {"completed": 12}
+    assert len(desk.jobs()) == 1
+    assert not desk.started_twice()
 
 
 @pytest.mark.slow

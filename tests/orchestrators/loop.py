@@ -106,6 +106,15 @@ class LoopOrchestrator:
         self.processes[run].kill()
         self.again(run)
 
+    kill_submission = kill_step
+
+    def move(self, run: str, night: Night) -> str:
+        Path(run, "night.json").write_text(json.dumps(asdict(night)))
+        for step in ("sweep", "gate", "train"):
+            Path(run, f"{step}.json").unlink(missing_ok=True)
+        self.again(run)
+        return run
+
     def cancel(self, run: str) -> None:
         Path(run, "over").write_text("its night was cancelled")
         self.processes[run].terminate()
