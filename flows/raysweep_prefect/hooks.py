@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,7 +29,7 @@ from prefect.flows import Flow
 from prefect.logging.loggers import flow_run_logger
 
 from raysweep.jobs.sync import run_sync
-from raysweep.step import cancel_if_over
+from raysweep.step import Canceller
 from raysweep_prefect.records import NotedJob, noted_jobs
 
 # What `prefect.states.exception_to_crashed_state` says of KeyboardInterrupt and SystemExit.
@@ -73,14 +74,9 @@ def _stop(flow: Flow[..., Any], flow_run: FlowRun, is_meant: Callable[[State[Any
         at_once = asyncio.Semaphore(_AT_ONCE)
 
         async def stop(noted: NotedJob) -> None:
+            to = partial(asyncio.to_thread, noted.connection)
             async with at_once:
-                await cancel_if_over(
-                    noted.job,
-                    why=lambda: reason,
-                    to=lambda: asyncio.to_thread(noted.connection),
-                    by="Prefect",
-                    log=logger,
-                )
+                await Canceller(to=to, by="Prefect", log=logger).cancel_if_over(noted.job, lambda: reason)
 
         await asyncio.gather(*map(stop, jobs))
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from raysweep.outcome import Cancellation
 
 # On these a person, or Airflow, wants nothing more of the sweep. All others may be followed by a new try.
 DELETED: Final = "deleted"
@@ -73,12 +76,26 @@ class TaskId:
 
     def why_over(self) -> str:
         """Why it wants nothing more of its sweep, by its state; empty where it does."""
-        state = self.state()
-        if state == DELETED:
-            return "its task was deleted from Airflow"
-        return f"its task was marked {state} in Airflow" if state in _OVER else ""
+        return why_over(self.state())
 
     @property
     def canceller(self) -> str:
         """Who cancels on its behalf, for people."""
         return f"Airflow: {self.key}"
+
+    def has_ended_by_mark(self, asked: Cancellation | None, number: int) -> bool:
+        """Whether this request to end job `number` was made on behalf of this task, as it was marked."""
+        reasons = {why_over(state) for state in _OVER}
+        return (
+            asked is not None
+            and asked.names(number)
+            and asked.by == self.canceller
+            and asked.reason in reasons
+        )
+
+
+def why_over(state: str | None) -> str:
+    """Why a task in this state wants nothing more of its sweep; empty where it does."""
+    if state == DELETED:
+        return "its task was deleted from Airflow"
+    return f"its task was marked {state} in Airflow" if state in _OVER else ""

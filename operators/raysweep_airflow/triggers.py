@@ -17,7 +17,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from raysweep.jobs import ClusterConnection, RunningJob
 from raysweep.jobs.follow import CANCEL_GRACE_S
 from raysweep.jobs.notes import ProgressLines
-from raysweep.step import cancel_if_over, connected, wait_for_end
+from raysweep.step import Canceller, connected, wait_for_end
 from raysweep_airflow.hooks import RaySweepHook
 from raysweep_airflow.identity import TaskId
 
@@ -99,14 +99,9 @@ class SweepTrigger(BaseTrigger):
         self, cluster: ClusterConnection | None = None, grace_s: float = CANCEL_GRACE_S
     ) -> None:
         """Cancel the job if the task's state says that nobody wants it any more; never raises."""
-        await cancel_if_over(
-            self.job,
-            why=self.task_of.why_over,
-            to=self._connect if cluster is None else connected(cluster),
-            by=self.task_of.canceller,
-            log=self.log,
-            grace_s=grace_s,
-        )
+        to = self._connect if cluster is None else connected(cluster)
+        canceller = Canceller(to=to, by=self.task_of.canceller, log=self.log, grace_s=grace_s)
+        await canceller.cancel_if_over(self.job, self.task_of.why_over)
 
     async def on_kill(self) -> None:
         """Cancel the job if the task's state says that nobody wants it any more.

@@ -34,22 +34,22 @@ from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
 from raysweep.step import (
+    Canceller,
     End,
     Intent,
     Place,
     Step,
     brief,
-    call_off_if_over,
-    cancel_superseded,
     complete,
     connected,
     details_of,
+    verdict_of,
 )
 from raysweep_airflow import documents
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
-from raysweep_airflow.tries import Record, decide, generation_of, is_cleared, still_due
+from raysweep_airflow.tries import Do, Record, decide, generation_of, is_cleared, still_due
 from raysweep_airflow.triggers import SETTLE_S, SweepTrigger
 
 if TYPE_CHECKING:
@@ -133,8 +133,14 @@ class Try:
         return self.finish(self._run_here(attempt)) if access is None else self._run_job(attempt, access)
 
     def complete(self, event: Mapping[str, Any]) -> Any:
-        """Finish by a trigger's event."""
-        return self.finish(End.from_dict(event).result(again="clear the task"))
+        """Finish by a trigger's event; or go on, where the job ended for an earlier try that was marked."""
+        end = End.from_dict(event)
+        result = end.result(again="clear the task")
+        is_limit = end.how == "timeout"
+        if not is_limit and verdict_of(result).result == "cancelled" and self._is_wanted_again(end.job):
+            self.log.warning("job %s ended for an earlier try, which was marked: going on", end.job.job_id)
+            return self.run()
+        return self.finish(result)
 
     def finish(self, end: Outcome | RaysweepError) -> Any:
         """Hand on the outcome, or fail: the end of every try that ran something."""
@@ -143,6 +149,19 @@ class Try:
             self.store.set(OUTCOME_KEY, _summary(outcome))
         outcome = complete(end, accept_partial=self.operator.accept_partial)
         return self._hand_on(self.operator.handed_on(self.context, outcome))
+
+    def _is_wanted_again(self, job: RunningJob) -> bool:
+        """Whether the job was asked to end as this task was marked, and a person has cleared the task since.
+
+        A try may attach to a job that has been asked to end and has not ended yet.
+        """
+        if not self.task.has_ended_by_mark(job.view().cancellation(), job.number):
+            return False
+        try:
+            return not self.task.why_over()
+        except Exception:
+            self.log.exception("it is not known whether the task was cleared")
+            return False
 
     def _hand_on(self, result: dict[str, Any]) -> dict[str, Any]:
         for asset in self.operator.outlets:
@@ -168,14 +187,8 @@ class Try:
 
     async def _call_off(self) -> None:
         """End this try's job if the task's state says so, or see that there will be none."""
-        await call_off_if_over(
-            self.intent,
-            why=self.task.why_over,
-            to=self._connect,
-            by=self.task.canceller,
-            log=self.log,
-            grace_s=2.0,
-        )
+        canceller = Canceller(to=self._connect, by=self.task.canceller, log=self.log, grace_s=2.0)
+        await canceller.call_off_if_over(self.intent, self.task.why_over)
 
     async def _connect(self) -> ClusterConnection:
         assert self.access is not None  # no job is announced before
@@ -212,8 +225,8 @@ class Try:
 
     def _end_superseded(self, job: RunningJob, access: Access) -> None:
         """Where an earlier try ran something else, as the sweep has found more since: nobody waits for it."""
-        earlier, to = self.store.get(JOB_KEY), connected(access.cluster)
-        asyncio.run(cancel_superseded(earlier, job, to=to, by=self.task.canceller, log=self.log))
+        canceller = Canceller(to=connected(access.cluster), by=self.task.canceller, log=self.log)
+        asyncio.run(canceller.cancel_superseded(self.store.get(JOB_KEY), job))
 
     def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:
         """On a Ray of this process: an embedded one, or one that it is near."""
@@ -248,14 +261,15 @@ class Try:
         base = operator.key(self.context, asked)
         request = RunRequest.of(_with_deadline(asked, record), base + record.suffix)
         ended = _view(request).outcome()
-        due = None if cleared else still_due(found, ended)
+        kept = None if cleared else still_due(found, ended)
+        due = kept or (None if cleared else self._due_by_mark(request, ended))
         do = due or decide(
             ended,
             is_cleared=cleared,
             on_clear=operator.on_clear,
             accept_partial=operator.accept_partial,
         )
-        past = record.past if due else generation_of(ended)
+        past = record.past if kept else generation_of(ended)
         if do == "reuse":
             self._check_same(request, ended)
         elif cleared:
@@ -276,6 +290,15 @@ class Try:
             record = replace(record, due=do, past=past) if goes_on else replace(record, due="go")
         self.store.set(RECORD_KEY, record.to_dict())
         return Attempt(request=request, ended=None, resumes=resumes, retries=do == "retry")
+
+    def _due_by_mark(self, request: AnyRequest, ended: Outcome | None) -> Do | None:
+        """What to do where the run was ended as its task was marked: since a try runs, it is wanted."""
+        if ended is not None and ended.status != "cancelled":
+            return None
+        view = _view(request)
+        if not self.task.has_ended_by_mark(view.cancellation(), view.newest_job()):
+            return None
+        return "resume" if ended is not None else "go"
 
     def _carried_out(self) -> None:
         """What a clear asked for has become a job, which the next try finds."""

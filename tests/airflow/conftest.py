@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import shutil
 import tempfile
@@ -27,7 +28,13 @@ DAGS = Path(__file__).parent / "dags"
 @pytest.fixture(scope="package")
 def airflow(running_head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     """Airflow with one worker slot, the DAGs of `tests/airflow/dags`, and the head as `raysweep_default`."""
-    with Airflow(tmp_path_factory.mktemp("airflow"), dags=DAGS, parallelism=1) as servers:
+    home, vault = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("vault")
+    secrets = {
+        "AIRFLOW__SECRETS__BACKEND": "tests.airflow.vault.Vault",
+        "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"folder": str(vault)}),
+    }
+    with Airflow(home, dags=DAGS, parallelism=1, environment=secrets) as servers:
+        servers.vault = vault
         connect(servers, running_head)
         yield servers
 

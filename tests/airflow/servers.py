@@ -52,6 +52,8 @@ class Airflow(LocalAirflow):
         ours = _short_intervals(home, parallelism) | logs | dict(environment or {})
         super().__init__(home, dags=dags, port=port, environment=ours)
         self._client: httpx.Client | None = None
+        self.vault = home
+        """The folder of its secrets backend (`tests.airflow.vault`), where it has one."""
 
     @property
     def login(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import time
@@ -146,6 +147,60 @@ def test_marked_failed_and_cleared_it_goes_on_where_it_was(desk: Desk) -> None:
     assert desk.ended("night_alone", run_id).counts == {"completed": 12}
     assert not done & set(desk.started_twice())
     assert len(desk.jobs()) == 2
+
+
+def test_marked_before_its_trigger_runs_its_sweep_ends(desk: Desk) -> None:
+    """The task's process is gone, and the triggerer asleep: only the api-server hears of it."""
+    with desk.airflow.paused("triggerer"):
+        run_id = desk.begin("night_alone", sweep=desk.spec(num_samples=500, pause=0.5))
+        desk.airflow.wait_state("night_alone", run_id, "sweep", "deferred")
+        desk.airflow.patch_state("night_alone", run_id, "sweep", "failed")
+        outcome = desk.ended("night_alone", run_id)
+        assert outcome.status == "cancelled"
+        assert "its task was marked failed in Airflow" in outcome.why
+        desk.cluster.wait_until_clean(STOP_S)
+    assert len(desk.jobs()) == 1
+
+
+@pytest.mark.slow
+def test_marked_and_cleared_while_its_job_ends_it_goes_on(desk: Desk) -> None:
+    """The try after the clear may attach to the job that the mark has asked to end."""
+    run_id = desk.begin("night_alone", sweep=desk.spec(num_samples=12, pause=1.0))
+    desk.airflow.wait_state("night_alone", run_id, "sweep", "deferred")
+    desk.until_noted("end", 2)
+    desk.airflow.patch_state("night_alone", run_id, "sweep", "failed")
+    wait_until(desk.folder("night_alone", run_id).read_cancellation, "no request was stored")
+    # On SQLite, a scheduler that is about to fail the run takes no notice of a clear in that moment.
+    wait_until(lambda: desk.airflow.run("night_alone", run_id)["state"] == "failed")
+    desk.airflow.clear("night_alone", run_id, "sweep")
+    desk.airflow.wait_state("night_alone", run_id, "sweep", "success", timeout_s=240)
+    assert desk.ended("night_alone", run_id).counts == {"completed": 12}
+    assert len(desk.jobs()) == 2
+
+
+@pytest.mark.slow
+def test_a_secrets_backend_that_fails_for_a_while_costs_nothing(desk: Desk) -> None:
+    """First of the task, then of its trigger: Airflow says "not found" to both."""
+    vault, head = desk.airflow.vault, desk.cluster.head
+    fields = {"conn_type": "raysweep", "host": "http://127.0.0.1", "port": head.dashboard_port}
+    (vault / "in_the_vault.json").write_text(json.dumps(fields | {"password": head.token}))
+    down, failed = vault / "down", vault / "failed"
+    down.touch()
+    run_id = desk.begin("in_the_vault", sweep=desk.spec(num_samples=12, pause=1.0))
+    wait_until(failed.exists, "no task asked for its connection", 120)
+    down.unlink()
+    desk.airflow.wait_state("in_the_vault", run_id, "sweep", "deferred", timeout_s=240)
+    desk.until_noted("end", 1)
+    down.touch()
+    failed.unlink()
+    desk.airflow.kill("triggerer")
+    desk.airflow.start_component("triggerer")
+    wait_until(failed.exists, "no trigger asked for its connection", 120)
+    down.unlink()
+    desk.airflow.wait_state("in_the_vault", run_id, "sweep", "success", timeout_s=240)
+    assert desk.ended("in_the_vault", run_id).counts == {"completed": 12}
+    assert len(desk.jobs()) == 1
+    assert not desk.started_twice()
 
 
 @pytest.mark.slow

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import signal
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -34,10 +37,17 @@ class AirflowOrchestrator:
     def begin(self, night: Night) -> str:
         dag_id = _dag_of(night)
         self.servers.wait_for_dag(dag_id)
-        conf = {"sweep": dict(night.sweep), "train": dict(night.train or {}), "gate": dict(night.gate or {})}
-        conf["job"] = dict(night.job)
-        run_id = self.servers.trigger_run(dag_id, f"night-{os.getpid()}-{next(_numbers)}", conf)
+        run_id = f"night-{os.getpid()}-{next(_numbers)}"
+        # As with a file beside a DAG: what it says may change between two tries.
+        conf: dict[str, Any] = {"sweep": str(self._write(run_id, night))}
+        conf |= {"train": dict(night.train or {}), "gate": dict(night.gate or {}), "job": dict(night.job)}
+        self.servers.trigger_run(dag_id, run_id, conf)
         return f"{dag_id}:{run_id}"
+
+    def _write(self, run_id: str, night: Night) -> Path:
+        path = self.servers.home / f"{run_id}.json"
+        path.write_text(json.dumps(night.sweep))
+        return path
 
     def state(self, run: str, step: Step) -> State:
         return _STATES.get(self.servers.state(*_split(run), step), "waiting")
@@ -65,6 +75,18 @@ class AirflowOrchestrator:
         self.servers.wait_state(dag_id, run_id, "sweep", "deferred")
         self.servers.kill("triggerer")
         self.servers.start_component("triggerer")
+
+    def kill_submission(self, run: str) -> None:
+        pids = self.servers.task_processes(self.servers.task(*_split(run), "sweep")["id"])
+        assert pids
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+    def move(self, run: str, night: Night) -> str:
+        dag_id, run_id = _split(run)
+        self._write(run_id, night)
+        self.servers.clear(dag_id, run_id, "sweep", downstream=True)
+        return run
 
     def restart_servers(self) -> None:
         for name in reversed(COMPONENTS):

@@ -19,7 +19,7 @@ from raysweep.errors import RaysweepError
 from raysweep.jobs import JobOptions
 from raysweep.pipeline import prepare_gate, training_request, with_gate
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
-from raysweep.step import Intent, Place, Step, brief, call_off_if_over, connected, details_of, why_not_trained
+from raysweep.step import Canceller, Intent, Place, Step, brief, connected, details_of, why_not_trained
 from tests.jobs.head import ROOT, Head
 from tests.orchestrators.suite import Night, State
 
@@ -42,7 +42,7 @@ def run_night(folder: Path) -> None:
             except KeyboardInterrupt:
                 # Who is ended cancels nothing, unless a person has left word why it is over.
                 to = connected(step.cluster.connection)
-                asyncio.run(call_off_if_over(intent, why=why, to=to, by="a loop", log=logging))
+                asyncio.run(Canceller(to=to, by="a loop", log=logging).call_off_if_over(intent, why))
                 note(folder, name, "cancelled")
                 raise
             except RaysweepError as error:
@@ -105,6 +105,15 @@ class LoopOrchestrator:
     def kill_step(self, run: str) -> None:
         self.processes[run].kill()
         self.again(run)
+
+    kill_submission = kill_step
+
+    def move(self, run: str, night: Night) -> str:
+        Path(run, "night.json").write_text(json.dumps(asdict(night)))
+        for step in ("sweep", "gate", "train"):
+            Path(run, f"{step}.json").unlink(missing_ok=True)
+        self.again(run)
+        return run
 
     def cancel(self, run: str) -> None:
         Path(run, "over").write_text("its night was cancelled")

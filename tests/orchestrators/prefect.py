@@ -51,9 +51,10 @@ class PrefectOrchestrator:
 
     # --- what the scenarios need
 
-    def begin(self, night: Night) -> str:
+    def begin(self, night: Night, key: str | None = None) -> str:
         parameters: dict[str, Any] = {
             "spec": dict(night.sweep),
+            "key": key,
             "cluster": BLOCK,
             "accept_partial": night.accept_partial,
             "retries": night.retries,
@@ -133,6 +134,12 @@ class PrefectOrchestrator:
         self.wait_for(run, "CRASHED")
         self._let_the_worker_see(run)
         self.servers.command("flow-run", "retry", run)
+
+    kill_submission = kill_step
+
+    def move(self, run: str, night: Night) -> str:
+        # Another run of the deployment, with the first one's key.
+        return self.begin(night, key=run)
 
     def restart_servers(self) -> None:
         self.servers.end("server")

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
@@ -22,6 +22,7 @@ import pytest
 import raysweep as rs
 from raysweep.core import decode
 from raysweep.core.events import TrialReturned
+from raysweep.runs.champions import read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.opening import open_store
 from tests.jobs.cluster import Cluster
@@ -36,6 +37,8 @@ HERE: Final = "tests.orchestrators.trainables"
 NIGHT_S: Final = 240.0
 # The time counts from the first controller on: it starts workers first.
 SHORT: Final = {"time_budget_s": 20.0, "min_trials": 1}
+CUT: Final = {"time_budget_s": 30.0, "min_trials": 1, "grace_s": 1.0}
+MOVED: Final = CUT | {"time_budget_s": 600.0}
 STOP_S: Final = 30.0
 """Within so long nothing of a stopped sweep may be left on the cluster."""
 
@@ -81,6 +84,12 @@ class Orchestrator(Protocol):
 
         What the orchestrator does not do by itself is done as a person would.
         """
+
+    def kill_submission(self, run: str) -> None:
+        """The same, while the step's process submits its job."""
+
+    def move(self, run: str, night: Night) -> str:
+        """What a person does so that a night that has ended goes on by this one; its name."""
 
     def restart_servers(self) -> None:
         """End the orchestrator's servers as a deployment does, and start them again."""
@@ -274,6 +283,39 @@ class OrchestratorContract:
         assert len(nights.jobs()) == 1
 
     @pytest.mark.slow
+    def test_what_goes_on_and_finds_better_is_gated_anew(self, nights: Nights) -> None:
+        gate = {"confirm_top_k": 1, "seeds": 1, "test": "mean"}
+        nights.ends(nights.begin_waiting(0.5, gate=gate, train=True), "train", "success")
+        assert nights.champion() == 0.5
+        run = nights.begin_waiting(0.9, 0.1, stop=CUT, gate=gate, train=True)
+        nights.ends(run, "train", "skipped")
+        assert (nights.champion(), nights.noted("trained")) == (0.5, ["0.5"])
+        run = nights.move(run, stop=MOVED)
+        nights.ends(run, "train", "success")
+        assert (nights.champion(), nights.noted("trained")) == (0.1, ["0.5", "0.1"])
+
+    @pytest.mark.slow
+    def test_killed_between_its_submission_and_the_answer_it_ends_on_the_newer_outcome(
+        self, nights: Nights, door: Proxy
+    ) -> None:
+        """The old outcome is put aside only after the answer: job 2 runs, and the old one is still there."""
+        run = nights.begin_waiting(0.9, 0.1, stop=CUT)
+        nights.ends(run, "sweep", "success")
+        assert nights.outcome().status == "budget"
+        sweep_id = nights.folder().sweep_id
+        door.stall_at = f'"job_id": "{sweep_id}.2"'.encode()
+        run = nights.move(run, stop=MOVED)
+        nights.until(lambda: door.is_stalled)
+        assert nights.jobs() == [f"{sweep_id}.1", f"{sweep_id}.2"]
+        nights.orchestrator.kill_submission(run)
+        door.stall_at = b""
+        door.restore()
+        nights.ends(run, "sweep", "success")
+        assert nights.outcome().status == "completed"
+        assert nights.orchestrator.handed_on(run)["best"]["config"]["x"] == 0.1
+        assert nights.jobs() == [f"{sweep_id}.1", f"{sweep_id}.2"]
+
+    @pytest.mark.slow
     def test_a_night_cancelled_in_its_training_ends_the_training(self, nights: Nights) -> None:
         run = nights.begin(num_samples=2, train=True, train_pause=600.0)
         nights.until(lambda: nights.noted("train"))
@@ -334,6 +376,8 @@ class Nights:
         self.cluster = Cluster(head)
         self._log = log
         self._storage = storage
+        self._go = log.with_suffix(".go")
+        self._begun: dict[str, Night] = {}
 
     def begin(
         self,
@@ -362,14 +406,32 @@ class Nights:
             "scaling": {"num_workers": 1},
             "storage_path": str(self._storage),
         }
-        return self.orchestrator.begin(
-            Night(
-                sweep=sweep | fields,
-                train=training if train else None,
-                gate=gate,
-                accept_partial=accept_partial,
-            )
+        night = Night(
+            sweep=sweep | fields,
+            train=training if train else None,
+            gate=gate,
+            accept_partial=accept_partial,
         )
+        run = self.orchestrator.begin(night)
+        self._begun[run] = night
+        return run
+
+    def begin_waiting(self, *xs: float, **fields: Any) -> str:
+        """Begin a night with a trial for each x, in this order; those below 0.3 wait until `move`."""
+        space = {"x": {"grid_search": list(xs)}, "below": 0.3, "go": str(self._go), "log": str(self._log)}
+        return self.begin(trainable=f"{HERE}:waiting", param_space=space, **fields)
+
+    def move(self, run: str, **fields: Any) -> str:
+        """Let a night that has ended go on, with these fields of its sweep; nothing in it waits any more."""
+        self._go.touch()
+        night = self._begun[run]
+        return self.orchestrator.move(run, replace(night, sweep={**night.sweep, **fields}))
+
+    def champion(self) -> float:
+        """The x of the champion."""
+        found = read_champion(open_store(str(self._storage)), "night").champion
+        assert found is not None
+        return float(found.config["x"])
 
     def ends(self, run: str, step: Step, *expected: State, timeout_s: float = NIGHT_S) -> State:
         """Wait for a step's end, which has to be one of these."""

@@ -27,6 +27,16 @@ def trial(config: Config) -> None:
     note(config, "end", number)
 
 
+def waiting(config: Config) -> None:
+    """One report; a trial whose x is below `below` waits for the file `go` first."""
+    number = rs.get_context().number
+    note(config, "start", number)
+    while config["x"] < config["below"] and not Path(config["go"]).exists():
+        time.sleep(0.1)
+    rs.report({"loss": config["x"]})
+    note(config, "end", number)
+
+
 def raising(config: Config) -> None:
     """A mistake in user code, in each trial."""
     note(config, "start", rs.get_context().number)

@@ -247,7 +247,7 @@ def _is_interrupt(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt)
 
 
-# --- lease
+# --- what ends it from outside
 
 
 @contextmanager
@@ -263,21 +263,16 @@ def _leased(
         yield
         return
     watch = LeaseWatch(open_store(storage_path), run_id, ttl_s)
-    ended = threading.Event()
 
-    def look() -> None:
-        while not ended.wait(watch.interval_s):
-            if watch.is_over():
-                _say(f"{run_id}: its lease was not renewed for {watch.ttl_s:g} s, leaving it")
-                on_over()
-                return
+    def look() -> bool:
+        if not watch.is_over():
+            return False
+        _say(f"{run_id}: its lease was not renewed for {watch.ttl_s:g} s, leaving it")
+        on_over()
+        return True
 
-    thread = threading.Thread(target=look, name="raysweep-lease", daemon=True)
-    thread.start()
-    try:
+    with _watched(look, every_s=watch.interval_s, name="raysweep-lease"):
         yield
-    finally:
-        ended.set()
 
 
 @contextmanager
@@ -292,25 +287,38 @@ def _cancellable(
     from raysweep.runs.folder import SweepFolder
     from raysweep.storage.opening import open_store
 
-    folder, ended = SweepFolder(open_store(storage_path), run_id), threading.Event()
+    folder = SweepFolder(open_store(storage_path), run_id)
     old = folder.read_cancellation()
     if old is not None and old.names(number):
         old = None
 
-    def look() -> None:
-        while not ended.wait(LOOK_S):
-            try:
-                asked = folder.read_cancellation()
-            except StorageError:
-                continue
-            if asked is not None and asked != old and asked.concerns(number):
-                reason = f"{asked.reason or 'cancelled'} (by {asked.by})"
-                _say(f"training {run_id}: {reason}, ending it")
-                on_cancel(reason)
+    def look() -> bool:
+        try:
+            asked = folder.read_cancellation()
+        except StorageError:
+            return False
+        if asked is None or asked == old or not asked.concerns(number):
+            return False
+        reason = f"{asked.reason or 'cancelled'} (by {asked.by})"
+        _say(f"training {run_id}: {reason}, ending it")
+        on_cancel(reason)
+        return True
+
+    with _watched(look, every_s=LOOK_S, name="raysweep-cancel"):
+        yield
+
+
+@contextmanager
+def _watched(look: Callable[[], bool], *, every_s: float, name: str) -> Iterator[None]:
+    """Look on a thread of its own, first after one interval, until `look` has seen it or the block ends."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(every_s):
+            if look():
                 return
 
-    thread = threading.Thread(target=look, name="raysweep-cancel", daemon=True)
-    thread.start()
+    threading.Thread(target=watch, name=name, daemon=True).start()
     try:
         yield
     finally:

@@ -71,8 +71,12 @@ class RunView:
 
     def called_off_job(self) -> int:
         """The highest number of a job that was asked to end; that number is given to no other. 0 for none."""
-        asked = SweepFolder(self.store, self.run_id).read_cancellation()
+        asked = self.cancellation()
         return asked.number if asked is not None else 0
+
+    def cancellation(self) -> Cancellation | None:
+        """The newest request to cancel it, whether it was followed or not."""
+        return SweepFolder(self.store, self.run_id).read_cancellation()
 
     def note_job(self, number: int, job_id: str, address: str) -> None:
         """Remember, for when the cluster forgets, that a cluster has taken this job; never before it has."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from raysweep.step.brief import best_config, best_trials, brief, stored_outcome, why_not_trained
 from raysweep.step.cancelling import (
+    Canceller,
     Intent,
-    call_off_if_over,
     cancel_anyway,
-    cancel_if_over,
-    cancel_superseded,
     connected,
 )
 from raysweep.step.step import Place, Step
@@ -21,6 +19,7 @@ from raysweep.step.verdict import Verdict, complete, details_of, verdict_of
 from raysweep.step.waiting import End, wait_for_end
 
 __all__ = [
+    "Canceller",
     "End",
     "Intent",
     "Place",
@@ -29,10 +28,7 @@ __all__ = [
     "best_config",
     "best_trials",
     "brief",
-    "call_off_if_over",
     "cancel_anyway",
-    "cancel_if_over",
-    "cancel_superseded",
     "complete",
     "connected",
     "details_of",

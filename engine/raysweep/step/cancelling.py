@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from raysweep.errors import JobStoppedError
@@ -66,85 +67,74 @@ class Intent:
             return self._job
 
 
-async def call_off_if_over(
-    intent: Intent,
-    *,
-    why: Callable[[], str],
-    to: Connect,
-    by: str,
-    log: Any,
-    grace_s: float = CANCEL_GRACE_S,
-) -> None:
-    """As `cancel_if_over`, of a step whose job may not be submitted yet."""
-    try:
-        reason = await _patiently(why)
-        job = intent.call_off(reason) if reason else None
-    except Exception:
-        log.exception("it is not known whether the step is still wanted: it goes on")
-        return
-    if job is not None:
-        await cancel_if_over(job, why=lambda: reason, to=to, by=by, log=log, grace_s=grace_s)
-    elif reason:
-        log.warning("%s: nothing is submitted", reason)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canceller:
+    """Cancels a step's jobs where nobody wants them any more. Nothing raises: nobody waits for it."""
 
+    to: Connect
+    """Connects to the cluster."""
+    by: str
+    """Who cancels, for people."""
+    log: Any
+    """Takes what was done."""
+    grace_s: float = CANCEL_GRACE_S
+    """How long the controller has before Ray stops the job."""
 
-async def cancel_if_over(
-    job: RunningJob,
-    *,
-    why: Callable[[], str],
-    to: Connect,
-    by: str,
-    log: Any,
-    grace_s: float = CANCEL_GRACE_S,
-) -> None:
-    """Cancel a job if its orchestrator wants nothing more of it; never raises, as nobody waits for this.
-
-    Args:
-        job: The job.
-        why: Asks the orchestrator, and may block: why the job is not wanted; empty where it is. Where that
-            cannot be found out, the job goes on.
-        to: Connects to the cluster.
-        by: Who cancels, for people.
-        log: Takes what was done.
-        grace_s: How long the controller has before Ray stops the job.
-    """
-    try:
-        reason = await _patiently(why)
-        if not reason:
-            log.info("job %s goes on: it is still wanted, and the next try attaches to it", job.job_id)
+    async def call_off_if_over(self, intent: Intent, why: Callable[[], str]) -> None:
+        """As `cancel_if_over`, of a step whose job may not be submitted yet."""
+        try:
+            reason = await _patiently(why)
+            job = intent.call_off(reason) if reason else None
+        except Exception:
+            self.log.exception("it is not known whether the step is still wanted: it goes on")
             return
-        log.warning("%s: cancelling job %s", reason, job.job_id)
-        was_running = await cancel_anyway(job, to=to, reason=reason, by=by, grace_s=grace_s)
-        log.info("job %s %s", job.job_id, "was cancelled" if was_running else "had ended")
-    except Exception:
-        log.exception("job %s was not cancelled: `raysweep cancel` does it", job.job_id)
+        if job is not None:
+            await self.cancel_if_over(job, lambda: reason)
+        elif reason:
+            self.log.warning("%s: nothing is submitted", reason)
 
+    async def cancel_if_over(self, job: RunningJob, why: Callable[[], str]) -> None:
+        """Cancel a job if its orchestrator wants nothing more of it.
 
-async def cancel_superseded(
-    earlier: Any, now: RunningJob, *, to: Connect, by: str, log: Any, grace_s: float = CANCEL_GRACE_S
-) -> None:
-    """Cancel the job of another run that the same step had before, as what it was given has changed since.
+        Args:
+            job: The job.
+            why: Asks the orchestrator, and may block: why the job is not wanted; empty where it is. Where
+                that cannot be found out, the job goes on.
+        """
+        try:
+            reason = await _patiently(why)
+            if not reason:
+                self.log.info(
+                    "job %s goes on: it is still wanted, and the next try attaches to it", job.job_id
+                )
+                return
+            self.log.warning("%s: cancelling job %s", reason, job.job_id)
+            was_running = await cancel_anyway(
+                job, to=self.to, reason=reason, by=self.by, grace_s=self.grace_s
+            )
+            self.log.info("job %s %s", job.job_id, "was cancelled" if was_running else "had ended")
+        except Exception:
+            self.log.exception("job %s was not cancelled: `raysweep cancel` does it", job.job_id)
 
-    Never raises.
+    async def cancel_superseded(self, earlier: Any, now: RunningJob) -> None:
+        """Cancel the job of another run that the step had before, as what it was given has changed since.
 
-    Args:
-        earlier: What the step remembers: `RunningJob.to_dict`, with whatever else beside it; or nothing.
-        now: The job that it has now.
-        to: Connects to the cluster.
-        by: Who cancels, for people.
-        log: Takes what was done.
-        grace_s: As in `cancel_if_over`.
-    """
-    names = RunningJob.__dataclass_fields__
-    if not isinstance(earlier, Mapping) or not earlier.get("job_id") or earlier.get("run_id") == now.run_id:
-        return
-    try:
-        job = RunningJob.from_dict({name: value for name, value in earlier.items() if name in names})
-    except TypeError:
-        log.warning("job %s was remembered otherwise, and is left alone", earlier["job_id"])
-        return
-    reason = f"its step was given something else since, and runs {now.run_id}"
-    await cancel_if_over(job, why=lambda: reason, to=to, by=by, log=log, grace_s=grace_s)
+        Args:
+            earlier: What the step remembers: `RunningJob.to_dict`, with whatever else beside it; or nothing.
+            now: The job that it has now.
+        """
+        names = RunningJob.__dataclass_fields__
+        if not isinstance(earlier, Mapping) or not earlier.get("job_id"):
+            return
+        if earlier.get("run_id") == now.run_id:
+            return
+        try:
+            job = RunningJob.from_dict({name: value for name, value in earlier.items() if name in names})
+        except TypeError:
+            self.log.warning("job %s was remembered otherwise, and is left alone", earlier["job_id"])
+            return
+        reason = f"its step was given something else since, and runs {now.run_id}"
+        await self.cancel_if_over(job, lambda: reason)
 
 
 async def cancel_anyway(

@@ -27,6 +27,12 @@ class Place:
         """Its folder."""
         return f"{self.storage_path.rstrip('/')}/{self.run_id}"
 
+    @property
+    def job_number(self) -> int:
+        """Which job of its run it is; 0 without one."""
+        number = self.job_id.removeprefix(f"{self.run_id}.")
+        return int(number) if number.isdigit() else 0
+
     @classmethod
     def of_job(cls, value: Any) -> Self | None:
         """From what the operators keep of a job; None for anything that does not name a run and a storage."""

@@ -7,15 +7,18 @@ from typing import Any, Final
 
 from airflow.plugins_manager import AirflowPlugin
 
+from raysweep_airflow.marks import Marks
+
 PREFIX: Final = "/raysweep"
 # Relative: Airflow may be served under a path of its own. `{MAP_INDEX}` stays as it is for unmapped tasks.
 HREF: Final = "raysweep/dags/{DAG_ID}/sweep?run_id={RUN_ID}&task_id={TASK_ID}&map_index={MAP_INDEX}"
 
 
 class RaysweepPlugin(AirflowPlugin):
-    """The page as a FastAPI app under `/raysweep`, and as the tab `Sweep` of task instances."""
+    """The page as a FastAPI app under `/raysweep`, and as the tab `Sweep` of task instances; the listener."""
 
     name = "raysweep"
+    listeners = [Marks()]  # noqa: RUF012  as Airflow declares it
     external_views = [  # noqa: RUF012  as Airflow declares it
         {"name": "Sweep", "href": HREF, "destination": "task_instance", "url_route": "raysweep"}
     ]

@@ -32,7 +32,7 @@ def night(
     ) as dag:
         spec = "{{ dag_run.conf['sweep'] }}"
         last = sweep = SweepOperator(
-            task_id="sweep", spec=spec, deferrable=True, accept_partial=accept_partial
+            task_id="sweep", spec=spec, deferrable=True, accept_partial=accept_partial, on_clear="resume"
         )
         if gate:
             last = GateOperator(

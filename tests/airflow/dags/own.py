@@ -38,6 +38,9 @@ with dag("held"):
 with dag("restarting"):
     SweepOperator(task_id="sweep", spec=SPEC, deferrable=True, on_clear="restart")
 
+with dag("in_the_vault"):
+    SweepOperator(task_id="sweep", spec=SPEC, deferrable=True, conn_id="in_the_vault")
+
 with dag("deleted"):
     SweepOperator(task_id="sweep", spec=SPEC, deferrable=True)
 

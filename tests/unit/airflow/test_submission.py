@@ -13,10 +13,12 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from raysweep.errors import ConnectionUnreadableError, SpecError
-from raysweep.jobs import ClusterConnection
+from raysweep.errors import ConnectionUnreadableError, JobStoppedError, SpecError
+from raysweep.jobs import ClusterConnection, RunningJob
+from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.lease import read_lease, renew_lease
+from raysweep.step import End
 from raysweep.storage.opening import open_store
 from raysweep_airflow import SweepOperator, work
 from raysweep_airflow.hooks import Access, RaySweepHook
@@ -200,3 +202,113 @@ def test_a_connection_that_is_not_there_is_said_in_the_end(
     monkeypatch.setattr(RaySweepHook, "access", unreadable)
     with pytest.raises(ConnectionUnreadableError):
         task.run()
+
+
+# --- marked, cleared, and attached to the job that the mark has asked to end
+
+
+class Marked:
+    """A task whose new try waits for a job that ended as an earlier try was marked."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.job = RunningJob.from_dict(task.deferred()["job"])
+        self.mark()
+
+    def mark(self, by: str = "", reason: str = "its task was marked failed in Airflow") -> None:
+        of = TaskId(dag_id="d", task_id="sweep", run_id="r")
+        self.job.view().ask_to_cancel(reason, by or of.canceller, number=1)
+
+    def end(self) -> End:
+        """As its controller does, and as the trigger tells of it."""
+        outcome = SweepOutcome(
+            sweep_id=self.job.run_id,
+            name="flights",
+            status="cancelled",
+            metric="loss",
+            mode="min",
+            started_at=0,
+            ended_at=1,
+            generation=1,
+        )
+        SweepFolder(open_store(self.job.storage_path), self.job.run_id).write_outcome_if_absent(outcome)
+        self.task.api.end(self.job.job_id, "SUCCEEDED", code=0)
+        return End(job=self.job, how="ended")
+
+    def stop(self) -> End:
+        """As a training, or a driver that had not begun, does: it leaves no outcome."""
+        self.task.api.end(self.job.job_id, "FAILED", code=1)
+        return End.of_error(self.job, JobStoppedError(self.job.job_id, "its task was marked"))
+
+    def complete(self, end: End) -> Any:
+        context = {"ti": Ti(), "task_state_store": self.task.store, "outlet_events": {}}
+        with work.explained(LOG):
+            return work.Try(self.task.operator, context).complete(end.to_dict())
+
+
+@pytest.fixture
+def attached(task: Task, monkeypatch: pytest.MonkeyPatch) -> Marked:
+    monkeypatch.setattr(TaskId, "state", lambda self: "running")
+    monkeypatch.setattr("raysweep.jobs.attach.SETTLE_S", 0.05)
+    return Marked(task)
+
+
+@pytest.mark.parametrize("how", ["end", "stop"])
+def test_a_job_that_a_mark_had_ended_is_gone_on_with_by_the_try_after_the_clear(
+    attached: Marked, how: str
+) -> None:
+    with pytest.raises(TaskDeferred) as raised:
+        attached.complete(getattr(attached, how)())
+    trigger: Any = raised.value.trigger
+    job = trigger.job
+    assert (job.how, job.number) == ("submitted", 2)
+    assert len(attached.task.api.jobs) == 2
+    assert attached.task.store["raysweep"]["due"] is None
+    assert job.view().outcome() is None, "what waits now waits for the next outcome"
+
+
+@pytest.mark.parametrize("how", ["end", "stop"])
+def test_it_is_not_while_the_mark_stands(attached: Marked, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TaskId, "state", lambda self: "failed")
+    with pytest.raises(AirflowFailException):
+        attached.complete(getattr(attached, how)())
+    assert len(attached.task.api.jobs) == 1
+
+
+def test_nor_where_that_cannot_be_found_out(attached: Marked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: TaskId) -> str:
+        raise OSError("the API server does not answer")
+
+    monkeypatch.setattr(TaskId, "state", fails)
+    with pytest.raises(AirflowFailException):
+        attached.complete(attached.end())
+    assert len(attached.task.api.jobs) == 1
+
+
+@pytest.mark.parametrize(
+    "asked", [{"by": "a person"}, {"reason": "execution_timeout of 1:00:00 is over"}], ids=str
+)
+def test_nor_where_it_was_cancelled_otherwise(attached: Marked, asked: dict[str, str]) -> None:
+    attached.mark(**asked)
+    with pytest.raises(AirflowFailException):
+        attached.complete(attached.end())
+    with pytest.raises(AirflowFailException):
+        attached.complete(attached.stop())
+    assert len(attached.task.api.jobs) == 1
+
+
+def test_nor_at_the_tasks_own_limit(attached: Marked) -> None:
+    end = attached.end()
+    with pytest.raises(AirflowFailException, match="an hour is over"):
+        attached.complete(End(job=end.job, how="timeout", limit="an hour"))
+    assert len(attached.task.api.jobs) == 1
+
+
+def test_a_retry_of_that_try_goes_on_too(attached: Marked) -> None:
+    """It has met something that passes before it could."""
+    end = attached.end()
+    attached.task.api.trouble = lambda method, path: 503
+    with pytest.raises(Exception, match="503"):
+        attached.complete(end)
+    attached.task.api.trouble = lambda method, path: None
+    assert attached.task.deferred()["job"]["number"] == 2

@@ -29,14 +29,12 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.step import (
+    Canceller,
     End,
     Intent,
     Place,
     Step,
-    call_off_if_over,
     cancel_anyway,
-    cancel_if_over,
-    cancel_superseded,
     cancelling,
     connected,
     wait_for_end,
@@ -195,7 +193,7 @@ def test_who_cannot_connect_says_so_in_the_end(spec: SweepSpec) -> None:
 
 def over(api: Api, job: RunningJob, why: Any) -> None:
     to = connected(ClusterConnection(address=api.address))
-    asyncio.run(cancel_if_over(job, why=why, to=to, by="a test", log=LOG, grace_s=0.1))
+    asyncio.run(Canceller(to=to, by="a test", log=LOG, grace_s=0.1).cancel_if_over(job, why))
 
 
 def test_only_what_nobody_wants_is_cancelled(spec: SweepSpec) -> None:
@@ -214,7 +212,8 @@ def test_a_job_that_its_step_does_not_run_any_more_is_cancelled(spec: SweepSpec,
         to = connected(ClusterConnection(address=api.address))
 
         def now_runs(remembered: Any, now: RunningJob) -> list[str]:
-            asyncio.run(cancel_superseded(remembered, now, to=to, by="a test", log=LOG, grace_s=0.1))
+            canceller = Canceller(to=to, by="a test", log=LOG, grace_s=0.1)
+            asyncio.run(canceller.cancel_superseded(remembered, now))
             return [str(job["status"]) for job in api.jobs.values()]
 
         first = step_of(api, spec).submit()
@@ -334,7 +333,8 @@ def test_an_end_that_is_seen_late_elsewhere_is_waited_for(
 
 def called_off(api: Api, intent: Intent) -> None:
     to = connected(ClusterConnection(address=api.address))
-    over = call_off_if_over(intent, why=lambda: "its task was marked failed", to=to, by="a test", log=LOG)
+    canceller = Canceller(to=to, by="a test", log=LOG)
+    over = canceller.call_off_if_over(intent, lambda: "its task was marked failed")
     asyncio.run(over)
 
 
@@ -397,7 +397,7 @@ def test_what_is_still_wanted_is_not_called_off(spec: SweepSpec) -> None:
     intent = Intent()
     with serving(Api()) as api:
         to = connected(ClusterConnection(address=api.address))
-        asyncio.run(call_off_if_over(intent, why=lambda: "", to=to, by="a test", log=LOG))
+        asyncio.run(Canceller(to=to, by="a test", log=LOG).call_off_if_over(intent, lambda: ""))
         job = step_of(api, spec).submit(intent.announce)
         assert (intent.why_off, cancellation_of(job)) == ("", None)
 
