@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 from rich.text import Text
 
-from raysweep.cli.consoles import make_console, make_table, print_facts, print_json
+from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.endings import DONE
+from raysweep.cli.listing import Listing
 from raysweep.cli.lookup import command, open_sweep, read_sweep
 from raysweep.cli.verify import show_bytes
 from raysweep.runs.checkpoints import StoredCheckpoint
@@ -31,10 +32,11 @@ def show_checkpoints(name: str, storage: str | None, is_json: bool) -> int:
     if not kept:
         console.print(f"{status.run_id} keeps no checkpoints")
         return DONE
-    table = make_table("trial", "number>", "reports>", f"{status.metric}>", "size>", "new>", "kept as", "uri")
+    short = ("trial", "number>", "reports>", f"{status.metric}>", "size>", "new>")
+    listing = Listing(short, ("kept as", "uri"))
     for each in kept:
-        table.add_row(*_cells(each))
-    console.print(table)
+        listing.add(*_cells(each))
+    listing.show(console)
     size_bytes = sum(each.size_bytes for each in kept)
     new_bytes = sum(each.new_bytes or 0 for each in kept)
     console.print()
@@ -100,10 +102,10 @@ def collect(name: str, storage: str | None, is_dry: bool, is_json: bool) -> int:
         return DONE
     console = make_console()
     if orphans:
-        table = make_table("object", "size>", "what it is")
+        listing = Listing(("object", "size>"), ("what it is",))
         for each in done:
-            table.add_row(each.object, show_bytes(each.size_bytes), each.problem)
-        console.print(table)
+            listing.add(each.object, show_bytes(each.size_bytes), each.problem)
+        listing.show(console)
     verb = "would free" if is_dry else "freed"
     console.print(f"{verb} {show_bytes(freed_bytes)} in {folder.sweep_id}")
     if left:

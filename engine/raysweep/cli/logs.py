@@ -8,8 +8,9 @@ from typing import Final
 
 import typer
 
-from raysweep.cli.consoles import make_console, make_table, print_json
+from raysweep.cli.consoles import make_console, print_json
 from raysweep.cli.endings import DONE
+from raysweep.cli.listing import Listing
 from raysweep.cli.lookup import command, open_sweep
 from raysweep.errors import LogNotFoundError, SpecError
 from raysweep.runs.folder import SweepFolder
@@ -81,15 +82,15 @@ def _show_list(folder: SweepFolder, *, is_json: bool) -> int:
         )
         return DONE
     console = make_console()
-    table = make_table("trial", "attempt>", "size>", "age>", "")
+    listing = Listing(("trial", "attempt>", "size>", "age>", ""))
     at = time.time()
     for log in logs:
         age = show_age(at - log.modified_at)
-        table.add_row(
+        listing.add(
             f"{log.trial:05d}", str(log.attempt), _size(log), age, "" if log.is_final else "unfinished"
         )
     if logs:
-        console.print(table)
+        listing.show(console)
         look = f"{command('logs', folder.sweep_id, folder.store.url)} --trial {logs[-1].trial}"
         console.print(f"one of them: {look}", markup=False, soft_wrap=True)
     else:
