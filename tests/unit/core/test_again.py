@@ -267,6 +267,26 @@ def test_without_a_checkpoint_nothing_goes_further_and_a_note_says_so() -> None:
     assert any("no trial has a checkpoint" in note for note in sweep.state.notes)
 
 
+def test_where_the_sweep_fails_first_it_is_done_after_the_retry() -> None:
+    sweep = running(1, failure=KEEPS_ON, scheduler=ASHA)
+    sweep.failed(0)
+    end(sweep)
+    reopen(sweep, extend_to=6.0, extend_top=1)
+    sweep.suggest(0)
+    end(sweep)
+    assert (sweep.state.status, sweep.state.notes) == ("failed", ())
+    reopen(sweep, retried=(0,))
+    open_slots(sweep, 1)
+    sweep.suggest(0)
+    sweep.began(0, attempt=2)
+    for _ in range(4):
+        sweep.report(0, 0.5, attempt=2)
+    sweep.saved(0, sweep.state.trials[0].next_checkpoint, 3, attempt=2)
+    sweep.stopped(0, attempt=2)
+    assert sweep.state.trials[0].max_t == 6.0
+    assert sweep.state.phase == "running"
+
+
 # -- the code -----------------------------------------------------------------------------------------------
 
 
