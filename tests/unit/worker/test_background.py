@@ -306,3 +306,27 @@ def test_another_attempt_goes_on_from_it(session: Session, gate: Gate, ears: Ear
         assert (folder / "text").read_text() == "a"
     assert os.listdir(tmp_path / "staging") == []
     restore_uri(uri, tmp_path / "out")
+
+
+def test_two_ways_at_once_refer_to_each_other(
+    session: Session, gate: Gate, ears: Ears, tmp_path: Path
+) -> None:
+    """One thread stores a directory of its own, another hands one over: the second waits for the first."""
+    source = tmp_path / "foreign"
+    source.mkdir()
+    (source / "body").write_bytes(b"x" * 100_000)
+    own = threading.Thread(target=session.report, args=({"loss": 1.0}, source, False))
+    own.start()
+    assert gate.reached.wait(LONG_S)
+    with session.new_checkpoint() as folder:
+        (folder / "body").write_bytes(b"x" * 100_000)
+        (folder / "head").write_bytes(b"y" * 70_000)
+        session.report({"loss": 1.0}, folder, False)
+    until(lambda: session._uploader.has_room and not session._uploader.is_idle)
+    time.sleep(0.2)  # a lock that is missing would let it begin by then, with no parent
+    gate.opened.set()
+    own.join(LONG_S)
+    session.finish()
+    assert ears.saved() == [7, 8]
+    manifest = CheckpointStore(gate.inner, "s").read_manifest(f"{gate.inner.url}/s/checkpoints/00003/8")
+    assert manifest.new_bytes == 70_000
