@@ -87,3 +87,36 @@ def test_a_report_without_names_says_how_to_write_it() -> None:
     assert attempt.error["message"] == (
         'report() takes metrics by name, got a float: write report({"loss": 3.0}) with the name of the metric'
     )
+
+
+def hand_over(config: dict[str, Any]) -> None:
+    """As `train`, with folders that are handed over."""
+    step = 0
+    checkpoint = rs.get_checkpoint()
+    if checkpoint is not None:
+        with checkpoint as folder:
+            step = json.loads((folder / "at.json").read_text())
+    while step < 5:
+        step += 1
+        with rs.new_checkpoint() as folder:
+            (folder / "at.json").write_text(json.dumps(step))
+            rs.report({"loss": config["x"] / step, "step": step}, checkpoint=folder)
+
+
+def test_what_is_handed_over_is_there_for_a_retry(tmp_path: Path) -> None:
+    """All that the attempt reported is stored before its failure is said."""
+    plan = FaultPlan(str(tmp_path)).fail_at(step=3).fail_at(step=5)
+    with plan.active():
+        attempts = run_trial(hand_over, {"x": 2.0}, max_failures=2)
+    plan.assert_fired()
+    assert [attempt.resumed_from for attempt in attempts] == [0, 2, 4]
+    assert [attempt.checkpoints for attempt in attempts] == [(0, 1), (2, 3), (4,)]
+    assert attempts[-1].end == "returned"
+
+
+def test_a_fault_at_a_checkpoint_meets_one_that_is_handed_over(tmp_path: Path) -> None:
+    plan = FaultPlan(str(tmp_path)).delay_at("checkpoint", 0.05, step=2)
+    with plan.active():
+        (attempt,) = run_trial(hand_over, {"x": 2.0})
+    plan.assert_fired()
+    assert attempt.checkpoints == (0, 1, 2, 3, 4)
