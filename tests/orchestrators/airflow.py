@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from devtools.airflow.local import COMPONENTS
-from tests.airflow.servers import Airflow
+from tests.airflow.servers import Airflow, wait_until
 from tests.orchestrators.suite import Night, State, Step
 
 _STATES: Final[dict[str | None, State]] = {
@@ -85,6 +85,7 @@ class AirflowOrchestrator:
     def move(self, run: str, night: Night) -> str:
         dag_id, run_id = _split(run)
         self._write(run_id, night)
+        self._wait_for_end(run)
         self.servers.clear(dag_id, run_id, "sweep", downstream=True)
         return run
 
@@ -99,7 +100,12 @@ class AirflowOrchestrator:
         self.servers.patch_run(*_split(run), "failed")
 
     def again(self, run: str) -> None:
+        self._wait_for_end(run)
         self.servers.clear(*_split(run), "sweep")
+
+    def _wait_for_end(self, run: str) -> None:
+        """Its last task has ended, and soon its run: on SQLite, the scheduler undoes a clear in between."""
+        wait_until(lambda: self.servers.run(*_split(run))["state"] in ("success", "failed"), timeout_s=120)
 
     def reach(self, address: str) -> None:
         name, url = "raysweep_default", urlsplit(address)

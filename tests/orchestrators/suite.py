@@ -8,11 +8,13 @@ cancelled and asked for again. A test class inherits `OrchestratorContract` and 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -306,10 +308,12 @@ class OrchestratorContract:
         door.stall_at = f'"job_id": "{sweep_id}.2"'.encode()
         run = nights.move(run, stop=MOVED)
         nights.until(lambda: door.is_stalled)
-        assert nights.jobs() == [f"{sweep_id}.1", f"{sweep_id}.2"]
-        nights.orchestrator.kill_submission(run)
-        door.stall_at = b""
-        door.restore()
+        with nights.driver_stopped():
+            # Its controller would put it aside as well.
+            nights.orchestrator.kill_submission(run)
+            door.stall_at = b""
+            door.restore()
+            nights.until(lambda: nights.folder().read_outcome() is None)
         nights.ends(run, "sweep", "success")
         assert nights.outcome().status == "completed"
         assert nights.orchestrator.handed_on(run)["best"]["config"]["x"] == 0.1
@@ -484,6 +488,20 @@ class Nights:
         yield
         assert was_hidden.is_set()
         thread.join()
+
+    @contextmanager
+    def driver_stopped(self) -> Iterator[None]:
+        """The driver of the only job that runs stands still, from its first moment on."""
+        self.until(self.cluster.drivers)
+        pids = self.cluster.drivers()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def jobs(self) -> list[str]:
         """The sweeps' jobs that the head knows: of this scenario only."""
