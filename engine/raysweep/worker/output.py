@@ -70,12 +70,12 @@ class CapturedOutput(Output):
             self._give_up(error)
 
     def _redirect(self, mark: bytes) -> None:
+        _flush()
         if self._kept is None:
             make_spool(self._folder)
             self._owner, self._lock = become_owner(self._folder)
             self._kept = os.dup(_STDOUT), os.dup(_STDERR)
             _write_lines()
-        _flush()
         # In this order: whoever finds the file knows whose it is.
         os.pwrite(self._lock, mark, 0)
         self._mark = mark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,9 @@ def spool(tmp_path: Path) -> Path:
 
 def talk(spool: Path, what: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.unit.worker.talking", str(spool), what]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    # With it, neither Python nor C would ever hold a line back.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 def found(spool: Path, kind: str) -> dict[tuple[str, int], str]:
