@@ -1,4 +1,4 @@
-"""The tutorial, done as its reader does it: its files in an empty folder, its commands one after the other."""
+"""The tutorial, as its reader does it: its files in an empty folder, its commands one after the other."""
 
 from __future__ import annotations
 
