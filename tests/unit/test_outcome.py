@@ -49,25 +49,25 @@ def same(one: Any, two: Any) -> bool:
 
 
 TRACEBACK = """Traceback (most recent call last):
-  File "/home/me/train.py", line 30, in fit
+  File "/me/train.py", line 30, in fit
     x
 KeyError: 1
 
 During handling of the above exception, another exception occurred:
 
 Traceback (most recent call last):
-  File "/home/me/train.py", line 12, in fit
+  File "/me/train.py", line 12, in fit
     net.step(lr)
-  File "/home/me/net.py", line 3, in step
+  File "/me/net.py", line 3, in step
     torch.add(1)
-  File "/home/me/.venv/lib/python3.12/site-packages/torch/ops.py", line 99, in add
+  File "/me/.venv/lib/python3.12/site-packages/torch/ops.py", line 99, in add
     raise ValueError
 ValueError: bad rate
 """
 
 
 HUNG = """Traceback (most recent call last):
-  File "/home/me/train.py", line 7, in wait
+  File "/me/train.py", line 7, in wait
     sleep()
   File "/src/engine/raysweep/worker/runner.py", line 43, in _on_interrupt
     raise TrialStopped
@@ -78,12 +78,12 @@ TrialStopped: hung
 @pytest.mark.parametrize(
     ("traceback", "where"),
     [
-        (TRACEBACK, "/home/me/net.py:3 in step"),
+        (TRACEBACK, "/me/net.py:3 in step"),
         (
             'Traceback (most recent call last):\n  File "/x/site-packages/a.py", line 1, in f\n',
             "/x/site-packages/a.py:1 in f",
         ),
-        (HUNG, "/home/me/train.py:7 in wait"),
+        (HUNG, "/me/train.py:7 in wait"),
         ("", ""),
         (None, ""),
     ],

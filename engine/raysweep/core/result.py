@@ -14,8 +14,6 @@ from raysweep.errors import RaysweepError
 from raysweep.outcome import AttemptOutcome, EndedBy, ErrorInfo, SweepOutcome, TrialOutcome, Usage
 from raysweep.spec.space import grid_points
 
-# The searches of which it is known how many configs they suggest.
-_SAMPLING: Final = frozenset({"random", "grid", "tpe"})
 # What a person calls the causes in the lifecycle table.
 _ENDS: Final[dict[Cause, str]] = {
     "returned": "completed",
@@ -94,7 +92,7 @@ def explain(state: SweepState) -> str:
 def num_trials(state: SweepState) -> int:
     """How many trials were to run: those that were asked for, whether they have been drawn yet or not."""
     spec = state.spec
-    if state.is_exhausted or spec.search.kind not in _SAMPLING:
+    if state.is_exhausted or not spec.search.options.is_counted:
         return len(state.trials)
     points = 1 if state.rules.max_trials is not None else grid_points(spec.param_space)
     return max(len(state.trials), spec.num_samples * points)

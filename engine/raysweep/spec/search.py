@@ -20,6 +20,8 @@ class SearchOptions(SpecModel):
     """Whether what it suggests depends on results: then it is asked as late as possible."""
     is_bounded: ClassVar[bool] = False
     """Whether it suggests `num_samples` configs at most: a grid among random parameters multiplies them."""
+    is_counted: ClassVar[bool] = False
+    """Whether it suggests as many as that, where no space is exhausted."""
 
     @property
     def configs_per_seed(self) -> int:
@@ -30,9 +32,13 @@ class SearchOptions(SpecModel):
 class RandomOptions(SearchOptions):
     """Random search has no options."""
 
+    is_counted = True
+
 
 class GridOptions(SearchOptions):
     """Grid search has no options."""
+
+    is_counted = True
 
 
 class TpeOptions(SearchOptions):
@@ -40,6 +46,7 @@ class TpeOptions(SearchOptions):
 
     is_adaptive = True
     is_bounded = True
+    is_counted = True
 
     n_startup_trials: int = Field(default=10, ge=0)
     """How many trials are random before the model is used."""

@@ -154,7 +154,7 @@ def test_a_training_run_beside_sweeps(cli: Cli, store_sweep: Store, gone_holder:
         )
     )  # fmt: skip
     rows = {line.split()[0]: line.split()[1:] for line in cli("status", *at(sweep)).out.splitlines()}
-    assert (rows[sweep.sweep_id][0], "sweep" in rows[sweep.sweep_id]) == ("interrupted", True)
+    assert (rows[sweep.sweep_id][0], "sweep" in rows[sweep.sweep_id]) == ("starting", True)
     assert (rows[done.run_id][0], rows[done.run_id][-1]) == ("completed", "train")
     assert (rows[left.run_id][0], rows[left.run_id][-1]) == ("interrupted", "train")
     one = cli("status", done.run_id, *at(sweep))

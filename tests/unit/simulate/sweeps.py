@@ -151,7 +151,7 @@ def shown(simulated: Simulated) -> dict[str, Any]:
     return {
         "status": outcome.status,
         "counts": outcome.counts,
-        "best": outcome.best and outcome.best.number,
+        "best": outcome.found_best and outcome.found_best.number,
         "trials": [
             (trial.config, trial.state, trial.metrics, trial.best_metrics, trial.score, trial.error)
             for trial in outcome.trials
