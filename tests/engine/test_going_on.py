@@ -17,7 +17,7 @@ from raysweep.cli import main
 from raysweep.outcome import NOTHING_RAN
 from tests.engine.conftest import ROOT
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Lines = Callable[[], list[list[str]]]
 
 SCRIPT = """

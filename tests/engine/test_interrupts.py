@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -21,10 +22,16 @@ from raysweep.spec.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import ROOT, session_of, wait_for
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 CTRL_C = b"\x03"
 NAME = sweep_id("t", "k")
+
+
+def take_terminal() -> None:
+    """In the new process: it has the terminal, and hears Ctrl-C even where pytest is in the background."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -41,7 +48,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=take_terminal,
             env={**os.environ, "COLUMNS": "120", "TERM": "xterm"},
         )
         os.close(theirs)

@@ -29,9 +29,11 @@ class FakeController:
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
     """Each test leaves the handlers as it found them."""
+    found = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where pytest is in the background
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     yield
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    signal.signal(signal.SIGINT, found)
 
 
 @pytest.fixture
