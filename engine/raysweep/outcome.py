@@ -332,6 +332,11 @@ class SweepOutcome(Record):
         return rest.rpartition("; best ")[0] or rest if found else self.why
 
     @property
+    def wanted_trials(self) -> int:
+        """How many were to run, also of one that is handed on without all of them, or of an earlier version."""
+        return self.num_trials if self.num_trials is not None else self.counts.total
+
+    @property
     def found_best(self) -> TrialOutcome | None:
         """The trial with the best score; None where no trial has one, also where the sweep failed."""
         found: TrialOutcome | None = self.__dict__["best"]

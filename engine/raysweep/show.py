@@ -68,9 +68,7 @@ def show_progress(progress: SweepProgress, *, has_config: bool = True) -> str:
 
 def show_conclusion(outcome: SweepOutcome) -> list[str]:
     """How a sweep ended, line by line: status, counts and best; what failed first; the next command."""
-    # Outcomes of earlier versions do not say how many were to run.
-    total = outcome.num_trials if outcome.num_trials is not None else outcome.counts.total
-    head = f"{outcome.status} {outcome.sweep_id}: {show_counts(outcome.counts, total)}"
+    head = f"{outcome.status} {outcome.sweep_id}: {show_counts(outcome.counts, outcome.wanted_trials)}"
     best = outcome.found_best
     if best is not None:
         score = show_score(outcome.metric, best.score, best.trial_id)

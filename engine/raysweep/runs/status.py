@@ -178,8 +178,7 @@ def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> Ru
         metric=outcome.metric,
         mode=outcome.mode,
         counts=outcome.counts,
-        # Outcomes of earlier versions do not say, and one that is handed on may lack trials.
-        num_trials=outcome.num_trials if outcome.num_trials is not None else outcome.counts.total,
+        num_trials=outcome.wanted_trials,
         best=outcome.found_best,
         curve=curve,
         dots=dots,

@@ -29,7 +29,8 @@ class FakeController:
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
     """Each test leaves the handlers as it found them."""
-    found = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where pytest is in the background
+    # Ignored where pytest is in the background.
+    found = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     yield
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
