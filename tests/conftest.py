@@ -21,8 +21,8 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Who may run beside whom (`pytest -n 2 --dist loadgroup`): a group stays in one process, in its order.
 
-    Tests on a Ray share that Ray and the cores that it counts, and those on Airflow's servers share these. Of
-    the rest with servers, nodes or faults each file has its own, and runs where there is room.
+    Tests on a Ray share one with half of the others, and the cores that it counts; those on Airflow's servers
+    share these. Of the rest with servers, nodes or faults each file has its own, and runs where room is.
     """
     if not config.pluginmanager.hasplugin("xdist"):
         return
@@ -33,7 +33,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         elif has_servers and (item.path.parent.name in ("engine", "faults") or "chaos" in item.path.name):
             item.add_marker(pytest.mark.xdist_group(item.path.name))
         elif item.get_closest_marker("ray"):
-            item.add_marker(pytest.mark.xdist_group("ray"))
+            half = "first" if item.path.name < "test_m" else "second"
+            item.add_marker(pytest.mark.xdist_group(f"ray, the {half} half"))
 
 
 @pytest.fixture(scope="session")

@@ -333,7 +333,7 @@ class SweepOutcome(Record):
 
     @property
     def wanted_trials(self) -> int:
-        """How many were to run, also of one that is handed on without all of them, or of an earlier version."""
+        """How many were to run; of an outcome of an earlier version, or without all trials, what it had."""
         return self.num_trials if self.num_trials is not None else self.counts.total
 
     @property
