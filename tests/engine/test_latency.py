@@ -38,6 +38,7 @@ def test_a_waiting_report_does_not_stand_in_line_behind_deletions(
     make_spec: Callable[..., rs.SweepSpec],
     ray_cluster: object,
     lines: Callable[[], list[list[str]]],
+    storage: Path,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[..., None],
 ) -> None:
@@ -70,7 +71,8 @@ def test_a_waiting_report_does_not_stand_in_line_behind_deletions(
     assert outcome.counts == {"completed": 2}
     waited = [float(line[1]) for line in lines() if line[0] == "waited"]
     record_property("waited_s", [round(seconds, 2) for seconds in waited])
-    assert sum(store.deleted for store in stores) > CHECKPOINTS
+    assert 2 <= sum(store.deleted for store in stores) < CHECKPOINTS, "many go together"
+    assert len(list(storage.glob("t-*/checkpoints/*/*.json"))) == 2, "the best and the last"
     # Two puts, and what a busy machine adds; behind all deletions it would be thirty.
     assert median(waited) < 6 * LATENCY_S
     assert max(waited) < 15 * LATENCY_S

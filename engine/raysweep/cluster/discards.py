@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Iterable
 
@@ -22,6 +23,11 @@ class Discards:
         # With how many records of the journal must be sealed before.
         self._waiting = deque((0, uri) for uri in uris)
         self._under_way: set[str] = set()
+        self._lock = threading.Lock()
+        self._due: dict[str, list[str]] = {}
+        """By trial: those that no thread deletes yet."""
+        self._busy: set[str] = set()
+        """The trials of which a thread deletes checkpoints."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -36,6 +42,9 @@ class Discards:
         while self._waiting and self._waiting[0][0] <= self._writer.sealed:
             due.append(self._waiting.popleft()[1])
         self._under_way.update(due)
+        with self._lock:
+            for uri in due:
+                self._due.setdefault(_trial_of(uri), []).append(uri)
         return due
 
     def undeleted(self) -> list[str]:
@@ -43,11 +52,36 @@ class Discards:
         return [*self._under_way.copy(), *(uri for _, uri in self._waiting)]
 
     def delete(self, uris: Iterable[str]) -> None:
-        """Delete them, which may take long; what cannot be deleted is said."""
-        for uri in uris:
-            try:
-                self._checkpoints.delete(uri)
-            except StorageError as error:
-                # Nothing refers to it any more: until it is removed by hand it costs space, and nothing else.
-                log.warning("checkpoint %s was not deleted: %s", uri, error)
-            self._under_way.discard(uri)
+        """Delete these that were due, which may take long; what cannot be deleted is said.
+
+        One thread at a time deletes in a trial, and takes with it what comes due there meanwhile: a deletion
+        looks at all that the trial keeps, so that many together cost hardly more than one.
+        """
+        for trial in dict.fromkeys(map(_trial_of, uris)):
+            while batch := self._begin(trial):
+                self._delete(batch)
+                with self._lock:
+                    self._busy.discard(trial)
+
+    def _begin(self, trial: str) -> list[str]:
+        with self._lock:
+            if trial in self._busy or trial not in self._due:
+                return []
+            self._busy.add(trial)
+            return self._due.pop(trial)
+
+    def _delete(self, batch: list[str]) -> None:
+        try:
+            self._checkpoints.delete(*batch)
+        except StorageError as error:
+            if len(batch) > 1:  # what keeps one of them keeps none of the others
+                for uri in batch:
+                    self._delete([uri])
+                return
+            # Nothing refers to it any more: until it is removed by hand it costs space, and nothing else.
+            log.warning("checkpoint %s was not deleted: %s", batch[0], error)
+        self._under_way.difference_update(batch)
+
+
+def _trial_of(uri: str) -> str:
+    return uri.rpartition("/")[0]

@@ -17,7 +17,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -202,25 +202,28 @@ class CheckpointStore:
         """Where an object of a checkpoint lies in the store."""
         return f"{self._prefix(manifest.trial_id)}/{stored.name}"
 
-    def delete(self, ref: CheckpointRef | str) -> None:
-        """Delete a checkpoint, the manifest first, and what no other one of the trial refers to.
+    def delete(self, *refs: CheckpointRef | str) -> None:
+        """Delete checkpoints, their manifests first, and what no other one of the trial refers to.
 
         One that is not there is no error. What a later checkpoint stores meanwhile is never touched: it lies
         in a folder of a higher number; and what that one refers to beside it, its parent refers to too.
 
         Raises: StorageError: not everything could be deleted; a later delete in this trial will.
         """
-        trial_id, number = self._locate(ref)
-        with _deleting[hash((self.sweep_id, trial_id)) % len(_deleting)]:
-            self._delete(trial_id, number)
+        numbers: dict[str, list[int]] = {}
+        for trial_id, number in map(self._locate, refs):
+            numbers.setdefault(trial_id, []).append(number)
+        for trial_id, gone in numbers.items():
+            with _deleting[hash((self.sweep_id, trial_id)) % len(_deleting)]:
+                self._delete(trial_id, gone)
 
-    def _delete(self, trial_id: str, number: int) -> None:
-        self.store.delete(self._manifest_key(trial_id, number))
-        prefix = self._prefix(trial_id)
+    def _delete(self, trial_id: str, numbers: Sequence[int]) -> None:
+        self.store.delete(*[self._manifest_key(trial_id, number) for number in numbers])
+        prefix, newest = self._prefix(trial_id), max(numbers)
         keys = {
             info.key
             for info in self.store.list(prefix)
-            if _number_of(info.key.removeprefix(f"{prefix}/")) <= number
+            if _number_of(info.key.removeprefix(f"{prefix}/")) <= newest
         }
         self.store.delete(*sorted(keys - self._needed_keys(trial_id)))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -14,9 +16,11 @@ from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.journal import Journal
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.wrapped import Operation, WrappedStore
 from raysweep.storage.writer import JournalWriter
 from raysweep.testing import MemoryBackend
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -138,7 +142,48 @@ def test_what_cannot_be_deleted_is_said_and_the_rest_is_deleted(
     checkpoints = CheckpointStore(Refusing(store), "s")
     uris = [save(checkpoints, tmp_path, number) for number in range(2)]
     with caplog.at_level(logging.WARNING, logger="raysweep"):
-        Discards(checkpoints, writer, ()).delete(uris)
+        discards = Discards(checkpoints, writer, uris)
+        discards.delete(discards.take_due())
+    assert discards.undeleted() == [], "it is said once"
     assert checkpoints.numbers("00000") == (0,)
     assert "access denied" in caplog.text
     assert uris[0] in caplog.text
+
+
+class Counting(WrappedStore):
+    """How many requests there were; the first deletion of a manifest waits until it is let go."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.requests = 0
+        self.is_in, self.may_go = threading.Event(), threading.Event()
+
+    def around(self, operation: Operation, key: str, call: Callable[[], T]) -> T:
+        self.requests += 1
+        if operation == "delete" and not self.is_in.is_set():
+            self.is_in.set()
+            assert self.may_go.wait(60)
+        return call()
+
+
+def test_what_comes_due_while_a_thread_deletes_goes_with_its_next_look(
+    writer: JournalWriter, store: Store, tmp_path: Path
+) -> None:
+    """Twenty that wait cost a few requests together, not each as many as there are checkpoints."""
+    counting = Counting(store)
+    uris = [save(CheckpointStore(store, "s"), tmp_path, number) for number in range(22)]
+    discards = Discards(CheckpointStore(counting, "s"), writer, uris[:1])
+    first = threading.Thread(target=discards.delete, args=(discards.take_due(),))
+    first.start()
+    assert counting.is_in.wait(60)
+    for uri in uris[1:21]:
+        discards.add(uri)
+        commit(writer)
+        commit(writer)
+        discards.delete(discards.take_due())  # of another thread: it has nothing to do
+    assert counting.requests == 1
+    counting.may_go.set()
+    first.join(60)
+    assert CheckpointStore(store, "s").numbers("00000") == (21,)
+    assert discards.undeleted() == []
+    assert counting.requests < 60

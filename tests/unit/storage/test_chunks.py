@@ -247,7 +247,7 @@ def test_a_delete_beside_a_commit_and_a_delete(tmp_path: Path, nth: int) -> None
 
     def meanwhile() -> None:
         safe.save("t", 2, write(tmp_path / "in", {"body": body, "n": b"2"}), parent=second)
-        safe._delete("t", 1)  # another process: our lock would wait for ourselves
+        safe._delete("t", [1])  # another process: our lock would wait for ourselves
 
     store = Racing(tmp_path / "store", nth, meanwhile)
     CheckpointStore(store, "s").delete(safe.uri("t", 0))
