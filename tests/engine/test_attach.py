@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import pytest
 import raysweep as rs
 from raysweep.cluster.tempfolder import processes_in
 from tests.engine.conftest import ROOT, Driver, session_of, wait_for
+from tests.jobs.head import free_ports
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Lines = Callable[[], list[list[str]]]
@@ -28,11 +28,17 @@ Lines = Callable[[], list[list[str]]]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """A cluster of its own, started as an administrator would; yields `host:port`."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     folder = Path(tempfile.mkdtemp(prefix="rst-", dir="/tmp"))
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=2"]
+    command = [
+        sys.executable,
+        "-m",
+        "raysweep.raycompat.patience",
+        "start",
+        "--head",
+        "--block",
+        "--num-cpus=2",
+    ]
     command += [f"--port={port}", "--include-dashboard=false", "--disable-usage-stats"]
     process = subprocess.Popen(
         [*command, "--node-ip-address=127.0.0.1", f"--temp-dir={folder}"],
@@ -42,7 +48,7 @@ def cluster() -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_for(lambda: any(folder.glob("session_*/sockets/raylet*")) or process.poll() is not None, 90)
+        wait_for(lambda: any(folder.glob("session_*/sockets/raylet*")) or process.poll() is not None)
         yield f"127.0.0.1:{port}"
         assert process.poll() is None
     finally:
