@@ -154,7 +154,7 @@ $(if $(2),,echo 'python$(1) is not on this machine: nothing is tested on it';)
 $(if $(2),if ! [ .venv-$(1)/.installed -nt pyproject.toml -a .venv-$(1)/.installed -nt constraints.txt ]; then \
 	$(2) -m venv .venv-$(1); \
 	$(UV_ENV) $(BIN)/uv pip install --quiet --python .venv-$(1)/bin/python --constraints constraints.txt \
-		--editable '.[ray]' hypothesis 'moto[s3,server]' pytest pytest-timeout pytest-xdist; \
+		--editable '.[ray]' hypothesis 'moto[s3$(comma)server]' pytest pytest-timeout pytest-xdist; \
 	touch .venv-$(1)/.installed; \
 fi; \
 .venv-$(1)/bin/python --version; \
