@@ -203,6 +203,7 @@ def resume(
 
 
 @app.command()
+@by_name
 def retry(
     name: SweepName,
     failed: Annotated[bool, typer.Option("--failed", help="All trials that failed: the default.")] = False,
@@ -236,6 +237,7 @@ def retry(
 
 
 @app.command()
+@by_name
 def extend(
     name: SweepName,
     max_t: Annotated[float, typer.Option("--max-t", metavar="T", help="How far they go, in all.")],
@@ -271,6 +273,7 @@ def extend(
 
 
 @app.command()
+@by_name
 def restart(
     name: SweepName,
     storage: StoredAt = None,
@@ -295,6 +298,7 @@ def restart(
 
 
 @app.command()
+@by_name
 def rm(
     name: SweepName,
     storage: StoredAt = None,

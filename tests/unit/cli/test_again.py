@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from raysweep.cli import main
 from raysweep.outcome import Holder
 from raysweep.runs.holder import current_holder
 from tests.unit.cli.conftest import Ran, Stored
@@ -129,3 +130,11 @@ def test_status_proposes_what_works(
     is_named = not trainable.startswith("<")
     assert (f"raysweep resume {stored.sweep_id}" in ran.out) == is_named
     assert ("run the program that started it again, with the key 'k'" in ran.out) == (not is_named)
+
+
+@pytest.mark.parametrize("command", ["retry", "extend", "restart", "rm"])
+def test_name_and_key_do_in_place_of_an_id(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "--name NAME" in said
+    assert "--key KEY" in said
