@@ -64,9 +64,11 @@ def _call(arguments: list[str]) -> int:
 
 
 def _commands() -> list[str]:
+    import typer
+
     from raysweep.cli.app import app
 
-    return [getattr(command.callback, "__name__", "") for command in app.registered_commands]
+    return list(typer.main.get_group(app).commands)
 
 
 def _failed(error: Exception) -> int:

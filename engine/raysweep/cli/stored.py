@@ -1,0 +1,138 @@
+"""The commands that look at what is stored, and take care of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Optional
+
+import typer
+
+from raysweep.cli.naming import by_name
+from raysweep.cli.options import AsJson, SpecKind, StoredAt, SweepName, Task
+
+app = typer.Typer()
+
+
+@app.command()
+@by_name
+def status(
+    name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="[SWEEP_ID]", help="Default: list all sweeps."),
+    ] = None,
+    storage: StoredAt = None,
+    as_json: AsJson = False,
+) -> Task:
+    """Show how a sweep is doing, or list the sweeps."""
+    from raysweep.cli import status
+
+    if name is None:
+        return partial(status.show_list, storage, as_json)
+    return partial(status.show, name, storage, as_json)
+
+
+@app.command()
+@by_name
+def best(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
+    """Show the best trial: its config, metrics and checkpoint."""
+    from raysweep.cli.results import show_best
+
+    return partial(show_best, name, storage, as_json)
+
+
+@app.command()
+@by_name
+def trials(
+    name: SweepName,
+    storage: StoredAt = None,
+    attempts: Annotated[
+        bool, typer.Option("--attempts", help="Every attempt: how it ended, on which node, its error.")
+    ] = False,
+    history: Annotated[bool, typer.Option("--history", help="Every report, from the journal.")] = False,
+    sort: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="NAME",
+            help="Sort by a metric, a parameter, time, reports, state, …; -NAME: the other way round. "
+            "The sweep's metric comes best first.",
+        ),
+    ] = None,
+    top: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, metavar="N", help="The first N only; without --sort, the best N."),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV, with every metric and parameter.")] = False,
+    as_json: AsJson = False,
+) -> Task:
+    """List the trials of a sweep."""
+    from raysweep.cli.results import View, show_trials
+
+    # Every attempt is in the JSON anyway.
+    view = View(sort=sort, top=top, is_csv=as_csv, is_json=as_json, attempts=attempts, history=history)
+    return partial(show_trials, name, storage, view)
+
+
+@app.command()
+@by_name
+def checkpoints(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
+    """List the checkpoints that a sweep keeps: their sizes, what each was the first to store, and why."""
+    from raysweep.cli.checkpoints import show_checkpoints
+
+    return partial(show_checkpoints, name, storage, as_json)
+
+
+@app.command()
+def pull(
+    uri: Annotated[str, typer.Argument(metavar="URI", help="A checkpoint's, as `best` shows it.")],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A new or an empty one.")],
+    as_json: AsJson = False,
+) -> Task:
+    """Fetch a checkpoint into a folder, verified: it appears whole or not at all."""
+    from raysweep.cli import checkpoints
+
+    return partial(checkpoints.pull, uri, folder, as_json)
+
+
+@app.command()
+@by_name
+def gc(
+    name: SweepName,
+    storage: StoredAt = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    as_json: AsJson = False,
+) -> Task:
+    """Delete what no kept checkpoint refers to: what killed workers left. Not while the sweep runs."""
+    from raysweep.cli import checkpoints
+
+    return partial(checkpoints.collect, name, storage, dry_run, as_json)
+
+
+@app.command()
+@by_name
+def verify(
+    name: SweepName,
+    storage: StoredAt = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Compare the sizes of checkpoint files, and do not read them.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete what nothing refers to. Not while the sweep runs.")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make anew what the journal can give. Not while the sweep runs.")
+    ] = False,
+    as_json: AsJson = False,
+) -> Task:
+    """Check everything that is stored of a sweep: exit code 0 if it is sound, 1 if something is damaged."""
+    from raysweep.cli.verify import Wanted, run_verify
+
+    wanted = Wanted(is_quick=quick, is_pruned=prune, is_repaired=repair, is_json=as_json)
+    return partial(run_verify, name, storage, wanted)
+
+
+@app.command()
+def schema(kind: Annotated[SpecKind, typer.Argument(help="Which document.")] = SpecKind.sweep) -> Task:
+    """Print the JSON Schema of a spec."""
+    from raysweep.cli.schema import show_schema
+
+    return partial(show_schema, kind.value)
