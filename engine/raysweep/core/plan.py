@@ -93,10 +93,16 @@ def _suggest(state: SweepState, out: Out) -> None:
         # nothing is under way, as then it will never know more.
         idle = len(state.hungry) if not memory.count_in_reach(state) else 0
         idle = order.places(state, idle)
-        count = idle if len(state.active) > state.counts.get("paused", 0) else max(1, idle)
+        count = idle if _count_moving(state) else max(1, idle)
     if count:
         state.asked = state.suggested + count
         out.append(SuggestConfigs(first=state.suggested, count=count))
+
+
+def _count_moving(state: SweepState) -> int:
+    """The trials of which the searcher can learn more: none is paused, or wants memory that no node has."""
+    beyond = len(memory.out_of_reach(state)) if state.behaviour >= 4 else 0
+    return len(state.active) - state.counts.get("paused", 0) - beyond
 
 
 def _needed_slots(state: SweepState) -> int:

@@ -244,6 +244,26 @@ def test_an_adaptive_searcher_is_asked_on_while_a_large_trial_waits() -> None:
     assert state.asked == 4, "the next config is asked for"
 
 
+def test_an_adaptive_searcher_says_that_it_is_done_while_a_large_trial_waits() -> None:
+    """The last slot has gone, and nobody but it would have asked: the wait for memory begins, and ends."""
+    sweep = running(1, trials=2, search="tpe", resources={"cpu": 1, "memory": 2 * GIB}, failure=NO_WAIT)
+    state = sweep.state
+    state.is_exhausted = False
+    sweep.send(ev.CapacityChanged, slots=1, memory_bytes=3 * GIB)
+    sweep.failed(0, OOM)
+    sweep.send(ev.CapacityChanged, slots=1, memory_bytes=2 * GIB)
+    sweep.send(ev.TimerFired)
+    sweep.send(ev.NodeDraining, node="node0")
+    commands = run(sweep, 1)
+    assert any(isinstance(command, cmd.CloseSlot) for command in commands)
+    assert cmd.SuggestConfigs(first=2, count=1) in commands
+    sweep.send(ev.ConfigsSuggested, first=2, configs=(), is_exhausted=True)
+    assert state.timer_at is not None
+    sweep.timer(state.timer_at)
+    assert state.status == "completed"
+    assert sweep.trial_state(0) == "failed"
+
+
 def test_large_slots_that_do_not_start_hold_nobody_up() -> None:
     """Three in a row fail beside a worker that works: no other is opened, the next trial gets its."""
     sweep = running(2, trials=3, resources={"cpu": 1, "memory": 2 * GIB}, failure=NO_WAIT)
