@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 
+# Folders whose tests with servers share none with another file's.
+_ALONE = ("engine", "faults", "users")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Who may run beside whom (`pytest -n 2 --dist loadgroup`): a group stays in one process, in its order.
 
@@ -30,7 +34,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         has_servers = item.get_closest_marker("servers") is not None
         if has_servers and "airflow" in item.path.parts:
             item.add_marker(pytest.mark.xdist_group("airflow"))
-        elif has_servers and (item.path.parent.name in ("engine", "faults") or "chaos" in item.path.name):
+        elif has_servers and (
+            item.path.parent.name in ("engine", "faults", "users") or "chaos" in item.path.name
+        ):
             item.add_marker(pytest.mark.xdist_group(item.path.name))
         elif item.get_closest_marker("ray"):
             half = "first" if item.path.name < "test_m" else "second"

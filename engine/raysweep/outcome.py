@@ -68,19 +68,20 @@ class ErrorInfo(Record):
     """Where the whole traceback is."""
 
     def __str__(self) -> str:
-        return f"{self.type}: {self.message}" if self.type else self.message
+        return ": ".join(part for part in (self.type, self.message) if part)
 
     @property
     def where(self) -> str:
         """`train.py:12 in fit`: the innermost line of user code in the traceback; empty without one.
 
-        User code is what was not installed; where there is none in it, its innermost line counts.
+        User code is what was not installed; where there is none in it, the innermost line of a library.
         """
         # Of a chain, the last part is of what was raised in the end; one that is cut may lack it.
         last = (self.traceback or "").rpartition("Traceback (most recent call last):")[2]
         frames = _FRAME.findall(last)
         own = [frame for frame in frames if not _is_installed(frame[0])]
-        file, line, function = (own or frames or [("", "", "")])[-1]
+        others = [frame for frame in frames if not any(part in frame[0] for part in _RAYSWEEP)]
+        file, line, function = (own or others or [("", "", "")])[-1]
         return f"{file}:{line} in {function}" if file else ""
 
     @property
@@ -94,14 +95,9 @@ def _is_installed(file: str) -> bool:
     return file.startswith("<frozen") or any(part in file for part in _INSTALLED)
 
 
-# The last two: of raysweep itself, where it is not installed, whatever surrounds user code.
-_INSTALLED: Final = (
-    "/site-packages/",
-    "/dist-packages/",
-    "/lib/python3",
-    "/raysweep/worker/",
-    "/raysweep/trial.py",
-)
+# What surrounds user code, installed or not.
+_RAYSWEEP: Final = ("/raysweep/worker/", "/raysweep/trial.py")
+_INSTALLED: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", *_RAYSWEEP)
 
 
 class AttemptOutcome(Record):

@@ -67,7 +67,7 @@ def test_what_is_no_metric_fails_its_trial_and_says_so(run: Run) -> None:
         assert trial.state == "failed"
         assert trial.error is not None
         assert trial.error.kind == "user_error"
-        assert f"metric 'loss' is a {kind}, which is not JSON" in trial.error.message
+        assert f"metric 'loss' is of type {kind}, which JSON cannot hold" in trial.error.message
 
 
 def test_non_finite_metrics_may_be_ignored(run: Run) -> None:

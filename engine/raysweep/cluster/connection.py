@@ -88,6 +88,8 @@ def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnect
         with _embedded(num_cpus) as connection:
             yield connection
         return
+    from raysweep.raycompat.quiet import quiet_raylet
+
     _check_port(address)
     try:
         with signals_wait():
@@ -98,7 +100,8 @@ def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnect
         fix = "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the cluster's" if "Unauthent" in text else ""
         raise ClusterUnreachableError(address, text.splitlines()[0], fix) from error
     try:
-        yield RayConnection(address=address, host=_own_host(), is_embedded=False, is_ours=True)
+        with quiet_raylet():
+            yield RayConnection(address=address, host=_own_host(), is_embedded=False, is_ours=True)
     finally:
         with signals_wait():
             ray.shutdown()
@@ -166,6 +169,8 @@ def _muted_stderr() -> Iterator[None]:
 def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
     import ray
 
+    from raysweep.raycompat.quiet import quiet_raylet
+
     defaults = {
         "RAY_preload_python_modules": PRELOAD,
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -177,7 +182,7 @@ def _embedded(num_cpus: float | None) -> Iterator[RayConnection]:
     os.environ.update(added)
     with ExitStack() as ending:
         try:
-            with ray_folder() as folder:
+            with ray_folder() as folder, quiet_raylet():
                 try:
                     with signals_wait():
                         _start(num_cpus, folder)

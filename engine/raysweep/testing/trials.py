@@ -23,6 +23,7 @@ from raysweep.messages import (
     Stop,
     Stopped,
 )
+from raysweep.worker.checking import check_trainable
 from raysweep.worker.link import Take
 from raysweep.worker.runner import Trainable, run_attempt
 from raysweep.worker.session import SweepPlace
@@ -71,9 +72,11 @@ def run_trial(
         The attempts, in order; an exception of the trainable is in its attempt's `error`, not raised.
 
     Raises:
+        TrainableImportError: It is an async function or a generator, or does not take a config.
         RaysweepError: The active plan has a fault that would kill or end this process.
     """
     _refuse_deadly_faults()
+    check_trainable(trainable)
     recorder = _Recorder(stop_at)
     shell = WorkerShell(recorder)
     recorder.listen(shell.take, shell.lose_link)

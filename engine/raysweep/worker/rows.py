@@ -103,6 +103,6 @@ def to_json(name: str, value: Any) -> Any:
         return orjson.loads(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
     except (TypeError, OverflowError) as error:
         raise RaysweepError(
-            f"metric {name!r} is a {type(value).__name__}, which is not JSON ({error});"
+            f"metric {name!r} is of type {type(value).__name__}, which JSON cannot hold ({error});"
             " report numbers, strings, or lists of them"
         ) from error

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from raysweep.messages import Memory, Ready
+from raysweep.worker.checking import check_trainable
 from raysweep.worker.memory import MemoryWatch, over_limit
 from raysweep.worker.runner import Trainable, load_by_reference
 from raysweep.worker.session import SweepPlace
@@ -49,9 +50,11 @@ def load_trainable(setup: WorkerSetup) -> Trainable:
     if setup.pickled is not None:
         import cloudpickle
 
-        pickled: Trainable = cloudpickle.loads(setup.pickled)
-        return pickled
-    return load_by_reference(setup.trainable)
+        loaded: Trainable = cloudpickle.loads(setup.pickled)
+    else:
+        loaded = load_by_reference(setup.trainable)
+    check_trainable(loaded)
+    return loaded
 
 
 def actor_id() -> str:

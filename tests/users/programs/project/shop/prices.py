@@ -1,0 +1,2 @@
+def price(discount):
+    return (1 - discount) * (1 + 4 * discount)
