@@ -398,7 +398,7 @@ class JobStoppedError(RaysweepError):
         self.note = note
 
     def __str__(self) -> str:
-        note = self.note or 'submit again with on_cancelled="resume" to go on'
+        note = self.note or 'submit again with on_cancelled="resume" to resume it'
         return one_line(f"job {self.job_id!r} was stopped before it had an outcome; {note}")
 
 
@@ -427,7 +427,7 @@ class WaitFailedError(RaysweepError):
         self.problem = problem
 
     def __str__(self) -> str:
-        return one_line(f"the wait for job {self.job_id!r} failed: {self.problem}; it goes on: wait again")
+        return one_line(f"the wait for job {self.job_id!r} failed: {self.problem}; it is running: wait again")
 
 
 class _OutcomeError(RaysweepError):

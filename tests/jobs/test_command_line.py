@@ -104,7 +104,7 @@ def test_a_sweep_is_left_with_ctrl_c_followed_and_cancelled(
     out, err = following.communicate(timeout=240)
     assert (following.returncode, out) == (3, "")
     last = err.strip().splitlines()[-1]
-    assert last.startswith(f"detached: {folder.sweep_id} goes on; follow it with: raysweep attach ")
+    assert last.startswith(f"detached: {folder.sweep_id} keeps running; follow it with: raysweep attach ")
     assert f"end it with: raysweep cancel {folder.sweep_id} --address {cluster.head.address}" in last
     # It does go on.
     count = len(lines())

@@ -77,7 +77,7 @@ def test_broken(name: str, show: Callable[..., str], folder: Path, monkeypatch: 
         text += show(columns, "status", sweep_id("broken", "k"), "--storage", "store")
     for what, instead in VARIES:
         text = what.sub(instead, text)
-    text = text.replace(str(folder), "/home/me")
+    text = text.replace(str(folder), "FOLDER")
     golden = HERE / "golden/broken" / f"{name}.txt"
     if os.environ.get("RAYSWEEP_GOLDEN") == "write":
         golden.parent.mkdir(exist_ok=True)

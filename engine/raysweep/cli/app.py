@@ -75,7 +75,7 @@ def sweep(
     lease: Lease = None,
     resume_cancelled: ResumeCancelled = False,
 ) -> Task:
-    """Run a sweep, or go on with it.
+    """Run a sweep, or resume it.
 
     The same name and key is the same sweep: one that has ended is returned at once.
     """
@@ -96,7 +96,7 @@ def resume(
     num_cpus: NumCpus = None,
     resume_cancelled: ResumeCancelled = False,
 ) -> Task:
-    """Go on with a stored sweep.
+    """Resume a stored sweep.
 
     Its spec and key are those that it was started with.
     """
@@ -123,7 +123,7 @@ def retry(
     """Run the failed trials of a sweep again.
 
     They resume from their checkpoints, with a new budget of failures. Where the sweep failed, what was cut
-    runs too, and the search goes on.
+    runs too, and the search continues.
     """
     from raysweep.cli import again
 
@@ -214,7 +214,7 @@ def train(
 ) -> Task:
     """Train one config at full scale.
 
-    The same name and key is the same run: it goes on where it was; one that has ended is returned at once.
+    The same name and key is the same run: it resumes where it was; one that has ended is returned at once.
     """
     from raysweep.cli.train import TrainOptions, run
 

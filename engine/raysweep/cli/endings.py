@@ -23,7 +23,7 @@ class Detached(KeyboardInterrupt):
         self.is_leased = is_leased
 
     def __str__(self) -> str:
-        goes_on = "goes on until its lease ends" if self.is_leased else "goes on"
+        goes_on = "keeps running until its lease ends" if self.is_leased else "keeps running"
         return f"{self.run_id} {goes_on}; follow it with: {self.attach} or end it with: {self.cancel}"
 
 

@@ -64,7 +64,7 @@ Lease = Annotated[
 ]
 Detach = Annotated[bool, typer.Option("--detach", help="Submit it and do not wait.")]
 ResumeCancelled = Annotated[
-    bool, typer.Option("--resume-cancelled", help="Go on with one that was cancelled.")
+    bool, typer.Option("--resume-cancelled", help="Resume one that was cancelled.")
 ]
 DriverResources = Annotated[
     Optional[list[str]],  # noqa: UP045

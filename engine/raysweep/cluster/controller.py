@@ -370,7 +370,7 @@ class Controller:
         elif self.state.fault == "infrastructure":
             self._fail(
                 ClusterLostError(
-                    self._connection.address, command.why, "run it again with the same key to go on"
+                    self._connection.address, command.why, "run it again with the same key to resume"
                 )
             )
         else:

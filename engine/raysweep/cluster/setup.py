@@ -96,7 +96,7 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
         if isinstance(error, SpecError) or not spec.search.is_plugin:
             raise
         what = one_line(f"{type(error).__name__}: {error}", 200)
-        fix = "mend the class, and run again"
+        fix = "fix the class, and run again"
         raise SpecError("search", f"{spec.search.kind!r} failed in ask: {what}", fix) from error
 
 

@@ -152,9 +152,11 @@ def _run_sweep(request: JobRequest, stops: Stops, number: int) -> int:
         while not wait([running], 0.1).done:
             if ending.is_overdue and not interrupts.is_taken:
                 ending.pass_on()
-                raise SweepInterrupted(name, "its job was stopped before it ran; run it again to go on")
+                raise SweepInterrupted(name, "its job was stopped before it ran; run it again to resume")
         if ending.has_expired and isinstance(running.exception(), SweepInterrupted):
-            raise SweepInterrupted(name, "its lease was not renewed; run it again with the same key to go on")
+            raise SweepInterrupted(
+                name, "its lease was not renewed; run it again with the same key to resume"
+            )
         outcome = running.result()
     _say(f"sweep {name}: {outcome.why}")
     _say_outcome(outcome.status)
@@ -230,9 +232,9 @@ def _run_training(request: JobRequest, stops: Stops, number: int) -> int:
             outcome = run_training(asked)
     except SweepInterrupted:
         if cancelled:
-            raise JobStoppedError(f"{run_id}.{number}", f"{cancelled[0]}; run it again to go on") from None
+            raise JobStoppedError(f"{run_id}.{number}", f"{cancelled[0]}; run it again to resume") from None
         if has_expired.is_set():
-            raise SweepInterrupted(run_id, "its lease was not renewed; run it again to go on") from None
+            raise SweepInterrupted(run_id, "its lease was not renewed; run it again to resume") from None
         raise
     _say(f"training {run_id}: {outcome.status}")
     _say_outcome(outcome.status)

@@ -62,7 +62,7 @@ def decode_error(record: Mapping[str, Any], job_id: str) -> RaysweepError:
     found = getattr(errors, name, None)
     if found is SweepInterrupted:
         return errors.ClusterLostError(
-            "", f"job {job_id!r} was interrupted: {message}", "run it again to go on"
+            "", f"job {job_id!r} was interrupted: {message}", "run it again to resume"
         )
     if isinstance(found, type) and issubclass(found, RaysweepError) and found is not RaysweepError:
         built = _build(found, record.get("fields") or {})

@@ -126,7 +126,7 @@ class Cluster:
                 )
             )
         except KeyboardInterrupt:
-            note = f"it goes on as job {job.job_id!r}; attach with the same key, or cancel it"
+            note = f"it keeps running as job {job.job_id!r}; attach with the same key, or cancel it"
             raise SweepInterrupted(job.run_id, note) from None
 
     def cancel(

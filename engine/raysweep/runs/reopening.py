@@ -70,7 +70,7 @@ def has_extensions(outcome: SweepOutcome, extend: Extension) -> bool:
         return True
     if told:
         return False
-    problem = f"no trial of {outcome.sweep_id} has a checkpoint to go on from"
+    problem = f"no trial of {outcome.sweep_id} has a checkpoint to resume from"
     raise SpecError("extend", problem, "have the trainable report checkpoints, and run a new sweep")
 
 

@@ -103,7 +103,7 @@ class Plugins(Generic[PolicyT]):
     def failed(self, kind: str, method: str, error: Exception) -> SpecError:
         """The error for what a method of the user's class raised."""
         what = one_line(f"{type(error).__name__}: {error}", 200)
-        return SpecError(self._field, f"{kind!r} failed in {method}: {what}", "mend the class, and run again")
+        return SpecError(self._field, f"{kind!r} failed in {method}: {what}", "fix the class, and run again")
 
     def wrong(self, kind: str, method: str, given: object, expected: str) -> SpecError:
         """The error for what a method of the user's class returned."""

@@ -150,7 +150,7 @@ def _resolve_into(
         raise SampleFromError(field, what, problem.issues[0].fix, _drawn(config)) from None
     except Exception as error:
         what = f"sample_from raised {type(error).__name__}: {error}"
-        fix = "mend the function; it is given the config of all other parameters"
+        fix = "fix the function; it is given the config of all other parameters"
         raise SampleFromError(field, what, fix, _drawn(config)) from error
     _place(config, path, value)
     return True

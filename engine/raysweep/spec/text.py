@@ -21,7 +21,7 @@ def read_json(text: str | bytes, where: str = "JSON") -> Any:
         return json.loads(text, object_pairs_hook=_object(where), parse_constant=_refuse_constant(where))
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise SpecError(where, f"not valid JSON at {place}: {error.msg}", "mend it there") from None
+        raise SpecError(where, f"not valid JSON at {place}: {error.msg}", "fix it there") from None
     except UnicodeDecodeError as error:
         raise SpecError(where, f"not valid UTF-8 at byte {error.start}", "save it as UTF-8") from None
     except RecursionError:
@@ -63,7 +63,7 @@ def read_yaml(text: str | bytes, where: str = "YAML") -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise SpecError(where, one_line(f"not valid YAML{place}: {error.problem}"), "mend it there") from None
+        raise SpecError(where, one_line(f"not valid YAML{place}: {error.problem}"), "fix it there") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SpecError(where, one_line(f"not valid YAML: {error}", 200), "save it as UTF-8 text") from None
     except RecursionError:

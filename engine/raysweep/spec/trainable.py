@@ -263,9 +263,9 @@ def _import(name: str, field: str) -> types.ModuleType:
 
 
 def _import_failed(name: str, error: Exception, field: str) -> TrainableImportError:
-    fix = f"mend {name}, or install what it needs"
+    fix = f"fix {name}, or install what it needs"
     if isinstance(error, ModuleNotFoundError) and error.name:
-        fix = f"install {error.name!r} here, or mend the import in {name}"
+        fix = f"install {error.name!r} here, or fix the import in {name}"
     what = one_line(f"{type(error).__name__}: {error}", 200)
     return TrainableImportError(field, f"importing {name!r} failed with {what}", fix)
 

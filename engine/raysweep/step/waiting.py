@@ -62,7 +62,7 @@ class End:
         within_s = attach.LATE_S if self.how == "ended" else attach.SETTLE_S
         outcome = run_sync(lambda: settled_outcome(view, within_s=within_s))
         if self.how == "timeout" and (outcome is None or outcome.status == "cancelled"):
-            note = f"{self.limit} is over; {again} to go on with it, or give it more time"
+            note = f"{self.limit} is over; {again} to resume it, or give it more time"
             return JobStoppedError(self.job.job_id, note)
         return outcome or storage_not_shared(self.job.job_id, view.uri)
 

@@ -64,7 +64,7 @@ def run_training(
     except KeyboardInterrupt as error:
         if isinstance(error, RaysweepError):
             raise
-        note = f"run the training again with the same key to go on; see {folder.uri}"
+        note = f"run the training again with the same key to resume it; see {folder.uri}"
         raise SweepInterrupted(folder.run_id, note) from None
 
 

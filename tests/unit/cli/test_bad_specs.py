@@ -179,7 +179,7 @@ def test_train_specs(
     ("name", "text", "said"),
     [
         ("s.yaml", "name: [a", "s.yaml: not valid YAML at line 1"),
-        ("s.yaml", "a: 1\na: 2\n", "s.yaml: not valid YAML at line 2, column 1: the key 'a' is given twice; mend it there"),
+        ("s.yaml", "a: 1\na: 2\n", "s.yaml: not valid YAML at line 2, column 1: the key 'a' is given twice; fix it there"),
         ("s.yaml", "x: !!python/object:os.system {}", "s.yaml: not valid YAML at line 1"),
         ("s.yaml", "", "s.yaml: expected a mapping, got None; write fields such as name: flights"),
         ("s.yaml", "- a\n- b\n", "s.yaml: expected a mapping, got ['a', 'b']; write fields such as name: flights"),

@@ -126,7 +126,7 @@ def test_a_variable_that_is_not_set_is_refused(cli: Cli, tmp_path: Path) -> None
 
 def test_a_detached_command_says_how_to_come_back() -> None:
     error = Detached("s-1", attach="raysweep attach s-1", cancel="raysweep cancel s-1", is_leased=True)
-    assert "s-1 goes on until its lease ends" in str(error)
+    assert "s-1 keeps running until its lease ends" in str(error)
     assert "raysweep attach s-1" in str(error)
     assert "raysweep cancel s-1" in str(error)
 

@@ -110,7 +110,7 @@ except SweepInterrupted as error:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
-        assert "goes on as job" in out, err
+        assert "keeps running as job" in out, err
         assert [job["status"] for job in api.jobs.values()] == ["RUNNING"]
         assert api.count("POST", "/stop") == 0
 

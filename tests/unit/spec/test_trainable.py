@@ -71,8 +71,8 @@ def test_a_top_level_module_without_a_colon() -> None:
         ("{}.models:zzz", "trainable: module '{}.models' has no 'zzz'; define it there, or name one of ['Model', 'train']"),
         ("{}.models:constant", "trainable: '{}.models:constant' is a int, which cannot be called; name a function or a class"),
         ("{}.modles:train", "trainable: no module '{}.modles'; did you mean '{}.models'?"),
-        ("{}.broken:train", "trainable: importing '{}.broken' failed with ModuleNotFoundError: No module named 'a_module_that_is_not_there'; install 'a_module_that_is_not_there' here, or mend the import in {}.broken"),
-        ("{}.angry:train", "trainable: importing '{}.angry' failed with RuntimeError: two lines; mend {}.angry, or install what it needs"),
+        ("{}.broken:train", "trainable: importing '{}.broken' failed with ModuleNotFoundError: No module named 'a_module_that_is_not_there'; install 'a_module_that_is_not_there' here, or fix the import in {}.broken"),
+        ("{}.angry:train", "trainable: importing '{}.angry' failed with RuntimeError: two lines; fix {}.angry, or install what it needs"),
         ("{}.models.deep:train", "trainable: importing '{}.models.deep' failed"),
         ("nowhere_at_all.models:train", "trainable: no module 'nowhere_at_all' (to import 'nowhere_at_all.models'); install it, or put its folder on PYTHONPATH"),
         ("nowhere_at_all.train", "trainable: no module 'nowhere_at_all'; install it, or put its folder on PYTHONPATH"),
@@ -92,7 +92,7 @@ def test_refused_in_one_line(package: str, ref: str, line: str) -> None:
 
 
 def test_syntax_errors_name_the_module(package: str) -> None:
-    with pytest.raises(TrainableImportError, match=r"invalid' failed with SyntaxError: .*; mend"):
+    with pytest.raises(TrainableImportError, match=r"invalid' failed with SyntaxError: .*; fix"):
         load_trainable(f"{package}.invalid:train")
 
 
