@@ -95,7 +95,8 @@ class Busy(AttemptMessage, frozen=True):
 class Saved(AttemptMessage, frozen=True):
     """Checkpoint `number` holds the state after report `report` of this attempt.
 
-    `score`: the metric of that report, where later reports may have overtaken the checkpoint.
+    `score`: the metric of that report, where later reports may have overtaken the checkpoint. `rank`: what
+    `checkpoint.keep_best` ranks by, where that is another metric.
     """
 
     number: int
@@ -103,6 +104,7 @@ class Saved(AttemptMessage, frozen=True):
     uri: str
     size_bytes: int
     score: float | None = None
+    rank: float | None = None
 
 
 class Unsaved(AttemptMessage, frozen=True):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from raysweep import allowed, faultplan
 from raysweep.cluster.logs import log_limit
 from raysweep.core.ends import NOTHING_REPORTED
+from raysweep.core.rules import checkpoint_metric
 from raysweep.core.state import SweepState
 from raysweep.errors import (
     InfeasibleResourcesError,
@@ -114,7 +115,11 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         pickled=pickle_trainable(spec.trainable),
         isolation=spec.effective_isolation,
         place=SweepPlace(
-            sweep_id=folder.sweep_id, storage_path=folder.store.url, resources=total, metric=spec.metric
+            sweep_id=folder.sweep_id,
+            storage_path=folder.store.url,
+            resources=total,
+            metric=spec.metric,
+            ranks_by=checkpoint_metric(spec),
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=spec.resources.total_gpus == 0,

@@ -302,6 +302,7 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     if started_at is not None and told in ("completed", "stopped"):
         seconds, mean = max(0.0, at - started_at), state.mean_duration_s
         state.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
+    state.unranked.append(trial.number)
     if trial.max_t is not None:
         return  # neither scheduler nor searcher has a say in it any more
     if told == "completed":

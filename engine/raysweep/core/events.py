@@ -228,7 +228,7 @@ class CheckpointCommitted:
     """The manifest of checkpoint `number` is in the store; it belongs to the attempt's report `report`.
 
     `score`: the metric of that report, where the checkpoint was stored in the background: later reports may
-    have overtaken it.
+    have overtaken it. `rank`: what `checkpoint.keep_best` ranks by there, if that is another metric.
     """
 
     at: float
@@ -239,6 +239,7 @@ class CheckpointCommitted:
     uri: str
     size_bytes: int = 0
     score: float | None = None
+    rank: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from raysweep.core import retention
 from raysweep.core.lifecycle import FINAL, ON_SLOT
 from raysweep.core.state import SweepState
 
@@ -16,6 +17,7 @@ def check(state: SweepState) -> None:
     """
     _check_trials(state)
     _check_slots(state)
+    _check_top(state)
     _check_ends(state)
     _check_tally(state)
 
@@ -45,6 +47,9 @@ def _check_trials(state: SweepState) -> None:
         assert (trial.ended_at is not None) == (trial.state in FINAL), f"trial {number}: end time"
         numbers = [checkpoint.number for checkpoint in trial.checkpoints]
         assert numbers == sorted(set(numbers)), f"trial {number}: checkpoints {numbers}"
+        assert retention.kept(state.rules, trial.checkpoints) == trial.checkpoints, (
+            f"trial {number}: more checkpoints than its policy keeps: {numbers}"
+        )
     assert list(state.trials) == list(range(state.suggested)), (
         "trials are numbered in the order of suggestion"
     )
@@ -77,6 +82,19 @@ def _check_slots(state: SweepState) -> None:
     queued = sorted(number for slot in state.slots.values() for number in slot.queue)
     on_slot = [number for number, trial in state.trials.items() if trial.state in ON_SLOT]
     assert queued == on_slot, f"trials on slots {on_slot} are not those in the queues {queued}"
+
+
+def _check_top(state: SweepState) -> None:
+    """Of the trials that are done, none but the best keep checkpoints."""
+    limit = state.rules.keep_top
+    assert not state.unranked, f"trials are not ranked: {state.unranked}"
+    if limit is None:
+        assert not state.top
+        return
+    assert len(state.top) <= limit, f"more than {limit} trials keep checkpoints: {state.top}"
+    for number, trial in state.trials.items():
+        if trial.state in retention.RANKED and number not in state.top:
+            assert trial.checkpoint is None, f"trial {number} is not of the best, and keeps checkpoints"
 
 
 def _check_ends(state: SweepState) -> None:

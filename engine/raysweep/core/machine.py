@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Never
 
-from raysweep.core import again, ends, moves, plan, reports, stopping
+from raysweep.core import again, ends, moves, plan, reports, retention, stopping
 from raysweep.core import events as ev
 from raysweep.core.commands import Command, ExcludeNode
 from raysweep.core.failures import classify
@@ -41,6 +41,8 @@ def step(state: SweepState, event: ev.Event) -> list[Command]:
     _HANDLERS[type(event)](state, event, out)  # type: ignore[arg-type]
     state.last_at = at
     plan.advance(state, at, out)
+    if state.unranked:
+        retention.rank(state, out)
     if type(event) is ev.SlotOpened or (len(state.slots), state.next_slot) != slots:
         stopping.meter(state, at)
         if state.rules.budgets:

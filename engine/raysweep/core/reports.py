@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from raysweep.core import moves, turns
+from raysweep.core import moves, retention, turns
 from raysweep.core.commands import AnswerReport, Command
 from raysweep.core.events import CheckpointCommitted, Row, TrialReported
 from raysweep.core.lifecycle import Cause
@@ -160,11 +160,7 @@ def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted,
         turns.discard(state, trial.number, checkpoint, out)
         return
     turns.let_origin_go(state, trial, out)
-    kept = _kept(state, (*trial.checkpoints, checkpoint))
-    for old in trial.checkpoints:
-        if old not in kept:
-            turns.discard(state, trial.number, old, out)
-    trial.checkpoints = kept
+    retention.add(state, trial, checkpoint, out)
 
 
 def _is_past_verdict(trial: Trial, iteration: int) -> bool:
@@ -184,17 +180,13 @@ def let_go(state: SweepState, trial: Trial, event: CheckpointCommitted, out: Out
 
 def _checkpoint(event: CheckpointCommitted, iteration: int, score: float | None) -> Checkpoint:
     return Checkpoint(
-        number=event.number, iteration=iteration, uri=event.uri, score=score, size_bytes=event.size_bytes
+        number=event.number,
+        iteration=iteration,
+        uri=event.uri,
+        score=score,
+        size_bytes=event.size_bytes,
+        rank=event.rank,
     )
-
-
-def _kept(state: SweepState, checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
-    kept = set(checkpoints[-state.rules.keep_last :])
-    scored = [checkpoint for checkpoint in checkpoints if checkpoint.score is not None]
-    if state.rules.keep_best and scored:
-        choose = max if state.rules.is_max else min
-        kept.add(choose(scored, key=lambda checkpoint: checkpoint.score or 0.0))
-    return tuple(checkpoint for checkpoint in checkpoints if checkpoint in kept)
 
 
 def _metrics(keys: tuple[str, ...], row: Row, iteration: int) -> Metrics:

@@ -8,7 +8,7 @@ from typing import Final
 
 from raysweep.schedulers import Scheduler
 from raysweep.spec import SweepSpec
-from raysweep.spec.policies import Plateau
+from raysweep.spec.policies import BestCheckpoints, Plateau
 
 Limit = tuple[str, float | None, float | None, float | None]
 
@@ -27,6 +27,9 @@ class Rules:
     `looks_at_order`: something follows from the order in which trials end: what is asked, stopped, or ended.
     `is_plain`: no report can end a trial (a scheduler without moves, no limits, no target): only the last and
     the best one matter.
+    `best_by`, `best_is_max`: what ranks a trial's checkpoints, where that is not the sweep's metric (empty).
+    `keep_best`: how many of a trial's best checkpoints are kept; `keep_every`: every so-manyth is, too.
+    `keep_top`: how many of the trials that are done keep checkpoints.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
     """
 
@@ -52,7 +55,11 @@ class Rules:
     max_concurrent: int | None
     max_trials: int | None
     keep_last: int
-    keep_best: bool
+    keep_best: int
+    best_by: str
+    best_is_max: bool
+    keep_every: int | None
+    keep_top: int | None
     grace_s: float
     configs_a_seed: int
     report_timeout_s: float | None
@@ -65,6 +72,7 @@ class Rules:
         limits = stop.trial_limits
         use = _use_per_slot_hour(spec)
         budgets = _budgets(spec, dict(use))
+        best = _best(spec)
         has_end = any((stop.deadline, stop.time_budget_s, budgets))
         is_blind = not search.is_adaptive
         return cls(
@@ -95,12 +103,30 @@ class Rules:
             max_concurrent=spec.max_concurrent_trials,
             max_trials=spec.num_samples if search.is_bounded else None,
             keep_last=spec.checkpoint.keep_last,
-            keep_best=spec.checkpoint.keep_best,
+            keep_best=best.num if best is not None else 0,
+            best_by=checkpoint_metric(spec),
+            best_is_max=((best.mode if best is not None else None) or spec.mode) == "max",
+            keep_every=spec.checkpoint.every_n,
+            keep_top=spec.checkpoint.keep_top_k,
             grace_s=stop.grace_s,
             configs_a_seed=search.configs_per_seed,
             report_timeout_s=spec.failure.report_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
         )
+
+
+def _best(spec: SweepSpec) -> BestCheckpoints | None:
+    best = spec.checkpoint.keep_best
+    if isinstance(best, bool):
+        return BestCheckpoints() if best else None
+    return best
+
+
+def checkpoint_metric(spec: SweepSpec) -> str:
+    """What ranks a trial's checkpoints, where that is not the sweep's own metric; else empty."""
+    best = _best(spec)
+    metric = best.metric if best is not None else None
+    return "" if metric is None or metric == spec.metric else metric
 
 
 def _use_per_slot_hour(spec: SweepSpec) -> tuple[tuple[str, float], ...]:

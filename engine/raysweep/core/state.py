@@ -38,7 +38,8 @@ class SweepState:
     own. `code` is the digest of the trainable's code as it ran last. `extend_to`, `extend_top` and
     `extend_trials` are what is to be done once the sweep is complete. `tally` follows from slots and trials,
     and is not stored; `undecided` holds verdicts that are carried out before the present event is done (None:
-    the trial's own `turn`).
+    the trial's own `turn`). `top`: the ended trials whose checkpoints `keep_top_k` keeps, the best first;
+    `unranked`: those that the present event ended.
     """
 
     spec: SweepSpec
@@ -108,8 +109,10 @@ class SweepState:
     extend_to: float | None = None
     extend_top: int = 0
     extend_trials: list[int] = field(default_factory=list)
+    top: list[int] = field(default_factory=list)
     tally: Tally = field(init=False, repr=False)
     undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque, repr=False)
+    unranked: list[int] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         self.tally = Tally(self.slots, self.trials, self.waiting)
@@ -187,6 +190,7 @@ _STRUCTURED = {
     "saves_s",
     "tally",
     "undecided",
+    "unranked",
 }
 _PLAIN = tuple(name for name in SweepState.__slots__ if name not in _STRUCTURED)
 _TRIALS = TypeAdapter(list[Trial])

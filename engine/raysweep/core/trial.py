@@ -40,7 +40,8 @@ class Attempt:
 class Checkpoint:
     """A committed checkpoint: `iteration` reports lie behind it, `score` is the last one's metric.
 
-    `owner`: the trial that made it, where another one goes on from it.
+    `owner`: the trial that made it, where another one goes on from it. `rank`: what `keep_best` ranks it by,
+    where that is another metric. `is_nth`: `every_n` keeps it.
     """
 
     number: int
@@ -49,6 +50,8 @@ class Checkpoint:
     score: float | None
     size_bytes: int = 0
     owner: int | None = None
+    rank: float | None = None
+    is_nth: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,7 @@ class Trial:
     was another. `origin` is another trial's checkpoint, from which this one goes on until it has its own.
     The first `pardoned` attempts do not count any more where failures are counted. `is_unmade`: its config
     could not be made. `max_t`: how far it goes where it is extended; its scheduler has no say any more.
+    `saved`: how many checkpoints of it have counted, those that are gone included.
     """
 
     number: int
@@ -113,6 +117,7 @@ class Trial:
     pardoned: int = 0
     is_unmade: bool = False
     max_t: float | None = None
+    saved: int = 0
 
     def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:
         """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""

@@ -17,6 +17,8 @@ from raysweep.core import fleet as fl
 from raysweep.core.failures import Failure
 from raysweep.core.fleet.invariants import check
 from raysweep.core.fleet.words import failure_of
+from raysweep.core.rules import checkpoint_metric
+from raysweep.core.scores import as_number
 from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped
 from raysweep.messages import FailureFacts, FromWorker, Interrupt, Kill, Ready, ToWorker, Unready
 from raysweep.simulate.clock import Clock
@@ -124,6 +126,7 @@ class SimulatedCluster:
         self.actors: dict[int, Actor] = {}
         self._clock = clock
         self._costs = costs
+        self._ranks_by = checkpoint_metric(spec)
         self._curve = curve
         self._pace = pace
         self._random = random
@@ -466,14 +469,15 @@ class SimulatedCluster:
         self._note_job("reported", actor, job)
         if is_saved:
             process.begin_saving(job)
-            self._after(self._costs.save_s, lambda: self._save(actor, job, list(metrics), is_waiting))
+            self._after(self._costs.save_s, lambda: self._save(actor, job, metrics, is_waiting))
         else:
             self._end_or_go_on(actor, job, is_saved=False)
 
-    def _save(self, actor: Actor, job: Job, keys: list[str], is_waiting: bool) -> None:
+    def _save(self, actor: Actor, job: Job, metrics: Mapping[str, JsonValue], is_waiting: bool) -> None:
         if not self._is_running(actor, job) or actor.process is None:
             return
-        actor.process.save(job, self._store_checkpoint(job), keys, is_waiting=is_waiting)
+        rank = as_number(metrics.get(self._ranks_by)) if self._ranks_by else None
+        actor.process.save(job, self._store_checkpoint(job), [*metrics], is_waiting=is_waiting, rank=rank)
         self._note_job("saved", actor, job)
         self._end_or_go_on(actor, job, is_saved=True)
 

@@ -114,10 +114,16 @@ class Process:
         job.is_saving = True
         self._post(msg.Busy(*job.who, is_over=False))
 
-    def save(self, job: Job, uri: str, keys: list[str], *, is_waiting: bool) -> None:
-        """The trial has stored its next checkpoint: it holds all reports so far."""
+    def save(
+        self, job: Job, uri: str, keys: list[str], *, is_waiting: bool, rank: float | None = None
+    ) -> None:
+        """The trial has stored its next checkpoint: it holds all reports so far. `rank`: as in `Saved`."""
         job.is_saving = False
-        self._post(msg.Saved(*job.who, job.next_checkpoint, job.reports - 1, uri, size_bytes=job.iteration))
+        self._post(
+            msg.Saved(
+                *job.who, job.next_checkpoint, job.reports - 1, uri, size_bytes=job.iteration, rank=rank
+            )
+        )
         job.next_checkpoint += 1
         if is_waiting:
             # The answer to a report without rows comes when the checkpoint's record is durable.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -10,9 +11,12 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
+    model_serializer,
     model_validator,
 )
 
@@ -112,15 +116,106 @@ class FailurePolicy(SpecModel):
         return self
 
 
+class BestCheckpoints(SpecModel):
+    """Which of a trial's checkpoints are its best: those of the reports that are best by a metric."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "checkpoint_score_attribute": "metric",
+        "checkpoint_score_order": "mode",
+        "num_to_keep": "num",
+    }
+
+    metric: Annotated[str, Field(min_length=1)] | None = None
+    """The reported metric that ranks them; default: the sweep's."""
+    mode: Literal["min", "max"] | None = None
+    """Whether less or more of it is better; default: as for the sweep's metric. Another metric needs one."""
+    num: int = Field(default=1, ge=1)
+    """How many are kept. A report without a number under the metric is not ranked."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.metric is not None and self.mode is None:
+            raise Problem(
+                f"nothing says whether less or more {show(self.metric)} is better",
+                "set mode to min or max",
+                ("mode",),
+            )
+        return self
+
+
+def _keep_best(given: Any) -> bool | BestCheckpoints:
+    """Not validated as a union: its errors would name the branches."""
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, Mapping | BestCheckpoints):
+        return BestCheckpoints.model_validate(given)
+    raise Problem(
+        f"expected true, false or a mapping, got {show(given)}",
+        'write true, or such as {"metric": "accuracy", "mode": "max", "num": 2}',
+    )
+
+
+def _best_to_json(best: bool | BestCheckpoints) -> Any:
+    return best.model_dump(exclude_none=True) if isinstance(best, BestCheckpoints) else best
+
+
+KeepBest = Annotated[
+    bool | BestCheckpoints,
+    PlainValidator(_keep_best, json_schema_input_type=bool | BestCheckpoints),
+    PlainSerializer(_best_to_json),
+]
+
+
+def _bytes(given: Any) -> Any:
+    """A number of bytes, or one with a unit: `50GiB`, `1.5 TB`."""
+    if not isinstance(given, str):
+        return int(given) if isinstance(given, float) and given.is_integer() else given
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTP]i?)?B\s*", given)
+    if found is None:
+        raise Problem(f"{show(given)} is not an amount of bytes", 'write one such as "50GiB" or "500 MB"')
+    number, prefix = found.groups()
+    base = 1024 if (prefix or "").endswith("i") else 1000
+    return round(float(number) * base ** (" KMGTP".index(prefix[0].upper()) if prefix else 0))
+
+
 class CheckpointPolicy(SpecModel):
     """Which checkpoints of a trial are kept."""
 
-    renamed_fields: ClassVar[dict[str, str]] = {"num_to_keep": "keep_last", "keep": "keep_last"}
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "num_to_keep": "keep_last",
+        "keep": "keep_last",
+        "keep_every": "every_n",
+        "keep_top": "keep_top_k",
+        "budget": "storage_budget",
+    }
 
     keep_last: int = Field(default=1, ge=1)
     """How many of the newest checkpoints are kept."""
-    keep_best: bool = True
-    """Whether the checkpoint of the best report is kept too."""
+    keep_best: KeepBest = True
+    """Whether the checkpoint of the best report is kept too; or `{metric, mode, num}`: by any metric."""
+    every_n: Annotated[int, Field(ge=1)] | None = None
+    """Every n-th checkpoint of a trial is kept besides."""
+    keep_top_k: Annotated[int, Field(ge=1)] | None = None
+    """Of the trials that completed or were stopped, only the so many best keep checkpoints; default: all do.
+
+    What may still go on keeps its own: trials that run, wait, are paused, failed, or were cut by the end.
+    """
+    storage_budget: Annotated[int, BeforeValidator(_bytes), Field(ge=0)] | None = None
+    """How much the checkpoints of all ended sweeps of this name may take up, in bytes or as `50GiB`.
+
+    Applied when a sweep has ended, and by `raysweep gc NAME`: what nothing pins goes, oldest and worst first.
+    """
+
+    @model_serializer(mode="wrap")
+    def _leave_defaults_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A field that a later version added is written only where it is set: old digests stay."""
+        fields: dict[str, Any] = handler(self)
+        model = type(self).model_fields
+        return {
+            name: value
+            for name, value in fields.items()
+            if name in ("keep_last", "keep_best") or getattr(self, name) != model[name].default
+        }
 
 
 class Budget(SpecModel):

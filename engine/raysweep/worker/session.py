@@ -41,6 +41,8 @@ class SweepPlace:
     resources: dict[str, float]
     metric: str = ""
     """Ranks the trial's checkpoints, and is what a number that a trainable returns is reported as."""
+    ranks_by: str = ""
+    """What ranks the trial's checkpoints, where that is another metric."""
 
 
 class Session:
@@ -315,7 +317,9 @@ class Session:
         # Before it is announced, and the one before is let go.
         self._newest, self._parent = saved.uri, saved.manifest
         self._is_last_stored = True
-        self._link.send(Saved(*who, number, handover.report, saved.uri, saved.size_bytes, score))
+        ranks_by = self._place.ranks_by
+        rank = _number(handover.metrics.get(ranks_by)) if ranks_by else None
+        self._link.send(Saved(*who, number, handover.report, saved.uri, saved.size_bytes, score, rank))
         return True
 
     def _wait_until(self, is_so: Callable[[], bool]) -> None:
@@ -346,8 +350,7 @@ class Session:
 
     def _score(self, metrics: dict[str, Any]) -> float | None:
         """By then the controller may know later reports, and not which one this belongs to."""
-        value = metrics.get(self._place.metric)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return _number(metrics.get(self._place.metric))
 
     def _find_parent(self, store: CheckpointStore) -> Manifest | None:
         """The trial's own newest checkpoint: what it holds need not be stored again.
@@ -359,6 +362,12 @@ class Session:
             with suppress(StorageError):  # damaged or out of reach: then all is stored
                 self._parent = store.read_manifest(newest)
         return self._parent
+
+
+def _number(value: Any) -> float | None:
+    """A finite number; None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and isfinite(value) else None
 
 
 def _restore(uri: str, target: Path) -> None:

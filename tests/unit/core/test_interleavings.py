@@ -87,6 +87,18 @@ POLICIES = st.fixed_dictionaries(
         "bad_node_failures": st.integers(0, 2),
     }
 )
+CHECKPOINTS = st.fixed_dictionaries(
+    {
+        "keep_last": st.integers(1, 2),
+        "keep_best": st.one_of(
+            st.booleans(),
+            st.builds(lambda num: {"num": num}, st.integers(1, 3)),
+            st.sampled_from([{"metric": STEP, "mode": "min", "num": 2}, {"metric": STEP, "mode": "max"}]),
+        ),
+        "every_n": st.sampled_from([None, None, 2, 3]),
+        "keep_top_k": st.sampled_from([None, None, 1, 2, 5]),
+    }
+)
 SPECS = st.fixed_dictionaries(
     {
         "num_samples": st.integers(1, 16),
@@ -97,7 +109,7 @@ SPECS = st.fixed_dictionaries(
         "stop": STOPS,
         "failure": POLICIES,
         "resources": st.sampled_from([{"cpu": 1}, {"cpu": 1, "memory": GIB}]),
-        "checkpoint": st.fixed_dictionaries({"keep_last": st.integers(1, 2), "keep_best": st.booleans()}),
+        "checkpoint": CHECKPOINTS,
     }
 )
 PICK = st.integers(0, 7)

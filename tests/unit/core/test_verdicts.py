@@ -202,9 +202,9 @@ def test_stopped_trials_make_others_go_on() -> None:
 # -- exploit ------------------------------------------------------------------------------------------------
 
 
-def exploiting() -> Scheduled:
+def exploiting(**fields: Any) -> Scheduled:
     """Trial 1 has been sent to the checkpoint of trial 0, and has not come off its slot yet."""
-    it = Scheduled(2)
+    it = Scheduled(2, **fields)
     for trial in (0, 1):
         it.sweep.report(trial, 0.9)
         it.sweep.saved(trial, 0, report=0)

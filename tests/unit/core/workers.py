@@ -31,6 +31,8 @@ class Job:
     stop_reason: str | None = None
     wants_checkpoint: bool = False
     awaits: int | None = None
+    last: dict[str, JsonValue] = field(default_factory=dict)
+    """Its last report."""
     newest: str | None = None
     """The checkpoint that user code gets if it asks for one now."""
 
@@ -136,10 +138,11 @@ class Worker:
         )
         job.reports += len(rows)
         job.iteration += len(rows)
+        job.last = dict(zip(keys, rows[-1], strict=True)) if rows else job.last
         if is_waiting:
             job.awaits = job.reports - 1
 
-    def save(self, at: float, uri: str) -> None:
+    def save(self, at: float, uri: str, *, rank: float | None = None) -> None:
         """The running trial has stored its next checkpoint at `uri`: it holds all reports so far."""
         job = self._running()
         trial, attempt = job.who
@@ -152,6 +155,7 @@ class Worker:
                 report=job.reports - 1,
                 uri=uri,
                 size_bytes=job.iteration,
+                rank=rank,
             )
         )
         job.next_checkpoint += 1

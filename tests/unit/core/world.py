@@ -10,6 +10,7 @@ itself asserts, while it carries commands out:
 - no checkpoint number is given out twice;
 - the checkpoint that a trial's own code would get if it asked for one is never deleted; nor is any that the
   state knows, paused trials' and donors' among them;
+- of the trials that are done, `keep_top_k` keep checkpoints, and none that lost its own is better than these;
 - where nothing is under way any more, the sweep is not stuck (`liveness.explain_stuck`);
 - nothing goes in circles: each recall is paid for by a slot that fell idle, and no timer is set to a moment
   that has just come.
@@ -35,7 +36,8 @@ from raysweep.core.invariants import check
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.liveness import UnderWay, explain_stuck
 from raysweep.core.loop import Loop
-from raysweep.core.scores import told_value
+from raysweep.core.rules import checkpoint_metric
+from raysweep.core.scores import as_number, score_of, told_value
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.stops import STOPS
 from raysweep.schedulers import load_scheduler
@@ -257,9 +259,25 @@ class World:
                 assert all(map(self._is_told_to_end, asking)), "a trial may still ask for it"
             elif isinstance(command, cmd.AnswerReport) and command.slot in self.workers:
                 self.workers[command.slot].inbox.append(command)
+        self._check_top()
         for trial in self.state.trials.values():
             needed = {checkpoint.uri for _, checkpoint in trial.needed}
             assert needed <= self.stored, f"trial {trial.number} needs {needed - self.stored}: deleted"
+
+    def _check_top(self) -> None:
+        """By a sort of all trials, which the core does without. Who was extended is ranked anew."""
+        limit = self.spec.checkpoint.keep_top_k
+        done = [each for each in self.state.trials.values() if each.state in ("completed", "stopped")]
+        if limit is None:
+            return
+        assert sum(each.checkpoint is not None for each in done) <= limit, "too many keep checkpoints"
+        if any(each.max_t is not None for each in self.state.trials.values()):
+            return
+        scored = [(score, each) for each in done if (score := score_of(self.state, each)) is not None]
+        sign = -1.0 if self.spec.mode == "max" else 1.0
+        scored.sort(key=lambda pair: (sign * pair[0], pair[1].number))
+        lost = {each.number for _, each in scored[:limit] if each.saved and each.checkpoint is None}
+        assert not lost, f"of the {limit} best, {lost} have lost their checkpoints"
 
     def _is_told_to_end(self, job: Job) -> bool:
         """Whether nothing counts any more that the attempt does: not even whether it fails."""
@@ -441,7 +459,8 @@ class World:
         uri = f"mem://{trial}/{number}"
         self.stored.add(uri)
         self.ever_stored[uri] = job.iteration
-        worker.save(self.now, uri)
+        ranks_by = checkpoint_metric(self.spec)
+        worker.save(self.now, uri, rank=as_number(job.last.get(ranks_by)) if ranks_by else None)
 
     def finish(self, worker: Worker, how: End, failure: Failure = RAISED) -> None:
         """The running trial ends."""

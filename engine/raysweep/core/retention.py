@@ -1,0 +1,92 @@
+"""Which checkpoints a trial keeps, and which trials keep any.
+
+| kept | of a trial |
+|---|---|
+| the newest | `keep_last` of them: it goes on from the last |
+| the best | `keep_best`: by the sweep's metric, or by another |
+| each n-th | `every_n`, counted from the first that the trial has stored |
+| what another trial goes on from | for as long as it does (`turns`) |
+
+Of the trials that completed or were stopped only the `keep_top_k` best keep what their own policy keeps. The
+others of them go on no more, unless a person extends them: they have nothing then to go further from. A trial
+that may still go on is never touched: those that failed (they may be retried) or were cut (the sweep may be
+resumed) included. Who falls out of the ranking does not come back, as its checkpoints do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from raysweep.core import moves, turns
+from raysweep.core.commands import Command
+from raysweep.core.lifecycle import TrialState
+from raysweep.core.rules import Rules
+from raysweep.core.scores import score_of
+from raysweep.core.state import SweepState
+from raysweep.core.trial import Checkpoint, Trial
+
+Out = list[Command]
+RANKED: Final[frozenset[TrialState]] = frozenset({"completed", "stopped"})
+
+
+def add(state: SweepState, trial: Trial, checkpoint: Checkpoint, out: Out) -> None:
+    """The trial has one more checkpoint: let go of those that its policy does not keep."""
+    trial.saved += 1
+    every = state.rules.keep_every
+    if every is not None and trial.saved % every == 0:
+        checkpoint = replace(checkpoint, is_nth=True)
+    before = (*trial.checkpoints, checkpoint)
+    is_out = state.rules.keep_top is not None and trial.state in RANKED and trial.number not in state.top
+    trial.checkpoints = () if is_out else kept(state.rules, before)
+    for old in before:
+        if old not in trial.checkpoints:
+            turns.discard(state, trial.number, old, out)
+
+
+def kept(rules: Rules, checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
+    """Those of a trial's checkpoints that its policy keeps, in their order."""
+    chosen = {*checkpoints[-rules.keep_last :], *(each for each in checkpoints if each.is_nth)}
+    if rules.keep_best:
+        sign = -1.0 if rules.best_is_max else 1.0
+        ranks = ((sign * rank, each) for each in checkpoints if (rank := _rank(rules, each)) is not None)
+        # Of equal ones the oldest: the sort keeps their order.
+        best = sorted(ranks, key=lambda ranked: ranked[0])[: rules.keep_best]
+        chosen.update(each for _, each in best)
+    return tuple(each for each in checkpoints if each in chosen)
+
+
+def _rank(rules: Rules, checkpoint: Checkpoint) -> float | None:
+    return checkpoint.rank if rules.best_by else checkpoint.score
+
+
+def rank(state: SweepState, out: Out) -> None:
+    """The trials that have just ended are ranked beside the others; who falls behind keeps no checkpoint.
+
+    At the end of an event: what its verdicts go on from is pinned by then.
+    """
+    ended, state.unranked = state.unranked, []
+    limit = state.rules.keep_top
+    if limit is None:
+        return
+    numbers = dict.fromkeys([*state.top, *ended])
+    there = [state.trials[number] for number in numbers if state.trials[number].state in RANKED]
+    there.sort(key=lambda trial: _place(state, trial))
+    state.top = [trial.number for trial in there[:limit]]
+    for trial in there[limit:]:
+        _empty(state, trial, out)
+
+
+def _place(state: SweepState, trial: Trial) -> tuple[bool, float, int]:
+    """Sorts trials as `scores.ranked` does, those without a score last."""
+    score = score_of(state, trial)
+    sign = -1.0 if state.rules.is_max else 1.0
+    return score is None, sign * (score or 0.0), trial.number
+
+
+def _empty(state: SweepState, trial: Trial, out: Out) -> None:
+    trial = moves.thaw(state, trial)
+    checkpoints, trial.checkpoints = trial.checkpoints, ()
+    for checkpoint in checkpoints:
+        turns.discard(state, trial.number, checkpoint, out)
+    turns.let_origin_go(state, trial, out)
