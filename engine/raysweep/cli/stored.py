@@ -98,13 +98,26 @@ def pull(
 def gc(
     name: SweepName,
     storage: StoredAt = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be deleted, and why.")
+    ] = False,
+    budget: Annotated[
+        Optional[str],  # noqa: UP045  typer reads the annotation at run time
+        typer.Option(metavar="BYTES", help="In place of the spec's checkpoint.storage_budget, such as 50GiB."),
+    ] = None,
     as_json: AsJson = False,
 ) -> Task:
-    """Delete what no kept checkpoint refers to: what killed workers left. Not while the sweep runs."""
-    from raysweep.cli import checkpoints
+    """Delete what no kept checkpoint refers to, and what is over the storage budget of the sweep's name.
 
-    return partial(checkpoints.collect, name, storage, dry_run, as_json)
+    Takes an id, or a name: then all sweeps of it. What a champion or a training needs stays, and so does all
+    of a sweep that runs or has not ended.
+    """
+    from raysweep.cli import checkpoints
+    from raysweep.spec.policies import CheckpointPolicy
+
+    asked = CheckpointPolicy.model_validate({"storage_budget": budget}).storage_budget
+    how = checkpoints.Collecting(is_dry=dry_run, is_json=as_json, budget_bytes=asked)
+    return partial(checkpoints.collect, name, storage, how)
 
 
 @app.command()

@@ -80,7 +80,7 @@ class Controller:
         self._core = Loop(self.state, self._writer.write, lambda command: self._carry[type(command)](command))
         self._durability = Durability(self._writer, self._threads.flushing)
         checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
-        self._discards = Discards(checkpoints, self._writer, held.discarded)
+        self._discards = Discards(checkpoints, self._writer, held.discarded, held.find_pins)
         self._asking = Asking(held.searcher, self.emit, self._fail)
         self._snapshots = Snapshots(held.folder, self._writer, held.state, self._discards.undeleted)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from raysweep.errors import StorageError
 from raysweep.storage.checkpoints import CheckpointStore
@@ -15,9 +15,21 @@ log = logging.getLogger("raysweep")
 
 
 class Discards:
-    """A line of checkpoints. `uris`: those that an earlier controller may not have come to delete."""
+    """A line of checkpoints. `uris`: those that an earlier controller may not have come to delete.
 
-    def __init__(self, checkpoints: CheckpointStore, writer: JournalWriter, uris: Iterable[str]) -> None:
+    `find_pins`: what else than the sweep needs, asked for on the deleting thread, once, before the first
+    deletion. What is pinned stays, and goes with the first collection (`raysweep gc`) after its pin.
+    """
+
+    def __init__(
+        self,
+        checkpoints: CheckpointStore,
+        writer: JournalWriter,
+        uris: Iterable[str],
+        find_pins: Callable[[], Collection[str]] = lambda: (),
+    ) -> None:
+        self._find_pins = find_pins
+        self._pins: Collection[str] | None = None
         self._checkpoints = checkpoints
         self._writer = writer
         # With how many records of the journal must be sealed before.
@@ -72,7 +84,9 @@ class Discards:
 
     def _delete(self, batch: list[str]) -> None:
         try:
-            self._checkpoints.delete(*batch)
+            if self._pins is None:
+                self._pins = self._find_pins()
+            self._checkpoints.delete(*(uri for uri in batch if uri not in self._pins))
         except StorageError as error:
             if len(batch) > 1:  # what keeps one of them keeps none of the others
                 for uri in batch:

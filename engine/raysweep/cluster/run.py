@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,8 +17,9 @@ from raysweep.cluster.listener import Listener
 from raysweep.cluster.setup import check_new, check_trainable, spec_fault
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
-from raysweep.errors import FencedError, SpecError, StorageError, SweepInterrupted
+from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.runs.budget import keep_budget, plan_budget
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reopening import NOT_AGAIN, check_same, told
@@ -37,6 +39,8 @@ from raysweep.spec.again import Again
 from raysweep.spec.code import code_digest
 from raysweep.storage.opening import open_store
 from raysweep.threads import start_thread
+
+log = logging.getLogger("raysweep")
 
 
 def run_sweep(
@@ -209,7 +213,23 @@ def _carry_through(
         folder.write_progress(progress)
     if on_progress is not None:
         on_progress(progress)
+    _keep_budget(folder, state.spec)
     return outcome
+
+
+def _keep_budget(folder: SweepFolder, spec: SweepSpec) -> None:
+    """Have the sweeps of this name give up what is over their budget; that fails no sweep."""
+    budget_bytes = spec.checkpoint.storage_budget
+    if budget_bytes is None:
+        return
+    try:
+        plan = plan_budget(folder.store, spec.name, budget_bytes)
+        keep_budget(folder.store, plan)
+    except RaysweepError as error:
+        log.warning("checkpoint.storage_budget: not kept for now, `raysweep gc` tries again: %s", error)
+        return
+    if plan.over_bytes:
+        log.warning("checkpoint.storage_budget: exceeded by %d bytes that are pinned", plan.over_bytes)
 
 
 def _make_way(folder: SweepFolder, state: SweepState, progress: SweepProgress) -> str:

@@ -40,7 +40,8 @@ class ControllerStarted:
     trainable's code (see `spec.code`); empty where that is not known.
 
     `retried`: the failed trials that run again. `extend_to`: how far trials go on once the sweep is complete:
-    those of `extend_trials`, or the `extend_top` best; None: none is asked for.
+    those of `extend_trials`, or the `extend_top` best; None: none is asked for. `released`: (trial, number)
+    of checkpoints of a sweep that has ended, and stays so, that it needs no more: a budget takes them.
     """
 
     at: float
@@ -56,6 +57,7 @@ class ControllerStarted:
     extend_to: float | None = None
     extend_top: int = 0
     extend_trials: tuple[int, ...] = ()
+    released: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

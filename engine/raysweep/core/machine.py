@@ -36,6 +36,8 @@ def step(state: SweepState, event: ev.Event) -> list[Command]:
     """Apply one event to the state (in place) and return what is to be done now, in order."""
     out: Out = []
     if state.phase == "ended" and not (isinstance(event, ev.ControllerStarted) and event.is_reopening):
+        if isinstance(event, ev.ControllerStarted):
+            retention.release(state, event.released, out)
         return out
     at, slots = event.at, (len(state.slots), state.next_slot)
     _HANDLERS[type(event)](state, event, out)  # type: ignore[arg-type]

@@ -15,12 +15,13 @@ resumed) included. Who falls out of the ranking does not come back, as its check
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from raysweep.core import moves, turns
 from raysweep.core.commands import Command
-from raysweep.core.lifecycle import TrialState
+from raysweep.core.lifecycle import FINAL, TrialState
 from raysweep.core.rules import Rules
 from raysweep.core.scores import score_of
 from raysweep.core.state import SweepState
@@ -75,6 +76,24 @@ def rank(state: SweepState, out: Out) -> None:
     state.top = [trial.number for trial in there[:limit]]
     for trial in there[limit:]:
         _empty(state, trial, out)
+
+
+def release(state: SweepState, released: Sequence[tuple[int, int]], out: Out) -> None:
+    """The sweep has ended, and does without these of its checkpoints, each (trial, number) of its own.
+
+    What is not there (any more) is passed over, and so is what a trial that has not ended could need.
+    """
+    for number in sorted({trial for trial, _ in released}):
+        trial = state.trials.get(number)
+        if trial is None or trial.state not in FINAL:
+            continue
+        gone = {checkpoint for owner, checkpoint in released if owner == number}
+        before = trial.checkpoints
+        trial = moves.thaw(state, trial)
+        trial.checkpoints = tuple(each for each in before if each.number not in gone)
+        for checkpoint in before:
+            if checkpoint.number in gone:
+                turns.discard(state, number, checkpoint, out)
 
 
 def _place(state: SweepState, trial: Trial) -> tuple[bool, float, int]:

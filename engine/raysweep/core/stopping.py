@@ -322,6 +322,10 @@ def take_back(state: SweepState, trial: Trial, cause: Cause) -> Trial:
     if trial.memory_bytes is not None and state.behaviour >= 2:
         state.hungry_for_memory += 1
     moves.enqueue(state, trial.number)
+    if trial.saved and trial.checkpoint is None:
+        moves.note(
+            state, f"trial {trial.number} begins anew: what it had stored was let go (checkpoint policy)"
+        )
     return trial
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +13,7 @@ from raysweep.core.state import SweepState
 from raysweep.core.trial import Checkpoint, Trial, trial_id
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.pins import find_pins
 from raysweep.storage.checkpoints import CheckpointStore
 
 _THREADS: Final = 8
@@ -23,44 +24,73 @@ GIVE_UP_AFTER_S: Final = 30.0
 class StoredCheckpoint:
     """A checkpoint that the sweep keeps.
 
-    `iteration`: how many reports lie behind it; `score`: the metric of the last of them. `new_bytes`: what it
-    was the first of its trial to store. `needed_by`: why it is kept. `problem`: why nothing is known of it.
+    `iteration`: how many reports lie behind it (None: the sweep itself needs it no more); `score`: the
+    metric of the last of them. `new_bytes`: what it was the first of its trial to store. `needed_by`: why it
+    is kept; `pinned_by`: what goes on from it, so that no policy, budget or collection takes it. `problem`:
+    why nothing is known of it.
     """
 
     uri: str
     trial_id: str
     number: int
-    iteration: int
+    iteration: int | None
     score: float | None
     size_bytes: int
     new_bytes: int | None = None
     needed_by: tuple[str, ...] = ()
+    pinned_by: tuple[str, ...] = ()
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """Why a trial needs a checkpoint; `is_pin`: it goes on from it."""
+
+    text: str
+    is_pin: bool = False
+
+
 def list_kept(folder: SweepFolder, state: SweepState) -> tuple[StoredCheckpoint, ...]:
-    """What the trials need, by trial and number. Reads each one's manifest.
+    """What the trials need, and what else is pinned, by trial and number. Reads each one's manifest.
 
     Raises: StorageError: the storage does not answer. A damaged manifest is told, and raises nothing.
     """
-    found: dict[tuple[int, int], Checkpoint] = {}
-    reasons: dict[tuple[int, int], list[str]] = defaultdict(list)
+    found: dict[tuple[int, int], Checkpoint | None] = {}
+    reasons: dict[tuple[int, int], list[_Reason]] = defaultdict(list)
     for trial in state.trials.values():
         for owner, checkpoint in trial.needed:
             found[owner, checkpoint.number] = checkpoint
-            reasons[owner, checkpoint.number] += _reasons(trial, owner, checkpoint)
+            reasons[owner, checkpoint.number].append(_reason(trial, owner, checkpoint))
     store = CheckpointStore(folder.store, folder.sweep_id, give_up_after_s=GIVE_UP_AFTER_S)
+    for (name, number), texts in pinned_numbers(folder, state.spec.name).items():
+        if name.isdecimal() and ((int(name), number) in found or store.exists(store.uri(name, number))):
+            found.setdefault((int(name), number), None)
+            reasons[int(name), number] += [_Reason(text, is_pin=True) for text in texts]
 
     def look(who: tuple[int, int]) -> StoredCheckpoint:
-        return _look(store, who[0], found[who], tuple(reasons[who]))
+        return _look(store, who, found[who], reasons[who])
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="raysweep-manifests") as pool:
         return tuple(pool.map(look, sorted(found)))
 
 
-def _look(store: CheckpointStore, owner: int, kept: Checkpoint, reasons: tuple[str, ...]) -> StoredCheckpoint:
-    new_bytes, problem, uri = None, "", store.uri(trial_id(owner), kept.number)
-    size_bytes = kept.size_bytes
+def pinned_numbers(folder: SweepFolder, name: str) -> dict[tuple[str, int], tuple[str, ...]]:
+    """What else than the sweep needs its checkpoints, each by trial id and number. Raises: StorageError."""
+    prefix = f"{folder.uri}/checkpoints/"
+    found = {}
+    for uri, reasons in find_pins(folder.store, name).items():
+        trial, _, number = uri.removeprefix(prefix).partition("/")
+        if uri.startswith(prefix) and number.isdecimal():
+            found[trial, int(number)] = reasons
+    return found
+
+
+def _look(
+    store: CheckpointStore, who: tuple[int, int], kept: Checkpoint | None, reasons: Sequence[_Reason]
+) -> StoredCheckpoint:
+    owner, number = who
+    new_bytes, problem, uri = None, "", store.uri(trial_id(owner), number)
+    size_bytes = kept.size_bytes if kept is not None else 0
     try:
         manifest = store.read_manifest(uri)
         size_bytes, new_bytes = manifest.size_bytes, manifest.new_bytes
@@ -69,23 +99,23 @@ def _look(store: CheckpointStore, owner: int, kept: Checkpoint, reasons: tuple[s
     return StoredCheckpoint(
         uri=uri,
         trial_id=trial_id(owner),
-        number=kept.number,
-        iteration=kept.iteration,
-        score=kept.score,
+        number=number,
+        iteration=kept.iteration if kept is not None else None,
+        score=kept.score if kept is not None else None,
         size_bytes=size_bytes,
         new_bytes=new_bytes,
-        needed_by=reasons,
+        needed_by=tuple(each.text for each in reasons if not each.is_pin),
+        pinned_by=tuple(each.text for each in reasons if each.is_pin),
         problem=problem,
     )
 
 
-def _reasons(trial: Trial, owner: int, checkpoint: Checkpoint) -> Iterator[str]:
+def _reason(trial: Trial, owner: int, checkpoint: Checkpoint) -> _Reason:
     if owner != trial.number:
-        yield f"trial {trial.number} goes on from it"
-        return
-    if checkpoint == trial.checkpoint:
-        yield (
-            "the newest" if trial.state in FINAL else f"the newest: the trial, {trial.state}, goes on from it"
-        )
-    else:
-        yield "the policy keeps it"
+        return _Reason(f"trial {trial.number} goes on from it", is_pin=True)
+    if checkpoint != trial.checkpoint:
+        return _Reason("the policy keeps it")
+    if trial.state in FINAL:
+        return _Reason("the newest")
+    what = "is retried" if trial.attempts and trial.attempts[-1].end == "retried" else f"is {trial.state}"
+    return _Reason(f"trial {trial.number} {what}, and goes on from it", is_pin=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -173,6 +173,20 @@ class SweepFolder:
         data = seal(outcome.to_json().encode())
         put = retrying(give_up_after_s)
         return put(self.store.put_if_absent, self._key("outcome.json"), data, durable=True)
+
+    def mend_outcome(self, mended: Callable[[SweepOutcome], SweepOutcome]) -> None:
+        """Replace outcome.json where that makes a difference; not where somebody else changes it meanwhile.
+
+        Raises: SweepDamagedError, StorageError.
+        """
+        outcome = self.read_outcome()
+        found = self.store.get_versioned(self._key("outcome.json"))
+        if outcome is None or found is None:
+            return
+        before = seal(outcome.to_json().encode())
+        after = seal(mended(outcome).to_json().encode())
+        if found[0] == before != after:
+            self.store.put_if_version(self._key("outcome.json"), after, found[1])
 
     def check_journal_end(self, journal: Journal, progress: SweepProgress | None) -> None:
         """Whether a journal that was read reaches as far as the rest of the folder says that it did.

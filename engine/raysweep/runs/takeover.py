@@ -7,7 +7,7 @@ succeeds; the other reads who it was and follows. A holder that lost the sweep f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedEr
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import HolderWatch, current_holder, find_living
+from raysweep.runs.pins import find_pins
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.runs.reopening import NOT_AGAIN, check_same, check_whole, reopens
 from raysweep.runs.replay import rebuild
@@ -77,6 +78,14 @@ class Ownership:
     old_cancellation: Cancellation | None = None
     discarded: tuple[str, ...]
     """Checkpoints that the controller before may not have come to delete."""
+
+    def find_pins(self) -> Collection[str]:
+        """Those of its checkpoints that champions and trainings need: only a sweep that had ended has such.
+
+        Raises: StorageError.
+        """
+        has_ended = self.started.is_reopening or self.state.reopened
+        return find_pins(self.folder.store, self.state.spec.name) if has_ended else ()
 
 
 def find_outcome(folder: SweepFolder, asked: SweepRequest) -> SweepOutcome | None:

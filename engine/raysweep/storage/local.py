@@ -22,6 +22,8 @@ from raysweep.errors import StorageError, StorageNotWritableError, StorageUnavai
 from raysweep.storage.store import CHUNK_BYTES, ObjectInfo, check_key
 
 TEMPORARY_MARK = ".raysweep-tmp-"
+LOCK_MARK = f"{TEMPORARY_MARK}lock-"
+"""Of the files that replacements of an object are locked with; they stay, as somebody may be waiting there."""
 _CREATE_TRIES = 20
 _counter = itertools.count()
 _T = TypeVar("_T")
@@ -114,7 +116,7 @@ class LocalStore:
     def put_if_version(self, key: str, data: bytes, version: str | None) -> bool:
         path = self._path(key)
         # A lock that ends with its process. The object is written beside and renamed: readers take no lock.
-        lock = path.parent / f"{TEMPORARY_MARK}lock-{path.name}"
+        lock = path.parent / f"{LOCK_MARK}{path.name}"
         try:
             _make_folders(path.parent)
             with open(lock, "ab") as file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,7 +13,7 @@ from raysweep.core.trial import Trial, trial_id
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.local import TEMPORARY_MARK
+from raysweep.storage.local import LOCK_MARK, TEMPORARY_MARK
 from raysweep.storage.manifest import Manifest
 from raysweep.storage.restores import show_names
 from raysweep.storage.store import ObjectInfo
@@ -53,8 +53,10 @@ class CheckpointCheck:
         for info in infos:
             self._sort_in(info)
 
-    def run(self, state: SweepState | None) -> Iterator[Finding]:
+    def run(self, state: SweepState | None, pinned: Collection[tuple[str, int]] = ()) -> Iterator[Finding]:
         """Findings; `state` is None where it is not known what the sweep refers to, and so what is an orphan.
+
+        `pinned`: what else than the sweep needs, by trial id and number; where it is there, it is no orphan.
 
         Raises: StorageError: the storage does not answer.
         """
@@ -62,7 +64,10 @@ class CheckpointCheck:
             for who in sorted(who for who, stored in self._stored.items() if stored.manifest):
                 yield from self._check(*who, None)
             return
-        wanted = {
+        wanted: dict[tuple[str, int], Trial | None] = {
+            who: None for who in pinned if who in self._stored and self._stored[who].manifest is not None
+        }
+        wanted |= {
             (trial_id(owner), checkpoint.number): trial
             for trial in state.trials.values()
             for owner, checkpoint in trial.needed
@@ -162,6 +167,8 @@ class CheckpointCheck:
         """What a process that was killed while it wrote left on a local disk; no listing shows it."""
         top = self._folder.store.local_path(self._folder.sweep_id)
         for path in sorted(top.rglob(f"{TEMPORARY_MARK}*")) if top is not None else ():
+            if path.name.startswith(LOCK_MARK):
+                continue
             try:
                 status = path.stat()
             except FileNotFoundError:  # it got its name meanwhile

@@ -8,6 +8,7 @@ from raysweep.core import SweepState
 from raysweep.core.trial import trial_id
 from raysweep.fields import Counts
 from raysweep.outcome import SweepProgress
+from raysweep.runs.checkpoints import pinned_numbers
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.holder import holder_state
 from raysweep.schedulers import load_scheduler
@@ -45,7 +46,8 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
     known = journal.state if journal.is_whole else None
     checkpoints = [info for info in infos if info.key.startswith(f"{folder.sweep_id}/checkpoints/")]
     is_running = holder_state(progress, time.time()) == "alive"
-    found = list(CheckpointCheck(folder, checkpoints, checked, is_quick=is_quick).run(known))
+    pinned = pinned_numbers(folder, spec.name) if spec is not None else {}
+    found = list(CheckpointCheck(folder, checkpoints, checked, is_quick=is_quick).run(known, pinned))
     findings += _still_wanted(folder, found) if is_running else found
     findings += check_outcome(folder, record, known)
     return VerifyReport(

@@ -373,6 +373,12 @@ class Interleavings(RuleBasedStateMachine):
         self.world.go_on(capacity, retried=find_failed(self.world.state)[::every], **wanted)
 
     @precondition(lambda self: self.world.state.phase == "ended")
+    @rule(every=st.integers(1, 3))
+    def keep_a_budget(self, every: int) -> None:
+        happened["budgets"] += 1
+        self.world.release(every)
+
+    @precondition(lambda self: self.world.state.phase == "ended")
     @rule(index=st.integers(0, 1000), begun=BEGINNINGS)
     def begin_another(self, index: int, begun: Beginning) -> None:
         world = self.world

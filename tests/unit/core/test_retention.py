@@ -172,6 +172,7 @@ def test_a_trial_that_is_extended_keeps_its_checkpoints_and_is_ranked_anew() -> 
     for trial, value in enumerate([0.1, 0.2, 0.3]):
         for _ in range(4):
             save(sweep, trial, value)
+        sweep.at += 100  # no short trial, of which several wait at a slot
         sweep.stopped(trial)
     assert [bool(kept(sweep, trial)) for trial in range(3)] == [True, True, False]
     sweep.send(ev.SweepEnded)

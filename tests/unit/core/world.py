@@ -108,7 +108,7 @@ class World:
         self.journal: list[bytes] = []
         self.durable = 0
         self.largest_bytes = 0
-        self.has_told_time = False
+        self.has_told_time = self.has_released = False
         self.stored: set[str] = set()
         self.ever_stored: dict[str, int] = {}
         self.numbers: set[tuple[int, int]] = set()
@@ -271,7 +271,7 @@ class World:
         if limit is None:
             return
         assert sum(each.checkpoint is not None for each in done) <= limit, "too many keep checkpoints"
-        if any(each.max_t is not None for each in self.state.trials.values()):
+        if self.has_released or any(each.max_t is not None for each in self.state.trials.values()):
             return
         scored = [(score, each) for each in done if (score := score_of(self.state, each)) is not None]
         sign = -1.0 if self.spec.mode == "max" else 1.0
@@ -304,6 +304,26 @@ class World:
         """A person wants more of a sweep that has ended: trials that failed again, or the best further."""
         self._lose_cluster()
         self.start(capacity, is_reopening=True, **wanted)
+        self.flush()
+
+    def release(self, every: int) -> None:
+        """A budget takes checkpoints of a sweep that has ended, and stays so: every so-manyth."""
+        held = [
+            (trial.number, each.number) for trial in self.state.trials.values() for each in trial.checkpoints
+        ]
+        self._lose_cluster()
+        self.generation += 1
+        self.send(
+            ev.ControllerStarted(
+                at=self.now, generation=self.generation, behaviour=BEHAVIOUR, released=tuple(held[::every])
+            )
+        )
+        left = [
+            (trial.number, each.number) for trial in self.state.trials.values() for each in trial.checkpoints
+        ]
+        assert left == [each for each in held if each not in held[::every]]
+        assert self.state.phase == "ended"
+        self.has_released = True
         self.flush()
 
     def reopen(self, later_s: float, capacity: int = 4) -> None:

@@ -10,6 +10,7 @@ import shutil
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from raysweep.core import SweepState, encode, make_outcome, step
 from raysweep.core import commands as cmd
@@ -32,7 +33,7 @@ SEED = 5
 BOOM = Failure(origin="exception", type="ValueError", message="boom", bases=("ValueError", "Exception"))
 
 
-def make_asked(storage: str) -> SweepRequest:
+def make_asked(storage: str, key: str = "k", **checkpoint: Any) -> SweepRequest:
     spec = SweepSpec(
         name="night",
         trainable="m:f",
@@ -42,10 +43,10 @@ def make_asked(storage: str) -> SweepRequest:
         num_samples=TRIALS,
         seed=SEED,
         failure={"max_failures": 0},
-        checkpoint={"keep_last": 2, "keep_best": True},
+        checkpoint={"keep_last": 2, "keep_best": True, **checkpoint},
         storage_path=storage,
     )
-    return SweepRequest(spec=spec, key="k", seed=SEED)
+    return SweepRequest(spec=spec, key=key, seed=SEED)
 
 
 @dataclass
@@ -165,18 +166,23 @@ class Stored:
         return [name for name in self.files() if name.startswith("journal/")]
 
 
-def store_sweep(root: Path, *, is_ended: bool, per_segment: int = 2) -> Stored:
-    """A sweep of two generations at `root/store`, with a snapshot of the middle of the second."""
-    asked = make_asked(str(root / "store"))
-    folder = SweepFolder(open_store(asked.spec.storage_path), sweep_id("night", "k"))
+def store_sweep(
+    root: Path, *, is_ended: bool, per_segment: int = 2, key: str = "k", at: float = 1000.0, **checkpoint: Any
+) -> Stored:
+    """A sweep of two generations at `root/store`, with a snapshot of the middle of the second.
+
+    `key`, `at` (when it began) and `checkpoint` (fields of its policy) are for several of one name.
+    """
+    asked = make_asked(str(root / "store"), key, **checkpoint)
+    folder = SweepFolder(open_store(asked.spec.storage_path), sweep_id("night", key))
     folder.write_spec_if_absent(
-        SweepRecord(digest=asked.spec.digest(), key="k", seed=SEED, spec=asked.spec.to_dict())
+        SweepRecord(digest=asked.spec.digest(), key=key, seed=SEED, spec=asked.spec.to_dict())
     )
     source = root / "source"
     source.mkdir(exist_ok=True)
     (source / "config.json").write_text('{"layers": 3}')
     state = SweepState.create(asked.spec, SEED)
-    shell = Shell(folder, asked, source, state, per_segment)
+    shell = Shell(folder, asked, source, state, per_segment, at=at)
     shell.run(12)
     shell.run(8)
     assert state.phase == "running"
@@ -188,7 +194,7 @@ def store_sweep(root: Path, *, is_ended: bool, per_segment: int = 2) -> Stored:
     assert (state.phase == "ended") == is_ended
     if is_ended:
         folder.write_outcome_if_absent(
-            make_outcome(state, sweep_id=folder.sweep_id, key="k", uri=folder.uri, version="0")
+            make_outcome(state, sweep_id=folder.sweep_id, key=key, uri=folder.uri, version="0")
         )
     return Stored(folder, asked, state)
 

@@ -1,0 +1,356 @@
+"""How much the checkpoints of all sweeps of one name may take up: what goes, and how it goes.
+
+All that these sweeps have stored counts; only those that have ended give something up, the oldest first, of
+each the worst trial first, of each the oldest checkpoint first. What is pinned stays.
+
+A sweep lets go of a checkpoint in this order; what a crash anywhere leaves, the next collection completes:
+
+1. A claim of its journal names the checkpoints (`ControllerStarted.released`). It fails where anybody else
+   has taken the sweep up since it was looked at: then nothing of it goes.
+2. Another claim seals the first: no torn end of the journal can bring back what is deleted next (ADR 26).
+3. `outcome.json` names them no more, unless it has been replaced meanwhile.
+4. They are deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from raysweep.core import SweepState, decode, encode, step
+from raysweep.core.events import ControllerStarted
+from raysweep.core.result import trial_outcome
+from raysweep.core.scores import ranked
+from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.trial import Trial, trial_id
+from raysweep.errors import CheckpointDamagedError, RaysweepError, SegmentExistsError, StorageError
+from raysweep.outcome import SweepOutcome
+from raysweep.runs.folder import SweepFolder, SweepRecord, list_sweeps
+from raysweep.runs.holder import current_holder, find_living
+from raysweep.runs.pins import Pins, find_pins
+from raysweep.runs.replay import damaged_record
+from raysweep.schedulers import load_scheduler
+from raysweep.spec import SweepSpec
+from raysweep.spec.identity import former_slug, slug
+from raysweep.storage.checkpoints import CheckpointStore
+from raysweep.storage.journal import Journal
+from raysweep.storage.store import Store
+
+log = logging.getLogger("raysweep")
+GIVE_UP_AFTER_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A checkpoint that a budget takes. `freed_bytes`: what no other one refers to then."""
+
+    sweep_id: str
+    trial: int
+    number: int
+    uri: str
+    freed_bytes: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetPlan:
+    """What a budget takes of the sweeps of a name.
+
+    `pinned`: what would have gone next, by URI, and what needs it. `notes`: what was left out of account.
+    """
+
+    name: str
+    budget_bytes: int
+    used_bytes: int
+    releases: tuple[Release, ...] = ()
+    pinned: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def freed_bytes(self) -> int:
+        """By all releases together."""
+        return sum(each.freed_bytes for each in self.releases)
+
+    @property
+    def over_bytes(self) -> int:
+        """By how much the budget is exceeded even then."""
+        return max(0, self.used_bytes - self.freed_bytes - self.budget_bytes)
+
+
+@dataclass(kw_only=True)
+class _Ended:
+    """A sweep that has ended, and its journal, read to the end."""
+
+    folder: SweepFolder
+    journal: Journal
+    state: SweepState
+    is_sealed: bool
+
+
+@dataclass(kw_only=True)
+class _Planning:
+    store: Store
+    left_bytes: int
+    pins: Pins
+    releases: list[Release] = field(default_factory=list)
+    pinned: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def sweeps_of(store: Store, name: str) -> tuple[SweepFolder, ...]:
+    """The sweeps of this name, by id. Raises: StorageError."""
+    stems = {slug(name), former_slug(name)}
+    folders = [SweepFolder(store, each) for each in list_sweeps(store) if each.rpartition("-")[0] in stems]
+    return tuple(folder for folder in folders if _name_of(folder) == name)
+
+
+def asked_budget(store: Store, name: str) -> int | None:
+    """The budget in the newest spec of this name; None where that has none, or there is no sweep.
+
+    Raises: StorageError, SweepDamagedError.
+    """
+    newest: tuple[float, int | None] = (-1.0, None)
+    for folder in sweeps_of(store, name):
+        record, info = folder.read_spec(), folder.store.head(f"{folder.sweep_id}/sweep.json")
+        if record is not None and info is not None and info.modified_at > newest[0]:
+            spec = SweepSpec.from_any(dict(record.spec))
+            newest = info.modified_at, spec.checkpoint.storage_budget
+    return newest[1]
+
+
+def plan_budget(store: Store, name: str, budget_bytes: int) -> BudgetPlan:
+    """What goes, so that the checkpoints of the sweeps of this name take up no more than that; only reads.
+
+    Raises: StorageError: it cannot be read. What is damaged, or whose scheduler cannot be imported here, is
+        passed over, and said in the notes.
+    """
+    folders = sweeps_of(store, name)
+    used_bytes = sum(_stored_bytes(folder) for folder in folders)
+    if used_bytes <= budget_bytes:
+        return BudgetPlan(name=name, budget_bytes=budget_bytes, used_bytes=used_bytes)
+    planning = _Planning(store=store, left_bytes=used_bytes - budget_bytes, pins=find_pins(store, name))
+    ended = sorted(
+        _ended(folders, planning), key=lambda each: (each.state.ended_at or 0.0, each.folder.sweep_id)
+    )
+    if ended:
+        _pin_best(ended[-1], planning)
+    for each in ended:
+        _plan_sweep(each, planning)
+    return BudgetPlan(
+        name=name,
+        budget_bytes=budget_bytes,
+        used_bytes=used_bytes,
+        releases=tuple(planning.releases),
+        pinned=tuple(planning.pinned),
+        notes=tuple(planning.notes),
+    )
+
+
+def keep_budget(store: Store, plan: BudgetPlan) -> tuple[Release, ...]:
+    """Carry a plan out; returns what has gone. What changed since it was made is left alone.
+
+    Raises: StorageError: the storage does not answer; the next collection completes what was begun.
+    """
+    done: list[Release] = []
+    for sweep_id in dict.fromkeys(each.sweep_id for each in plan.releases):
+        releases = [each for each in plan.releases if each.sweep_id == sweep_id]
+        done += _let_go(SweepFolder(store, sweep_id), releases)
+    return tuple(done)
+
+
+def complete(folder: SweepFolder) -> None:
+    """Complete what a budget had begun with a sweep, before its process died. Raises: as `keep_budget`."""
+    found = _read_ended(folder)
+    if found is not None:
+        if not found.is_sealed:
+            _seal(found.journal)
+        _tell_outcome(found)
+
+
+# -- what goes ------------------------------------------------------------------------------------------
+
+
+def _ended(folders: Sequence[SweepFolder], planning: _Planning) -> Iterator[_Ended]:
+    for folder in folders:
+        try:
+            found = _read_ended(folder)
+        except RaysweepError as error:
+            if isinstance(error, StorageError) and error.retryable:
+                raise
+            planning.notes.append(f"{folder.sweep_id} is left alone: {error}")
+            continue
+        if found is not None:
+            yield found
+        else:
+            planning.notes.append(f"{folder.sweep_id} is left alone: it has not ended")
+
+
+def _read_ended(folder: SweepFolder) -> _Ended | None:
+    """A sweep that has ended, and is run by nobody."""
+    record = folder.read_spec()
+    if record is None or record.leaving is not None or folder.read_outcome() is None:
+        return None
+    if find_living(folder.read_progress) is not None:
+        return None
+    found = _replay(folder, record)
+    return found if found.state.phase == "ended" else None
+
+
+def _replay(folder: SweepFolder, record: SweepRecord) -> _Ended:
+    spec = SweepSpec.from_any(dict(record.spec))
+    load_scheduler(spec)
+    journal, state = folder.journal(), SweepState.create(spec, record.seed)
+    event = None
+    for number, line in enumerate(journal.read(), start=1):
+        try:
+            event = decode(line)
+        except ValueError as error:
+            raise damaged_record(number, error) from error
+        step(state, event)
+    is_sealed = not (isinstance(event, ControllerStarted) and event.released)
+    return _Ended(folder=folder, journal=journal, state=state, is_sealed=is_sealed)
+
+
+def _pin_best(newest: _Ended, planning: _Planning) -> None:
+    """What is done next with a sweep that has just ended (a gate, a training) begins from its best trial."""
+    best = next(iter(ranked(newest.state)), None)
+    if best is not None and best.checkpoint is not None:
+        uri = best.checkpoint.uri
+        planning.pins = {**planning.pins, uri: (*planning.pins.get(uri, ()), "the best of the newest sweep")}
+
+
+def _plan_sweep(ended: _Ended, planning: _Planning) -> None:
+    places = {trial.number: place for place, trial in enumerate(ranked(ended.state), start=1)}
+    trials = sorted(
+        ended.state.trials.values(),
+        key=lambda trial: (-places.get(trial.number, len(ended.state.trials) + 1), trial.number),
+    )
+    for trial in trials:
+        if planning.left_bytes <= 0:
+            return
+        if trial.checkpoints:
+            place = places.get(trial.number)
+            _plan_trial(ended.folder, trial, f"place {place}" if place else "without a place", planning)
+
+
+def _plan_trial(folder: SweepFolder, trial: Trial, place: str, planning: _Planning) -> None:
+    store = CheckpointStore(folder.store, folder.sweep_id, give_up_after_s=GIVE_UP_AFTER_S)
+    sizes: dict[str, int] = {}
+    held: dict[int, set[str]] = {}
+    for checkpoint in trial.checkpoints:
+        try:
+            manifest = store.read_manifest(store.uri(trial_id(trial.number), checkpoint.number))
+        except CheckpointDamagedError as error:
+            planning.notes.append(f"trial {trial.number} of {folder.sweep_id} is left alone: {error}")
+            return
+        sizes |= {each.name: each.size_bytes for each in manifest.objects}
+        held[checkpoint.number] = {each.name for each in manifest.objects}
+    uses = Counter(name for names in held.values() for name in names)
+    for checkpoint in trial.checkpoints:
+        if planning.left_bytes <= 0:
+            return
+        if checkpoint.uri in planning.pins:
+            planning.pinned.append((checkpoint.uri, ", ".join(planning.pins[checkpoint.uri])))
+            continue
+        uses.subtract(held[checkpoint.number])
+        freed_bytes = sum(sizes[name] for name in held[checkpoint.number] if not uses[name])
+        planning.left_bytes -= freed_bytes
+        planning.releases.append(
+            Release(
+                sweep_id=folder.sweep_id,
+                trial=trial.number,
+                number=checkpoint.number,
+                uri=checkpoint.uri,
+                freed_bytes=freed_bytes,
+                why=f"over the budget; of the oldest sweep that can give, the trial {place}",
+            )
+        )
+
+
+# -- how it goes ----------------------------------------------------------------------------------------
+
+
+def _let_go(folder: SweepFolder, releases: Sequence[Release]) -> list[Release]:
+    found = _read_ended(folder)
+    if found is None:
+        return []
+    pins = find_pins(folder.store, found.state.spec.name)
+    there = {
+        (trial.number, checkpoint.number)
+        for trial in found.state.trials.values()
+        for checkpoint in trial.checkpoints
+    }
+    releases = [each for each in releases if each.uri not in pins and (each.trial, each.number) in there]
+    event = _claim(found.journal, tuple((each.trial, each.number) for each in releases)) if releases else None
+    if event is None:
+        return []
+    step(found.state, event)
+    _seal(found.journal)
+    _tell_outcome(found)
+    CheckpointStore(folder.store, folder.sweep_id, give_up_after_s=GIVE_UP_AFTER_S).delete(
+        *(each.uri for each in releases)
+    )
+    return releases
+
+
+def _claim(journal: Journal, released: tuple[tuple[int, int], ...]) -> ControllerStarted | None:
+    """Write down what is let go of; None: somebody else has taken the sweep up."""
+    holder, events = current_holder(), []
+
+    def make_record(generation: int) -> bytes:
+        event = ControllerStarted(
+            at=time.time(),
+            generation=generation,
+            host=holder.host,
+            pid=holder.pid,
+            behaviour=BEHAVIOUR,
+            released=released,
+        )
+        events.append(event)
+        return encode(event)
+
+    try:
+        journal.claim(make_record)
+    except SegmentExistsError:
+        return None
+    return events[-1]
+
+
+def _seal(journal: Journal) -> None:
+    """Put a segment behind the last one. Whoever else does so at this moment does it for us."""
+    _claim(journal, ())
+
+
+def _tell_outcome(ended: _Ended) -> None:
+    """Let the outcome name no checkpoint that the sweep does without; not one that was replaced meanwhile."""
+    uris = {
+        number: trial_outcome(ended.state, trial).checkpoint_uri
+        for number, trial in ended.state.trials.items()
+    }
+
+    def mended(outcome: SweepOutcome) -> SweepOutcome:
+        trials = tuple(
+            each.model_copy(update={"checkpoint_uri": uris[each.number]}) for each in outcome.trials
+        )
+        best = outcome.best
+        if best is not None:
+            best = best.model_copy(update={"checkpoint_uri": uris[best.number]})
+        return outcome.model_copy(update={"trials": trials, "best": best})
+
+    ended.folder.mend_outcome(mended)
+
+
+def _stored_bytes(folder: SweepFolder) -> int:
+    return sum(info.size_bytes for info in folder.store.list(f"{folder.sweep_id}/checkpoints"))
+
+
+def _name_of(folder: SweepFolder) -> str:
+    try:
+        record = folder.read_spec()
+    except RaysweepError:
+        return ""
+    return str(record.spec.get("name", "")) if record is not None else ""
