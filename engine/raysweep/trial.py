@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from raysweep import faultplan
 from raysweep.errors import RaysweepError
+from raysweep.restored import RestoredCheckpoint, end_attempt, local_folder
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -36,6 +37,14 @@ class TrialContext:
     resources: dict[str, float] = field(default_factory=dict)
 
 
+class RayCheckpoint(Protocol):
+    """What `ray.train.Checkpoint` is to `report`."""
+
+    def as_directory(self) -> AbstractContextManager[str]:
+        """A local directory with it."""
+        ...
+
+
 class TrialSession(Protocol):
     """What stands behind these calls: a trial's session, or a training worker's."""
 
@@ -56,7 +65,10 @@ _session: TrialSession | None = None
 
 
 def report(
-    metrics: dict[str, Any], checkpoint: str | PathLike[str] | None = None, *, wait: bool = False
+    metrics: dict[str, Any],
+    checkpoint: str | PathLike[str] | RayCheckpoint | None = None,
+    *,
+    wait: bool = False,
 ) -> None:
     """Report metrics, and with them optionally a checkpoint directory.
 
@@ -68,7 +80,8 @@ def report(
         metrics: Name to number, string, bool, None, or JSON made of these; numpy scalars are converted.
             NaN and infinity are allowed, see `failure.non_finite` of the spec.
         checkpoint: A directory; `get_checkpoint` gives it back, also after a retry or a resume. One that
-            `new_checkpoint` gave is stored in the background.
+            `new_checkpoint` gave is stored in the background. Or a `ray.train.Checkpoint`
+            (`ray.tune.Checkpoint`): its directory is stored, wherever it lies.
         wait: Wait for the controller, and for the checkpoint.
 
     Raises:
@@ -82,20 +95,26 @@ def report(
             f"report() takes metrics by name, got a {type(metrics).__name__}:"
             f' write report({{"loss": {metrics!r:.40}}}) with the name of the metric'
         )
-    session.report(metrics, checkpoint, wait)
+    if checkpoint is None:
+        session.report(metrics, None, wait)
+        return
+    with local_folder(checkpoint) as folder:
+        session.report(metrics, folder, wait)
 
 
-def get_checkpoint() -> AbstractContextManager[Path] | None:
+def get_checkpoint() -> RestoredCheckpoint | None:
     """The trial's newest checkpoint: what this attempt saved last, else the one that it goes on from.
 
     None while there is none; else a context manager that yields a local directory with the checkpoint that is
-    the newest when it is entered. It can be called at any time, as often as needed.
+    the newest when it is entered; `.to_ray()` gives it as a `ray.train.Checkpoint` instead. It can be called
+    at any time, as often as needed.
 
     Raises:
         CheckpointDamagedError: What is stored does not match its manifest; nothing else is restored in its
         stead.
     """
-    return (_session or _need_session("get_checkpoint")).get_checkpoint()
+    opened = (_session or _need_session("get_checkpoint")).get_checkpoint()
+    return None if opened is None else RestoredCheckpoint(opened)
 
 
 def new_checkpoint() -> AbstractContextManager[Path]:
@@ -138,6 +157,8 @@ def should_checkpoint() -> bool:
 def activate(session: TrialSession | None) -> None:
     """Make `session` the one that `report` and its siblings talk to (None: no trial runs here)."""
     global _session
+    if session is None:
+        end_attempt()
     plan = faultplan.current()
     _session = session if session is None or plan is None else plan.watch_session(session)
 

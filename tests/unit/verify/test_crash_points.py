@@ -165,7 +165,7 @@ def test_a_death_in_a_commit_and_in_the_deletion_after_it(
         checkpoints.save("00000", number, source, parent=parent)
         checkpoints.delete(checkpoints.uri("00000", number))
 
-    for nth, store in points(how, act, fresh):
+    for nth, store in points(how, act, fresh):  # noqa: B007
         check_and_collect(sweep_of(store, 2))
     assert nth > 4, "two objects, a manifest and their deletions"
 
@@ -214,7 +214,7 @@ def test_a_death_in_a_collection(fresh: Callable[[], Store], tmp_path: Path, how
         complete(folder)
         prune(folder, verify_sweep(folder, is_quick=True))
 
-    for nth, store in points(how, act, litter):
+    for nth, store in points(how, act, litter):  # noqa: B007
         check_and_collect(sweep_of(store, 0))
     assert nth > 6
 
@@ -226,7 +226,7 @@ def test_a_death_while_a_budget_is_kept(fresh: Callable[[], Store], how: How) ->
     def act(store: Dying) -> None:
         keep_budget(store, plan_budget(store, "night", 0))
 
-    for nth, store in points(how, act, fresh):
+    for nth, store in points(how, act, fresh):  # noqa: B007
         for sweeps in range(3):
             check_and_collect(sweep_of(store, sweeps))
         keep_budget(store, plan_budget(store, "night", 0))

@@ -1,0 +1,71 @@
+"""What `raysweep.get_checkpoint` gives, and what of Ray's `raysweep.report` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+_kept: Final = ExitStack()
+"""The folders of this attempt that objects of Ray's name: nobody says when these are done with."""
+
+
+class RestoredCheckpoint(AbstractContextManager[Path]):
+    """A checkpoint to go on from: `with` it, for a local directory that is removed at its end.
+
+    Or take it as `to_ray()`, for code that expects a `ray.train.Checkpoint`.
+    """
+
+    def __init__(self, opened: AbstractContextManager[Path]) -> None:
+        self._opened = opened
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Path:
+        return self._opened.__enter__() if self._folder is None else self._folder
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return self._opened.__exit__(kind, error, traceback) if self._folder is None else None
+
+    def to_ray(self) -> Any:
+        """The checkpoint as a `ray.train.Checkpoint` (the same class is `ray.tune.Checkpoint`), verified.
+
+        Its directory is on this node, and is removed when the attempt ends: `to_directory()` copies it.
+
+        Raises:
+            CheckpointDamagedError: What is stored does not match its manifest. ImportError: There is no Ray.
+        """
+        if self._folder is None:
+            self._folder = _kept.enter_context(self._opened)
+        from ray.train import Checkpoint
+
+        return Checkpoint.from_directory(str(self._folder))
+
+
+def end_attempt() -> None:
+    """Remove what objects of Ray's have named."""
+    _kept.close()
+
+
+@contextmanager
+def local_folder(checkpoint: Any) -> Iterator[str | PathLike[str]]:
+    """What was given as a checkpoint, as a directory: a path as it is, one of Ray's wherever it lies.
+
+    A `ray.train.Checkpoint` in a remote storage is fetched into a temporary directory for the while.
+    """
+    # Ray's have a `__fspath__`, too: it says that they have none.
+    as_directory = getattr(checkpoint, "as_directory", None)
+    if as_directory is None:
+        yield checkpoint
+        return
+    with as_directory() as folder:
+        yield folder
