@@ -26,7 +26,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class FaultyS3:
-    """A WSGI application around moto's. `plan`: the fault of the nth request from now on that `concerns` it."""
+    """A WSGI application around moto's. `fired`: the faults that have happened."""
 
     def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
         self._app = app
