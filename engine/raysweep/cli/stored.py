@@ -103,7 +103,9 @@ def gc(
     ] = False,
     budget: Annotated[
         Optional[str],  # noqa: UP045  typer reads the annotation at run time
-        typer.Option(metavar="BYTES", help="In place of the spec's checkpoint.storage_budget, such as 50GiB."),
+        typer.Option(
+            metavar="BYTES", help="In place of the spec's checkpoint.storage_budget, such as 50GiB."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> Task:

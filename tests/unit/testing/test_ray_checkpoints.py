@@ -39,7 +39,7 @@ def test_a_checkpoint_of_rays_is_taken_and_comes_back_as_one(tmp_path: Path) -> 
             assert Path(given.to_directory()).is_dir()
         for at in range(step + 1, 4):
             folder = tmp_path / f"mine-{at}"
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
             (folder / "at.json").write_text(str(at))
             made = Checkpoint.from_directory(str(folder))
             made.set_metadata({"by": "me"})
