@@ -23,7 +23,7 @@ from raysweep.storage.store import CHUNK_BYTES, ObjectInfo, check_key
 
 TEMPORARY_MARK = ".raysweep-tmp-"
 LOCK_MARK = f"{TEMPORARY_MARK}lock-"
-"""Of the files that replacements of an object are locked with; they stay, as somebody may be waiting there."""
+"""Of the files that replacements of an object are locked with; they stay: somebody may wait there."""
 _CREATE_TRIES = 20
 _counter = itertools.count()
 _T = TypeVar("_T")

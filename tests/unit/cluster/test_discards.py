@@ -187,3 +187,39 @@ def test_what_comes_due_while_a_thread_deletes_goes_with_its_next_look(
     assert CheckpointStore(store, "s").numbers("00000") == (21,)
     assert discards.undeleted() == []
     assert counting.requests < 60
+
+
+def test_what_a_champion_or_a_training_needs_stays_and_is_asked_for_once(
+    writer: JournalWriter, checkpoints: CheckpointStore, tmp_path: Path
+) -> None:
+    asked: list[int] = []
+    uris = [save(checkpoints, tmp_path, number) for number in range(3)]
+
+    def find_pins() -> set[str]:
+        asked.append(1)
+        return {uris[1]}
+
+    discards = Discards(checkpoints, writer, uris[:2], find_pins)
+    assert asked == [], "not on the controller's own thread"
+    discards.delete(discards.take_due())
+    assert checkpoints.numbers("00000") == (1, 2)
+    discards.add(uris[2])
+    commit(writer)
+    commit(writer)
+    discards.delete(discards.take_due())
+    assert checkpoints.numbers("00000") == (1,)
+    assert (discards.undeleted(), asked) == ([], [1])
+
+
+def test_nothing_is_deleted_while_nobody_knows_what_is_pinned(
+    writer: JournalWriter, checkpoints: CheckpointStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def find_pins() -> set[str]:
+        raise StorageError("champions/night.json", "is damaged")
+
+    uris = [save(checkpoints, tmp_path, number) for number in range(2)]
+    discards = Discards(checkpoints, writer, uris, find_pins)
+    with caplog.at_level(logging.WARNING, logger="raysweep"):
+        discards.delete(discards.take_due())
+    assert checkpoints.numbers("00000") == (0, 1)
+    assert "champions/night.json" in caplog.text

@@ -404,3 +404,14 @@ def test_a_sweep_whose_policy_cannot_be_imported_is_passed_over(sweeps: list[Sto
     plan = plan_budget(old.folder.store, "night", 0)
     assert any(note.startswith(f"{old.folder.sweep_id} is left alone") for note in plan.notes)
     assert old.folder.sweep_id not in {each.sweep_id for each in plan.releases}
+
+
+def test_the_controller_of_a_sweep_that_is_reopened_knows_its_pins_and_that_of_a_new_one_asks_nobody(
+    sweeps: list[Stored],
+) -> None:
+    old, _, unfinished = sweeps
+    uri = old.state.trials[0].checkpoint.uri
+    crown(old.folder.store, uri, old.folder.sweep_id)
+    asked = type(old.asked)(**{**vars_of(old.asked), "again": Again(retry="failed")})
+    assert set(resume(Stored(old.folder, asked, old.state)).find_pins()) == {uri}
+    assert resume(unfinished).find_pins() == ()
