@@ -200,7 +200,9 @@ class CheckpointPolicy(SpecModel):
 
     What may still go on keeps its own: trials that run, wait, are paused, failed, or were cut by the end.
     """
-    storage_budget: Annotated[int, BeforeValidator(_bytes), Field(ge=0)] | None = None
+    storage_budget: (
+        Annotated[int, BeforeValidator(_bytes, json_schema_input_type=int | str), Field(ge=0)] | None
+    ) = None
     """How much the checkpoints of all ended sweeps of this name may take up, in bytes or as `50GiB`.
 
     Applied when a sweep has ended, and by `raysweep gc NAME`: what nothing pins goes, oldest and worst first.

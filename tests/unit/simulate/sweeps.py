@@ -60,7 +60,7 @@ class Trainable:
                 raise ValueError("as asked") if how == "raises" else WorkerDied("killed by signal 9")
         if iteration > LENGTH:
             return None
-        return {"loss": round((x - 0.3) ** 2 + x / iteration, 6)}
+        return {"loss": round((x - 0.3) ** 2 + x / iteration, 6), "step": iteration}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +125,15 @@ SCENARIOS = {
         spec=make_spec(num_samples=12, scheduler={"tests.policies:Copycat": {}}),
         faults={"raises": [(0, 1)], "dies": [(1, 1)], "hopeless": [7]},
         options={"slots": 4, "save_every": 1, "wait_every": 2, "costs": Costs(jitter=0.5)},
+    ),
+    "asha-that-keeps-two": Scenario(
+        spec=make_spec(
+            num_samples=12,
+            scheduler=ASHA,
+            checkpoint={"keep_best": {"metric": "step", "mode": "min"}, "every_n": 3, "keep_top_k": 2},
+        ),
+        faults={"raises": [(0, 1), (5, 1)], "dies": [(1, 1), (2, 1)], "hopeless": [7]},
+        options={"slots": 4, "save_every": 1, "costs": Costs(jitter=0.5)},
     ),
     "short-trials-ahead": Scenario(
         spec=make_spec(num_samples=40),
