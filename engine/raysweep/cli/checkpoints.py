@@ -22,6 +22,7 @@ from raysweep.runs.budget import (
     asked_budget,
     complete,
     keep_budget,
+    name_like,
     plan_budget,
     sweeps_of,
 )
@@ -145,8 +146,9 @@ def collect(name: str, storage: str | None, how: Collecting) -> int:
 def _sweeps_of(name: str, storage: str | None) -> tuple[SweepFolder, ...]:
     """The sweep of this id; or all sweeps of this name."""
     if "/" not in name:
-        named = sweeps_of(open_store(storage or DEFAULT_STORAGE), name.removesuffix("-"))
-        if named:
+        store = open_store(storage or DEFAULT_STORAGE)
+        meant = name_like(store, name.removesuffix("-"))
+        if meant is not None and (named := sweeps_of(store, meant)):
             return named
     return (open_sweep(name, storage),)
 

@@ -108,6 +108,17 @@ def sweeps_of(store: Store, name: str) -> tuple[SweepFolder, ...]:
     return tuple(folder for folder in folders if _name_of(folder) == name)
 
 
+def name_like(store: Store, given: str) -> str | None:
+    """The name that is meant: one that sweeps have, or its slug, as ids begin; None if none or two.
+
+    Raises: StorageError.
+    """
+    stems = {slug(given), former_slug(given)}
+    folders = [SweepFolder(store, each) for each in list_sweeps(store) if each.rpartition("-")[0] in stems]
+    names = {_name_of(folder) for folder in folders}
+    return given if given in names else names.pop() if len(names) == 1 else None
+
+
 def asked_budget(store: Store, name: str) -> int | None:
     """The budget in the newest spec of this name; None where that has none, or there is no sweep.
 

@@ -10,6 +10,7 @@ Nothing is written down for it: champions and trainings are asked, so no pin out
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 
 import orjson
@@ -38,8 +39,14 @@ def find_pins(store: Store, name: str) -> Pins:
     for run_id in list_trainings(store):
         uri = _warm_start(store, run_id)
         if uri and not store.exists(f"{run_id}/train_outcome.json"):
-            found[uri.rstrip("/")].append(f"training {run_id} starts from it")
+            found[_as_stored(uri)].append(f"training {run_id} starts from it")
     return {uri: tuple(reasons) for uri, reasons in found.items()}
+
+
+def _as_stored(uri: str) -> str:
+    """A checkpoint's URI as its store spells it, however a person does."""
+    local = uri.removeprefix("file://")
+    return os.path.abspath(os.path.expanduser(local)) if "://" not in local else uri.rstrip("/")
 
 
 def _warm_start(store: Store, run_id: str) -> str | None:

@@ -260,6 +260,14 @@ def test_what_a_champion_or_a_training_needs_stays(sweeps: list[Stored]) -> None
     assert apply(store, 0) == [start], "the training has ended"
 
 
+@pytest.mark.parametrize("spell", ["{}/", "file://{}", "{}/../../00000/{number}"])
+def test_a_training_pins_however_its_spec_spells_the_checkpoint(sweeps: list[Stored], spell: str) -> None:
+    old = sweeps[0]
+    newest = old.state.trials[0].checkpoint
+    train_from(old.folder.store, spell.format(newest.uri, number=newest.number))
+    assert newest.uri in dict(plan_budget(old.folder.store, "night", 0).pinned)
+
+
 def test_what_is_pinned_after_the_plan_was_made_stays(sweeps: list[Stored]) -> None:
     old = sweeps[0]
     plan = plan_budget(old.folder.store, "night", 0)
@@ -356,6 +364,18 @@ def test_gc_by_name_says_what_goes_and_why_and_then_does_it(cli: Cli, sweeps: li
     }
     assert kept(old) == []
     assert json.loads(cli("gc", "night", *storage, "--budget", "1 B", "--json").out)["freed_bytes"] == 0
+
+
+def test_gc_takes_name_and_slug_and_the_option(cli: Cli, sweeps: list[Stored]) -> None:
+    storage = ("--storage", sweeps[0].folder.store.url, "--dry-run", "--json", "--budget", "0 B")
+    said = [
+        json.loads(cli("gc", *how, *storage).out) for how in (("night",), ("Night",), ("--name", "night"))
+    ]
+    assert said[0]["budget"]["releases"]
+    assert said[0] == said[1] == said[2]
+    ran = cli("gc", "nights", *storage)
+    assert ran.code == 2
+    assert "night-" in ran.err
 
 
 def test_gc_takes_the_budget_of_the_newest_spec(cli: Cli, tmp_path: Path) -> None:
