@@ -21,7 +21,7 @@ from typing import Final
 
 from raysweep.core import moves, turns
 from raysweep.core.commands import Command
-from raysweep.core.lifecycle import FINAL, TrialState
+from raysweep.core.lifecycle import TrialState
 from raysweep.core.rules import Rules
 from raysweep.core.scores import score_of
 from raysweep.core.state import SweepState
@@ -81,11 +81,11 @@ def rank(state: SweepState, out: Out) -> None:
 def release(state: SweepState, released: Sequence[tuple[int, int]], out: Out) -> None:
     """The sweep has ended, and does without these of its checkpoints, each (trial, number) of its own.
 
-    What is not there (any more) is passed over, and so is what a trial that has not ended could need.
+    What is not there (any more) is passed over.
     """
     for number in sorted({trial for trial, _ in released}):
         trial = state.trials.get(number)
-        if trial is None or trial.state not in FINAL:
+        if trial is None:
             continue
         gone = {checkpoint for owner, checkpoint in released if owner == number}
         before = trial.checkpoints

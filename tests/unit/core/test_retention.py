@@ -11,7 +11,7 @@ from raysweep.core import SweepState, decode, encode, step
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.errors import SpecError
-from raysweep.schedulers import Exploit, Pause
+from raysweep.schedulers import Exploit, Pause, Stop
 from raysweep.spec import SweepSpec
 from tests.unit.core.sweep import ASHA, Commands, Sweep, running
 from tests.unit.core.test_verdicts import Scheduled, deleted, exploiting
@@ -110,6 +110,16 @@ def test_the_best_configs_checkpoint_is_always_kept() -> None:
     best = sweep.state.trials[sweep.state.best_ended or 0]
     assert (best.number, best.checkpoint is not None) == (1, True), "of equal ones the first is the best"
     assert kept(sweep, 2) == []
+
+
+def test_a_trial_without_a_score_ranks_behind_all_others() -> None:
+    it = Scheduled(3, checkpoint={"keep_top_k": 1})
+    save(it.sweep, 1, None)
+    it.decide(0, (1, Stop()))
+    assert deleted(it.sweep.stopped(1)) == [], "there is no other yet"
+    save(it.sweep, 2, 0.9)
+    assert deleted(it.sweep.returned(2)) == ["mem://1/0"]
+    assert it.state.top == [2]
 
 
 def test_trials_that_run_wait_failed_or_were_cut_keep_their_checkpoints() -> None:
