@@ -39,6 +39,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(TEXT, JSON, max_size=3)
     if hint == list[JsonValue]:
         return st.lists(JSON, max_size=3)
+    if getattr(hint, "__origin__", None) is tuple and hint.__args__[-1] is not Ellipsis:
+        return st.tuples(*map(values_of, hint.__args__))
     if getattr(hint, "__origin__", None) is tuple:
         return st.lists(values_of(hint.__args__[0]), max_size=3).map(tuple)
     if hint is Failure:
