@@ -177,16 +177,16 @@ class SweepFolder:
     def mend_outcome(self, mended: Callable[[SweepOutcome], SweepOutcome]) -> None:
         """Replace outcome.json where that makes a difference; not where somebody else changes it meanwhile.
 
-        Raises: SweepDamagedError, StorageError.
+        One that is damaged stays as it is. Raises: StorageError.
         """
-        outcome = self.read_outcome()
         found = self.store.get_versioned(self._key("outcome.json"))
-        if outcome is None or found is None:
+        whole = unseal(found[0]) if found is not None else None
+        if found is None or whole is None:
             return
-        before = seal(outcome.to_json().encode())
-        after = seal(mended(outcome).to_json().encode())
-        if found[0] == before != after:
-            self.store.put_if_version(self._key("outcome.json"), after, found[1])
+        outcome = SweepOutcome.from_json(whole)
+        text = mended(outcome).to_json()
+        if text != outcome.to_json():
+            self.store.put_if_version(self._key("outcome.json"), seal(text.encode()), found[1])
 
     def check_journal_end(self, journal: Journal, progress: SweepProgress | None) -> None:
         """Whether a journal that was read reaches as far as the rest of the folder says that it did.
