@@ -25,7 +25,7 @@ from benchmarks.measure import Json, target
 from raysweep.search import make_searcher
 from raysweep.spec import SweepSpec
 
-TRIALS: Final = 100
+TRIALS: Final = 60
 SEEDS: Final = 20
 CONTENDERS: Final = ("random", "sobol", "halton", "tpe", "cma_es", "auto")
 Values = Sequence[float]
@@ -115,28 +115,22 @@ PROBLEMS: Final[dict[str, Problem]] = {
 def run(rounds: int, seeds: int = SEEDS, trials: int = TRIALS) -> Json:
     """Regrets by function and contender; more than three rounds are more seeds."""
     seeds = max(seeds, seeds * rounds // 3)
-    problems: Json = {}
-    targets: list[Json] = []
-    for name in PROBLEMS:
-        regrets = {
-            contender: [_ours(contender, name, seed, trials) for seed in range(seeds)]
-            for contender in CONTENDERS
-        }
-        theirs = [_optunas(name, seed, trials) for seed in range(seeds)]
-        problems[name] = {
-            "optuna": _shown(theirs, theirs, trials),
-            **{contender: _shown(found, theirs, trials) for contender, found in regrets.items()},
-        }
-        ratio = problems[name]["auto"]["ratio"]
-        targets.append(target(f"{name}: auto, times as good as Optuna's defaults", ratio, at_least=1.0))
-        print(name, problems[name], flush=True)
-    return {
-        "trials": trials,
-        "seeds": seeds,
-        "load": round(os.getloadavg()[0], 1),
-        "problems": problems,
-        "targets": targets,
-    }
+    problems = {name: compare(name, seeds, trials) for name in PROBLEMS}
+    targets = [
+        target(f"{name}: auto, times as good as Optuna's default", found["auto"]["ratio"], at_least=1.0)
+        for name, found in problems.items()
+    ]
+    load = round(os.getloadavg()[0], 1)
+    return {"trials": trials, "seeds": seeds, "load": load, "problems": problems, "targets": targets}
+
+
+def compare(problem: str, seeds: int, trials: int, kinds: Sequence[str] = CONTENDERS) -> Json:
+    """One function: what each contender found, beside Optuna's default."""
+    theirs = [_optunas(problem, seed, trials) for seed in range(seeds)]
+    shown = {"optuna": _shown(theirs, theirs, trials)}
+    for kind in kinds:
+        shown[kind] = _shown([_ours(kind, problem, seed, trials) for seed in range(seeds)], theirs, trials)
+    return shown
 
 
 Found = tuple[float, float]

@@ -129,9 +129,10 @@ def _needs(kind: str, extra: str, *packages: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in packages:
+        package = (error.name or "").partition(".")[0]
+        if package not in packages:
             raise
-        name = "Optuna" if error.name == "optuna" else error.name
+        name = "Optuna" if package == "optuna" else package
         problem = f"{kind} needs {name}, which is not installed"
         raise SpecError("search", problem, f"pip install raysweep[{extra}]") from error
 

@@ -2,19 +2,22 @@
 
 Algorithm: `optuna.samplers.GPSampler`: a Matern 5/2 kernel with a length scale for each parameter, and log
 expected improvement (Ament et al., "Unexpected Improvements to Expected Improvement", NeurIPS 2023); running
-trials are taken into account by its q-batch form.
+trials are taken into account by its q-batch form. Unlike there, results are warped first.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 import warnings
 from typing import Any
 
+import numpy as np
 import optuna
-import scipy  # noqa: F401  what the sampler imports when it is first asked, so that a lack of it is told before
-import torch  # noqa: F401
+import torch  # noqa: F401  the sampler imports it when it is first asked: a lack of it is told before
 from optuna.samplers import BaseSampler, GPSampler
 from optuna.trial import FrozenTrial, TrialState
+from scipy import stats
 
 from raysweep.search.cells import LeafPath
 from raysweep.search.optuna_model import OptunaModel, quiet_study
@@ -43,28 +46,58 @@ class GpModel(OptunaModel):
         )
 
     def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
-        """Return values of all modelled leaves. Infinite results count as the worst or best finite one."""
+        """Return values of all modelled leaves."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Optuna says so of infinite results at each ask
+            warnings.simplefilter("ignore")  # of scipy and torch, about results that are nearly all alike
             return super().sample(number, attempt)
 
     def study_to_ask(self) -> optuna.Study:
-        """Return the study, with no more results than the model is to be made of."""
+        """Return the results that the model is made of, in a study of their own, and what runs."""
         trials = self._study.get_trials(deepcopy=False)
-        done = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-        if len(done) <= self._options.max_results:
+        done = self._kept([trial for trial in trials if trial.state == TrialState.COMPLETE])
+        if len(done) < self._options.n_startup_trials:
             return self._study
-        kept = {trial.number for trial in self._kept(done)}
+        values = _finite([trial.values[0] for trial in done])
+        if self._options.warp:
+            values = warped(values)
         study = quiet_study("maximize" if self._mode == "max" else "minimize")
-        study.add_trials(
-            [trial for trial in trials if trial.state == TrialState.RUNNING or trial.number in kept]
-        )
+        study.add_trials([_with_value(trial, value) for trial, value in zip(done, values, strict=True)])
+        study.add_trials([trial for trial in trials if trial.state == TrialState.RUNNING])
         return study
 
     def _kept(self, done: list[FrozenTrial]) -> list[FrozenTrial]:
         count = self._options.max_results
+        if len(done) <= count:
+            return done
         sign = -1 if self._mode == "max" else 1
         ranked = sorted(done, key=lambda trial: (sign * trial.values[0], trial.number))
         best, rest = ranked[: count // BEST_PART], ranked[count // BEST_PART :]
         rest.sort(key=lambda trial: trial.number)
-        return best + rest[len(best) - count :]
+        return sorted(best + rest[len(best) - count :], key=lambda trial: trial.number)
+
+
+def warped(values: list[float]) -> list[float]:
+    """Values in the same order, closer to a normal distribution (Yeo and Johnson, 2000).
+
+    A few very bad ones then do not take all the room: as in HEBO (Cowen-Rivers et al., JAIR 2022).
+    """
+    given = np.array(values)
+    spread = float(given.std())
+    if not 0.0 < spread < math.inf:
+        return values
+    standard = (given - given.mean()) / spread
+    bent, _ = stats.yeojohnson(standard)
+    is_sound = np.isfinite(bent).all() and (np.diff(bent[np.argsort(given)]) >= 0).all()
+    return [float(value) for value in (bent if is_sound else standard)]
+
+
+def _finite(values: list[float]) -> list[float]:
+    """Infinite values as the worst or best finite one, as Optuna has it."""
+    finite = [value for value in values if math.isfinite(value)] or [0.0]
+    return [min(max(value, min(finite)), max(finite)) for value in values]
+
+
+def _with_value(trial: FrozenTrial, value: float) -> FrozenTrial:
+    changed = copy.copy(trial)
+    changed.values = [value]
+    return changed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Self
 
@@ -13,7 +13,6 @@ from raysweep.search.base import derived_seed
 from raysweep.search.cells import LeafPath, codec, leaf_value
 from raysweep.search.configview import with_views
 from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
-from raysweep.spec.jsonable import leaves
 from raysweep.spec.space import Space
 
 
@@ -69,14 +68,24 @@ def _fit(space: Space, point: dict[str, Any], number: int, rng: Random) -> dict[
         else:
             raise _misfit(number, ".".join(path), f"{value!r} is outside {domain!r}")
     known = tuple(".".join(path) for path, _ in space.leaves)
-    for name, _ in leaves(point):
+    for name in _names(point):
         if not any(name == each or name.startswith(f"{each}.") for each in known):
             raise _misfit(number, name, "is not in param_space")
     return values
 
 
+def _names(node: Any, name: str = "") -> Iterator[str]:
+    """The dotted paths of all values in a point, places in lists as numbers."""
+    if isinstance(node, dict | list) and node:
+        items = node.items() if isinstance(node, dict) else enumerate(node)
+        for key, item in items:
+            yield from _names(item, f"{name}.{key}" if name else str(key))
+    else:
+        yield name
+
+
 def _misfit(number: int, name: str, problem: str) -> SpecError:
-    return SpecError(f"points.{number}.{name}", problem, "change the point, or param_space")
+    return SpecError(f"points[{number}].{name}", problem, "change the point, or param_space")
 
 
 def holds(domain: Domain, value: Any) -> bool:

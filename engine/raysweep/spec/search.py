@@ -122,7 +122,7 @@ class CmaEsOptions(SearchOptions):
     is_bounded = True
     is_counted = True
 
-    population_size: Annotated[int, Field(ge=2)] | None = None
+    population_size: Annotated[int, Field(ge=4)] | None = None
     """How many results make a generation; default: 4 + 3 ln(number of numeric parameters), rounded down."""
     sigma0: float = Field(default=1 / 6, gt=0, le=1)
     """How far the first generation spreads, as a part of each parameter's range."""
@@ -141,7 +141,9 @@ class GpOptions(SearchOptions):
     """How many trials are random before the model is used."""
     deterministic: bool = False
     """Whether a config always gives the same result: then the model takes results as exact."""
-    max_results: int = Field(default=300, ge=20)
+    warp: bool = True
+    """Whether results are first brought closer to a normal distribution (Yeo-Johnson); their order stays."""
+    max_results: int = Field(default=300, ge=10)
     """How many results the model is made of, as an ask costs their cube: the best third and the newest."""
 
 
@@ -152,7 +154,7 @@ class AutoOptions(SearchOptions):
     is_bounded = True
     is_counted = True
 
-    switch_after: int = Field(default=250, ge=20)
+    switch_after: int = Field(default=250, ge=10)
     """After how many results CMA-ES takes over from the Gaussian process, in a space of numbers."""
 
 

@@ -126,6 +126,22 @@ def test_asks_are_optunas(multivariate: bool, liar: bool) -> None:
             ours.tell(number, config["u"], "completed")
 
 
+def test_the_default_is_optunas_own() -> None:
+    """With no option set, neither here nor there, the asks are the same."""
+    ours = searcher(SMALL, 40, seed=3)
+    spec_space = SweepSpec(name="s", trainable="m:f", param_space=SMALL, metric="m", mode="max").space
+    params = params_of(spec_space.searched)
+    study = optuna.create_study(direction="maximize")
+    for number in range(40):
+        study.sampler = optuna.samplers.TPESampler(seed=derived_seed(3, number) % 2**32)
+        trial = study.ask({param.name: param.distribution for param in params})
+        config = asked(ours, number)
+        assert config == {param.name: param.to_value(trial.params[param.name]) for param in params}
+        if number % 5 != 4:  # the others stay running
+            study.tell(trial.number, config["x"])
+            ours.tell(number, config["x"], "completed")
+
+
 def test_every_word_of_the_vocabulary_stays_in_its_domain() -> None:
     """Values are such as `Domain.sample` draws, in the startup phase and after it."""
     search = searcher(VOCABULARY, 60)
