@@ -22,7 +22,7 @@ import numpy as np
 from raysweep.search.base import derived_rng, derived_seed
 from raysweep.search.cells import LeafPath
 from raysweep.search.units import from_unit, to_unit
-from raysweep.spec.domains import Domain, Float, Integer
+from raysweep.spec.domains import Float, Integer
 from raysweep.spec.search import CmaEsOptions
 from raysweep.spec.space import Space
 
@@ -50,7 +50,11 @@ class CmaModel:
     def __init__(self, space: Space, seed: int, mode: str, options: CmaEsOptions, after: int = 0) -> None:
         self._seed, self._options, self._after = seed, options, after
         self._sign = -1.0 if mode == "max" else 1.0
-        self._leaves = [(path, domain) for path, domain in space.searched if _is_numeric(domain)]
+        self._leaves = [
+            (path, domain)
+            for path, domain in space.searched
+            if isinstance(domain, Float | Integer) and _is_open(domain)
+        ]
         self.paths = frozenset(path for path, _ in self._leaves)
         self._earlier: list[Solution] = []
         self._places: dict[int, Any] = {}
@@ -142,7 +146,6 @@ class CmaModel:
         )
 
 
-def _is_numeric(domain: Domain) -> bool:
-    if isinstance(domain, Float):
-        return domain.lower < domain.upper and domain.cardinality != 1
-    return isinstance(domain, Integer) and domain.cardinality > 1
+def _is_open(domain: Float | Integer) -> bool:
+    """Whether it has more than one value."""
+    return domain.cardinality != 1 and domain.lower < domain.upper
