@@ -85,6 +85,19 @@ def test_a_late_result_counts_where_its_number_stands() -> None:
     assert asked(late, 13) == asked(timely, 13)
 
 
+def test_asking_leaves_a_generation_as_it_was() -> None:
+    """The next one is computed from it, and may not depend on whether it was asked: a rebuilt one was not."""
+    searcher: Any = make(population_size=4)
+    for number in range(9):
+        searcher.tell(number, loss(asked(searcher, number)), "completed")
+    done, optimizer = searcher._model._states[-1]
+    before = vars(optimizer).copy()
+    for number in range(9, 12):
+        asked(searcher, number)
+    assert searcher._model._states[-1] == (done, optimizer)
+    assert all(vars(optimizer)[name] is value for name, value in before.items())
+
+
 def asked_config(searcher: Any, number: int) -> dict[str, Any]:
     x, y = searcher._model._places[number]
     return {"x": float(x) * 4 - 1, "y": 10 ** (float(y) * 4 - 4)}

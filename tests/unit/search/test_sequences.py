@@ -61,6 +61,10 @@ def test_the_seed_scrambles(kind: str) -> None:
     assert all_of(make(plain, seed=1)) == all_of(make(plain, seed=2))
 
 
+def test_the_seed_orders_brute_force() -> None:
+    assert all_of(make("brute_force", DISCRETE, 1, seed=1)) != all_of(make("brute_force", DISCRETE, 1, seed=2))
+
+
 @pytest.mark.parametrize("kind", ["sobol", "halton"])
 def test_they_cover_the_space_more_evenly_than_chance(kind: str) -> None:
     """Of 64 equal parts of either side, many more have one of 64 points than have one of 64 draws."""
