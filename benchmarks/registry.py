@@ -44,6 +44,7 @@ _ALL: Final = (
     Benchmark(name="core-scale", module="core", needs_ray=False),
     Benchmark(name="checkpoint-stall", module="checkpoint_stall"),
     Benchmark(name="chunking", module="chunking", needs_ray=False),
+    Benchmark(name="search", module="search", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),
 )

@@ -83,3 +83,35 @@ def test_three_nights_learn_from_each_other(seeds: int) -> None:
     assert found["trials_to_the_champion_warm"] < found["trials_to_the_champion_cold"]
     assert found["mean_best_warm"] > found["mean_best_cold"]
     assert found["promoted_third"] < seeds, "the hill has a top: some night is no gain"
+
+
+def test_the_functions_of_the_search_benchmark_have_their_minima() -> None:
+    """Where it is known to be, and nowhere below, however the function is turned."""
+    from random import Random
+
+    from benchmarks.search import PROBLEMS
+
+    known = {
+        "branin": [(3.141592653589793, 2.275), (-3.141592653589793, 12.275)],
+        "hartmann6": [(0.20168952, 0.15001069, 0.47687398, 0.27533243, 0.31165162, 0.65730054)],
+        "rosenbrock5": [(1.0,) * 5],
+    }
+    for name, (make, minimum, bounds) in PROBLEMS.items():
+        for place in known.get(name, []):
+            assert make(0)(place) == pytest.approx(minimum, abs=1e-6)
+        random = Random(1)
+        for seed in range(3):
+            draws = [make(seed)([random.uniform(*each) for each in bounds]) for _ in range(200)]
+            assert min(draws) > minimum
+
+
+def test_the_search_benchmark_compares_by_seed() -> None:
+    from benchmarks.search import compare, sign_test
+
+    found = compare("sphere5", seeds=3, trials=24, kinds=("random", "tpe"))
+    assert found.keys() == {"optuna", "random", "tpe"}
+    assert found["optuna"].keys() == {"regret", "ms_per_ask"}
+    assert found["tpe"]["regret"] > 0
+    assert found["tpe"]["wins"] in {"0/3", "1/3", "2/3", "3/3"}
+    assert sign_test(10, 10) == 1.0
+    assert sign_test(20, 0) == pytest.approx(2 / 2**20)

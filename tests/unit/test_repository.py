@@ -11,7 +11,15 @@ import pytest
 from pydantic import BaseModel
 
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.spec.search import AshaOptions, TpeOptions
+from raysweep.spec.search import (
+    AshaOptions,
+    AutoOptions,
+    CmaEsOptions,
+    GpOptions,
+    HaltonOptions,
+    SobolOptions,
+    TpeOptions,
+)
 from raysweep.spec.sweep import SweepSpec
 
 HERE = Path(__file__).resolve()
@@ -160,6 +168,11 @@ def models_of_the_guide() -> dict[str, type[BaseModel]]:
         "stop.": StopPolicy,
         "(asha) ": AshaOptions,
         "(tpe) ": TpeOptions,
+        "(gp) ": GpOptions,
+        "(cma_es) ": CmaEsOptions,
+        "(auto) ": AutoOptions,
+        "(sobol) ": SobolOptions,
+        "(halton) ": HaltonOptions,
     }
 
 

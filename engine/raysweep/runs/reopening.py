@@ -103,11 +103,19 @@ def stored_changes(
 ) -> Changes:
     """What differs between the sweep as it is stored and the spec that is asked for."""
     ran = outcome.spec_digest if outcome is not None else ""
-    if record is None or spec.digest() in (record.digest, ran):
+    if record is None or (spec.digest() in (record.digest, ran) and not _says_more(spec, record)):
         return Changes()
     # What was changed since its start counts: more samples are more than those of the last time.
     stored = newest_spec(folder, record) if outcome is not None else SweepSpec.from_any(dict(record.spec))
     return changes(stored, spec, record.scheduled_at)
+
+
+def _says_more(spec: SweepSpec, record: SweepRecord) -> bool:
+    """Whether the spec has an option that the stored one of the same digest leaves open, or has otherwise."""
+    if spec.search.digested() == spec.search.model_dump(mode="json") == record.spec.get("search"):
+        return False
+    stored = SweepSpec.from_any(dict(record.spec)).search
+    return spec.search.settled_by(stored).effective() != stored.effective()
 
 
 def check_whole(folder: SweepFolder, record: SweepRecord) -> None:

@@ -168,7 +168,9 @@ def hold(
     record = _write_or_read_record(folder, asked, claimed_at)
     check_whole(folder, record)
     # Before the replay as well: of schedulers, only the one that is asked for is there.
-    diff = changes(SweepSpec.from_any(dict(record.spec)), asked.spec, record.scheduled_at)
+    began_as = SweepSpec.from_any(dict(record.spec))
+    asked = replace(asked, spec=asked.spec.settled_by(began_as))
+    diff = changes(began_as, asked.spec, record.scheduled_at)
     if diff.unsafe:
         raise SpecChangedError(folder.sweep_id, diff.unsafe)
     rebuilt = rebuild(folder, record)

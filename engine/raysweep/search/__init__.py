@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from raysweep.errors import SpecError
 from raysweep.search.base import Searcher, SearchSetup, TrialEnd
+from raysweep.search.brute import BruteForceSearcher
 from raysweep.search.configs import ConfigSearcher
+from raysweep.search.model import Model, ModelSearcher, refuse_grid
 from raysweep.search.plugin import PLUGINS, PluginSearcher
+from raysweep.search.points import FirstPoints
 from raysweep.search.variants import VariantSearcher
 from raysweep.search.warm import WarmSearcher, WarmStart
-from raysweep.spec.search import ConfigsOptions, TpeOptions
-from raysweep.spec.space import uses
+from raysweep.spec.points import come_on_top
+from raysweep.spec.search import (
+    AutoOptions,
+    CmaEsOptions,
+    ConfigsOptions,
+    GpOptions,
+    HaltonOptions,
+    SobolOptions,
+    TpeOptions,
+)
 from raysweep.spec.sweep import SweepSpec
 
 __all__ = [
@@ -51,34 +63,89 @@ def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> 
     setup = SearchSetup(mode=spec.mode, seed=seed, param_space=spec.param_space, num_samples=spec.num_samples)
     make = _KINDS.get(spec.search.kind)
     searcher = make(spec.search.options, setup) if make is not None else PluginSearcher(spec.search, setup)
-    if warm is None or isinstance(searcher, ConfigSearcher):
+    if isinstance(searcher, ConfigSearcher) or (warm is None and not spec.points):
         return searcher
-    return WarmSearcher(searcher, warm, has_grid=uses(spec.param_space, "grid_search"))
+    points = FirstPoints(setup.space, spec.points, seed)
+    on_top = come_on_top(spec.search, spec.param_space)
+    return WarmSearcher(searcher, warm or WarmStart(), points=points, has_grid=on_top)
 
 
 def _make_variants(options: object, setup: SearchSetup) -> Searcher:
     return VariantSearcher(setup.space, setup.num_samples, setup.seed)
 
 
+def _make_brute(options: object, setup: SearchSetup) -> Searcher:
+    return BruteForceSearcher(setup.space, setup.num_samples, setup.seed)
+
+
 def _make_configs(options: ConfigsOptions, setup: SearchSetup) -> Searcher:
     return ConfigSearcher(options, setup.seed)
 
 
+def _make_sequence(options: SobolOptions | HaltonOptions, setup: SearchSetup) -> Searcher:
+    kind = "sobol" if isinstance(options, SobolOptions) else "halton"
+    refuse_grid(setup.space.searched, kind)
+    with _needs(kind, "search", "scipy", "numpy"):
+        from raysweep.search.sequences import SequenceSearcher
+    return SequenceSearcher(setup.space, setup.num_samples, setup.seed, options)
+
+
 def _make_tpe(options: TpeOptions, setup: SearchSetup) -> Searcher:
+    refuse_grid(setup.space.searched, "tpe")
+    with _needs("tpe", "ray", "optuna"):
+        from raysweep.search.tpe import TpeModel
+    return _around(TpeModel(setup.space, setup.seed, setup.mode, options), setup)
+
+
+def _make_gp(options: GpOptions, setup: SearchSetup) -> Searcher:
+    refuse_grid(setup.space.searched, "gp")
+    with _needs("gp", "gp", "torch", "scipy", "optuna"):
+        from raysweep.search.gp import GpModel
+    return _around(GpModel(setup.space, setup.seed, setup.mode, options), setup)
+
+
+def _make_cma(options: CmaEsOptions, setup: SearchSetup) -> Searcher:
+    refuse_grid(setup.space.searched, "cma_es")
+    with _needs("cma_es", "search", "cmaes", "numpy"):
+        from raysweep.search.cma import CmaModel
+    return _around(CmaModel(setup.space, setup.seed, setup.mode, options), setup)
+
+
+def _make_auto(options: AutoOptions, setup: SearchSetup) -> Searcher:
+    refuse_grid(setup.space.searched, "auto")
+    with _needs("auto", "ray", "optuna"):
+        from raysweep.search.auto import AutoModel
+    model = AutoModel(setup.space, setup.num_samples, setup.seed, setup.mode, options)
+    return _around(model, setup)
+
+
+def _around(model: Model, setup: SearchSetup) -> Searcher:
+    return ModelSearcher(setup.space, setup.num_samples, setup.seed, model)
+
+
+@contextmanager
+def _needs(kind: str, extra: str, *packages: str) -> Iterator[None]:
+    """Name what is to be installed where one of the packages is not there."""
     try:
-        from raysweep.search.optuna_tpe import TpeSearcher
+        yield
     except ModuleNotFoundError as error:
-        if error.name != "optuna":
+        package = (error.name or "").partition(".")[0]
+        if package not in packages:
             raise
-        raise SpecError(
-            "search", "tpe needs Optuna, which is not installed", "pip install raysweep[ray]"
-        ) from error
-    return TpeSearcher(setup.space, setup.num_samples, setup.seed, setup.mode, options)
+        name = "Optuna" if package == "optuna" else package
+        problem = f"{kind} needs {name}, which is not installed"
+        raise SpecError("search", problem, f"pip install raysweep[{extra}]") from error
 
 
 _KINDS: Final[dict[str, Callable[[Any, SearchSetup], Searcher]]] = {
     "random": _make_variants,
     "grid": _make_variants,
     "tpe": _make_tpe,
+    "gp": _make_gp,
+    "cma_es": _make_cma,
+    "auto": _make_auto,
+    "sobol": _make_sequence,
+    "halton": _make_sequence,
+    "brute_force": _make_brute,
     "configs": _make_configs,
 }

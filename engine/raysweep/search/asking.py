@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysweep.errors import SampleFromError
-from raysweep.search.base import Searcher
+from raysweep.search.base import Searcher, substitution_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,8 @@ class Answer:
     """What a searcher gave: `configs`, numbered from the first that it was asked for.
 
     `failed` holds, by number, why a config could not be made; what had been drawn of it is among `configs`.
-    `is_exhausted`: there are no more; `note` then says so where that is fewer than were asked for.
+    `is_exhausted`: there are no more; `note` then says so where that is fewer than were asked for. With the
+    first config, it says what the searcher does instead of what was asked for.
     """
 
     configs: tuple[dict[str, Any], ...]
@@ -44,6 +45,8 @@ def ask_configs(searcher: Searcher, first: int, count: int) -> Answer:
         configs.append(config)
     is_exhausted = exhausts(len(configs), first, count, searcher.total)
     note = (searcher.note or "") if is_exhausted else ""
+    if first == 0:  # said once: the journal keeps it
+        note = "; ".join(text for text in (substitution_of(searcher), note) if text)
     return Answer(configs=tuple(configs), failed=tuple(failed), is_exhausted=is_exhausted, note=note)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from raysweep.spec.plugins import PolicySetup
 
@@ -61,6 +61,21 @@ class Searcher(Protocol):
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep, before the first ask. Its config fits the space."""
         ...
+
+
+@runtime_checkable
+class Substituting(Protocol):
+    """A searcher that may do something else than what was asked for, and says so."""
+
+    @property
+    def substitution(self) -> str | None:
+        """One line for the user: what takes the place of what, and why; None where nothing does."""
+        ...
+
+
+def substitution_of(searcher: Searcher) -> str | None:
+    """Return what a searcher says that it does instead; None of one that says nothing."""
+    return searcher.substitution if isinstance(searcher, Substituting) else None
 
 
 def derived_seed(seed: int, number: int, attempt: int = 0) -> int:

@@ -138,6 +138,10 @@ class Cells:
             rank = (rank + stride) % size
         raise ValueError(f"all {size} cells are used")
 
+    def at(self, rank: int) -> dict[LeafPath, Any]:
+        """Return the leaf values of the cell of this rank, below `size`. The space must be finite."""
+        return self.values(self._unranked(rank))
+
     def _unranked(self, rank: int) -> Cell:
         indices = []
         for size in self._sizes:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
-from raysweep.search.base import Searcher, TrialEnd
-from raysweep.search.cells import LeafPath, codec, leaf_value
-from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
+from raysweep.search.base import Searcher, TrialEnd, substitution_of
+from raysweep.search.cells import LeafPath, leaf_value
+from raysweep.search.points import FirstPoints, holds
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.space import VOCABULARY, Space, has_domain
 
@@ -32,16 +31,20 @@ class WarmStart:
 
 
 class WarmSearcher:
-    """A searcher that knows what was found before, and runs one config first.
+    """A searcher that knows what was found before, and runs some configs first: the champion's, then points.
 
-    That config takes the place of the search's first; of a grid, none may be missing, so there it comes
-    in addition.
+    These take the place of the search's first; of a grid, none may be missing, so there they come in
+    addition.
     """
 
-    def __init__(self, inner: Searcher, warm: WarmStart, *, has_grid: bool) -> None:
+    def __init__(
+        self, inner: Searcher, warm: WarmStart, *, points: FirstPoints | None = None, has_grid: bool
+    ) -> None:
         self._inner = inner
-        self._first = warm.first
-        self._shift = 1 if warm.first is not None and has_grid else 0
+        self._champion = warm.first
+        self._points = points or FirstPoints.none()
+        self._count = len(self._points) + (warm.first is not None)
+        self._shift = self._count if has_grid else 0
         for config, value in warm.told:
             inner.tell_earlier(config, value)
         self.is_adaptive = inner.is_adaptive
@@ -57,12 +60,21 @@ class WarmSearcher:
         """See `Searcher`."""
         return self._inner.note
 
+    @property
+    def substitution(self) -> str | None:
+        """See `raysweep.search.base.Substituting`."""
+        return substitution_of(self._inner)
+
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`; None if there are no more."""
-        if number == 0 and self._first is not None:
+        total = self.total
+        if total is not None and number >= total:
+            return None
+        if number < self._count:
+            config = self._first(number)
             if not self._shift:
-                self._inner.restore(0, self._first)
-            return self._first
+                self._inner.restore(number, config)
+            return config
         return self._inner.ask(number - self._shift)
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
@@ -79,6 +91,11 @@ class WarmSearcher:
         """Report a trial of an earlier sweep."""
         self._inner.tell_earlier(config, value)
 
+    def _first(self, number: int) -> dict[str, Any]:
+        if self._champion is None:
+            return self._points.build(number)
+        return self._points.build(number - 1) if number else copy.deepcopy(self._champion)
+
 
 def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
     """An earlier config as tonight's space has it: its values, tonight's constants and functions.
@@ -93,7 +110,7 @@ def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
             value = leaf_value(config, path)
         except (KeyError, IndexError, TypeError, ValueError):
             raise ValueError(f"has no {name}") from None
-        if not _holds(domain, value):
+        if not holds(domain, value):
             raise ValueError(f"{name}={value!r} is outside tonight's space")
         values[path] = value
     fitted = space.build(values)
@@ -123,28 +140,3 @@ def _now(node: Any, earlier: Any) -> Any:
         return node.get("const", earlier)
     known = earlier if isinstance(earlier, list) and len(earlier) == len(node) else [None] * len(node)
     return [_now(item, value) for item, value in zip(node, known, strict=True)]
-
-
-def _holds(domain: Domain, value: Any) -> bool:
-    if isinstance(domain, Const | SampleFrom):
-        return True
-    if isinstance(domain, Choice):
-        known = {orjson.dumps(choice, option=orjson.OPT_SORT_KEYS) for choice in domain.values}
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) in known
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    if isinstance(domain, Integer):
-        return (
-            value == int(value)
-            and domain.low <= value <= domain.high
-            and (value - domain.low) % domain.step == 0
-        )
-    if isinstance(domain, Float):
-        is_inside = domain.lower <= value <= domain.upper
-    else:
-        is_inside = isinstance(domain, Normal)
-    numbering = codec(domain)
-    if not is_inside or numbering is None:
-        return is_inside
-    nearest: float = numbering.value(numbering.index(value))
-    return abs(nearest - value) <= 1e-9 * max(1.0, abs(value))

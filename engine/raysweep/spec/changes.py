@@ -35,7 +35,8 @@ class Changes:
 def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -> Changes:
     """What differs from `old` to `new`.
 
-    A trainable is known by its name: whether its code is another is no matter here.
+    A trainable is known by its name: whether its code is another is no matter here. What `new` leaves open
+    (`tpe.multivariate`) is as in `old`.
     Safe are: more samples, a later or no deadline, larger budgets or none, and any change of the
     concurrency, `autoscaled`, the tags, the failure policy, `checkpoint.storage_budget` or `stop.min_trials`.
 
@@ -45,6 +46,7 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
         scheduled_at: When the sweep was scheduled, in UTC seconds: without it, a deadline that is a time of
             day cannot be compared with another, and its change is unsafe.
     """
+    new = new.settled_by(old)
     safe: list[str] = []
     unsafe: list[str] = []
     for each in differences(*(_with_kinds(spec, old, new) for spec in (old, new)), is_leaf=_is_domain):
@@ -84,7 +86,7 @@ def differences(
 
 def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, Any]:
     """The spec's data; where the kinds of search or scheduler differ, only the kind's name."""
-    fields = spec.to_dict()
+    fields = spec.to_dict() | {"search": spec.search.effective().model_dump(mode="json")}
     for name in ("search", "scheduler"):
         if getattr(old, name).kind != getattr(new, name).kind:
             fields[name] = getattr(spec, name).kind

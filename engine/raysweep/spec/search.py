@@ -28,6 +28,18 @@ class SearchOptions(SpecModel):
         """How many trials in a row share a seed, so that configs can be compared in pairs."""
         return 1
 
+    def settled_by(self, stored: SearchOptions) -> Self:
+        """These options, with what they leave open as a stored sweep of the same kind of search has it."""
+        return self
+
+    def effective(self) -> Self:
+        """These options, with what they leave open written out."""
+        return self
+
+    def digested(self) -> dict[str, Any]:
+        """As JSON data for digests: what is left open reads as it did when a digest was first made of it."""
+        return self.model_dump(mode="json")
+
 
 class RandomOptions(SearchOptions):
     """Random search has no options."""
@@ -52,10 +64,98 @@ class TpeOptions(SearchOptions):
     """How many trials are random before the model is used."""
     n_ei_candidates: int = Field(default=24, ge=1)
     """How many candidates are compared for each choice."""
-    multivariate: bool = False
-    """Whether parameters are modelled together."""
+    multivariate: bool | None = None
+    """Whether parameters are modelled together. Default: true; in a sweep of before, what it began with."""
     constant_liar: bool = True
     """Whether running trials count as bad ones, so that parallel trials differ."""
+
+    @property
+    def is_multivariate(self) -> bool:
+        """`multivariate`, or its default."""
+        return self.multivariate is not False
+
+    def settled_by(self, stored: SearchOptions) -> Self:
+        """What is left open here, as the stored sweep has it."""
+        if self.multivariate is not None or not isinstance(stored, TpeOptions):
+            return self
+        return self.replace(multivariate=stored.multivariate)
+
+    def effective(self) -> Self:
+        """With `multivariate` written out."""
+        return self.replace(multivariate=self.is_multivariate)
+
+    def digested(self) -> dict[str, Any]:
+        """As `SearchOptions.digested`; left open, with the default that there was at first: false."""
+        return self.model_dump(mode="json") | {"multivariate": self.multivariate or False}
+
+
+class SobolOptions(SearchOptions):
+    """Points of a Sobol sequence (Sobol, 1967), scrambled (Owen, 1998): they cover the space evenly."""
+
+    is_bounded = True
+    is_counted = True
+
+    scramble: bool = True
+    """Whether the sweep's seed scrambles the sequence; without, all sweeps get the same points."""
+
+
+class HaltonOptions(SearchOptions):
+    """Points of a Halton sequence (Halton, 1960), scrambled (Owen, 2017): they cover the space evenly."""
+
+    is_bounded = True
+    is_counted = True
+
+    scramble: bool = True
+    """Whether the sweep's seed scrambles the sequence; without, all sweeps get the same points."""
+
+
+class BruteForceOptions(SearchOptions):
+    """Every config of a discrete space, `num_samples` times each, in random order: no options."""
+
+    is_counted = False
+
+
+class CmaEsOptions(SearchOptions):
+    """Covariance matrix adaptation (Hansen, 2016) by the package cmaes: numeric parameters, many trials."""
+
+    is_adaptive = True
+    is_bounded = True
+    is_counted = True
+
+    population_size: Annotated[int, Field(ge=4)] | None = None
+    """How many results make a generation; default: 4 + 3 ln(number of numeric parameters), rounded down."""
+    sigma0: float = Field(default=1 / 6, gt=0, le=1)
+    """How far the first generation spreads, as a part of each parameter's range."""
+    restarts: bool = True
+    """Whether a search that has converged begins anew elsewhere, with twice the population."""
+
+
+class GpOptions(SearchOptions):
+    """Gaussian process with log expected improvement, by Optuna: few, expensive trials."""
+
+    is_adaptive = True
+    is_bounded = True
+    is_counted = True
+
+    n_startup_trials: int = Field(default=10, ge=1)
+    """How many trials are random before the model is used."""
+    deterministic: bool = False
+    """Whether a config always gives the same result: then the model takes results as exact."""
+    warp: bool = True
+    """Whether results are first brought closer to a normal distribution (Yeo-Johnson); their order stays."""
+    max_results: int = Field(default=300, ge=10)
+    """How many results the model is made of, as an ask costs their cube: the best third and the newest."""
+
+
+class AutoOptions(SearchOptions):
+    """By the space and the number of results: Gaussian process, then CMA-ES; with choices TPE."""
+
+    is_adaptive = True
+    is_bounded = True
+    is_counted = True
+
+    switch_after: int = Field(default=250, ge=10)
+    """After how many results CMA-ES takes over from the Gaussian process, in a space of numbers."""
 
 
 def _configs(given: Any) -> Any:
@@ -90,12 +190,18 @@ class SearcherPluginOptions(SearchOptions, PluginOptions):
 
 
 class SearchSpec(KindSpec):
-    """How configs are found: `random`, `grid`, `tpe`, `configs` or `module:Class`, with its options."""
+    """How configs are found: by `random`, `tpe`, `auto`, …, or by `module:Class`, with its options."""
 
     kinds: ClassVar[dict[str, type[SpecModel]]] = {
         "random": RandomOptions,
         "grid": GridOptions,
         "tpe": TpeOptions,
+        "gp": GpOptions,
+        "cma_es": CmaEsOptions,
+        "auto": AutoOptions,
+        "sobol": SobolOptions,
+        "halton": HaltonOptions,
+        "brute_force": BruteForceOptions,
         "configs": ConfigsOptions,
     }
 
@@ -103,10 +209,35 @@ class SearchSpec(KindSpec):
 
     kind: str = "random"
     """The search algorithm."""
-    options: RandomOptions | GridOptions | TpeOptions | ConfigsOptions | SearcherPluginOptions = (
-        RandomOptions()
-    )
+    options: (
+        RandomOptions
+        | GridOptions
+        | TpeOptions
+        | GpOptions
+        | CmaEsOptions
+        | AutoOptions
+        | SobolOptions
+        | HaltonOptions
+        | BruteForceOptions
+        | ConfigsOptions
+        | SearcherPluginOptions
+    ) = RandomOptions()
     """Its options."""
+
+    def settled_by(self, stored: SearchSpec) -> Self:
+        """The same, with what its options leave open as the stored sweep has it."""
+        if self.kind != stored.kind:
+            return self
+        options = self.options.settled_by(stored.options)
+        return self if options is self.options else self.replace(options=options)
+
+    def effective(self) -> Self:
+        """The same, with what its options leave open written out."""
+        return self.replace(options=self.options.effective())
+
+    def digested(self) -> dict[str, Any]:
+        """As JSON data for digests (see `SearchOptions.digested`)."""
+        return {self.kind: self.options.digested()}
 
 
 class FifoOptions(SpecModel):

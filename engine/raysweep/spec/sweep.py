@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
-from raysweep.spec.identity import Kind
+from raysweep.spec.identity import Kind, digest_of
+from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.resources import Resources
 from raysweep.spec.schema import space_schema, value_schema
@@ -46,6 +55,7 @@ class SweepSpec(SpecDocument):
         "num_trials": "num_samples",
         "resources_per_trial": "resources",
         "scaling": "resources",
+        "points_to_evaluate": "points",
         "search_alg": "search",
         "searcher": "search",
         "max_concurrent": "max_concurrent_trials",
@@ -79,6 +89,8 @@ class SweepSpec(SpecDocument):
     """
     search: SearchSpec = SearchSpec()
     """How configs are found."""
+    points: Points = ()
+    """Configs that run first, whatever the search; parameters that one leaves out are drawn."""
     scheduler: SchedulerSpec = SchedulerSpec()
     """Which trials are stopped early."""
     score: Literal["last", "best"] = "last"
@@ -121,6 +133,7 @@ class SweepSpec(SpecDocument):
             resources: Resources | Mapping[str, Any] | object = ...,
             isolation: str | None = None,
             search: SearchSpec | str | type | Mapping[Any, Any] = ...,
+            points: Sequence[Mapping[str, Any]] = (),
             scheduler: SchedulerSpec | str | type | Mapping[Any, Any] = ...,
             score: str = "last",
             max_concurrent_trials: int | None = None,
@@ -141,6 +154,7 @@ class SweepSpec(SpecDocument):
                 'write {"grid_search": [...]} for a parameter, or search: random',
                 ("search",),
             )
+        check_points(self.points, self.search, self.param_space, self.num_samples)
         if self.autoscaled and self.max_concurrent_trials is None:
             raise Problem(
                 "nothing says how far the cluster is to grow",
@@ -148,6 +162,28 @@ class SweepSpec(SpecDocument):
                 ("autoscaled",),
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        if not self.points:  # specs without are written, and digested, as before there were any
+            fields.pop("points", None)
+        return fields
+
+    def digest(self) -> str:
+        """32 hex digits over everything except the tags: equal specs have equal digests.
+
+        An option that is left open counts as its first default did, so that the id of a spec stays the same
+        when the default changes; which of the two a stored sweep has, its spec says (`settled_by`).
+        """
+        fields = self.to_dict() | {"search": self.search.digested()}
+        fields.pop("tags", None)
+        return digest_of(fields)
+
+    def settled_by(self, stored: SweepSpec) -> Self:
+        """This spec, with what it leaves open as the stored sweep has it."""
+        search = self.search.settled_by(stored.search)
+        return self if search is self.search else self.replace(search=search)
 
     @property
     def effective_isolation(self) -> Isolation:

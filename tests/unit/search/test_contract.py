@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,8 +19,15 @@ SPACE: dict[str, Any] = {
 }
 
 
+NUMBERS: dict[str, Any] = {"lr": {"loguniform": [1e-4, 1e-1]}, "layers": [{"randint": [1, 9]}]}
+
+
 def make(
-    search: Any, space: dict[str, Any] = SPACE, samples: int = 20, warm: WarmStart | None = None
+    search: Any,
+    space: dict[str, Any] = SPACE,
+    samples: int = 20,
+    warm: WarmStart | None = None,
+    points: Sequence[dict[str, Any]] = (),
 ) -> Searcher:
     spec = SweepSpec(
         name="s",
@@ -29,6 +37,7 @@ def make(
         mode="min",
         num_samples=samples,
         search=search,
+        points=points,
     )
     return make_searcher(spec, 5, warm)
 
@@ -51,6 +60,89 @@ class TestGrid(SearcherContract):
 class TestTpe(SearcherContract):
     def make_searcher(self) -> Searcher:
         return make({"tpe": {"n_startup_trials": 4}})
+
+
+class TestTpeAlone(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({"tpe": {"n_startup_trials": 4, "multivariate": False}})
+
+
+class TestGp(SearcherContract):
+    trials = 14
+
+    def make_searcher(self) -> Searcher:
+        return make({"gp": {"n_startup_trials": 4}})
+
+
+class TestGpOfFewResults(SearcherContract):
+    """It forgets results: which ones must not depend on when they came."""
+
+    trials = 26
+
+    def make_searcher(self) -> Searcher:
+        return make({"gp": {"n_startup_trials": 14, "max_results": 15}}, NUMBERS, samples=30)
+
+
+class TestCmaEs(SearcherContract):
+    trials = 40
+
+    def make_searcher(self) -> Searcher:
+        return make({"cma_es": {"population_size": 4}}, samples=50)
+
+
+class TestCmaEsInIntegers(SearcherContract):
+    trials = 40
+
+    def make_searcher(self) -> Searcher:
+        space = {"a": {"randint": [0, 9]}, "b": {"lograndint": [1, 9]}}
+        return make({"cma_es": {"population_size": 4, "sigma0": 0.05}}, space, samples=80)
+
+
+class TestAuto(SearcherContract):
+    """From the Gaussian process to CMA-ES, in the middle of what the suite plays."""
+
+    trials = 30
+
+    def make_searcher(self) -> Searcher:
+        return make({"auto": {"switch_after": 12}}, NUMBERS, samples=30)
+
+
+class TestAutoWithChoices(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("auto")
+
+
+class TestSobol(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("sobol")
+
+
+class TestHalton(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("halton", SPACE | {"n": {"randn": [0, 1]}})
+
+
+class TestDiscreteSobol(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("sobol", {"a": {"randint": [0, 3]}, "b": {"choice": [1, 2]}}, samples=50)
+
+
+class TestBruteForce(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("brute_force", {"a": {"randint": [0, 5]}, "b": {"choice": ["p", {"q": [1]}]}}, samples=2)
+
+
+class TestPoints(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        points = [{"lr": 0.01, "layers": [3, "a"]}, {"lr": 0.02}]
+        return make({"tpe": {"n_startup_trials": 4}}, points=points)
+
+
+class TestPointsOnTopOfAGrid(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        space = SPACE | {"g": {"grid_search": [1, 2, 3]}}
+        first = {"lr": 0.01, "layers": [3, "a"], "fixed": {"nested": {"k": [1, 2]}}, "g": 3}
+        return make("grid", space, samples=4, warm=WarmStart(first=first), points=[{"g": 2}, {"lr": 0.02}])
 
 
 class TestConfigs(SearcherContract):

@@ -16,7 +16,7 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import derived_seed
-from raysweep.search.tpe_params import params_of
+from raysweep.search.optuna_params import params_of
 from raysweep.spec import SweepSpec
 
 VOCABULARY: dict[str, Any] = {
@@ -124,6 +124,22 @@ def test_asks_are_optunas(multivariate: bool, liar: bool) -> None:
         if number % 5 != 4:  # the others stay running
             study.tell(trial.number, config["u"])
             ours.tell(number, config["u"], "completed")
+
+
+def test_the_default_is_optunas_own() -> None:
+    """With no option set, neither here nor there, the asks are the same."""
+    ours = searcher(SMALL, 40, seed=3)
+    spec_space = SweepSpec(name="s", trainable="m:f", param_space=SMALL, metric="m", mode="max").space
+    params = params_of(spec_space.searched)
+    study = optuna.create_study(direction="maximize")
+    for number in range(40):
+        study.sampler = optuna.samplers.TPESampler(seed=derived_seed(3, number) % 2**32)
+        trial = study.ask({param.name: param.distribution for param in params})
+        config = asked(ours, number)
+        assert config == {param.name: param.to_value(trial.params[param.name]) for param in params}
+        if number % 5 != 4:  # the others stay running
+            study.tell(trial.number, config["x"])
+            ours.tell(number, config["x"], "completed")
 
 
 def test_every_word_of_the_vocabulary_stays_in_its_domain() -> None:
@@ -246,7 +262,7 @@ def test_optuna_stays_quiet_and_as_it_was(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_missing_optuna_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install; other searches work without it."""
-    for name in ("raysweep.search.optuna_tpe", "raysweep.search.tpe_params"):
+    for name in ("raysweep.search.tpe", "raysweep.search.optuna_model", "raysweep.search.optuna_params"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(SpecError, match=r"search: .*Optuna.*pip install raysweep\[ray\]"):

@@ -20,6 +20,25 @@ SEARCHES: dict[str, dict[str, Any]] = {
     },
     "tpe": {"search": {"tpe": {"n_startup_trials": 3, "constant_liar": False}}, "num_samples": 12},
 }
+# Each is asked often enough that its model, or its sequence, is past its beginning.
+MORE_SEARCHES: dict[str, dict[str, Any]] = {
+    "joint": {"search": {"tpe": {"n_startup_trials": 3}}, "num_samples": 12},
+    "gp": {"search": {"gp": {"n_startup_trials": 6}}, "num_samples": 12},
+    "cma_es": {"search": {"cma_es": {"population_size": 4}}, "num_samples": 14},
+    "auto": {"search": {"auto": {"switch_after": 10}}, "num_samples": 14},
+    "sobol": {"search": "sobol", "num_samples": 12},
+    "halton": {"search": "halton", "num_samples": 12},
+    "brute": {
+        "search": "brute_force",
+        "num_samples": 1,
+        "param_space": {"x": {"choice": [number * 7 % 12 / 11 for number in range(12)]}},
+    },
+    "points": {
+        "search": {"tpe": {"n_startup_trials": 3}},
+        "points": [{"x": 0.25}, {"x": 0.75}],
+        "num_samples": 12,
+    },
+}
 # These give slots and progress away: `halving` pauses and resumes, `copycat` exploits those that have ended.
 HALVING: dict[str, Any] = {"tests.policies:Halving": {"rungs": [2, 5]}}
 COPYCAT: dict[str, Any] = {"tests.policies:Copycat": {"at": 3, "of_ended": True}}
@@ -89,11 +108,13 @@ def kills_of(simulated: Simulated) -> list[Kill]:
 
 def _exact(search: str, scheduler: str, faults: str) -> Exact:
     failure = {"backoff_initial_s": BACKOFF_S, "max_failures": 2, "max_worker_deaths": 2}
-    spec = make_spec(max_concurrent_trials=1, failure=failure, **SEARCHES[search] | SCHEDULERS[scheduler])
+    fields = (SEARCHES | MORE_SEARCHES)[search] | SCHEDULERS[scheduler]
+    spec = make_spec(max_concurrent_trials=1, failure=failure, **fields)
     return Exact(f"{search}-{scheduler}-{faults}", faults, spec, save_every=2)
 
 
-EXACT = {exact.name: exact for exact in (_exact(*each) for each in product(SEARCHES, SCHEDULERS, FAULTS))}
+_ALL = [*product(SEARCHES, SCHEDULERS, FAULTS), *product(MORE_SEARCHES, ("fifo", "asha"), FAULTS)]
+EXACT = {exact.name: exact for exact in (_exact(*each) for each in _ALL)}
 
 
 def rarely_raises(config: dict[str, Any]) -> float:

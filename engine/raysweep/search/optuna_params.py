@@ -8,9 +8,8 @@ choice by its index; normally distributed leaves and leaves with one value are n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import optuna
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -18,9 +17,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from raysweep.errors import SpecError
 from raysweep.search.cells import Codec, Leaf, LeafPath, codec
-from raysweep.spec.domains import Choice, Domain, Float, Grid, Integer, Normal
+from raysweep.spec.domains import Choice, Domain, Float, Integer, Normal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +59,9 @@ class Param:
 
 
 def params_of(leaves: tuple[Leaf, ...]) -> list[Param]:
-    """Return the leaves that Optuna models, under their paths joined by "/".
-
-    Raises:
-        SpecError: a leaf is a `grid_search`, which TPE cannot walk.
-    """
+    """Return the leaves that Optuna models, under their paths joined by "/"."""
     params = []
     for path, domain in leaves:
-        if isinstance(domain, Grid):
-            raise SpecError(
-                f"param_space.{'.'.join(path)}",
-                "grid_search cannot be combined with the tpe search",
-                'write {"choice": [...]}, or search: "grid"',
-            )
         if isinstance(domain, Normal) or domain.cardinality == 1 or _is_point(domain):
             continue
         numbering = codec(domain)
@@ -97,24 +85,3 @@ def _distribution(domain: Domain, numbering: Codec | None) -> BaseDistribution:
     if numbering is not None and numbering.size is not None:
         return IntDistribution(0, numbering.size - 1)
     raise TypeError(f"no distribution of Optuna stands for {domain!r}")
-
-
-def quiet_study(direction: Literal["minimize", "maximize"]) -> optuna.Study:
-    """Return an empty study in memory, without Optuna's message about it."""
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        return optuna.create_study(storage=_Storage(), direction=direction)
-    finally:
-        optuna.logging.set_verbosity(verbosity)
-
-
-class _Storage(optuna.storages.InMemoryStorage):
-    """A study in memory that does not share half-sampled trials between processes.
-
-    TPE writes them as an attribute of the trial that is being sampled; ours are added when they are
-    complete.
-    """
-
-    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Do nothing."""

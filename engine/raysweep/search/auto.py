@@ -1,0 +1,109 @@
+"""`auto`: the method that suits the space and the number of results, by the rules of OptunaHub's AutoSampler.
+
+In a space of numbers a Gaussian process, and CMA-ES that begins with its results once there are many; with
+choices between unordered values TPE. Where the package for one of them is not installed, TPE takes its
+place, and the sweep says so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+from raysweep.search.cells import LeafPath
+from raysweep.search.model import Model
+from raysweep.search.tpe import TpeModel
+from raysweep.spec.domains import Choice
+from raysweep.spec.search import AutoOptions, CmaEsOptions, GpOptions, TpeOptions
+from raysweep.spec.space import Space
+
+
+class AutoModel:
+    """One model, and another one from a certain number of results on; both know all of them.
+
+    Args:
+        space: the parsed search space, without `grid_search`.
+        num_samples: how many configs there will be.
+        seed: the seed of the sweep.
+        mode: "min" or "max".
+        options: see `AutoOptions`.
+    """
+
+    def __init__(self, space: Space, num_samples: int, seed: int, mode: str, options: AutoOptions) -> None:
+        self._switch_after = options.switch_after
+        self._results = 0
+        self._lacking: list[str] = []
+        has_choices = any(
+            isinstance(domain, Choice) and domain.cardinality > 1 for _, domain in space.searched
+        )
+        self._first: Model = (
+            TpeModel(space, seed, mode, TpeOptions()) if has_choices else self._few(space, seed, mode)
+        )
+        self._later = self._first
+        if not has_choices and num_samples > options.switch_after:
+            self._later = self._many(space, seed, mode)
+        self.paths = self._first.paths
+
+    @property
+    def substitution(self) -> str | None:
+        """What TPE takes the place of, and how to have that."""
+        if not self._lacking:
+            return None
+        return f"search: auto uses TPE: {'; '.join(self._lacking)}"
+
+    def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
+        """Return values of the leaves, by the model whose turn it is."""
+        return self._now().sample(number, attempt)
+
+    def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
+        """Let both know."""
+        for model in self._models():
+            model.add(number, values)
+
+    def end(self, number: int, value: float | None) -> None:
+        """Let both know."""
+        for model in self._models():
+            model.end(number, value)
+        self._results += value is not None
+
+    def add_earlier(self, values: Mapping[LeafPath, Any], value: float) -> None:
+        """Let both know."""
+        for model in self._models():
+            model.add_earlier(values, value)
+
+    def _now(self) -> Model:
+        return self._first if self._results < self._switch_after else self._later
+
+    def _models(self) -> tuple[Model, ...]:
+        return (self._first,) if self._later is self._first else (self._first, self._later)
+
+    def _few(self, space: Space, seed: int, mode: str) -> Model:
+        missing = [name for name in ("torch", "scipy") if not _is_there(name)]
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            what = f"{' and '.join(missing)} {verb} not installed, which a Gaussian process needs"
+            self._lacking.append(f"{what} (pip install raysweep[gp])")
+            return TpeModel(space, seed, mode, TpeOptions())
+        from raysweep.search.gp import GpModel
+
+        return GpModel(space, seed, mode, GpOptions())
+
+    def _many(self, space: Space, seed: int, mode: str) -> Model:
+        if not _is_there("cmaes"):
+            self._lacking.append("cmaes is not installed, for many trials (pip install raysweep[search])")
+            return (
+                self._first
+                if isinstance(self._first, TpeModel)
+                else TpeModel(space, seed, mode, TpeOptions())
+            )
+        from raysweep.search.cma import CmaModel
+
+        return CmaModel(space, seed, mode, CmaEsOptions(), after=self._switch_after)
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # put into sys.modules by hand, without a spec
+        return False

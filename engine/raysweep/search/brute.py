@@ -1,0 +1,84 @@
+"""Every config of a discrete space."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+from raysweep.errors import SpecError
+from raysweep.search.base import TrialEnd
+from raysweep.search.cells import Cells, cells_of, codec
+from raysweep.search.configview import with_views
+from raysweep.spec.space import Space
+
+_ROUNDS = 4
+
+
+class BruteForceSearcher:
+    """All configs once, then all again, `num_samples` times, each time in another order.
+
+    The config of trial n is a function of the seed and n: of a sweep that is ended early, the configs that
+    ran are spread over the space.
+
+    Args:
+        space: the parsed search space.
+        num_samples: how often each config runs.
+        seed: the seed of the sweep.
+
+    Raises:
+        SpecError: the values of a leaf cannot be counted.
+    """
+
+    is_adaptive = False
+    note: str | None = None
+
+    def __init__(self, space: Space, num_samples: int, seed: int) -> None:
+        self._space = with_views(space)
+        self._seed = seed
+        self._cells = _cells(space)
+        self._size = 1 if self._cells is None else self._cells.size or 1
+        self.total: int | None = self._size * num_samples
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Return the config of trial `number`; None past the last."""
+        if self.total is not None and number >= self.total:
+            return None
+        if self._cells is None:
+            return self._space.build({})
+        repeat, place = divmod(number, self._size)
+        return self._space.build(self._cells.at(_shuffled(place, self._size, f"{self._seed}:{repeat}")))
+
+    def restore(self, number: int, config: dict[str, Any]) -> None:
+        """Do nothing: a number says which config it is."""
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        """Do nothing, as above."""
+
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        """Do nothing, as above."""
+
+
+def _cells(space: Space) -> Cells | None:
+    for path, domain in space.searched:
+        numbering = codec(domain)
+        if numbering is None or numbering.size is None:
+            raise SpecError(
+                f"param_space.{'.'.join(path)}",
+                "brute_force tries every value, and this has no end of them",
+                'write {"choice": [...]}, randint, or quniform with a step; or search: "random"',
+            )
+    return cells_of(space.searched)
+
+
+def _shuffled(place: int, size: int, key: str) -> int:
+    """Where the element at `place` is after shuffling `size` of them: a Feistel net, walking its cycle."""
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    mask = (1 << half) - 1
+    while True:
+        left, right = place >> half, place & mask
+        for turn in range(_ROUNDS):
+            digest = blake2b(f"{key}:{turn}:{right}".encode(), digest_size=8).digest()
+            left, right = right, left ^ (int.from_bytes(digest, "big") & mask)
+        place = left << half | right
+        if place < size:
+            return place

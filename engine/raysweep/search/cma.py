@@ -1,0 +1,151 @@
+"""CMA-ES, by the package cmaes, over the results in the order of their trials' numbers.
+
+Algorithm: Hansen, "The CMA Evolution Strategy: A Tutorial", 2016; restarts with a doubled population (IPOP):
+Auger and Hansen, CEC 2005; a start from earlier results: Nomura et al., "Warm Starting CMA-ES", AAAI 2021.
+
+Which generation a trial belongs to would depend on when others ended, and a resume does not know that. So
+generations are cut from the results themselves: sorted by number, the first `population_size` are the first
+one, and so on; with one trial at a time these are those of the textbook. A result that comes late moves the
+ones after it along, and the generations from there on are computed again.
+"""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import cmaes
+import numpy as np
+
+from raysweep.search.base import derived_rng, derived_seed
+from raysweep.search.cells import LeafPath
+from raysweep.search.units import from_unit, to_unit
+from raysweep.spec.domains import Float, Integer
+from raysweep.spec.search import CmaEsOptions
+from raysweep.spec.space import Space
+
+WARM_LEAST = 10
+"""How many earlier results make a distribution to begin with; fewer make only its middle."""
+_FINITE = 1e300
+_EDGE = 1e-9
+Solution = tuple[Any, float]
+
+
+class CmaModel:
+    """A normal distribution over the numeric leaves that moves to where results are good.
+
+    Args:
+        space: the parsed search space, without `grid_search`; choices and normal distributions in it are
+            not modelled.
+        seed: the seed of the sweep.
+        mode: "min" or "max".
+        options: see `CmaEsOptions`.
+        after: the first so many results are taken as earlier ones.
+    """
+
+    substitution: str | None = None
+
+    def __init__(self, space: Space, seed: int, mode: str, options: CmaEsOptions, after: int = 0) -> None:
+        self._seed, self._options, self._after = seed, options, after
+        self._sign = -1.0 if mode == "max" else 1.0
+        self._leaves = [
+            (path, domain)
+            for path, domain in space.searched
+            if isinstance(domain, Float | Integer) and _is_open(domain)
+        ]
+        self.paths = frozenset(path for path, _ in self._leaves)
+        self._earlier: list[Solution] = []
+        self._places: dict[int, Any] = {}
+        self._ended: list[int] = []  # numbers, sorted
+        self._values: dict[int, float] = {}
+        # After how many results each generation was complete, and the optimizer then, which stays as it is.
+        self._states: list[tuple[int, cmaes.CMA]] = []
+
+    def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
+        """Return values of the numeric leaves."""
+        if not self._leaves:
+            return {}
+        # A copy, as asking changes it, and the next generation must not depend on how often it was asked.
+        optimizer = copy.deepcopy(self._optimizer())
+        optimizer.reseed_rng(derived_seed(self._seed, number, attempt) % 2**32)
+        places = optimizer.ask()
+        return {
+            path: from_unit(domain, float(place))
+            for (path, domain), place in zip(self._leaves, places, strict=True)
+        }
+
+    def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
+        """Take note of where a trial is."""
+        self._places[number] = self._place(values)
+
+    def end(self, number: int, value: float | None) -> None:
+        """Take note of a result; a failed trial is in no generation."""
+        if value is None:
+            del self._places[number]
+            return
+        at = bisect_left(self._ended, number)
+        self._ended.insert(at, number)
+        self._values[number] = self._cost(value)
+        while self._states and (self._states[-1][0] > at or at < self._after):
+            self._states.pop()
+
+    def add_earlier(self, values: Mapping[LeafPath, Any], value: float) -> None:
+        """Take note of a result that the first generation begins with."""
+        self._earlier.append((self._place(values), self._cost(value)))
+
+    def _place(self, values: Mapping[LeafPath, Any]) -> Any:
+        return np.array([to_unit(domain, values[path]) for path, domain in self._leaves])
+
+    def _cost(self, value: float) -> float:
+        return min(max(self._sign * value, -_FINITE), _FINITE)
+
+    def _optimizer(self) -> cmaes.CMA:
+        """The optimizer after all whole generations."""
+        if not self._states:
+            first = min(self._after, len(self._ended))
+            self._states.append((first, self._begin([*self._earlier, *self._solutions(0, first)])))
+        while True:
+            done, optimizer = self._states[-1]
+            until = done + optimizer.population_size
+            if until > len(self._ended):
+                return optimizer
+            after = copy.deepcopy(optimizer)
+            after.tell(self._solutions(done, until))
+            if self._options.restarts and after.should_stop():
+                after = self._restart(until, after.population_size * 2)
+            self._states.append((until, after))
+
+    def _solutions(self, first: int, until: int) -> list[Solution]:
+        return [(self._places[number], self._values[number]) for number in self._ended[first:until]]
+
+    def _begin(self, earlier: Sequence[Solution]) -> cmaes.CMA:
+        mean, sigma, covariance = np.full(len(self._leaves), 0.5), self._options.sigma0, None
+        if len(earlier) >= WARM_LEAST:
+            mean, sigma, covariance = cmaes.get_warm_start_mgd(list(earlier))
+        elif earlier:
+            mean = min(earlier, key=lambda solution: solution[1])[0]
+        return self._make(mean, sigma, covariance, self._options.population_size)
+
+    def _restart(self, results: int, population_size: int) -> cmaes.CMA:
+        rng = derived_rng(self._seed, derived_seed(self._seed, results))
+        mean = np.array([rng.random() for _ in self._leaves])
+        return self._make(mean, self._options.sigma0, None, population_size)
+
+    def _make(self, mean: Any, sigma: float, covariance: Any, population_size: int | None) -> cmaes.CMA:
+        dimensions = len(self._leaves)
+        return cmaes.CMA(
+            mean=np.clip(mean, _EDGE, 1.0 - _EDGE),
+            sigma=sigma,
+            cov=covariance,
+            bounds=np.array([[0.0, 1.0]] * dimensions),
+            n_max_resampling=10 * dimensions,
+            population_size=population_size,
+            seed=0,  # it is seeded before each ask
+        )
+
+
+def _is_open(domain: Float | Integer) -> bool:
+    """Whether it has more than one value."""
+    return domain.cardinality != 1 and domain.lower < domain.upper

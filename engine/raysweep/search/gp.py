@@ -1,0 +1,103 @@
+"""Bayesian optimization with a Gaussian process, by Optuna.
+
+Algorithm: `optuna.samplers.GPSampler`: a Matern 5/2 kernel with a length scale for each parameter, and log
+expected improvement (Ament et al., "Unexpected Improvements to Expected Improvement", NeurIPS 2023); running
+trials are taken into account by its q-batch form. Unlike there, results are warped first.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import optuna
+import torch  # noqa: F401  the sampler imports it when it is first asked: a lack of it is told before
+from optuna.samplers import BaseSampler, GPSampler
+from optuna.trial import FrozenTrial, TrialState
+from scipy import stats
+
+from raysweep.search.cells import LeafPath
+from raysweep.search.optuna_model import OptunaModel, quiet_study
+from raysweep.spec.search import GpOptions
+from raysweep.spec.space import Space
+
+BEST_PART = 3
+"""Of results that are too many, this part is the best ones, the rest the newest."""
+
+
+class GpModel(OptunaModel):
+    """A Gaussian process over the results, or over the best and the newest where there are very many."""
+
+    def __init__(self, space: Space, seed: int, mode: str, options: GpOptions) -> None:
+        super().__init__(space, seed, mode)
+        self._options = options
+        self._mode = mode
+
+    def make_sampler(self, seed: int) -> BaseSampler:
+        """Return Optuna's sampler with these options."""
+        return GPSampler(
+            seed=seed,
+            n_startup_trials=self._options.n_startup_trials,
+            deterministic_objective=self._options.deterministic,
+            warn_independent_sampling=False,
+        )
+
+    def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
+        """Return values of all modelled leaves."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of scipy and torch, about results that are nearly all alike
+            return super().sample(number, attempt)
+
+    def study_to_ask(self) -> optuna.Study:
+        """Return the results that the model is made of, in a study of their own, and what runs."""
+        trials = self._study.get_trials(deepcopy=False)
+        done = self._kept([trial for trial in trials if trial.state == TrialState.COMPLETE])
+        if len(done) < self._options.n_startup_trials:
+            return self._study
+        values = _finite([trial.values[0] for trial in done])
+        if self._options.warp:
+            values = warped(values)
+        study = quiet_study("maximize" if self._mode == "max" else "minimize")
+        study.add_trials([_with_value(trial, value) for trial, value in zip(done, values, strict=True)])
+        study.add_trials([trial for trial in trials if trial.state == TrialState.RUNNING])
+        return study
+
+    def _kept(self, done: list[FrozenTrial]) -> list[FrozenTrial]:
+        count = self._options.max_results
+        if len(done) <= count:
+            return done
+        sign = -1 if self._mode == "max" else 1
+        ranked = sorted(done, key=lambda trial: (sign * trial.values[0], trial.number))
+        best, rest = ranked[: count // BEST_PART], ranked[count // BEST_PART :]
+        rest.sort(key=lambda trial: trial.number)
+        return sorted(best + rest[len(best) - count :], key=lambda trial: trial.number)
+
+
+def warped(values: list[float]) -> list[float]:
+    """Values in the same order, closer to a normal distribution (Yeo and Johnson, 2000).
+
+    A few very bad ones then do not take all the room: as in HEBO (Cowen-Rivers et al., JAIR 2022).
+    """
+    given = np.array(values)
+    spread = float(given.std())
+    if not 0.0 < spread < math.inf:
+        return values
+    standard = (given - given.mean()) / spread
+    bent, _ = stats.yeojohnson(standard)
+    is_sound = np.isfinite(bent).all() and (np.diff(bent[np.argsort(given)]) >= 0).all()
+    return [float(value) for value in (bent if is_sound else standard)]
+
+
+def _finite(values: list[float]) -> list[float]:
+    """Infinite values as the worst or best finite one, as Optuna has it."""
+    finite = [value for value in values if math.isfinite(value)] or [0.0]
+    return [min(max(value, min(finite)), max(finite)) for value in values]
+
+
+def _with_value(trial: FrozenTrial, value: float) -> FrozenTrial:
+    changed = copy.copy(trial)
+    changed.values = [value]
+    return changed

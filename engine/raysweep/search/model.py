@@ -1,0 +1,177 @@
+"""A searcher around a model of what was found: the space, numbers and repeats here, the model in a `Model`.
+
+A model is asked for values and told results; what it gives depends on what it was told, the sweep's seed
+and the trial's number, and on no generator that was drawn from earlier. So one that is told again after a
+restart goes on exactly as the one that was lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from raysweep.errors import SpecError
+from raysweep.search.base import TrialEnd, derived_rng, derived_seed
+from raysweep.search.cells import (
+    Cell,
+    Leaf,
+    LeafPath,
+    cells_of,
+    draw_unused,
+    exhausted_note,
+    leaf_value,
+    widened,
+)
+from raysweep.search.configview import with_views
+from raysweep.spec.domains import Grid, SampleFrom
+from raysweep.spec.space import Space
+
+ATTEMPTS = 8
+"""How many samples look for an unused config in a discrete space before the unused ones are counted off."""
+
+
+class Model(Protocol):
+    """What knows the results, and has an idea of what is worth a try."""
+
+    @property
+    def paths(self) -> frozenset[LeafPath]:
+        """The leaves that it models; the others are drawn at random."""
+        ...
+
+    @property
+    def substitution(self) -> str | None:
+        """One line for the user where it does something else than what was asked for."""
+        ...
+
+    def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
+        """Return values of the leaves that it models, for trial `number`. Changes nothing."""
+        ...
+
+    def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
+        """Take note of a trial that runs with these values of all leaves.
+
+        Raises:
+            ValueError, TypeError: a value is outside its domain.
+        """
+        ...
+
+    def end(self, number: int, value: float | None) -> None:
+        """Take note of a result; None: it failed. Called once for each trial that was added."""
+        ...
+
+    def add_earlier(self, values: Mapping[LeafPath, Any], value: float) -> None:
+        """Take note of a result of an earlier sweep."""
+        ...
+
+
+class ModelSearcher:
+    """Asks a model, and lets it know.
+
+    Trials that were asked for and not told count as running. In a discrete space no config is asked for
+    twice, and the search ends with the last one (`note` says so).
+
+    Args:
+        space: the parsed search space, without `grid_search`.
+        num_samples: how many configs.
+        seed: the seed of the sweep.
+        model: what the asks come from.
+    """
+
+    is_adaptive = True
+
+    def __init__(self, space: Space, num_samples: int, seed: int, model: Model) -> None:
+        self._space = with_views(space)
+        self._seed = seed
+        self._model = model
+        # Normally distributed leaves and those with one value, mostly.
+        self._unmodelled = [leaf for leaf in space.searched if leaf[0] not in model.paths]
+        has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
+        self._cells = None if has_functions else cells_of(space.searched)
+        size = None if self._cells is None else self._cells.size
+        self.total: int | None = num_samples if size is None else min(num_samples, size)
+        self.note: str | None = None if size is None else exhausted_note(size, num_samples)
+        self.substitution: str | None = model.substitution
+        self._used: set[tuple[int, ...]] = set()
+        self._running: set[int] = set()
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Return the config of trial `number`; None past the last sample. A number is asked for once."""
+        if self.total is not None and number >= self.total:
+            return None
+        cell: Cell | None = None
+        if self._cells is None:
+            values = self._sample(number, 0)
+        else:
+            cell, drawn = draw_unused(
+                self._cells,
+                self._used,
+                lambda attempt: self._sample(number, attempt),
+                derived_rng(self._seed, number),
+                ATTEMPTS,
+            )
+            values = dict(drawn)
+        # First, as it calls functions of the user: an ask that raises leaves the model as it was.
+        config = self._space.build(values)
+        self._add(number, values)
+        if cell is not None:
+            self._used.add(cell)
+        return config
+
+    def restore(self, number: int, config: dict[str, Any]) -> None:
+        """Let the model know of an earlier ask, as running. Call in the order of the numbers.
+
+        Raises:
+            SpecError: the config does not fit the search space.
+        """
+        try:
+            values = {path: leaf_value(config, path) for path, _ in self._space.searched}
+            self._add(number, values)
+            if self._cells is not None:
+                self._used.add(self._cells.cell(values))
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            problem = f"the saved config of trial {number} does not fit ({error})"
+            raise SpecError(
+                "param_space", problem, "resume with the spec that the sweep was started with"
+            ) from error
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        """Report how a trial ended; a second report on the same trial changes nothing.
+
+        A stopped trial counts with its value as a completed one does. Without a value, or with NaN, it
+        failed.
+        """
+        if number not in self._running:
+            return
+        self._running.remove(number)
+        has_failed = state == "failed" or value is None or math.isnan(value)
+        self._model.end(number, None if has_failed or value is None else float(value))
+
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        """Let the model know of a trial of an earlier sweep. A discrete space may try its config again."""
+        values = {path: leaf_value(config, path) for path, _ in self._space.searched}
+        self._model.add_earlier(values, float(value))
+
+    def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
+        rng = derived_rng(self._seed, derived_seed(self._seed, number, attempt))
+        values = {path: widened(domain, attempt).sample(rng) for path, domain in self._unmodelled}
+        return values | self._model.sample(number, attempt)
+
+    def _add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
+        self._model.add(number, values)
+        self._running.add(number)
+
+
+def refuse_grid(leaves: Iterable[Leaf], kind: str) -> None:
+    """See that no leaf is a `grid_search`, for a search that does not walk grids.
+
+    Raises:
+        SpecError: names the first one, and two ways out.
+    """
+    for path, domain in leaves:
+        if isinstance(domain, Grid):
+            raise SpecError(
+                f"param_space.{'.'.join(path)}",
+                f"grid_search cannot be combined with the {kind} search",
+                'write {"choice": [...]}, or search: "grid"',
+            )

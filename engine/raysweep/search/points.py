@@ -1,0 +1,114 @@
+"""Configs that a person wants to be run first, as the space has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Self
+
+import orjson
+
+from raysweep.errors import SpecError
+from raysweep.search.base import derived_seed
+from raysweep.search.cells import LeafPath, codec, leaf_value
+from raysweep.search.configview import with_views
+from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
+from raysweep.spec.space import Space
+
+
+class FirstPoints:
+    """The spec's `points`. What one leaves out is drawn by the seed, constants and functions are filled in.
+
+    Args:
+        space: the parsed search space.
+        points: configs, or parts of configs.
+        seed: the seed of the sweep.
+
+    Raises:
+        SpecError: a point does not fit the space; names the point, the parameter and its value.
+    """
+
+    def __init__(self, space: Space, points: Sequence[Mapping[str, Any]], seed: int) -> None:
+        self._space = with_views(space)
+        self._values = [
+            _fit(space, dict(point), number, Random(derived_seed(seed, number, -1)))
+            for number, point in enumerate(points)
+        ]
+
+    @classmethod
+    def none(cls) -> Self:
+        """No points."""
+        return cls(Space(leaves=(), template={}), (), 0)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def build(self, number: int) -> dict[str, Any]:
+        """Return the config of a point; functions of the user are called in there."""
+        return self._space.build(self._values[number])
+
+
+def _fit(space: Space, point: dict[str, Any], number: int, rng: Random) -> dict[LeafPath, Any]:
+    values: dict[LeafPath, Any] = {}
+    for path, domain in space.leaves:
+        is_searched = not isinstance(domain, Const | SampleFrom)
+        # Drawn in any case: what a point names does not change what the rest of it gets.
+        drawn = domain.sample(rng) if is_searched else None
+        try:
+            value = leaf_value(point, path)
+        except (KeyError, IndexError, TypeError, ValueError):
+            if is_searched:
+                values[path] = drawn
+            continue
+        if isinstance(domain, Const):
+            if value != domain.value:
+                raise _misfit(number, ".".join(path), f"is fixed to {domain.value!r}, not {value!r}")
+        elif holds(domain, value):
+            values[path] = value
+        else:
+            raise _misfit(number, ".".join(path), f"{value!r} is outside {domain!r}")
+    known = tuple(".".join(path) for path, _ in space.leaves)
+    for name in _names(point):
+        if not any(name == each or name.startswith(f"{each}.") for each in known):
+            raise _misfit(number, name, "is not in param_space")
+    return values
+
+
+def _names(node: Any, name: str = "") -> Iterator[str]:
+    """The dotted paths of all values in a point, places in lists as numbers."""
+    if isinstance(node, dict | list) and node:
+        items = node.items() if isinstance(node, dict) else enumerate(node)
+        for key, item in items:
+            yield from _names(item, f"{name}.{key}" if name else str(key))
+    else:
+        yield name
+
+
+def _misfit(number: int, name: str, problem: str) -> SpecError:
+    return SpecError(f"points[{number}].{name}", problem, "change the point, or param_space")
+
+
+def holds(domain: Domain, value: Any) -> bool:
+    """Whether a value is one of the domain's."""
+    if isinstance(domain, Const | SampleFrom):
+        return True
+    if isinstance(domain, Choice):
+        known = {orjson.dumps(choice, option=orjson.OPT_SORT_KEYS) for choice in domain.values}
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) in known
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if isinstance(domain, Integer):
+        return (
+            value == int(value)
+            and domain.low <= value <= domain.high
+            and (value - domain.low) % domain.step == 0
+        )
+    if isinstance(domain, Float):
+        is_inside = domain.lower <= value <= domain.upper
+    else:
+        is_inside = isinstance(domain, Normal)
+    numbering = codec(domain)
+    if not is_inside or numbering is None:
+        return is_inside
+    nearest: float = numbering.value(numbering.index(value))
+    return abs(nearest - value) <= 1e-9 * max(1.0, abs(value))
