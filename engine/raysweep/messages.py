@@ -112,6 +112,12 @@ class Unsaved(AttemptMessage, frozen=True):
     problem: str
 
 
+class Noted(AttemptMessage, frozen=True):
+    """What whoever runs the sweep should know of this attempt; the trial goes on."""
+
+    text: str
+
+
 class Returned(AttemptMessage, frozen=True):
     """The trainable returned."""
 
@@ -183,6 +189,6 @@ class Exit(Message, frozen=True, kw_only=True):
 
 
 End = Returned | Stopped | Failed
-FromWorker = Ready | Unready | Memory | Began | Rows | Busy | Saved | Unsaved | End | Recalled
+FromWorker = Ready | Unready | Memory | Began | Rows | Busy | Saved | Unsaved | Noted | End | Recalled
 Order = Stop | Interrupt | Kill | Answer
 ToWorker = Job | Order | Recall | Exit

@@ -23,7 +23,7 @@ from raysweep.search import make_searcher
 from raysweep.spec import SweepSpec, load_trainable
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
-from raysweep.worker.session import SweepPlace
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.setup import WorkerSetup
 
 if TYPE_CHECKING:

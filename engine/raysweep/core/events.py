@@ -13,6 +13,7 @@ reads no clock. Replaying a sweep's events in order rebuilds its state exactly.
 | `ConfigsSuggested` | the search shell, in answer to `SuggestConfigs` |
 | `StorageStalled` | the controller, about its journal |
 | `TrialStarted`, `TrialReported`, `TrialBusy`, `CheckpointCommitted`, `CheckpointFailed` | a worker |
+| `TrialNoted` | a worker |
 | `TrialReturned`, `TrialStopped`, `TrialFailed`, `TrialsRecalled` | a worker, or the shell in its stead |
 | `TimerFired` | the clock, in answer to `SetTimer` |
 | `CancelRequested`, `InterruptRequested` | a person |
@@ -253,6 +254,16 @@ class CheckpointFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialNoted:
+    """What whoever runs the sweep should know of this attempt; nothing follows from it."""
+
+    at: float
+    trial: int
+    attempt: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialReturned:
     """User code of this attempt returned by itself."""
 
@@ -341,6 +352,7 @@ Event = (
     | TrialBusy
     | CheckpointCommitted
     | CheckpointFailed
+    | TrialNoted
     | TrialReturned
     | TrialStopped
     | TrialFailed

@@ -90,7 +90,8 @@ class CheckpointStore:
             metadata: What is to be known of it.
             parent: Another checkpoint of this trial, that nobody deletes before this one is committed: what
                 it holds is not stored again.
-            carried: Files that are as they are in `parent`, which need not be in the directory.
+            carried: Files, by path, that are as they are in `parent`: they are not read, nor need they be
+                there.
             go_on: Called before each object; what it raises ends the save.
 
         Raises: SpecError for a directory that cannot be kept (missing, links or special files in it),

@@ -59,10 +59,11 @@ class Upload:
     ) -> tuple[tuple[FileEntry, ...], tuple[StoredObject, ...]]:
         """Store these files of a directory; durable on return.
 
-        `carried`: files that are as they were in the parent; they need not be in the directory.
+        `carried`: files that are as they were in the parent: they are not read, and need not be there.
 
         Raises: SpecError for a file that cannot be read, StorageError.
         """
+        paths = [path for path in paths if path not in carried]
         sizes = {path: _status(directory / path) for path in paths}
         cuts = list(_cut({path: size_bytes for path, (size_bytes, _) in sizes.items()}))
         stored = self._put_all(directory, cuts)
@@ -79,7 +80,7 @@ class Upload:
             )
             for path in paths
         ]
-        files += [self._carry(entry, table) for path, entry in carried.items() if path not in parts]
+        files += [self._carry(entry, table) for entry in carried.values()]
         return tuple(sorted(files, key=lambda entry: entry.path)), tuple(table.objects)
 
     def _carry(self, entry: FileEntry, table: _Table) -> FileEntry:

@@ -25,8 +25,8 @@ from raysweep.messages import (
 )
 from raysweep.worker.checking import check_trainable
 from raysweep.worker.link import Take
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.runner import Trainable, run_attempt
-from raysweep.worker.session import SweepPlace
 from raysweep.worker.shell import WorkerShell
 
 

@@ -20,7 +20,8 @@ from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore
 from raysweep.worker import staging
-from raysweep.worker.session import Session, SweepPlace
+from raysweep.worker.place import SweepPlace
+from raysweep.worker.session import Session
 from raysweep.worker.uploader import MAX_WAITING
 
 JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=7)

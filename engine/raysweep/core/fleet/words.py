@@ -31,12 +31,12 @@ def event_of(message: msg.FromWorker, at: float) -> ev.Event | None:
             return ev.TrialStarted(at=at, trial=trial, attempt=attempt)
         case msg.Returned(trial=trial, attempt=attempt):
             return ev.TrialReturned(at=at, trial=trial, attempt=attempt)
-        case msg.Stopped() | msg.Busy() | msg.Saved() | msg.Unsaved():
+        case msg.Stopped() | msg.Busy() | msg.Saved() | msg.Unsaved() | msg.Noted():
             return _rare_event(message, at)
     return None
 
 
-def _rare_event(message: msg.Stopped | msg.Busy | msg.Saved | msg.Unsaved, at: float) -> ev.Event:
+def _rare_event(message: msg.Stopped | msg.Busy | msg.Saved | msg.Unsaved | msg.Noted, at: float) -> ev.Event:
     """These have the fields of their events."""
     match message:
         case msg.Stopped():
@@ -47,3 +47,5 @@ def _rare_event(message: msg.Stopped | msg.Busy | msg.Saved | msg.Unsaved, at: f
             return ev.CheckpointCommitted(at=at, **asdict(message))
         case msg.Unsaved():
             return ev.CheckpointFailed(at=at, **asdict(message))
+        case msg.Noted():
+            return ev.TrialNoted(at=at, **asdict(message))
