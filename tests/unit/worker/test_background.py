@@ -142,9 +142,10 @@ def test_they_are_committed_in_their_order_each_with_its_own_score(
     source.mkdir()
     (source / "text").write_text("foreign")
     session.report({"loss": 10.0}, source, False)
+    session.finish()
     found = [message for message in ears.heard if isinstance(message, Saved)]
     assert [(each.number, each.report, each.score) for each in found] == [
-        (7, 0, 0.0), (8, 1, 1.0), (9, 2, 2.0), (10, 4, None),
+        (7, 0, 0.0), (8, 1, 1.0), (9, 2, 2.0), (10, 4, 10.0),
     ]  # fmt: skip
     assert [stored(gate, number, tmp_path) for number in (7, 8, 9, 10)] == ["0", "1", "2", "foreign"]
 
@@ -312,21 +313,27 @@ def test_another_attempt_goes_on_from_it(session: Session, gate: Gate, ears: Ear
 def test_two_ways_at_once_refer_to_each_other(
     session: Session, gate: Gate, ears: Ears, tmp_path: Path
 ) -> None:
-    """One thread stores a directory of its own, another hands one over: the second waits for the first."""
+    """One thread waits while its directory is stored, another hands one over: that waits for the first."""
     source = tmp_path / "foreign"
     source.mkdir()
     (source / "body").write_bytes(b"x" * 100_000)
-    own = threading.Thread(target=session.report, args=({"loss": 1.0}, source, False))
+    session.answer(1)
+    own = threading.Thread(target=session.report, args=({"loss": 1.0}, source, True))
     own.start()
     assert gate.reached.wait(LONG_S)
-    with session.new_checkpoint() as folder:
-        (folder / "body").write_bytes(b"x" * 100_000)
-        (folder / "head").write_bytes(b"y" * 70_000)
-        session.report({"loss": 1.0}, folder, False)
-    until(lambda: session._uploader.has_room and not session._uploader.is_idle)
-    time.sleep(0.2)  # a lock that is missing would let it begin by then, with no parent
+
+    def hand_another_over() -> None:
+        with session.new_checkpoint() as folder:
+            (folder / "body").write_bytes(b"x" * 100_000)
+            (folder / "head").write_bytes(b"y" * 70_000)
+            session.report({"loss": 1.0}, folder, False)
+
+    other = threading.Thread(target=hand_another_over)
+    other.start()
+    other.join(0.2)  # a lock that is missing would let it begin by then, with no parent
     gate.opened.set()
     own.join(LONG_S)
+    other.join(LONG_S)
     session.finish()
     assert ears.saved() == [7, 8]
     manifest = CheckpointStore(gate.inner, "s").read_manifest(f"{gate.inner.url}/s/checkpoints/00003/8")
