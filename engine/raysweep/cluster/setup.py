@@ -114,7 +114,11 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         pickled=pickle_trainable(spec.trainable),
         isolation=spec.effective_isolation,
         place=SweepPlace(
-            sweep_id=folder.sweep_id, storage_path=folder.store.url, resources=total, metric=spec.metric
+            sweep_id=folder.sweep_id,
+            storage_path=folder.store.url,
+            resources=total,
+            metric=spec.metric,
+            upload=spec.checkpoint.upload,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=spec.resources.total_gpus == 0,

@@ -18,6 +18,8 @@ from raysweep.spec.wallclock import looks_like_wall_clock, next_time
 
 _ABSENT = object()
 _ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "tags", "failure")
+# How checkpoints are moved, not which are kept.
+_SAFE_FIELDS = ("stop.min_trials", "checkpoint.upload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
 
     A trainable is known by its name: whether its code is another is no matter here.
     Safe are: more samples, a later or no deadline, larger budgets or none, and any change of the
-    concurrency, `autoscaled`, the tags, the failure policy or `stop.min_trials`.
+    concurrency, `autoscaled`, the tags, the failure policy, `stop.min_trials` or `checkpoint.upload`.
 
     Args:
         old: The spec of the sweep as it is.
@@ -95,7 +97,7 @@ def _is_domain(value: Mapping[str, Any]) -> bool:
 
 
 def _is_safe(field: str, was: Any, now: Any, scheduled_at: float | None) -> bool:
-    if field.split(".")[0] in _ALWAYS_SAFE or field == "stop.min_trials":
+    if field.split(".")[0] in _ALWAYS_SAFE or field in _SAFE_FIELDS:
         return True
     if field == "num_samples":
         return bool(now > was)

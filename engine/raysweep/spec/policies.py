@@ -10,9 +10,11 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
+    SerializerFunctionWrapHandler,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
+    model_serializer,
     model_validator,
 )
 
@@ -113,7 +115,7 @@ class FailurePolicy(SpecModel):
 
 
 class CheckpointPolicy(SpecModel):
-    """Which checkpoints of a trial are kept."""
+    """How the checkpoints of a trial are stored, and which are kept."""
 
     renamed_fields: ClassVar[dict[str, str]] = {"num_to_keep": "keep_last", "keep": "keep_last"}
 
@@ -121,6 +123,20 @@ class CheckpointPolicy(SpecModel):
     """How many of the newest checkpoints are kept."""
     keep_best: bool = True
     """Whether the checkpoint of the best report is kept too."""
+    upload: Literal["block", "latest"] = "block"
+    """When a trial makes checkpoints faster than they can be stored: it waits (`block`), or those that wait
+    are skipped for the newest one (`latest`). One that it waits for is never skipped, nor is its last."""
+
+    @model_serializer(mode="wrap")
+    def _leave_defaults_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A field that a later version added is written only where it is set: old digests stay."""
+        fields: dict[str, Any] = handler(self)
+        model = type(self).model_fields
+        return {
+            name: value
+            for name, value in fields.items()
+            if name in ("keep_last", "keep_best") or getattr(self, name) != model[name].default
+        }
 
 
 class Budget(SpecModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -76,7 +76,14 @@ class Saver:
         # Where the last one would not fit once more, those that wait there make room first.
         if not self._uploader.is_idle and self._staging.free_bytes() < self._taken_bytes:
             self.flush()
-        with self._staging.new_folder() as folder:
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(self._staging.new_folder())
+            except OSError:
+                if self._uploader.is_idle:
+                    raise
+                self.flush()
+                folder = stack.enter_context(self._staging.new_folder())
             yield folder
 
     def save(self, directory: Path, report: int, metrics: dict[str, Any], *, waits: bool) -> bool:

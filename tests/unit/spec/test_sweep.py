@@ -57,6 +57,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"stop": {"time_budget_s": 0}}, "stop.time_budget_s: must be > 0, got 0; give a number > 0"),
         ({"stop": {"training_iteration": 3}}, "stop.training_iteration: unknown field 'training_iteration'; did you mean 'stop.trial.training_iteration'?"),
         ({"stop": {"trial": {"step": "3"}}}, "stop.trial.step: expected a number, got '3'; write 3 without quotes"),
+        ({"checkpoint": {"upload": "newest"}}, "checkpoint.upload: 'newest' is not known here; use one of 'block', 'latest'"),
         ({"checkpoint": {"keep_last": 0}}, "checkpoint.keep_last: must be >= 1, got 0; give a number >= 1"),
         ({"search": "tpo"}, "search: 'tpo' is not known here; did you mean 'tpe'?"),
         ({"search": {"tpe": {"multivar": True}}}, "search.tpe.multivar: unknown field 'multivar'; did you mean 'multivariate'?"),
@@ -233,6 +234,14 @@ def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
     assert len(digests) == len(changed)
     assert spec.digest() not in digests
     assert len(spec.digest()) == 32
+
+
+def test_options_of_checkpoints_that_came_later_leave_old_digests_as_they_were(spec: SweepSpec) -> None:
+    assert spec.to_dict()["checkpoint"] == {"keep_last": 1, "keep_best": True}
+    assert spec.replace(checkpoint={"upload": "block"}).digest() == spec.digest()
+    latest = spec.replace(checkpoint={"upload": "latest"})
+    assert latest.digest() != spec.digest()
+    assert SweepSpec.from_json(latest.to_json()) == latest
 
 
 def test_digest_does_not_depend_on_the_order_of_keys(fields: dict[str, Any]) -> None:
