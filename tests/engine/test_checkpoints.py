@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import CheckpointCommitted
+from raysweep.core.events import CheckpointCommitted, CheckpointDamaged
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import open_checkpoint, restore_uri
@@ -141,7 +141,8 @@ def spoil(config: dict[str, Any]) -> None:
 def test_a_damaged_checkpoint_is_refused_by_name(run: Run, storage: Path, starts_over: bool) -> None:
     """The trial fails with a clear error and the sweep goes on, unless the trainable says what else to do."""
     space = {"storage": str(storage), "starts_over": starts_over}
-    outcome = run(spoil, space, num_samples=2, checkpoint={"keep_last": 3})
+    keep = {"keep_last": 3, "on_damage": "fail"}
+    outcome = run(spoil, space, num_samples=2, checkpoint=keep)
     first, second = outcome.trials
     assert second.state == "completed"
     assert first.attempts[0].error is not None
@@ -159,6 +160,73 @@ def test_a_damaged_checkpoint_is_refused_by_name(run: Run, storage: Path, starts
     (finding,) = damage
     assert "checkpoints/00000/1-" in finding.object
     assert finding.lost == "checkpoint 1 of trial 0"
+
+
+KINDS = ("manifest", "lost manifest", "pack", "chunk", "lost chunk", "none")
+
+
+def flip(config: dict[str, Any]) -> None:
+    """Four steps; its third checkpoint is damaged before the first attempt fails."""
+    context = rs.get_context()
+    step, kind = 0, KINDS[context.number]
+    checkpoint = rs.get_checkpoint()
+    if checkpoint is not None:
+        with checkpoint as folder:
+            step = json.loads((folder / "at.json").read_text())["step"]
+            assert (folder / "body").read_bytes() == bytes([step]) * 100_000
+    assert step == context.iteration
+    while step < 4:
+        step += 1
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "at.json").write_text(json.dumps({"step": step}))
+            (Path(folder) / "body").write_bytes(bytes([step]) * 100_000)
+            is_last = step == 3 and context.attempt == 1
+            rs.report({"loss": 1.0 / step, "step": step}, checkpoint=folder, wait=is_last)
+        if is_last:
+            damage(next(Path(config["storage"]).glob(f"*/checkpoints/{context.trial_id}")), kind)
+            raise ValueError("as asked")
+
+
+def damage(folder: Path, kind: str) -> None:
+    """One bit of the newest checkpoint, or one object."""
+    newest = max(folder.glob("*.json"), key=lambda path: int(path.stem))
+    objects = sorted(folder.glob(f"{newest.stem}-*/*"), key=lambda path: path.stat().st_size)
+    assert [path.stat().st_size for path in objects] == [11, 100_000]
+    target = {"manifest": newest, "pack": objects[0], "chunk": objects[1]}.get(kind.removeprefix("lost "))
+    if target is None:
+        return
+    if kind.startswith("lost"):
+        target.unlink()
+        return
+    data = bytearray(target.read_bytes())
+    data[len(data) // 2] ^= 1
+    target.write_bytes(data)
+
+
+def test_a_trial_survives_whatever_is_damaged_of_its_newest_checkpoint(
+    run: Run, storage: Path, events: Events
+) -> None:
+    """It is found, named, and the trial resumes from the checkpoint before; the journal says so."""
+    outcome = run(flip, {"storage": str(storage)}, num_samples=len(KINDS), checkpoint={"keep_last": 3})
+    assert outcome.counts == {"completed": len(KINDS)}
+    assert {event.trial for event in events(CheckpointDamaged)} == set(range(len(KINDS) - 1))
+    for trial, kind in zip(outcome.trials, KINDS, strict=True):
+        ends = [attempt.end for attempt in trial.attempts]
+        note = next((note for note in outcome.notes if note.startswith(f"trial {trial.number}: ")), "")
+        if kind == "none":
+            assert (ends, trial.reports, note) == (["failed", "completed"], 4, "")
+            continue
+        assert ends == ["failed", "went back", "completed"], kind
+        assert trial.reports == 5, "the third step was made again"
+        assert "it resumed from checkpoint 1, 1 reports earlier" in note
+        what = {
+            "manifest": "2.json: the manifest is damaged",
+            "lost manifest": "2: there is no such checkpoint",
+            "pack": "2: at.json: the content changed (its hash is wrong)",
+            "chunk": "2: body: the content changed (its hash is wrong)",
+            "lost chunk": "2: body: the file is missing",
+        }[kind]
+        assert f"/checkpoints/{trial.trial_id}/{what}" in note
 
 
 def hand_over(config: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from raysweep.core import moves, turns
 from raysweep.core.commands import AnswerReport, Command
-from raysweep.core.events import CheckpointCommitted, Row, TrialReported
+from raysweep.core.events import CheckpointCommitted, CheckpointDamaged, Row, TrialReported
 from raysweep.core.lifecycle import Cause
 from raysweep.core.rules import Limit
 from raysweep.core.scores import as_number, is_better
@@ -174,6 +174,19 @@ def _is_past_verdict(trial: Trial, iteration: int) -> bool:
         return True
     goes_on = last.end in _GOES_ON if last is not None else trial.stop_reason in _GOES_ON.values()
     return goes_on and iteration > trial.iteration
+
+
+def drop_damaged(state: SweepState, trial: Trial, event: CheckpointDamaged) -> None:
+    """The trial goes back to the checkpoint before its newest one, which is left for who looks into it."""
+    if len(trial.checkpoints) < 2 or trial.checkpoints[-1].uri != event.uri:
+        return
+    *older, damaged = trial.checkpoints
+    trial.checkpoints = tuple(older)
+    text = (
+        f"trial {trial.number}: checkpoint {damaged.number} is damaged ({event.problem}); it resumed from"
+        f" checkpoint {older[-1].number}, {damaged.iteration - older[-1].iteration} reports earlier"
+    )
+    moves.note(state, text)
 
 
 def let_go(state: SweepState, trial: Trial, event: CheckpointCommitted, out: Out) -> None:

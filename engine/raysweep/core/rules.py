@@ -27,6 +27,7 @@ class Rules:
     `looks_at_order`: something follows from the order in which trials end: what is asked, stopped, or ended.
     `is_plain`: no report can end a trial (a scheduler without moves, no limits, no target): only the last and
     the best one matter.
+    `falls_back`: a trial whose newest checkpoint is damaged resumes from the one before.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
     """
 
@@ -53,6 +54,7 @@ class Rules:
     max_trials: int | None
     keep_last: int
     keep_best: bool
+    falls_back: bool
     grace_s: float
     configs_a_seed: int
     report_timeout_s: float | None
@@ -96,6 +98,7 @@ class Rules:
             max_trials=spec.num_samples if search.is_bounded else None,
             keep_last=spec.checkpoint.keep_last,
             keep_best=spec.checkpoint.keep_best,
+            falls_back=spec.checkpoint.on_damage == "fall_back",
             grace_s=stop.grace_s,
             configs_a_seed=search.configs_per_seed,
             report_timeout_s=spec.failure.report_timeout_s,

@@ -19,7 +19,7 @@ from raysweep.spec.wallclock import looks_like_wall_clock, next_time
 _ABSENT = object()
 _ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "tags", "failure")
 # How checkpoints are moved, not which are kept.
-_SAFE_FIELDS = ("stop.min_trials", "checkpoint.upload")
+_SAFE_FIELDS = ("stop.min_trials", "checkpoint.upload", "checkpoint.on_damage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
 
     A trainable is known by its name: whether its code is another is no matter here.
     Safe are: more samples, a later or no deadline, larger budgets or none, and any change of the
-    concurrency, `autoscaled`, the tags, the failure policy, `stop.min_trials` or `checkpoint.upload`.
+    concurrency, `autoscaled`, the tags, the failure policy, `stop.min_trials`, and
+    how checkpoints are moved (`_SAFE_FIELDS`).
 
     Args:
         old: The spec of the sweep as it is.

@@ -126,6 +126,9 @@ class CheckpointPolicy(SpecModel):
     upload: Literal["block", "latest"] = "block"
     """When a trial makes checkpoints faster than they can be stored: it waits (`block`), or those that wait
     are skipped for the newest one (`latest`). One that it waits for is never skipped, nor is its last."""
+    on_damage: Literal["fall_back", "fail"] = "fall_back"
+    """When the newest checkpoint of a trial is damaged or lost: it resumes from the one before (`fall_back`),
+    or `rs.get_checkpoint()` raises (`fail`), as it does where the trial keeps no other."""
 
     @model_serializer(mode="wrap")
     def _leave_defaults_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, contextmanager
 from math import isfinite
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from raysweep import faultplan
-from raysweep.errors import CheckpointDamagedError, TrialStopped
-from raysweep.messages import Answer, Busy, Interrupt, Job, Order, Rows, Stop
+from raysweep.errors import CheckpointDamagedError, TrialStopped, one_line
+from raysweep.messages import Answer, Busy, Damaged, Interrupt, Job, Order, Rows, Stop
 from raysweep.trial import TrialContext
 from raysweep.worker.link import Link
 from raysweep.worker.place import SweepPlace
@@ -154,9 +154,20 @@ class Session:
             try:
                 _restore(uri, target)
                 return
-            except CheckpointDamagedError:
-                if uri == self._saver.newest:
-                    raise
+            except CheckpointDamagedError as error:
+                if uri != self._saver.newest:
+                    continue
+                if uri == self.job.checkpoint and self.job.has_older:
+                    self._go_back(uri, error)
+                raise
+
+    def _go_back(self, uri: str, error: CheckpointDamagedError) -> NoReturn:
+        """End, since there is an older checkpoint: the trial's next attempt resumes from it."""
+        self._link.send(
+            Damaged(*self.job.who, uri=uri, problem=one_line(f"{error.path}: {error.problem}", 500))
+        )
+        self.was_raised = True
+        raise TrialStopped("damage")
 
     def tell(self, order: Order) -> None:
         """From another thread: act on what the controller says of this attempt."""

@@ -51,6 +51,10 @@ GIB = 2**30
             ev.CheckpointFailed(at=100.0, trial=3, attempt=2, number=5, problem="disk full"),
         ),
         (
+            msg.Damaged(trial=3, attempt=2, uri="mem://c", problem="its hash is wrong"),
+            ev.CheckpointDamaged(at=100.0, trial=3, attempt=2, uri="mem://c", problem="its hash is wrong"),
+        ),
+        (
             msg.Noted(trial=3, attempt=2, text="no place"),
             ev.TrialNoted(at=100.0, trial=3, attempt=2, text="no place"),
         ),

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from raysweep.errors import CheckpointDamagedError
-from raysweep.messages import Busy, Job, Rows, Unsaved
+from raysweep.errors import CheckpointDamagedError, TrialStopped
+from raysweep.messages import Busy, Damaged, Job, Rows, Unsaved
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store
 from raysweep.worker.link import SocketLink
@@ -143,6 +143,33 @@ def test_the_newest_checkpoint_is_refused_if_it_is_damaged_and_nothing_older_is_
     trial.report("second")
     trial.checkpoints.delete(trial.uri(7))
     with pytest.raises(CheckpointDamagedError, match=r"00003/7.*restore the file from a backup"):
+        read(trial.session.get_checkpoint())
+
+
+def test_a_damaged_one_ends_the_attempt_where_there_is_an_older_one(
+    trial: Trial, link: tuple[socket.socket, socket.socket]
+) -> None:
+    """Whatever the trainable does about CheckpointDamagedError: the next attempt has the older one."""
+    trial.checkpoints.delete(trial.first)
+    sender = SocketLink(link[0])
+    place = SweepPlace(sweep_id="s-1", storage_path=trial.checkpoints.store.url, resources={})
+    session = Session(replace(JOB, checkpoint=trial.first, has_older=True), place, sender)
+    with pytest.raises(TrialStopped):
+        read(session.get_checkpoint())
+    sender.close()
+    link[0].shutdown(socket.SHUT_RDWR)
+    messages = [message for frame in read_frames(link[1], FROM_WORKER) for message in frame]
+    (damaged,) = (message for message in messages if isinstance(message, Damaged))
+    assert damaged.uri == trial.first
+    assert "there is no such checkpoint" in damaged.problem
+
+
+def test_one_that_the_attempt_saved_itself_is_no_reason_to_go_back(trial: Trial) -> None:
+    """The attempt that began from the one before has gone on since."""
+    trial.session.job = replace(trial.session.job, has_older=True)
+    trial.report("second")
+    trial.checkpoints.delete(trial.uri(7))
+    with pytest.raises(CheckpointDamagedError):
         read(trial.session.get_checkpoint())
 
 
