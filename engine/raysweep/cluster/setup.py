@@ -119,6 +119,8 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             resources=total,
             metric=spec.metric,
             upload=spec.checkpoint.upload,
+            upload_limit=spec.checkpoint.upload_limit,
+            parallel_puts=spec.checkpoint.parallel_puts,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=spec.resources.total_gpus == 0,

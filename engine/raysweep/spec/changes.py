@@ -19,7 +19,13 @@ from raysweep.spec.wallclock import looks_like_wall_clock, next_time
 _ABSENT = object()
 _ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "tags", "failure")
 # How checkpoints are moved, not which are kept.
-_SAFE_FIELDS = ("stop.min_trials", "checkpoint.upload", "checkpoint.on_damage")
+_SAFE_FIELDS = (
+    "stop.min_trials",
+    "checkpoint.upload",
+    "checkpoint.upload_limit",
+    "checkpoint.parallel_puts",
+    "checkpoint.on_damage",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,4 +16,6 @@ class SweepPlace:
     metric: str = ""
     """Ranks the trial's checkpoints, and is what a number that a trainable returns is reported as."""
     upload: Literal["block", "latest"] = "block"
+    upload_limit: float | None = None
+    parallel_puts: int = 4
     """See `spec.policies.CheckpointPolicy`."""

@@ -20,6 +20,7 @@ from raysweep.worker.uploader import Handover, UploadAbandonedError, Uploader
 if TYPE_CHECKING:
     from raysweep.storage.checkpoints import CheckpointRef, CheckpointStore
     from raysweep.storage.manifest import Manifest
+    from raysweep.storage.uploads import UploadLimits
 
 _SHOWN_FILES: Final = 3
 
@@ -65,6 +66,7 @@ class Saver:
         # The newest one that is stored, as it was when it was captured.
         self._parent: Manifest | None = None
         self._parent_capture: Capture | None = None
+        self._limits: UploadLimits | None = None
         self._is_last_stored = False
         self._taken_bytes = 0
 
@@ -209,9 +211,21 @@ class Saver:
                 parent=parent,
                 carried=carried,
                 go_on=self._uploader.go_on,
+                limits=self._find_limits(),
             )
         except StorageError as error:
             return error
+
+    def _find_limits(self) -> UploadLimits:
+        """Those of this attempt, which is all that its process stores at a time."""
+        from raysweep.storage.bandwidth import Bandwidth
+        from raysweep.storage.uploads import UploadLimits
+
+        if self._limits is None:
+            limit = self._place.upload_limit
+            bandwidth = Bandwidth(limit) if limit is not None else None
+            self._limits = UploadLimits(parallel_puts=self._place.parallel_puts, bandwidth=bandwidth)
+        return self._limits
 
     def _announce(self, handover: Handover, saved: CheckpointRef | StorageError) -> bool:
         """Tell the controller; whether it is stored."""
