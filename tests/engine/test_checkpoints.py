@@ -227,6 +227,8 @@ def test_a_trial_survives_whatever_is_damaged_of_its_newest_checkpoint(
             "lost chunk": "2: body: the file is missing",
         }[kind]
         assert f"/checkpoints/{trial.trial_id}/{what}" in note
+    report = verify_sweep(SweepFolder(open_store(str(storage)), outcome.sweep_id))
+    assert (report.is_sound, report.orphans) == (True, ()), "nothing of what was damaged is left"
 
 
 def hand_over(config: dict[str, Any]) -> None:

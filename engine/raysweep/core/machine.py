@@ -330,7 +330,7 @@ def _on_checkpoint_failed(state: SweepState, event: ev.CheckpointFailed, out: Ou
 def _on_checkpoint_damaged(state: SweepState, event: ev.CheckpointDamaged, out: Out) -> None:
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and trial.state in ("running", "stopping"):
-        reports.drop_damaged(state, trial, event)
+        reports.drop_damaged(state, trial, event, out)
         if trial.state == "running":
             moves.ask_to_end(state, trial, "damage", out)
 

@@ -176,8 +176,11 @@ def _is_past_verdict(trial: Trial, iteration: int) -> bool:
     return goes_on and iteration > trial.iteration
 
 
-def drop_damaged(state: SweepState, trial: Trial, event: CheckpointDamaged) -> None:
-    """The trial goes back to the checkpoint before its newest one, which is left for who looks into it."""
+def drop_damaged(state: SweepState, trial: Trial, event: CheckpointDamaged, out: Out) -> None:
+    """The trial goes back to the checkpoint before its newest one.
+
+    That goes: a manifest that cannot be read would keep anything else of the trial from being deleted.
+    """
     if len(trial.checkpoints) < 2 or trial.checkpoints[-1].uri != event.uri:
         return
     *older, damaged = trial.checkpoints
@@ -187,6 +190,7 @@ def drop_damaged(state: SweepState, trial: Trial, event: CheckpointDamaged) -> N
         f" checkpoint {older[-1].number}, {damaged.iteration - older[-1].iteration} reports earlier"
     )
     moves.note(state, text)
+    turns.discard(state, trial.number, damaged, out)
 
 
 def let_go(state: SweepState, trial: Trial, event: CheckpointCommitted, out: Out) -> None:

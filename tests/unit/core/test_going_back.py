@@ -40,7 +40,8 @@ def test_a_trial_whose_newest_checkpoint_is_damaged_resumes_from_the_one_before(
     start = started(sweep.send(ev.SlotOpened, slot=1))
     assert (start.checkpoint, start.iteration, start.has_older) == ("mem://0/1", 4, True)
     sweep.send(ev.TrialStarted, trial=0, attempt=2)
-    (stop,) = damaged(sweep, 2, 1)
+    delete, stop = damaged(sweep, 2, 1)
+    assert delete == cmd.DeleteCheckpoint(trial=0, number=1, uri="mem://0/1")
     assert isinstance(stop, cmd.StopTrial)
     assert stop.reason == "damage"
     assert damaged(sweep, 2, 1) == [], "said twice"
