@@ -221,7 +221,10 @@ def test_an_interruption_ends_the_wait_and_the_upload(
     finished.join(LONG_S)
     assert not finished.is_alive()
     gate.opened.set()
-    until(lambda: not any(thread.name == "raysweep-uploader" for thread in threading.enumerate()))
+    uploading = session._saver._uploader._thread
+    assert uploading is not None
+    uploading.join(LONG_S)
+    assert not uploading.is_alive()
     assert ears.saved() == []
     assert not [message for message in ears.heard if isinstance(message, Unsaved)]
     assert list(gate.inner.list()) == [], "what was begun is taken back"

@@ -164,9 +164,26 @@ def test_directories_that_take_turns_are_both_whole(
         session._saver.flush()
         if number:
             CheckpointStore(gate.inner, "s").delete(f"{gate.inner.url}/s/checkpoints/00003/{6 + number}")
-    session.finish()
+        assert restored(gate, 7 + number, tmp_path) == {"body": b"ab"[number % 2 :][:1] * 70_000}
     assert ears.saved() == [7, 8, 9, 10]
-    assert restored(gate, 10, tmp_path) == {"body": b"b" * 70_000}
+
+
+@pytest.mark.usefixtures("settled")
+def test_what_one_on_its_way_refers_to_is_not_copied_again_either(
+    session: Session, gate: Gate, copied: list[str], tmp_path: Path
+) -> None:
+    gate.opened.set()
+    source = make(tmp_path / "in", body=b"b" * 200_000, head="0")
+    session.report({"loss": 1.0}, source, False)
+    assert session._saver.flush()
+    gate.opened.clear()
+    for number in (1, 2):
+        make(source, head=f"{number}")
+        session.report({"loss": 1.0}, source, False)
+    assert copied == ["body", "head", "head", "head"]
+    gate.opened.set()
+    session.finish()
+    assert restored(gate, 9, tmp_path) == {"body": b"b" * 200_000, "head": b"2"}
 
 
 def test_a_file_that_was_written_just_now_is_not_trusted(

@@ -99,7 +99,9 @@ def read(checkpoint: AbstractContextManager[Path] | None) -> str:
 @pytest.fixture
 def trial(tmp_path: Path, link: tuple[socket.socket, socket.socket]) -> Iterator[Trial]:
     sender = SocketLink(link[0])
-    yield Trial(tmp_path / "storage", sender)
+    trial = Trial(tmp_path / "storage", sender)
+    yield trial
+    trial.session.finish()
     sender.close()
 
 
