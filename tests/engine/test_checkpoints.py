@@ -8,6 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +233,7 @@ def test_a_trial_survives_whatever_is_damaged_of_its_newest_checkpoint(
 
 
 def hand_over(config: dict[str, Any]) -> None:
-    """Ten steps, each with a checkpoint that is handed over; dies once, right after the report of step 6."""
+    """Ten steps, each with a checkpoint that is handed over or copied; dies once, right after report 6."""
     context = rs.get_context()
     step = 0
     checkpoint = rs.get_checkpoint()
@@ -241,24 +242,32 @@ def hand_over(config: dict[str, Any]) -> None:
             step = json.loads((folder / "at.json").read_text())["step"]
             assert (folder / "body").read_bytes() == b"b" * 100_000
     assert step == context.iteration, "the checkpoint belongs to the report that it is counted from"
+    own = Path(tempfile.mkdtemp()) if config["is_copied"] else None
     while step < 10:
         step += 1
-        with rs.new_checkpoint() as folder:
+        with nullcontext(own) if own is not None else rs.new_checkpoint() as folder:
             (folder / "at.json").write_text(json.dumps({"step": step}))
-            (folder / "body").write_bytes(b"b" * 100_000)
+            if step == 1 or not (folder / "body").exists():
+                (folder / "body").write_bytes(b"b" * 100_000)
             rs.report({"loss": abs(step - 4.0)}, checkpoint=folder)
-            assert not folder.exists()
+            assert folder.exists() == config["is_copied"]
+            if own is not None:
+                (folder / "at.json").write_text("it is the trial's own again")
         if step == 6 and context.attempt == 1 and config["dies"]:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.parametrize(
+    ("isolation", "is_copied"), [("worker", False), ("process", False), ("process", True)]
+)
 def test_checkpoints_that_are_handed_over(
-    isolation: str, run: Run, storage: Path, tmp_path: Path, events: Events
+    isolation: str, is_copied: bool, run: Run, storage: Path, tmp_path: Path, events: Events
 ) -> None:
     """The best and the last are kept, each by its own report's score, and the last is there at the end."""
     keep = {"keep_last": 1, "keep_best": True}
-    (trial,) = run(hand_over, {"dies": False}, isolation=isolation, checkpoint=keep).trials
+    (trial,) = run(
+        hand_over, {"dies": False, "is_copied": is_copied}, isolation=isolation, checkpoint=keep
+    ).trials
     assert (trial.state, trial.reports, trial.error) == ("completed", 10, None)
     committed = events(CheckpointCommitted)
     assert [(event.report, event.score) for event in committed] == [
@@ -275,10 +284,14 @@ def test_checkpoints_that_are_handed_over(
     assert (report.is_sound, report.orphans) == (True, ())
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
-def test_a_trial_that_is_killed_with_a_checkpoint_in_hand(isolation: str, run: Run, storage: Path) -> None:
+@pytest.mark.parametrize(
+    ("isolation", "is_copied"), [("worker", True), ("process", False), ("process", True)]
+)
+def test_a_trial_that_is_killed_with_a_checkpoint_in_hand(
+    isolation: str, is_copied: bool, run: Run, storage: Path
+) -> None:
     """It goes on from one that it had reported, whichever was stored by then."""
-    (trial,) = run(hand_over, {"dies": True}, isolation=isolation).trials
+    (trial,) = run(hand_over, {"dies": True, "is_copied": is_copied}, isolation=isolation).trials
     assert [attempt.end for attempt in trial.attempts] == ["failed", "completed"], trial.error
     assert 10 <= trial.reports <= 16, "what lay past the committed one was done again"
     assert trial.checkpoint_uri is not None

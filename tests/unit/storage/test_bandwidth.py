@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.errors import StorageUnavailableError
+from raysweep.errors import CheckpointDamagedError, StorageUnavailableError
 from raysweep.storage.bandwidth import Bandwidth
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store
@@ -130,3 +130,33 @@ def test_what_is_there_already_costs_nothing_of_the_limit(tmp_path: Path) -> Non
     limits = UploadLimits(bandwidth=clock.bandwidth(1.0))
     store.save("t", 1, tmp_path / "in", parent=parent, limits=limits)
     assert clock.now == 100.0
+
+
+class Slow(WrappedStore):
+    """Not a local folder; each read waits until eight are there at once."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.together = threading.Barrier(8)
+
+    def local_path(self, key: str) -> Path | None:
+        return None
+
+    def get_chunks(self, key: str) -> Any:
+        self.together.wait(60)
+        return self.inner.get_chunks(key)
+
+
+def test_a_remote_checkpoint_is_read_eight_objects_at_a_time_and_each_is_checked(tmp_path: Path) -> None:
+    real = open_store(tmp_path / "store")
+    ref = CheckpointStore(real, "s").save("t", 0, fill(tmp_path / "in", 16))
+    CheckpointStore(Slow(real), "s").restore(ref, tmp_path / "out")
+    assert (tmp_path / "out" / "body").read_bytes() == (tmp_path / "in" / "body").read_bytes()
+    last = real.local_path(f"s/checkpoints/t/{ref.manifest.objects[-1].name}")
+    assert last is not None
+    data = bytearray(last.read_bytes())
+    data[7] ^= 1
+    last.write_bytes(data)
+    with pytest.raises(CheckpointDamagedError, match="body: the content changed"):
+        CheckpointStore(Slow(real), "s").restore(ref, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
