@@ -3,7 +3,8 @@
 One trial reports a directory again and again; 90 % of it never changes. Blocked is the time inside `report`,
 stored is what lies in the storage at the end, with every checkpoint kept. Ray Train uploads in the background
 (`CheckpointUploadMode.ASYNC`), from a directory of its own for each report, as raysweep does by
-`new_checkpoint`: making that is not counted. Between two reports a step of `step_s` stands for the training.
+`new_checkpoint`: making that is not counted. Of one that is written to again raysweep copies what changed.
+Between two reports a step of `step_s` stands for the training.
 """
 
 from __future__ import annotations

@@ -114,6 +114,19 @@ class Unsaved(AttemptMessage, frozen=True):
     problem: str
 
 
+class Damaged(AttemptMessage, frozen=True):
+    """The checkpoint that the attempt was to resume from is damaged: it ends, to resume from an older one."""
+
+    uri: str
+    problem: str
+
+
+class Noted(AttemptMessage, frozen=True):
+    """What whoever runs the sweep should know of this attempt; the trial goes on."""
+
+    text: str
+
+
 class Returned(AttemptMessage, frozen=True):
     """The trainable returned."""
 
@@ -141,7 +154,10 @@ class Recalled(Message, frozen=True, kw_only=True):
 
 
 class Job(AttemptMessage, frozen=True):
-    """Append this attempt to the queue. `iteration`: the reports behind `checkpoint`; `rank`: the member."""
+    """Append this attempt to the queue. `iteration`: the reports behind `checkpoint`; `rank`: the member.
+
+    `has_older`: where `checkpoint` is damaged, the trial can resume from the one before.
+    """
 
     config: dict[str, Any]
     seed: int
@@ -150,6 +166,7 @@ class Job(AttemptMessage, frozen=True):
     next_checkpoint: int = 0
     memory_limit_bytes: int | None = None
     rank: int = 0
+    has_older: bool = False
 
 
 class Stop(AttemptMessage, frozen=True):
@@ -185,6 +202,8 @@ class Exit(Message, frozen=True, kw_only=True):
 
 
 End = Returned | Stopped | Failed
-FromWorker = Ready | Unready | Memory | Began | Rows | Busy | Saved | Unsaved | End | Recalled
+FromWorker = (
+    Ready | Unready | Memory | Began | Rows | Busy | Saved | Unsaved | Damaged | Noted | End | Recalled
+)
 Order = Stop | Interrupt | Kill | Answer
 ToWorker = Job | Order | Recall | Exit

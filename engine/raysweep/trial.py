@@ -72,15 +72,16 @@ def report(
 ) -> None:
     """Report metrics, and with them optionally a checkpoint directory.
 
-    Returns at once: reports travel in the background. With a checkpoint it returns when the directory is
-    stored and may be changed or deleted. With `wait` it returns once the report is in the journal and the
-    scheduler has decided.
+    Returns at once: reports travel in the background. With a checkpoint it returns when what has changed in
+    the directory is copied, so that it may be changed or deleted; it is stored in the background. With `wait`
+    it returns once the checkpoint is stored, the report is in the journal and the scheduler has decided.
 
     Args:
         metrics: Name to number, string, bool, None, or JSON made of these; numpy scalars are converted.
             NaN and infinity are allowed, see `failure.non_finite` of the spec.
-        checkpoint: A directory; `get_checkpoint` gives it back, also after a retry or a resume. One that
-            `new_checkpoint` gave is stored in the background. Or a `ray.train.Checkpoint`
+        checkpoint: A directory; `get_checkpoint` gives it back, also after a retry or a resume. It counts
+            once it is stored: a trial whose process is killed before that goes on from the one before. One
+            that `new_checkpoint` gave is taken over instead of copied. Or a `ray.train.Checkpoint`
             (`ray.tune.Checkpoint`): its directory is stored, wherever it lies.
         wait: Wait for the controller, and for the checkpoint.
 
@@ -110,8 +111,8 @@ def get_checkpoint() -> RestoredCheckpoint | None:
     at any time, as often as needed.
 
     Raises:
-        CheckpointDamagedError: What is stored does not match its manifest; nothing else is restored in its
-        stead.
+        CheckpointDamagedError: On entry: what is stored does not match its manifest, and there is no older
+            one to resume from. TrialStopped: There is: the trial's next attempt resumes from it.
     """
     opened = (_session or _need_session("get_checkpoint")).get_checkpoint()
     return None if opened is None else RestoredCheckpoint(opened)
@@ -123,7 +124,8 @@ def new_checkpoint() -> AbstractContextManager[Path]:
     `report(metrics, checkpoint=folder)`, inside the `with`, takes the folder over as it is, in no time
     whatever its size, and the trial goes on. It is gone then: nothing may be written to it any more. What is
     not reported by the end of the `with` is removed. It lies on a local disk: below `RAYSWEEP_STAGING`, else
-    where temporary files go. Up to three checkpoints lie there; then `report` waits. One that is handed over
+    where temporary files go. Up to three checkpoints lie there; then `report` waits, or, with
+    `checkpoint.upload: latest`, those that wait are skipped. One that is handed over
     counts once it is stored: a trial whose process is killed before that goes on from the one before. A trial
     ends once all are stored.
 

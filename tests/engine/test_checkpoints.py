@@ -8,13 +8,14 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import CheckpointCommitted
+from raysweep.core.events import CheckpointCommitted, CheckpointDamaged
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import open_checkpoint, restore_uri
@@ -129,11 +130,11 @@ def spoil(config: dict[str, Any]) -> None:
         step += 1
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "at.json").write_text(json.dumps({"step": step, "attempt": context.attempt}))
-            rs.report({"loss": 1.0 / step}, checkpoint=folder)
-        if step == 2 and context.attempt == 1 and context.number == 0:
+            is_last = step == 2 and context.attempt == 1 and context.number == 0
+            rs.report({"loss": 1.0 / step}, checkpoint=folder, wait=is_last)
+        if is_last:
             (newest,) = Path(config["storage"]).glob("*/checkpoints/00000/1-*/*")
             newest.write_text(newest.read_text().replace("2", "3"))
-            time.sleep(0.3)  # what was reported is on its way on another thread
             raise ValueError("as asked")
 
 
@@ -141,7 +142,8 @@ def spoil(config: dict[str, Any]) -> None:
 def test_a_damaged_checkpoint_is_refused_by_name(run: Run, storage: Path, starts_over: bool) -> None:
     """The trial fails with a clear error and the sweep goes on, unless the trainable says what else to do."""
     space = {"storage": str(storage), "starts_over": starts_over}
-    outcome = run(spoil, space, num_samples=2, checkpoint={"keep_last": 3})
+    keep = {"keep_last": 3, "on_damage": "fail"}
+    outcome = run(spoil, space, num_samples=2, checkpoint=keep)
     first, second = outcome.trials
     assert second.state == "completed"
     assert first.attempts[0].error is not None
@@ -161,8 +163,77 @@ def test_a_damaged_checkpoint_is_refused_by_name(run: Run, storage: Path, starts
     assert finding.lost == "checkpoint 1 of trial 0"
 
 
+KINDS = ("manifest", "lost manifest", "pack", "chunk", "lost chunk", "none")
+
+
+def flip(config: dict[str, Any]) -> None:
+    """Four steps; its third checkpoint is damaged before the first attempt fails."""
+    context = rs.get_context()
+    step, kind = 0, KINDS[context.number]
+    checkpoint = rs.get_checkpoint()
+    if checkpoint is not None:
+        with checkpoint as folder:
+            step = json.loads((folder / "at.json").read_text())["step"]
+            assert (folder / "body").read_bytes() == bytes([step]) * 100_000
+    assert step == context.iteration
+    while step < 4:
+        step += 1
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "at.json").write_text(json.dumps({"step": step}))
+            (Path(folder) / "body").write_bytes(bytes([step]) * 100_000)
+            is_last = step == 3 and context.attempt == 1
+            rs.report({"loss": 1.0 / step, "step": step}, checkpoint=folder, wait=is_last)
+        if is_last:
+            damage(next(Path(config["storage"]).glob(f"*/checkpoints/{context.trial_id}")), kind)
+            raise ValueError("as asked")
+
+
+def damage(folder: Path, kind: str) -> None:
+    """One bit of the newest checkpoint, or one object."""
+    newest = max(folder.glob("*.json"), key=lambda path: int(path.stem))
+    objects = sorted(folder.glob(f"{newest.stem}-*/*"), key=lambda path: path.stat().st_size)
+    assert [path.stat().st_size for path in objects] == [11, 100_000]
+    target = {"manifest": newest, "pack": objects[0], "chunk": objects[1]}.get(kind.removeprefix("lost "))
+    if target is None:
+        return
+    if kind.startswith("lost"):
+        target.unlink()
+        return
+    data = bytearray(target.read_bytes())
+    data[len(data) // 2] ^= 1
+    target.write_bytes(data)
+
+
+def test_a_trial_survives_whatever_is_damaged_of_its_newest_checkpoint(
+    run: Run, storage: Path, events: Events
+) -> None:
+    """It is found, named, and the trial resumes from the checkpoint before; the journal says so."""
+    outcome = run(flip, {"storage": str(storage)}, num_samples=len(KINDS), checkpoint={"keep_last": 3})
+    assert outcome.counts == {"completed": len(KINDS)}
+    assert {event.trial for event in events(CheckpointDamaged)} == set(range(len(KINDS) - 1))
+    for trial, kind in zip(outcome.trials, KINDS, strict=True):
+        ends = [attempt.end for attempt in trial.attempts]
+        note = next((note for note in outcome.notes if note.startswith(f"trial {trial.number}: ")), "")
+        if kind == "none":
+            assert (ends, trial.reports, note) == (["failed", "completed"], 4, "")
+            continue
+        assert ends == ["failed", "went back", "completed"], kind
+        assert trial.reports == 5, "the third step was made again"
+        assert "it resumed from checkpoint 1, 1 reports earlier" in note
+        what = {
+            "manifest": "2.json: the manifest is damaged",
+            "lost manifest": "2: there is no such checkpoint",
+            "pack": "2: at.json: the content changed (its hash is wrong)",
+            "chunk": "2: body: the content changed (its hash is wrong)",
+            "lost chunk": "2: body: the file is missing",
+        }[kind]
+        assert f"/checkpoints/{trial.trial_id}/{what}" in note
+    report = verify_sweep(SweepFolder(open_store(str(storage)), outcome.sweep_id))
+    assert (report.is_sound, report.orphans) == (True, ()), "nothing of what was damaged is left"
+
+
 def hand_over(config: dict[str, Any]) -> None:
-    """Ten steps, each with a checkpoint that is handed over; dies once, right after the report of step 6."""
+    """Ten steps, each with a checkpoint that is handed over or copied; dies once, right after report 6."""
     context = rs.get_context()
     step = 0
     checkpoint = rs.get_checkpoint()
@@ -171,24 +242,32 @@ def hand_over(config: dict[str, Any]) -> None:
             step = json.loads((folder / "at.json").read_text())["step"]
             assert (folder / "body").read_bytes() == b"b" * 100_000
     assert step == context.iteration, "the checkpoint belongs to the report that it is counted from"
+    own = Path(tempfile.mkdtemp()) if config["is_copied"] else None
     while step < 10:
         step += 1
-        with rs.new_checkpoint() as folder:
+        with nullcontext(own) if own is not None else rs.new_checkpoint() as folder:
             (folder / "at.json").write_text(json.dumps({"step": step}))
-            (folder / "body").write_bytes(b"b" * 100_000)
+            if step == 1 or not (folder / "body").exists():
+                (folder / "body").write_bytes(b"b" * 100_000)
             rs.report({"loss": abs(step - 4.0)}, checkpoint=folder)
-            assert not folder.exists()
+            assert folder.exists() == config["is_copied"]
+            if own is not None:
+                (folder / "at.json").write_text("it is the trial's own again")
         if step == 6 and context.attempt == 1 and config["dies"]:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.parametrize(
+    ("isolation", "is_copied"), [("worker", False), ("process", False), ("process", True)]
+)
 def test_checkpoints_that_are_handed_over(
-    isolation: str, run: Run, storage: Path, tmp_path: Path, events: Events
+    isolation: str, is_copied: bool, run: Run, storage: Path, tmp_path: Path, events: Events
 ) -> None:
     """The best and the last are kept, each by its own report's score, and the last is there at the end."""
     keep = {"keep_last": 1, "keep_best": True}
-    (trial,) = run(hand_over, {"dies": False}, isolation=isolation, checkpoint=keep).trials
+    (trial,) = run(
+        hand_over, {"dies": False, "is_copied": is_copied}, isolation=isolation, checkpoint=keep
+    ).trials
     assert (trial.state, trial.reports, trial.error) == ("completed", 10, None)
     committed = events(CheckpointCommitted)
     assert [(event.report, event.score) for event in committed] == [
@@ -205,10 +284,14 @@ def test_checkpoints_that_are_handed_over(
     assert (report.is_sound, report.orphans) == (True, ())
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
-def test_a_trial_that_is_killed_with_a_checkpoint_in_hand(isolation: str, run: Run, storage: Path) -> None:
+@pytest.mark.parametrize(
+    ("isolation", "is_copied"), [("worker", True), ("process", False), ("process", True)]
+)
+def test_a_trial_that_is_killed_with_a_checkpoint_in_hand(
+    isolation: str, is_copied: bool, run: Run, storage: Path
+) -> None:
     """It goes on from one that it had reported, whichever was stored by then."""
-    (trial,) = run(hand_over, {"dies": True}, isolation=isolation).trials
+    (trial,) = run(hand_over, {"dies": True, "is_copied": is_copied}, isolation=isolation).trials
     assert [attempt.end for attempt in trial.attempts] == ["failed", "completed"], trial.error
     assert 10 <= trial.reports <= 16, "what lay past the committed one was done again"
     assert trial.checkpoint_uri is not None

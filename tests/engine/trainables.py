@@ -181,10 +181,10 @@ def steps(config: Config) -> None:
         time.sleep(2 if is_slow else config.get("pause", 0))
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "at.json").write_text(json.dumps({"step": step}))
-            rs.report({"loss": config["x"] / step, "step": step}, checkpoint=folder)
-        if step == config.get("dies_at") and context.attempt <= config.get("deaths", 1):
-            # What was reported is on its way on another thread.
-            time.sleep(0.3)
+            # What is reported is on its way on other threads, unless it is waited for.
+            dies = step == config.get("dies_at") and context.attempt <= config.get("deaths", 1)
+            rs.report({"loss": config["x"] / step, "step": step}, checkpoint=folder, wait=dies)
+        if dies:
             die(config["how"])
 
 

@@ -63,9 +63,7 @@ Lease = Annotated[
     typer.Option(metavar="SECONDS", help="End it, resumably, once it has had no follower for SECONDS."),
 ]
 Detach = Annotated[bool, typer.Option("--detach", help="Submit it and do not wait.")]
-ResumeCancelled = Annotated[
-    bool, typer.Option("--resume-cancelled", help="Resume one that was cancelled.")
-]
+ResumeCancelled = Annotated[bool, typer.Option("--resume-cancelled", help="Resume one that was cancelled.")]
 DriverResources = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option(

@@ -24,7 +24,7 @@ from raysweep.search import make_searcher
 from raysweep.spec import SweepSpec, load_trainable
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
-from raysweep.worker.session import SweepPlace
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.setup import WorkerSetup
 
 if TYPE_CHECKING:
@@ -120,6 +120,9 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             resources=total,
             metric=spec.metric,
             ranks_by=checkpoint_metric(spec),
+            upload=spec.checkpoint.upload,
+            upload_limit=spec.checkpoint.upload_limit,
+            parallel_puts=spec.checkpoint.parallel_puts,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=spec.resources.total_gpus == 0,

@@ -75,7 +75,8 @@ class StartTrial:
     """Hand a trial to a slot; it runs when those handed over before it have ended.
 
     `checkpoint` is the URI to resume from; `iteration` the number of reports that lie behind that checkpoint;
-    `next_checkpoint` the number its next checkpoint gets.
+    `next_checkpoint` the number its next checkpoint gets. `has_older`: where `checkpoint` is damaged, it can
+    resume from the one before.
     """
 
     slot: int
@@ -86,6 +87,7 @@ class StartTrial:
     checkpoint: str | None = None
     iteration: int = 0
     next_checkpoint: int = 0
+    has_older: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ _INFRASTRUCTURE = frozenset({"worker_died", "hung", "oom", "preempted"})
 _BLAMED = frozenset({"user_error", "worker_died", "hung"})
 # The share of failed trials says little before this many have ended.
 _MIN_ENDED = 4
-_VERDICTS = frozenset({"scheduler", "pause", "resume", "exploit", "non_finite"})
+_VERDICTS = frozenset({"scheduler", "pause", "resume", "exploit", "non_finite", "damage"})
 
 
 def return_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
@@ -65,6 +65,8 @@ def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out, where: st
             _close(state, trial, at, "resumed", out)
         case "exploit":
             _close(state, trial, at, "exploited", out)
+        case "damage":
+            _close(state, trial, at, "went_back", out)
         case "hung":
             _fail(state, trial, _hung(state, where), at, out)
         case _:

@@ -13,6 +13,7 @@ reads no clock. Replaying a sweep's events in order rebuilds its state exactly.
 | `ConfigsSuggested` | the search shell, in answer to `SuggestConfigs` |
 | `StorageStalled` | the controller, about its journal |
 | `TrialStarted`, `TrialReported`, `TrialBusy`, `CheckpointCommitted`, `CheckpointFailed` | a worker |
+| `CheckpointDamaged`, `TrialNoted` | a worker |
 | `TrialReturned`, `TrialStopped`, `TrialFailed`, `TrialsRecalled` | a worker, or the shell in its stead |
 | `TimerFired` | the clock, in answer to `SetTimer` |
 | `CancelRequested`, `InterruptRequested` | a person |
@@ -256,6 +257,27 @@ class CheckpointFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointDamaged:
+    """The checkpoint that the attempt was to resume from is damaged; it ends, since there is an older one."""
+
+    at: float
+    trial: int
+    attempt: int
+    uri: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialNoted:
+    """What whoever runs the sweep should know of this attempt; nothing follows from it."""
+
+    at: float
+    trial: int
+    attempt: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialReturned:
     """User code of this attempt returned by itself."""
 
@@ -344,6 +366,8 @@ Event = (
     | TrialBusy
     | CheckpointCommitted
     | CheckpointFailed
+    | CheckpointDamaged
+    | TrialNoted
     | TrialReturned
     | TrialStopped
     | TrialFailed

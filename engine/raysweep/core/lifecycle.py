@@ -31,7 +31,7 @@ stop that crosses a return on the wire, a second delivery).
 | stopping | failed | gave_up |
 | stopping | waiting | retried |
 | stopping | cancelled | cut |
-| stopping | pending | kept, moved, resumed, exploited |
+| stopping | pending | kept, moved, resumed, exploited, went_back |
 | stopping | paused | paused |
 | waiting | pending | due, exploited |
 | waiting | cancelled | cut |
@@ -77,6 +77,7 @@ Cause = Literal[
     "paused",  # gave its slot back, as a scheduler asked
     "resumed",  # goes on after a pause, with its own config or another
     "exploited",  # gives up its own progress, and goes on from another's checkpoint with another config
+    "went_back",  # its newest checkpoint is damaged: goes on from an older one
     "retried",  # failed, within its budget
     "gave_up",  # failed for good
     "due",  # the backoff is over
@@ -115,6 +116,7 @@ TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
     ("stopping", "moved"): "pending",
     ("stopping", "resumed"): "pending",
     ("stopping", "exploited"): "pending",
+    ("stopping", "went_back"): "pending",
     ("stopping", "paused"): "paused",
     ("waiting", "due"): "pending",
     ("waiting", "exploited"): "pending",

@@ -135,6 +135,7 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
             checkpoint=checkpoint.uri if checkpoint else None,
             iteration=trial.iteration,
             next_checkpoint=trial.next_checkpoint,
+            has_older=state.rules.falls_back and len(trial.checkpoints) > 1,
         )
     )
 

@@ -331,6 +331,19 @@ def _on_checkpoint_failed(state: SweepState, event: ev.CheckpointFailed, out: Ou
         moves.note(state, text)
 
 
+def _on_checkpoint_damaged(state: SweepState, event: ev.CheckpointDamaged, out: Out) -> None:
+    trial = _current(state, event.trial, event.attempt)
+    if trial is not None and trial.state in ("running", "stopping"):
+        reports.drop_damaged(state, trial, event, out)
+        if trial.state == "running":
+            moves.ask_to_end(state, trial, "damage", out)
+
+
+def _on_trial_noted(state: SweepState, event: ev.TrialNoted, out: Out) -> None:
+    if event.trial in state.trials:
+        moves.note(state, f"trial {event.trial}: {event.text}")
+
+
 def _on_trial_returned(state: SweepState, event: ev.TrialReturned, out: Out) -> None:
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and trial.state in ("running", "stopping"):
@@ -413,6 +426,8 @@ _HANDLERS: Final[dict[type[ev.Event], Callable[[SweepState, Never, Out], None]]]
     ev.TrialBusy: _on_trial_busy,
     ev.CheckpointCommitted: _on_checkpoint_committed,
     ev.CheckpointFailed: _on_checkpoint_failed,
+    ev.CheckpointDamaged: _on_checkpoint_damaged,
+    ev.TrialNoted: _on_trial_noted,
     ev.TrialReturned: _on_trial_returned,
     ev.TrialStopped: _on_trial_stopped,
     ev.TrialFailed: _on_trial_failed,

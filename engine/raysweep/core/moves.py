@@ -25,7 +25,7 @@ MAX_NOTES: Final = 100
 # Workers that came to nothing, one after the other: then no more are started until something changes.
 MAX_SLOT_FAILURES: Final = 3
 # Who stops for one of these was to go on, which the end of the sweep forbids.
-_OVERRULED: Final[frozenset[StopReason]] = frozenset({"interrupt", "pause", "resume", "exploit"})
+_OVERRULED: Final[frozenset[StopReason]] = frozenset({"interrupt", "pause", "resume", "exploit", "damage"})
 
 
 def thaw(state: SweepState, trial: Trial) -> Trial:

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from raysweep.core import moves, retention, turns
 from raysweep.core.commands import AnswerReport, Command
-from raysweep.core.events import CheckpointCommitted, Row, TrialReported
+from raysweep.core.events import CheckpointCommitted, CheckpointDamaged, Row, TrialReported
 from raysweep.core.lifecycle import Cause
 from raysweep.core.rules import Limit
 from raysweep.core.scores import as_number, is_better
@@ -170,6 +170,23 @@ def _is_past_verdict(trial: Trial, iteration: int) -> bool:
         return True
     goes_on = last.end in _GOES_ON if last is not None else trial.stop_reason in _GOES_ON.values()
     return goes_on and iteration > trial.iteration
+
+
+def drop_damaged(state: SweepState, trial: Trial, event: CheckpointDamaged, out: Out) -> None:
+    """The trial goes back to the checkpoint before its newest one.
+
+    That goes: a manifest that cannot be read would keep anything else of the trial from being deleted.
+    """
+    if len(trial.checkpoints) < 2 or trial.checkpoints[-1].uri != event.uri:
+        return
+    *older, damaged = trial.checkpoints
+    trial.checkpoints = tuple(older)
+    text = (
+        f"trial {trial.number}: checkpoint {damaged.number} is damaged ({event.problem}); it resumed from"
+        f" checkpoint {older[-1].number}, {damaged.iteration - older[-1].iteration} reports earlier"
+    )
+    moves.note(state, text)
+    turns.discard(state, trial.number, damaged, out)
 
 
 def let_go(state: SweepState, trial: Trial, event: CheckpointCommitted, out: Out) -> None:

@@ -28,6 +28,7 @@ _ENDS: Final[dict[Cause, str]] = {
     "paused": "paused",
     "resumed": "paused",
     "exploited": "exploited",
+    "went_back": "went back",
     "fell_back": "failed",
 }
 

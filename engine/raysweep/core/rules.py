@@ -30,6 +30,7 @@ class Rules:
     `best_by`, `best_is_max`: what ranks a trial's checkpoints, where that is not the sweep's metric (empty).
     `keep_best`: how many of a trial's best checkpoints are kept; `keep_every`: every so-manyth is, too.
     `keep_top`: how many of the trials that are done keep checkpoints.
+    `falls_back`: a trial whose newest checkpoint is damaged resumes from the one before.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
     """
 
@@ -60,6 +61,7 @@ class Rules:
     best_is_max: bool
     keep_every: int | None
     keep_top: int | None
+    falls_back: bool
     grace_s: float
     configs_a_seed: int
     report_timeout_s: float | None
@@ -108,6 +110,7 @@ class Rules:
             best_is_max=((best.mode if best is not None else None) or spec.mode) == "max",
             keep_every=spec.checkpoint.every_n,
             keep_top=spec.checkpoint.keep_top_k,
+            falls_back=spec.checkpoint.on_damage == "fall_back",
             grace_s=stop.grace_s,
             configs_a_seed=search.configs_per_seed,
             report_timeout_s=spec.failure.report_timeout_s,

@@ -9,6 +9,7 @@
 | `limit` | has done all that it may | no | nothing |
 | `non_finite` | has failed | no | nothing |
 | `hung` | is silent | yes: perhaps it was only slow | nothing |
+| `damage` | goes back to an older checkpoint | no: it makes them again | nothing |
 | `sweep` | ends with the sweep | no | a checkpoint: the sweep may go on some day |
 | `interrupt` | goes on with the next controller | yes | a checkpoint |
 | `preempt` | goes on on another node | yes | a checkpoint |
@@ -33,6 +34,7 @@ StopReason = Literal[
     "non_finite",
     "preempt",
     "hung",
+    "damage",
     "ending",
 ]
 Allowed = Literal["nothing", "checkpoint", "report"]
@@ -54,6 +56,7 @@ STOPS: Final[dict[StopReason, Stop]] = {
     "limit": Stop(counts=False, allows="nothing"),
     "non_finite": Stop(counts=False, allows="nothing"),
     "hung": Stop(counts=True, allows="nothing"),
+    "damage": Stop(counts=False, allows="nothing"),
     "sweep": Stop(counts=False, allows="checkpoint"),
     "interrupt": Stop(counts=True, allows="checkpoint"),
     "preempt": Stop(counts=True, allows="checkpoint"),

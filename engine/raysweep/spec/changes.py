@@ -18,7 +18,15 @@ from raysweep.spec.wallclock import looks_like_wall_clock, next_time
 
 _ABSENT = object()
 _ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "tags", "failure")
-_SAFE = ("stop.min_trials", "checkpoint.storage_budget")
+# How checkpoints are moved, not which are kept.
+_SAFE_FIELDS = (
+    "stop.min_trials",
+    "checkpoint.storage_budget",
+    "checkpoint.upload",
+    "checkpoint.upload_limit",
+    "checkpoint.parallel_puts",
+    "checkpoint.on_damage",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,8 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
     A trainable is known by its name: whether its code is another is no matter here. What `new` leaves open
     (`tpe.multivariate`) is as in `old`.
     Safe are: more samples, a later or no deadline, larger budgets or none, and any change of the
-    concurrency, `autoscaled`, the tags, the failure policy, `checkpoint.storage_budget` or `stop.min_trials`.
+    concurrency, `autoscaled`, the tags, the failure policy, `stop.min_trials`, and
+    how checkpoints are moved, or how much all of them may take up (`_SAFE_FIELDS`).
 
     Args:
         old: The spec of the sweep as it is.
@@ -98,7 +107,7 @@ def _is_domain(value: Mapping[str, Any]) -> bool:
 
 
 def _is_safe(field: str, was: Any, now: Any, scheduled_at: float | None) -> bool:
-    if field.split(".")[0] in _ALWAYS_SAFE or field in _SAFE:
+    if field.split(".")[0] in _ALWAYS_SAFE or field in _SAFE_FIELDS:
         return True
     if field == "num_samples":
         return bool(now > was)

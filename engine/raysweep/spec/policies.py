@@ -178,8 +178,27 @@ def _bytes(given: Any) -> Any:
     return round(float(number) * base ** (" KMGTP".index(prefix[0].upper()) if prefix else 0))
 
 
+def _bytes_per_second(given: Any) -> Any:
+    """A number of bytes, or a rate with its unit: `50MiB/s`, `1.5 GB/s`."""
+    if not isinstance(given, str):
+        return given
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]i?)?B/s\s*", given)
+    if found is None:
+        raise Problem(f"{show(given)} is no rate", 'write one such as "50MiB/s" or "1.5 GB/s"')
+    number, prefix = found.groups()
+    base = 1024 if (prefix or "").endswith("i") else 1000
+    return float(number) * base ** (" KMGT".index(prefix[0].upper()) if prefix else 0)
+
+
+BytesPerSecond = Annotated[
+    float,
+    BeforeValidator(_bytes_per_second, json_schema_input_type=float | str),
+    Field(gt=0),
+]
+
+
 class CheckpointPolicy(SpecModel):
-    """Which checkpoints of a trial are kept."""
+    """How the checkpoints of a trial are stored, and which are kept."""
 
     renamed_fields: ClassVar[dict[str, str]] = {
         "num_to_keep": "keep_last",
@@ -207,6 +226,16 @@ class CheckpointPolicy(SpecModel):
 
     Applied when a sweep has ended, and by `raysweep gc NAME`: what nothing pins goes, oldest and worst first.
     """
+    upload: Literal["block", "latest"] = "block"
+    """When a trial makes checkpoints faster than they can be stored: it waits (`block`), or those that wait
+    are skipped for the newest one (`latest`). One that it waits for is never skipped, nor is its last."""
+    upload_limit: BytesPerSecond | None = None
+    """How much a worker uploads per second, over time: bytes, or as `50MiB/s`; default: no limit."""
+    parallel_puts: int = Field(default=4, ge=1, le=64)
+    """How many parts of a checkpoint (4 MiB or less each) a worker uploads at once to S3, GCS or Azure."""
+    on_damage: Literal["fall_back", "fail"] = "fall_back"
+    """When the newest checkpoint of a trial is damaged or lost: it resumes from the one before (`fall_back`),
+    or `rs.get_checkpoint()` raises (`fail`), as it does where the trial keeps no other."""
 
     @model_serializer(mode="wrap")
     def _leave_defaults_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

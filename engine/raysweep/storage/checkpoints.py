@@ -31,7 +31,7 @@ from raysweep.storage.restores import CHOOSE_FIX, OnRead, Restore
 from raysweep.storage.retries import retrying
 from raysweep.storage.sealed import decode_sealed, encode_sealed
 from raysweep.storage.store import Store
-from raysweep.storage.uploads import Upload
+from raysweep.storage.uploads import Upload, UploadLimits
 
 GIVE_UP_AFTER_S = 120.0
 """How long one object's upload is tried again before the save fails."""
@@ -78,6 +78,7 @@ class CheckpointStore:
         parent: Manifest | None = None,
         carried: Mapping[str, FileEntry] | None = None,
         go_on: Callable[[], None] = lambda: None,
+        limits: UploadLimits | None = None,
     ) -> CheckpointRef:
         """Keep a copy of a directory as checkpoint `number` of a trial; durable and visible on return.
 
@@ -90,8 +91,10 @@ class CheckpointStore:
             metadata: What is to be known of it.
             parent: Another checkpoint of this trial, that nobody deletes before this one is committed: what
                 it holds is not stored again.
-            carried: Files that are as they are in `parent`, which need not be in the directory.
+            carried: Files, by path, that are as they are in `parent`: they are not read, nor need they be
+                there.
             go_on: Called before each object; what it raises ends the save.
+            limits: How much of the network it may use.
 
         Raises: SpecError for a directory that cannot be kept (missing, links or special files in it),
             StorageError if the number is taken, StorageUnavailableError.
@@ -105,6 +108,7 @@ class CheckpointStore:
             parent=parent,
             give_up_after_s=self._give_up_after_s,
             go_on=go_on,
+            limits=limits or UploadLimits(),
         )
         try:
             entries, objects = upload.run(Path(directory), files, carried or {})

@@ -16,6 +16,8 @@ from raysweep.storage.store import Store
 
 CHOOSE_FIX: Final = "choose another checkpoint"
 _THREADS: Final = 4
+# Each waits for an answer most of the time.
+_REMOTE_THREADS: Final = 8
 OnRead = Callable[[int, int], None]
 
 
@@ -53,7 +55,8 @@ class Restore:
             if on_read is not None:
                 on_read(self.manifest.objects[index].size_bytes, total_bytes)
 
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="raysweep-restore") as pool:
+        threads = _REMOTE_THREADS if self.store.local_path(self.prefix) is None else _THREADS
+        with ThreadPoolExecutor(threads, thread_name_prefix="raysweep-restore") as pool:
             for _ in pool.map(fetch, range(len(places))):
                 pass
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from raysweep.errors import StorageError
+from raysweep.storage.bandwidth import Bandwidth
 from raysweep.storage.directory import read_piece, unreadable
 from raysweep.storage.manifest import FileEntry, Manifest, Part, StoredObject, hash_of
 from raysweep.storage.retries import retrying
@@ -23,7 +24,8 @@ from raysweep.storage.store import Store
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 SMALL_BYTES: Final = 64 * 1024
 """Files below this are packed together, up to `CHUNK_BYTES`."""
-_REMOTE_THREADS: Final = 4
+PARALLEL_PUTS: Final = 4
+"""How many objects of a checkpoint are put at once into a store that is not a local folder."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -41,6 +43,14 @@ _Cut = tuple[_Piece, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UploadLimits:
+    """How much of the network (or disk) uploads may use; those that share one share its `bandwidth`."""
+
+    parallel_puts: int = PARALLEL_PUTS
+    bandwidth: Bandwidth | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
     """One checkpoint on its way into the store. `prefix`: the trial's folder; `folder`: this checkpoint's.
 
@@ -53,16 +63,18 @@ class Upload:
     parent: Manifest | None
     give_up_after_s: float
     go_on: Callable[[], None]
+    limits: UploadLimits = UploadLimits()
 
     def run(
         self, directory: Path, paths: Sequence[str], carried: Mapping[str, FileEntry]
     ) -> tuple[tuple[FileEntry, ...], tuple[StoredObject, ...]]:
         """Store these files of a directory; durable on return.
 
-        `carried`: files that are as they were in the parent; they need not be in the directory.
+        `carried`: files that are as they were in the parent: they are not read, and need not be there.
 
         Raises: SpecError for a file that cannot be read, StorageError.
         """
+        paths = [path for path in paths if path not in carried]
         sizes = {path: _status(directory / path) for path in paths}
         cuts = list(_cut({path: size_bytes for path, (size_bytes, _) in sizes.items()}))
         stored = self._put_all(directory, cuts)
@@ -79,7 +91,7 @@ class Upload:
             )
             for path in paths
         ]
-        files += [self._carry(entry, table) for path, entry in carried.items() if path not in parts]
+        files += [self._carry(entry, table) for entry in carried.values()]
         return tuple(sorted(files, key=lambda entry: entry.path)), tuple(table.objects)
 
     def _carry(self, entry: FileEntry, table: _Table) -> FileEntry:
@@ -103,13 +115,18 @@ class Upload:
                 return found
             new = StoredObject(f"{self.folder}/{digest}", len(data), digest)
             if new not in put:  # two threads with the same content put it twice: one name, the same bytes
-                retrying(self.give_up_after_s)(self.store.put, self._key(new), data)
+                retrying(self.give_up_after_s)(self._put, self._key(new), data)
                 put[new] = cut
             return new
 
         stored = self._each(store, cuts)
         self._each(lambda new: self._settle(directory, new, put[new]), list(put))
         return stored
+
+    def _put(self, key: str, data: bytes, *, durable: bool = False) -> None:
+        if self.limits.bandwidth is not None:
+            self.limits.bandwidth.take(len(data), self.go_on)
+        self.store.put(key, data, durable=durable)
 
     def _settle(self, directory: Path, new: StoredObject, cut: _Cut) -> None:
         """Have it on the disk. All are written first: the first sync takes what the others would wait for."""
@@ -119,14 +136,14 @@ class Upload:
         except StorageError:
             # After a failed sync the system may forget what it did not write: it is written anew.
             data = _read(directory, cut)
-            retrying(self.give_up_after_s)(self.store.put, self._key(new), data, durable=True)
+            retrying(self.give_up_after_s)(self._put, self._key(new), data, durable=True)
 
     def _each(self, call: Callable[[T], R], items: Sequence[T]) -> list[R]:
         if self.store.local_path(self.folder) is not None or len(items) < 2:
             return list(
                 map(call, items)
             )  # on a local disk one thread keeps the disk busy, and leaves cores free
-        with ThreadPoolExecutor(_REMOTE_THREADS, thread_name_prefix="raysweep-upload") as pool:
+        with ThreadPoolExecutor(self.limits.parallel_puts, thread_name_prefix="raysweep-upload") as pool:
             return list(pool.map(call, items))
 
     def _key(self, stored: StoredObject) -> str:

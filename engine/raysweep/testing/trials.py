@@ -17,6 +17,7 @@ from raysweep.messages import (
     Failed,
     FromWorker,
     Job,
+    Noted,
     Returned,
     Rows,
     Saved,
@@ -25,8 +26,8 @@ from raysweep.messages import (
 )
 from raysweep.worker.checking import check_trainable
 from raysweep.worker.link import Take
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.runner import Trainable, run_attempt
-from raysweep.worker.session import SweepPlace
 from raysweep.worker.shell import WorkerShell
 
 
@@ -42,6 +43,8 @@ class AttemptRun:
     checkpoints: tuple[int, ...]
     end: str
     error: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    """What a sweep's outcome would note of it."""
 
 
 def run_trial(
@@ -104,6 +107,7 @@ class _Recorder:
     def __init__(self, stop_at: int | None) -> None:
         self.attempts: list[AttemptRun] = []
         self.saved: list[tuple[int, str, int]] = []
+        self._notes: list[str] = []
         self._stop_at = stop_at
         self._rows: list[dict[str, Any]] = []
         self._take: Take = lambda messages: None
@@ -114,7 +118,7 @@ class _Recorder:
     def hand(self, job: Job) -> None:
         """Have the attempt run."""
         self._job = job
-        self._rows, self.saved = [], []
+        self._rows, self.saved, self._notes = [], [], []
         self._take([job])
 
     def send(self, message: FromWorker, *, waits: bool = False) -> None:
@@ -126,6 +130,8 @@ class _Recorder:
                     self._take([Answer(*message.who, report=first + len(rows) - 1)])
             case Saved(number=number, report=report, uri=uri):
                 self.saved.append((number, uri, report + 1))
+            case Noted(text=text):
+                self._notes.append(text)
             case Returned() | Stopped() | Failed():
                 self._end(message)
 
@@ -159,6 +165,7 @@ class _Recorder:
                 checkpoints=tuple(number for number, _, _ in self.saved),
                 end=type(end).__name__.lower(),
                 error=asdict(end.failure) if isinstance(end, Failed) else None,
+                notes=tuple(dict.fromkeys(self._notes)),
             )
         )
 

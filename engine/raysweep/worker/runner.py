@@ -18,8 +18,9 @@ from raysweep.allowed import check_found, check_named
 from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
 from raysweep.worker.output import Output
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.seeding import seed_generators
-from raysweep.worker.session import Session, SweepPlace
+from raysweep.worker.session import Session
 from raysweep.worker.shell import WorkerShell
 
 Trainable = Callable[[dict[str, Any]], Any]

@@ -6,25 +6,20 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from math import isfinite
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NoReturn
 
 from raysweep import faultplan
-from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, TrialStopped, one_line
-from raysweep.messages import Answer, Busy, Interrupt, Job, Order, Rows, Saved, Stop, Unsaved
+from raysweep.errors import CheckpointDamagedError, TrialStopped, one_line
+from raysweep.messages import Answer, Busy, Damaged, Interrupt, Job, Order, Rows, Stop
 from raysweep.trial import TrialContext
 from raysweep.worker.link import Link
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker
-from raysweep.worker.staging import Staging
-from raysweep.worker.uploader import Handover, UploadAbandonedError, Uploader
-
-if TYPE_CHECKING:
-    from raysweep.storage.checkpoints import CheckpointRef, CheckpointStore
-    from raysweep.storage.manifest import Manifest
+from raysweep.worker.saver import Saver
 
 _DAMAGED_FIX: Final = (
     "nothing else is restored in its stead; restore the file from a backup,"
@@ -32,21 +27,8 @@ _DAMAGED_FIX: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPlace:
-    """What a worker must know of its sweep; goes to it as JSON."""
-
-    sweep_id: str
-    storage_path: str
-    resources: dict[str, float]
-    metric: str = ""
-    """Ranks the trial's checkpoints, and is what a number that a trainable returns is reported as."""
-    ranks_by: str = ""
-    """What ranks the trial's checkpoints, where that is another metric."""
-
-
 class Session:
-    """Buffers reports, stores checkpoints, raises `TrialStopped` when it is time."""
+    """Buffers reports, has checkpoints stored, raises `TrialStopped` when it is time."""
 
     def __init__(self, job: Job, place: SweepPlace, link: Link) -> None:
         self.job = job
@@ -67,20 +49,13 @@ class Session:
         """It is to end now, not only at its next report; `interrupt` of the runner sees to it."""
         self.is_busy = False
         """Inside `report`, which raises `TrialStopped` itself: an interruption could leave a lock locked."""
-        self._place = place
+        self.changed = threading.Condition()
+        """Guards what other threads change, and is notified of it."""
         self._link = link
         self._reports = 0
         self._rows = RowMaker()
-        self._next_checkpoint = job.next_checkpoint
-        # What was saved last, else what the attempt began from: the one that no keep policy ever deletes.
-        self._newest = job.checkpoint
-        self._parent: Manifest | None = None
-        self._saving = threading.Lock()
-        self._is_last_stored = False
         self._answered = -1
-        self._changed = threading.Condition()
-        self._staging = Staging()
-        self._uploader = Uploader(self._changed, self._save_taken)
+        self._saver = Saver(job, place, link, self)
 
     @property
     def should_checkpoint(self) -> bool:
@@ -120,7 +95,7 @@ class Session:
                 self._link.send_row(job.trial, job.attempt, index, keys, row, packed)
             if checkpoint is not None:
                 found = dict(zip(keys, row, strict=True))
-                is_saved = self._save(Path(checkpoint), index, found, waits=wait)
+                is_saved = self._saver.save(Path(checkpoint), index, found, waits=wait)
                 if wait:
                     # Asks for the answer without a row of its own: it comes when the checkpoint's record
                     # is durable.
@@ -147,13 +122,13 @@ class Session:
 
     def new_checkpoint(self) -> AbstractContextManager[Path]:
         """See `raysweep.new_checkpoint`."""
-        return self._staging.new_folder()
+        return self._saver.new_folder()
 
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:
         """See `raysweep.get_checkpoint`."""
-        self._flush()
+        self._saver.flush()
         self.raise_if_interrupted()
-        return self._restored() if self._newest else None
+        return self._restored() if self._saver.newest else None
 
     @contextmanager
     def _restored(self) -> Iterator[Path]:
@@ -161,7 +136,7 @@ class Session:
         try:
             self._send_busy(is_over=False)
             try:
-                self._flush()
+                self._saver.flush()
                 self.raise_if_interrupted()
                 self._restore_newest(target / "checkpoint")
             finally:
@@ -175,13 +150,24 @@ class Session:
 
         One that a save on another thread made needless meanwhile may be deleted under our hands.
         """
-        while (uri := self._newest) is not None:
+        while (uri := self._saver.newest) is not None:
             try:
                 _restore(uri, target)
                 return
-            except CheckpointDamagedError:
-                if uri == self._newest:
-                    raise
+            except CheckpointDamagedError as error:
+                if uri != self._saver.newest:
+                    continue
+                if uri == self.job.checkpoint and self.job.has_older:
+                    self._go_back(uri, error)
+                raise
+
+    def _go_back(self, uri: str, error: CheckpointDamagedError) -> NoReturn:
+        """End, since there is an older checkpoint: the trial's next attempt resumes from it."""
+        self._link.send(
+            Damaged(*self.job.who, uri=uri, problem=one_line(f"{error.path}: {error.problem}", 500))
+        )
+        self.was_raised = True
+        raise TrialStopped("damage")
 
     def tell(self, order: Order) -> None:
         """From another thread: act on what the controller says of this attempt."""
@@ -199,21 +185,21 @@ class Session:
         `allows` says what it may still make: `nothing`, a `checkpoint` that it has in hand, or a `report`.
         """
         faultplan.reach_in_trial("stop", self.job.trial, self.job.attempt)
-        with self._changed:
+        with self.changed:
             self.stop_reason, self.wants_checkpoint, self.allows = reason, wants_checkpoint, allows
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def answer(self, report: int) -> None:
         """From another thread: everything up to `report` is journaled and decided."""
-        with self._changed:
+        with self.changed:
             self._answered = max(self._answered, report)
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def interrupt(self) -> None:
         """From another thread: the trial should end now; what waits for an answer waits no longer."""
-        with self._changed:
+        with self.changed:
             self.is_interrupted = True
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def raise_if_interrupted(self) -> None:
         """On the main thread, where an interruption may have come too early to be raised.
@@ -225,9 +211,9 @@ class Session:
             self._raise_stopped()
 
     def _await_answer(self, index: int) -> None:
-        with self._changed:
+        with self.changed:
             while self._answered < index and not self._is_to_end():
-                self._changed.wait()
+                self.changed.wait()
 
     def _is_to_end(self) -> bool:
         """Whether it was told to end without a checkpoint, or no longer has the time for one."""
@@ -237,137 +223,44 @@ class Session:
         self.was_raised = True
         raise TrialStopped(self.stop_reason or "stopped")
 
-    def _save(self, directory: Path, report: int, metrics: dict[str, Any], *, waits: bool) -> bool:
-        """Store a checkpoint, or have it stored; whether it is. A trial survives one that cannot be."""
-        if not directory.is_dir():
-            raise RaysweepError(f"report(checkpoint=…) takes a directory; {str(directory)!r} is none")
-        number = self._next_checkpoint
-        self._next_checkpoint = number + 1
-        folder = self._staging.take(directory)
-        if folder is None:
-            self._flush()  # they are committed in their order
-            return self._save_here(Handover(folder=directory, number=number, report=report, metrics=metrics))
-        from raysweep.storage.directory import scan_directory
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was told to end."""
+        return self.stop_reason is not None
 
-        scan_directory(folder)  # what cannot be kept is said here, where it was made
-        self._wait_until(lambda: self._uploader.has_room)
-        self._uploader.add(Handover(folder=folder, number=number, report=report, metrics=metrics))
-        # One that was asked for ends the trial: it is waited for.
-        return self._flush() if waits or self.stop_reason is not None else False
-
-    def _save_here(self, handover: Handover) -> bool:
-        """On the caller's thread."""
-        with self._saving:
-            self._send_busy(is_over=False)
-            self.is_busy = False  # an upload may take long, and no lock of the link is held meanwhile
-            try:
-                saved = self._store(handover)
-            finally:
-                self.is_busy = True
-            return self._announce(handover, saved, None)
-
-    def _save_taken(self, handover: Handover) -> None:
-        """On the uploader's thread."""
-        try:
-            with self._saving, handover.context:
-                saved = self._store(handover)
-                self._announce(handover, saved, self._score(handover.metrics))
-        except UploadAbandonedError:
-            raise
-        except Exception as error:  # noqa: BLE001  said; the trial, which is elsewhere by now, goes on
-            self._uploader.go_on()
-            self._link.send(Unsaved(*self.job.who, number=handover.number, problem=one_line(str(error), 500)))
-        finally:
-            shutil.rmtree(handover.folder, ignore_errors=True)
-
-    def _store(self, handover: Handover) -> CheckpointRef | StorageError:
-        """Store a checkpoint; the error if that failed.
-
-        One at a time: the newest one, which the next one refers to, must stay until that one is committed.
-        """
-        from raysweep.storage.checkpoints import CheckpointStore
-        from raysweep.storage.opening import open_store
-
-        self._is_last_stored = False
-        store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
-        metadata = {
-            "attempt": self.job.attempt,
-            "report": handover.report,
-            "metrics": handover.metrics,
-            "parent": self.job.checkpoint,
-        }
-        try:
-            return store.save(
-                self.context.trial_id,
-                handover.number,
-                handover.folder,
-                metadata,
-                parent=self._find_parent(store),
-                go_on=self._uploader.go_on,
-            )
-        except StorageError as error:
-            return error
-
-    def _announce(self, handover: Handover, saved: CheckpointRef | StorageError, score: float | None) -> bool:
-        """Tell the controller; whether it is stored."""
-        who, number = self.job.who, handover.number
-        if isinstance(saved, StorageError):
-            self._link.send(Unsaved(*who, number=number, problem=str(saved)))
-            return False
-        # Before it is announced, and the one before is let go.
-        self._newest, self._parent = saved.uri, saved.manifest
-        self._is_last_stored = True
-        ranks_by = self._place.ranks_by
-        rank = _number(handover.metrics.get(ranks_by)) if ranks_by else None
-        self._link.send(Saved(*who, number, handover.report, saved.uri, saved.size_bytes, score, rank))
-        return True
-
-    def _wait_until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for the uploader, or until the trial is to end now."""
-        with self._changed:
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Wait, or until the trial is to end now."""
+        with self.changed:
             if is_so():
                 return
         was_busy, self.is_busy = self.is_busy, True
         try:
             self._send_busy(is_over=False)
-            with self._changed:
+            with self.changed:
                 while not is_so() and not self.is_interrupted:
-                    self._changed.wait()
+                    self.changed.wait()
             self._send_busy(is_over=True)
         finally:
             self.is_busy = was_busy
 
-    def _flush(self) -> bool:
-        """Wait until all is stored that was handed over; whether the last one is."""
-        self._wait_until(lambda: self._uploader.is_idle)
-        return self._uploader.is_idle and self._is_last_stored
+    @contextmanager
+    def while_busy(self, *, says_end: bool = True) -> Iterator[None]:
+        """Inside `report`, while a checkpoint is moved: that may take long, and no lock of the link is held.
+
+        `says_end`: what is stored says so itself, else this does.
+        """
+        self._send_busy(is_over=False)
+        self.is_busy = False
+        try:
+            yield
+        finally:
+            self.is_busy = True
+        if says_end:
+            self._send_busy(is_over=True)
 
     def finish(self) -> None:
         """User code has ended: what it handed over is stored, if there is the time, before that is said."""
-        self._flush()
-        self._uploader.close()
-        self._staging.close()
-
-    def _score(self, metrics: dict[str, Any]) -> float | None:
-        """By then the controller may know later reports, and not which one this belongs to."""
-        return _number(metrics.get(self._place.metric))
-
-    def _find_parent(self, store: CheckpointStore) -> Manifest | None:
-        """The trial's own newest checkpoint: what it holds need not be stored again.
-
-        That of a trial whose checkpoint this one goes on from is no parent: it is its owner's to delete.
-        """
-        newest = self._newest
-        if self._parent is None and newest is not None and store.is_of(self.context.trial_id, newest):
-            with suppress(StorageError):  # damaged or out of reach: then all is stored
-                self._parent = store.read_manifest(newest)
-        return self._parent
-
-
-def _number(value: Any) -> float | None:
-    """A finite number; None for anything else."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and isfinite(value) else None
+        self._saver.finish()
 
 
 def _restore(uri: str, target: Path) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from raysweep.messages import Memory, Ready
 from raysweep.worker.checking import check_trainable
 from raysweep.worker.memory import MemoryWatch, over_limit
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.runner import Trainable, load_by_reference
-from raysweep.worker.session import SweepPlace
 from raysweep.worker.shell import WorkerShell
 
 

@@ -1,5 +1,6 @@
-"""Folders that a trial fills and hands over: on a local disk of the node, taken by rename, never copied.
+"""Folders for checkpoints on their way: on a local disk of the node.
 
+Those that a trial fills and hands over are taken by rename; others hold copies (see `captures`).
 They lie below `RAYSWEEP_STAGING`, else below the folder for temporary files. What a killed process leaves
 there is removed by the next trial that makes one: a folder is a process's as long as that holds its lock.
 """
@@ -7,6 +8,7 @@ there is removed by the next trial that makes one: a folder is a process's as lo
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import shutil
 import tempfile
@@ -27,16 +29,13 @@ class Staging:
     def __init__(self) -> None:
         self._top: Path | None = None
         self._lock: IO[bytes] | None = None
-        self._made = 0
+        self._numbers = itertools.count(1)
         self._given: set[Path] = set()
 
     @contextmanager
     def new_folder(self) -> Iterator[Path]:
         """A new, empty folder; what was not handed over by the end is removed."""
-        top = self._open()
-        self._made += 1
-        folder = top / f"{self._made}"
-        folder.mkdir()
+        folder = self.make_folder()
         self._given.add(folder)
         try:
             yield folder
@@ -44,14 +43,34 @@ class Staging:
             self._given.discard(folder)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def take(self, folder: Path) -> Path | None:
-        """Take over a folder that is one of these, whatever its size; None: it is another, and stays."""
-        if folder not in self._given:
-            return None
-        self._given.discard(folder)
+    def make_folder(self) -> Path:
+        """A new, empty folder, which is the caller's. Raises: OSError: there is no place for it."""
+        folder = self._open() / f"{next(self._numbers)}"
+        folder.mkdir()
+        return folder
+
+    def is_ours(self, folder: Path) -> bool:
+        """Whether a folder is one of `new_folder` that was not handed over yet."""
+        return folder in self._given
+
+    def take(self, folder: Path) -> Path:
+        """Take over a folder that is one of these, whatever its size; where it is now.
+
+        Raises: OSError: it could not be, and is where it was.
+        """
         taken = folder.with_name(f"{folder.name}-taken")
         os.rename(folder, taken)
+        self._given.discard(folder)
         return taken
+
+    @property
+    def parent(self) -> Path:
+        """Where all folders lie."""
+        return Path(os.environ.get(VARIABLE) or tempfile.gettempdir())
+
+    def free_bytes(self) -> int:
+        """How much may still be written there. Raises: OSError."""
+        return shutil.disk_usage(self._open()).free
 
     def close(self) -> None:
         """Remove all that is left."""
@@ -63,15 +82,20 @@ class Staging:
 
     def _open(self) -> Path:
         if self._top is None:
-            parent = Path(os.environ.get(VARIABLE) or tempfile.gettempdir())
+            parent = self.parent
             parent.mkdir(parents=True, exist_ok=True)
             _sweep_up(parent)
             # It gets its name once it is locked: nobody takes it for one that a killed process left.
             unlocked = Path(tempfile.mkdtemp(prefix=_UNLOCKED, dir=parent))
-            self._lock = open(unlocked / _LOCK, "wb")  # noqa: SIM115  held until the attempt ends
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            self._top = parent / f"{_PREFIX}{unlocked.name.removeprefix(_UNLOCKED)}"
-            os.rename(unlocked, self._top)
+            try:
+                self._lock = open(unlocked / _LOCK, "wb")  # noqa: SIM115  held until the attempt ends
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+                top = parent / f"{_PREFIX}{unlocked.name.removeprefix(_UNLOCKED)}"
+                os.rename(unlocked, top)
+            except OSError:
+                shutil.rmtree(unlocked, ignore_errors=True)
+                raise
+            self._top = top
         return self._top
 
 

@@ -1,7 +1,8 @@
 """Stores what a trial has handed over, in its order, on a thread of its own, at low priority.
 
-At most `MAX_WAITING` wait beside the one that is being stored: then the trial waits. So the disk holds three
-at most, and a trial that checkpoints faster than its storage takes is slowed down, not left without any.
+With `block`, at most `MAX_WAITING` wait beside the one that is being stored: then the trial waits. So the
+disk holds three at most, and a trial that checkpoints faster than its storage takes is slowed down. With
+`latest` the trial never waits: what waits is overtaken by the next one, unless somebody waits for it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from raysweep import faultplan
+from raysweep.worker.captures import Capture
 
 MAX_WAITING: Final = 2
 _NICENESS: Final = 10
@@ -25,14 +27,16 @@ class UploadAbandonedError(Exception):
     """Nobody waits for this upload any more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Handover:
-    """A folder that is to become a checkpoint; it is removed once it is stored."""
+    """A directory that is to become a checkpoint. `capture`: what is stored of it."""
 
     folder: Path
     number: int
     report: int
     metrics: dict[str, Any]
+    capture: Capture = field(init=False)
+    is_awaited: bool = False
     context: AbstractContextManager[None] = field(default_factory=faultplan.carry_report)
 
 
@@ -42,9 +46,15 @@ class Uploader:
     `store` stores one, and tells the controller how that went; it calls `go_on` now and then.
     """
 
-    def __init__(self, changed: threading.Condition, store: Callable[[Handover], None]) -> None:
+    def __init__(
+        self,
+        changed: threading.Condition,
+        store: Callable[[Handover], None],
+        policy: Literal["block", "latest"] = "block",
+    ) -> None:
         self._changed = changed
         self._store = store
+        self._policy = policy
         self._waiting: deque[Handover] = deque()
         self._is_storing = self._is_abandoned = False
         self._thread: threading.Thread | None = None
@@ -52,21 +62,27 @@ class Uploader:
     @property
     def has_room(self) -> bool:
         """Whether another may be handed over now."""
-        return len(self._waiting) < MAX_WAITING
+        return self._policy == "latest" or len(self._waiting) < MAX_WAITING
 
     @property
     def is_idle(self) -> bool:
         """Whether all is stored that was handed over."""
         return not self._waiting and not self._is_storing
 
-    def add(self, handover: Handover) -> None:
-        """Have it stored."""
+    def add(self, handover: Handover, *, is_awaited: bool = False) -> list[Handover]:
+        """Have it stored; those that it overtook, which never will be. `is_awaited`: none may overtake it."""
+        handover.is_awaited = is_awaited
+        overtaken: list[Handover] = []
         with self._changed:
+            if self._policy == "latest":
+                overtaken = [each for each in self._waiting if not each.is_awaited]
+                self._waiting = deque(each for each in self._waiting if each.is_awaited)
             self._waiting.append(handover)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="raysweep-uploader", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
+        return overtaken
 
     def go_on(self) -> None:
         """Raises: UploadAbandonedError: nobody waits for it any more."""

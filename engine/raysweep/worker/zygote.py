@@ -26,8 +26,8 @@ from msgspec import Struct
 from raysweep.messages import FailureFacts
 from raysweep.worker.link import SocketLink
 from raysweep.worker.output import CapturedOutput, Output
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.runner import Trainable, describe, install_interrupt, load_by_reference, run_attempt
-from raysweep.worker.session import SweepPlace
 from raysweep.worker.shell import WorkerShell
 from raysweep.worker.wire import Decoder, encode
 

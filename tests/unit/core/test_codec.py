@@ -85,6 +85,7 @@ SAMPLES = {
     "trials": [1],
     "uri": "mem://0/0",
     "problem": "disk full",
+    "text": "no place",
     "node": "ab12",
 }
 

@@ -238,6 +238,14 @@ def test_a_checkpoint_that_could_not_be_stored_is_said() -> None:
     assert sweep.saved(0, 1, report=0) == []
 
 
+def test_what_a_worker_notes_is_said_and_changes_nothing() -> None:
+    sweep = running(1)
+    for _ in range(2):
+        assert sweep.send(ev.TrialNoted, trial=0, attempt=1, text="no place") == []
+    sweep.send(ev.TrialNoted, trial=7, attempt=1, text="of a trial that is not there")
+    assert sweep.state.notes == ("trial 0: no place",)
+
+
 # -- late and doubled -------------------------------------------------------------------------------
 
 

@@ -51,6 +51,14 @@ GIB = 2**30
             ev.CheckpointFailed(at=100.0, trial=3, attempt=2, number=5, problem="disk full"),
         ),
         (
+            msg.Damaged(trial=3, attempt=2, uri="mem://c", problem="its hash is wrong"),
+            ev.CheckpointDamaged(at=100.0, trial=3, attempt=2, uri="mem://c", problem="its hash is wrong"),
+        ),
+        (
+            msg.Noted(trial=3, attempt=2, text="no place"),
+            ev.TrialNoted(at=100.0, trial=3, attempt=2, text="no place"),
+        ),
+        (
             msg.Busy(trial=3, attempt=2, is_over=True),
             ev.TrialBusy(at=100.0, trial=3, attempt=2, is_over=True),
         ),

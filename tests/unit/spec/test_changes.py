@@ -32,6 +32,7 @@ SOON, LATER = "2026-11-21T05:00:00Z", "2026-11-21T06:30:00+01:00"
         ({}, {"max_concurrent_trials": 2}, ("max_concurrent_trials: null -> 2",), ()),
         ({}, {"failure": {"max_failures": 0}}, ("failure.max_failures: 1 -> 0",), ()),
         ({"tags": {"a": "1", "b": "2"}}, {"tags": {"a": "3"}}, ('tags.a: "1" -> "3"', 'tags.b: "2" -> (absent)'), ()),
+        ({}, {"checkpoint": {"upload": "latest", "keep_last": 2}}, ('checkpoint.upload: (absent) -> "latest"',), ("checkpoint.keep_last: 1 -> 2",)),
         ({}, {"metric": "loss", "seed": 3}, (), ('metric: "auc" -> "loss"', "seed: null -> 3")),
         ({}, {"param_space": {"lr": {"uniform": [0, 2]}}}, (), ('param_space.lr: {"loguniform": [0.0001, 0.1]} -> {"uniform": [0, 2]}',)),
         ({}, {"param_space": {"lr": {"loguniform": [1e-4, 1e-1]}, "n": {"a": [1, 2]}}}, (), ("param_space.n.a: (absent) -> [1, 2]",)),

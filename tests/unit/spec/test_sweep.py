@@ -57,6 +57,10 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"stop": {"time_budget_s": 0}}, "stop.time_budget_s: must be > 0, got 0; give a number > 0"),
         ({"stop": {"training_iteration": 3}}, "stop.training_iteration: unknown field 'training_iteration'; did you mean 'stop.trial.training_iteration'?"),
         ({"stop": {"trial": {"step": "3"}}}, "stop.trial.step: expected a number, got '3'; write 3 without quotes"),
+        ({"checkpoint": {"upload": "newest"}}, "checkpoint.upload: 'newest' is not known here; use one of 'block', 'latest'"),
+        ({"checkpoint": {"upload_limit": "fast"}}, "checkpoint.upload_limit: 'fast' is no rate; write one such as \"50MiB/s\" or \"1.5 GB/s\""),
+        ({"checkpoint": {"upload_limit": 0}}, "checkpoint.upload_limit: must be > 0, got 0; give a number > 0"),
+        ({"checkpoint": {"parallel_puts": 0}}, "checkpoint.parallel_puts: must be >= 1, got 0; give a number >= 1"),
         ({"checkpoint": {"keep_last": 0}}, "checkpoint.keep_last: must be >= 1, got 0; give a number >= 1"),
         ({"search": "tpo"}, "search: 'tpo' is not known here; did you mean 'tpe'?"),
         ({"search": {"tpe": {"multivar": True}}}, "search.tpe.multivar: unknown field 'multivar'; did you mean 'multivariate'?"),
@@ -234,6 +238,27 @@ def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
     assert len(digests) == len(changed)
     assert spec.digest() not in digests
     assert len(spec.digest()) == 32
+
+
+def test_options_of_checkpoints_that_came_later_leave_old_digests_as_they_were(spec: SweepSpec) -> None:
+    assert spec.to_dict()["checkpoint"] == {"keep_last": 1, "keep_best": True}
+    assert spec.replace(checkpoint={"upload": "block"}).digest() == spec.digest()
+    for options in (
+        {"upload": "latest"}, {"upload_limit": "50MiB/s"}, {"parallel_puts": 8}, {"on_damage": "fail"},
+    ):  # fmt: skip
+        other = spec.replace(checkpoint=options)
+        assert other.digest() != spec.digest()
+        assert SweepSpec.from_json(other.to_json()) == other
+
+
+@pytest.mark.parametrize(
+    ("given", "bytes_per_s"),
+    [("50MiB/s", 50 * 2**20), ("1.5 GB/s", 1.5e9), (" 8kB/s ", 8000), ("7B/s", 7), (1000, 1000), (0.5, 0.5)],
+)
+def test_a_limit_of_uploads_is_a_number_or_has_its_unit(
+    given: Any, bytes_per_s: float, spec: SweepSpec
+) -> None:
+    assert spec.replace(checkpoint={"upload_limit": given}).checkpoint.upload_limit == bytes_per_s
 
 
 def test_digest_does_not_depend_on_the_order_of_keys(fields: dict[str, Any]) -> None:

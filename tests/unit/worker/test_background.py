@@ -20,7 +20,8 @@ from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore
 from raysweep.worker import staging
-from raysweep.worker.session import Session, SweepPlace
+from raysweep.worker.place import SweepPlace
+from raysweep.worker.session import Session
 from raysweep.worker.uploader import MAX_WAITING
 
 JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=7)
@@ -141,9 +142,10 @@ def test_they_are_committed_in_their_order_each_with_its_own_score(
     source.mkdir()
     (source / "text").write_text("foreign")
     session.report({"loss": 10.0}, source, False)
+    session.finish()
     found = [message for message in ears.heard if isinstance(message, Saved)]
     assert [(each.number, each.report, each.score) for each in found] == [
-        (7, 0, 0.0), (8, 1, 1.0), (9, 2, 2.0), (10, 4, None),
+        (7, 0, 0.0), (8, 1, 1.0), (9, 2, 2.0), (10, 4, 10.0),
     ]  # fmt: skip
     assert [stored(gate, number, tmp_path) for number in (7, 8, 9, 10)] == ["0", "1", "2", "foreign"]
 
@@ -219,7 +221,10 @@ def test_an_interruption_ends_the_wait_and_the_upload(
     finished.join(LONG_S)
     assert not finished.is_alive()
     gate.opened.set()
-    until(lambda: not any(thread.name == "raysweep-uploader" for thread in threading.enumerate()))
+    uploading = session._saver._uploader._thread
+    assert uploading is not None
+    uploading.join(LONG_S)
+    assert not uploading.is_alive()
     assert ears.saved() == []
     assert not [message for message in ears.heard if isinstance(message, Unsaved)]
     assert list(gate.inner.list()) == [], "what was begun is taken back"
@@ -311,21 +316,27 @@ def test_another_attempt_goes_on_from_it(session: Session, gate: Gate, ears: Ear
 def test_two_ways_at_once_refer_to_each_other(
     session: Session, gate: Gate, ears: Ears, tmp_path: Path
 ) -> None:
-    """One thread stores a directory of its own, another hands one over: the second waits for the first."""
+    """One thread waits while its directory is stored, another hands one over: that waits for the first."""
     source = tmp_path / "foreign"
     source.mkdir()
     (source / "body").write_bytes(b"x" * 100_000)
-    own = threading.Thread(target=session.report, args=({"loss": 1.0}, source, False))
+    session.answer(1)
+    own = threading.Thread(target=session.report, args=({"loss": 1.0}, source, True))
     own.start()
     assert gate.reached.wait(LONG_S)
-    with session.new_checkpoint() as folder:
-        (folder / "body").write_bytes(b"x" * 100_000)
-        (folder / "head").write_bytes(b"y" * 70_000)
-        session.report({"loss": 1.0}, folder, False)
-    until(lambda: session._uploader.has_room and not session._uploader.is_idle)
-    time.sleep(0.2)  # a lock that is missing would let it begin by then, with no parent
+
+    def hand_another_over() -> None:
+        with session.new_checkpoint() as folder:
+            (folder / "body").write_bytes(b"x" * 100_000)
+            (folder / "head").write_bytes(b"y" * 70_000)
+            session.report({"loss": 1.0}, folder, False)
+
+    other = threading.Thread(target=hand_another_over)
+    other.start()
+    other.join(0.2)  # a lock that is missing would let it begin by then, with no parent
     gate.opened.set()
     own.join(LONG_S)
+    other.join(LONG_S)
     session.finish()
     assert ears.saved() == [7, 8]
     manifest = CheckpointStore(gate.inner, "s").read_manifest(f"{gate.inner.url}/s/checkpoints/00003/8")

@@ -15,8 +15,9 @@ from raysweep.errors import RaysweepError
 from raysweep.messages import Job, Rows
 from raysweep.worker.forking import pass_on
 from raysweep.worker.link import FRAME_BYTES, MAX_QUEUED_BYTES, MAX_QUEUED_ROWS, SocketLink
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.rows import MAX_ROW_BYTES
-from raysweep.worker.session import Session, SweepPlace
+from raysweep.worker.session import Session
 from raysweep.worker.shell import WorkerShell
 from raysweep.worker.wire import FROM_WORKER, HEADER, read_frames
 

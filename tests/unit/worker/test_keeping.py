@@ -24,7 +24,7 @@ from raysweep.worker.wire import HELLO, read_frames
 CODE = """
 import sys, time
 from raysweep.worker import keeping
-from raysweep.worker.session import SweepPlace
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.setup import WorkerSetup
 host, port, store = sys.argv[1:]
 keeping.LOOK_S, keeping.START_S = 0.1, 0.5

@@ -12,8 +12,8 @@ import pytest
 
 from raysweep.messages import Job
 from raysweep.worker.output import Output
+from raysweep.worker.place import SweepPlace
 from raysweep.worker.runner import run_attempt
-from raysweep.worker.session import SweepPlace
 from raysweep.worker.shell import WorkerShell
 from raysweep.worker.spool import DONE, OUT, OWNER, become_owner, entries, is_alive, make_spool
 

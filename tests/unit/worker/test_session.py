@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from raysweep.errors import CheckpointDamagedError
-from raysweep.messages import Busy, Job, Rows, Unsaved
+from raysweep.errors import CheckpointDamagedError, TrialStopped
+from raysweep.messages import Busy, Damaged, Job, Rows, Unsaved
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store
 from raysweep.worker.link import SocketLink
-from raysweep.worker.session import Session, SweepPlace
+from raysweep.worker.place import SweepPlace
+from raysweep.worker.session import Session
 from raysweep.worker.wire import FROM_WORKER, read_frames
 
 JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=7)
@@ -47,15 +48,22 @@ def test_a_checkpoint_that_cannot_be_stored_is_said(
     session = Session(JOB, place, sender)
     (source / "f").write_text("x")
     session.report({"loss": 1.0}, source, False)
+    session.finish()
     session.report({"loss": 0.5}, None, False)
     sender.close()
     link[0].shutdown(socket.SHUT_RDWR)
     messages = [message for frame in read_frames(link[1], FROM_WORKER) for message in frame]
-    assert [type(message) for message in messages] == [Rows, Busy, Unsaved, Rows]
-    unsaved = messages[2]
+    said = [message for message in messages if not isinstance(message, Busy)]
+    assert [type(message) for message in said] == [Rows, Unsaved, Rows]
+    unsaved = said[1]
     assert isinstance(unsaved, Unsaved)
     assert (unsaved.trial, unsaved.attempt, unsaved.number) == (3, 2, 7)
     assert str(blocked) in unsaved.problem
+
+
+def flush(session: Session) -> bool:
+    """Wait for what it stores in the background."""
+    return session._saver.flush()
 
 
 class Trial:
@@ -76,6 +84,7 @@ class Trial:
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "text").write_text(text)
             self.session.report({"loss": 1.0}, folder, False)
+        assert flush(self.session)
 
     def uri(self, number: int) -> str:
         return self.checkpoints.uri("00003", number)
@@ -90,7 +99,9 @@ def read(checkpoint: AbstractContextManager[Path] | None) -> str:
 @pytest.fixture
 def trial(tmp_path: Path, link: tuple[socket.socket, socket.socket]) -> Iterator[Trial]:
     sender = SocketLink(link[0])
-    yield Trial(tmp_path / "storage", sender)
+    trial = Trial(tmp_path / "storage", sender)
+    yield trial
+    trial.session.finish()
     sender.close()
 
 
@@ -137,6 +148,33 @@ def test_the_newest_checkpoint_is_refused_if_it_is_damaged_and_nothing_older_is_
         read(trial.session.get_checkpoint())
 
 
+def test_a_damaged_one_ends_the_attempt_where_there_is_an_older_one(
+    trial: Trial, link: tuple[socket.socket, socket.socket]
+) -> None:
+    """Whatever the trainable does about CheckpointDamagedError: the next attempt has the older one."""
+    trial.checkpoints.delete(trial.first)
+    sender = SocketLink(link[0])
+    place = SweepPlace(sweep_id="s-1", storage_path=trial.checkpoints.store.url, resources={})
+    session = Session(replace(JOB, checkpoint=trial.first, has_older=True), place, sender)
+    with pytest.raises(TrialStopped):
+        read(session.get_checkpoint())
+    sender.close()
+    link[0].shutdown(socket.SHUT_RDWR)
+    messages = [message for frame in read_frames(link[1], FROM_WORKER) for message in frame]
+    (damaged,) = (message for message in messages if isinstance(message, Damaged))
+    assert damaged.uri == trial.first
+    assert "there is no such checkpoint" in damaged.problem
+
+
+def test_one_that_the_attempt_saved_itself_is_no_reason_to_go_back(trial: Trial) -> None:
+    """The attempt that began from the one before has gone on since."""
+    trial.session.job = replace(trial.session.job, has_older=True)
+    trial.report("second")
+    trial.checkpoints.delete(trial.uri(7))
+    with pytest.raises(CheckpointDamagedError):
+        read(trial.session.get_checkpoint())
+
+
 BODY = b"b" * 100_000
 
 
@@ -149,13 +187,17 @@ class TestSharing:
         (folder / "head").write_bytes(head.encode() * 70_000)
         session.report({"loss": 1.0}, folder, False)
 
+    def store(self, session: Session, folder: Path, head: str) -> None:
+        self.report(session, folder, head)
+        assert flush(session)
+
     def new_bytes(self, trial: Trial, number: int) -> int:
         trial.checkpoints.verify(trial.uri(number))
         return trial.checkpoints.read_manifest(trial.uri(number)).new_bytes
 
     def test_what_an_earlier_one_holds_is_not_stored_again(self, trial: Trial, tmp_path: Path) -> None:
         for number, head in enumerate("abc", start=7):
-            self.report(trial.session, tmp_path / "in", head)
+            self.store(trial.session, tmp_path / "in", head)
             if number > 7:
                 trial.checkpoints.delete(trial.uri(number - 1))  # as `keep_last: 1` has it
         assert trial.checkpoints.numbers("00003") == (0, 9)
@@ -164,11 +206,11 @@ class TestSharing:
     def test_an_attempt_goes_on_from_the_one_before(
         self, trial: Trial, link: tuple[socket.socket, socket.socket], tmp_path: Path
     ) -> None:
-        self.report(trial.session, tmp_path / "in", "a")
+        self.store(trial.session, tmp_path / "in", "a")
         place = SweepPlace(sweep_id="s-1", storage_path=trial.checkpoints.store.url, resources={})
         sender = SocketLink(link[0])
         job = replace(JOB, attempt=3, checkpoint=trial.uri(7), next_checkpoint=100)
-        self.report(Session(job, place, sender), tmp_path / "in", "b")
+        self.store(Session(job, place, sender), tmp_path / "in", "b")
         assert self.new_bytes(trial, 100) == 70_000
         sender.close()
 
@@ -176,11 +218,11 @@ class TestSharing:
         self, trial: Trial, link: tuple[socket.socket, socket.socket], tmp_path: Path
     ) -> None:
         """Its owner deletes it when it likes."""
-        self.report(trial.session, tmp_path / "in", "a")
+        self.store(trial.session, tmp_path / "in", "a")
         place = SweepPlace(sweep_id="s-1", storage_path=trial.checkpoints.store.url, resources={})
         sender = SocketLink(link[0])
         job = replace(JOB, trial=4, checkpoint=trial.uri(7), next_checkpoint=0)
-        self.report(Session(job, place, sender), tmp_path / "in", "a")
+        self.store(Session(job, place, sender), tmp_path / "in", "a")
         for number in trial.checkpoints.numbers("00003"):
             trial.checkpoints.delete(trial.uri(number))
         trial.checkpoints.verify(trial.checkpoints.uri("00004", 0))
@@ -196,6 +238,7 @@ class TestSharing:
             thread.start()
         for thread in threads:
             thread.join()
+        assert flush(trial.session)
         numbers = trial.checkpoints.numbers("00003")
         assert numbers == (0, *range(7, 13))
         assert [self.new_bytes(trial, number) for number in numbers[2:]] == [70_000] * 5

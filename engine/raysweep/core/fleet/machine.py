@@ -108,6 +108,7 @@ class Fleet:
             checkpoint=command.checkpoint,
             iteration=command.iteration,
             next_checkpoint=command.next_checkpoint,
+            has_older=command.has_older,
             memory_limit_bytes=self.policy.memory_limit(slot.memory_bytes),
         )
         slot.handed[command.trial] = Handed(job=job)

@@ -8,6 +8,8 @@ from raysweep import messages as msg
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 
+_Rare = msg.Stopped | msg.Busy | msg.Saved | msg.Unsaved | msg.Damaged | msg.Noted
+
 
 def failure_of(facts: msg.FailureFacts) -> Failure:
     """The failure that these facts are."""
@@ -31,12 +33,12 @@ def event_of(message: msg.FromWorker, at: float) -> ev.Event | None:
             return ev.TrialStarted(at=at, trial=trial, attempt=attempt)
         case msg.Returned(trial=trial, attempt=attempt):
             return ev.TrialReturned(at=at, trial=trial, attempt=attempt)
-        case msg.Stopped() | msg.Busy() | msg.Saved() | msg.Unsaved():
+        case msg.Stopped() | msg.Busy() | msg.Saved() | msg.Unsaved() | msg.Damaged() | msg.Noted():
             return _rare_event(message, at)
     return None
 
 
-def _rare_event(message: msg.Stopped | msg.Busy | msg.Saved | msg.Unsaved, at: float) -> ev.Event:
+def _rare_event(message: _Rare, at: float) -> ev.Event:
     """These have the fields of their events."""
     match message:
         case msg.Stopped():
@@ -47,3 +49,7 @@ def _rare_event(message: msg.Stopped | msg.Busy | msg.Saved | msg.Unsaved, at: f
             return ev.CheckpointCommitted(at=at, **asdict(message))
         case msg.Unsaved():
             return ev.CheckpointFailed(at=at, **asdict(message))
+        case msg.Damaged():
+            return ev.CheckpointDamaged(at=at, **asdict(message))
+        case msg.Noted():
+            return ev.TrialNoted(at=at, **asdict(message))

@@ -1,0 +1,23 @@
+"""What a worker must know of its sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPlace:
+    """Goes to a worker as JSON."""
+
+    sweep_id: str
+    storage_path: str
+    resources: dict[str, float]
+    metric: str = ""
+    """Ranks the trial's checkpoints, and is what a number that a trainable returns is reported as."""
+    ranks_by: str = ""
+    """What ranks the trial's checkpoints, where that is another metric."""
+    upload: Literal["block", "latest"] = "block"
+    upload_limit: float | None = None
+    parallel_puts: int = 4
+    """See `spec.policies.CheckpointPolicy`."""
