@@ -121,13 +121,13 @@ def get_checkpoint() -> RestoredCheckpoint | None:
 def new_checkpoint() -> AbstractContextManager[Path]:
     """A context manager that yields a new, empty folder for a checkpoint, which is stored in the background.
 
-    `report(metrics, checkpoint=folder)`, inside the `with`, takes the folder over as it is, in no time
-    whatever its size, and the trial goes on. It is gone then: nothing may be written to it any more. What is
-    not reported by the end of the `with` is removed. It lies on a local disk: below `RAYSWEEP_STAGING`, else
-    where temporary files go. Up to three checkpoints lie there; then `report` waits, or, with
-    `checkpoint.upload: latest`, those that wait are skipped. One that is handed over
-    counts once it is stored: a trial whose process is killed before that goes on from the one before. A trial
-    ends once all are stored.
+    `report(metrics, checkpoint=folder)`, inside the `with` or after it, takes the folder over as it is, in no
+    time whatever its size, and the trial goes on. It is gone then: nothing may be written to it any more.
+    What was not reported when the next one begins, or when the `with` ends by an exception, is removed. It
+    lies on a local disk: below `RAYSWEEP_STAGING`, else where temporary files go. Up to three checkpoints lie
+    there; then `report` waits, or, with `checkpoint.upload: latest`, those that wait are skipped. One that is
+    handed over counts once it is stored: a trial whose process is killed before that resumes from the one
+    before. A trial ends once all are stored.
 
     Raises:
         RaysweepError: Called outside a trial. OSError: There is no place for it.

@@ -12,6 +12,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,15 +32,28 @@ class Staging:
         self._lock: IO[bytes] | None = None
         self._numbers = itertools.count(1)
         self._given: set[Path] = set()
+        # What a thread has filled: it may be handed over until that thread begins another.
+        self._filled: dict[int, Path] = {}
 
     @contextmanager
     def new_folder(self) -> Iterator[Path]:
-        """A new, empty folder; what was not handed over by the end is removed."""
+        """A new, empty folder, to be handed over inside the `with` or after it.
+
+        It is removed where the `with` ends by an exception, and where its thread begins another.
+        """
+        thread = threading.get_ident()
+        self._drop(self._filled.pop(thread, None))
         folder = self.make_folder()
         self._given.add(folder)
         try:
             yield folder
-        finally:
+        except BaseException:
+            self._drop(folder)
+            raise
+        self._filled[thread] = folder
+
+    def _drop(self, folder: Path | None) -> None:
+        if folder in self._given:
             self._given.discard(folder)
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -264,12 +264,42 @@ def test_what_cannot_be_kept_is_refused_where_it_was_made(session: Session, gate
             session.report({"loss": 1.0}, folder, False)
 
 
-def test_what_is_not_reported_is_removed(session: Session, tmp_path: Path) -> None:
+def test_what_is_not_reported_is_removed_when_the_next_one_begins(session: Session, tmp_path: Path) -> None:
     with session.new_checkpoint() as folder:
         (folder / "text").write_text("a")
-    assert not folder.exists()
+    with session.new_checkpoint() as another:
+        assert not folder.exists()
+    assert another.exists()
     session.finish()
     assert list((tmp_path / "staging").iterdir()) == []
+
+
+def test_what_an_exception_left_half_written_is_removed(session: Session) -> None:
+    given = session.new_checkpoint()
+    folder = given.__enter__()
+    (folder / "text").write_text("a")
+    assert not given.__exit__(OSError, OSError("the disk is full"), None), "it is raised on"
+    assert not folder.exists()
+
+
+def test_it_may_be_reported_after_the_with(session: Session, gate: Gate, ears: Ears, tmp_path: Path) -> None:
+    gate.opened.set()
+    for text in "ab":
+        with session.new_checkpoint() as folder:
+            (folder / "text").write_text(text)
+        session.report({"loss": 1.0}, folder, False)
+        assert not folder.exists(), "it was taken over, not copied"
+    session.finish()
+    assert stored(gate, ears.saved()[-1], tmp_path) == "b"
+
+
+def test_another_threads_folder_is_left_alone(session: Session) -> None:
+    with session.new_checkpoint() as folder:
+        pass
+    other = threading.Thread(target=lambda: session.new_checkpoint().__enter__())
+    other.start()
+    other.join()
+    assert folder.exists()
 
 
 def test_the_size_does_not_matter(session: Session, gate: Gate) -> None:
