@@ -76,7 +76,7 @@ def space(value: Any) -> dict[str, Any]:
         ({"num_samples": "ten"}, "num_samples", "write a number"),
         ({"num_samples": 1.5}, "num_samples", "write a whole number"),
         ({"stop": {"target": "high"}}, "stop.target", "write a number"),
-        ({"checkpoint": {"keep_best": "yes"}}, "checkpoint.keep_best", "write true or false"),
+        ({"checkpoint": {"keep_best": "yes"}}, "checkpoint.keep_best", "write true, or such as"),
         ({"tags": ["a"]}, "tags", "write a mapping"),
         ({"tags": {"a": 1}}, "tags.a", 'write "1" in quotes'),
         ({"failure": 3}, "failure", "write a mapping"),
