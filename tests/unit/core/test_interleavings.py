@@ -242,6 +242,19 @@ class Interleavings(RuleBasedStateMachine):
             self.world.finish(worker, how, failure)
 
     @precondition(lambda self: self._is_on)
+    @rule(index=PICK, is_swallowed=st.booleans())
+    def damage_newest(self, index: int, is_swallowed: bool) -> None:
+        """The newest checkpoint of a trial goes bad; who resumes from it says so, and user code may go on."""
+        trials = [self.world.state.trials[number] for number in self.world.state.active]
+        able = [trial for trial in trials if len(trial.checkpoints) > 1]
+        if able:
+            self.world.damaged.add(able[index % len(able)].checkpoints[-1].uri)
+        meeting = [w for w in self._running() if w.job is not None and self.world.meets_damage(w.job)]
+        worker = self._pick(index, meeting)
+        if worker is not None and is_swallowed:
+            worker.find_damage(self.world.now)
+
+    @precondition(lambda self: self._is_on)
     @rule(index=PICK, failure=LOSSES, was_handed=st.booleans())
     def lose_slot(self, index: int, failure: Failure, was_handed: bool) -> None:
         worker = self._pick(index, [w for w in self.world.workers.values() if w.is_up and not w.is_lost])
@@ -406,6 +419,7 @@ class Interleavings(RuleBasedStateMachine):
         outcome = make_outcome(world.state, sweep_id="toy", key="k", uri="mem://toy", version="0")
         assert len(outcome) == world.state.suggested
         happened["interleavings"] += 1
+        happened["found damage"] += sum(b"CheckpointDamaged" in line for line in world.journal)
 
 
 # One run of all examples is one test: it may take longer than others.

@@ -161,6 +161,15 @@ class Worker:
         job.next_checkpoint += 1
         job.newest = uri
 
+    def find_damage(self, at: float) -> None:
+        """The running trial opens the checkpoint that it was to resume from, and finds it damaged."""
+        job = self._running()
+        assert job.newest is not None
+        trial, attempt = job.who
+        self.outbox.append(
+            ev.CheckpointDamaged(at=at, trial=trial, attempt=attempt, uri=job.newest, problem="one bit")
+        )
+
     def finish(
         self, at: float, how: End, failure: Failure | None = None, *, was_killed: bool = False
     ) -> None:

@@ -110,6 +110,7 @@ class World:
         self.largest_bytes = 0
         self.has_told_time = self.has_released = False
         self.stored: set[str] = set()
+        self.damaged: set[str] = set()
         self.ever_stored: dict[str, int] = {}
         self.numbers: set[tuple[int, int]] = set()
         self.state = SweepState.create(spec, 7)
@@ -482,6 +483,11 @@ class World:
         ranks_by = checkpoint_metric(self.spec)
         worker.save(self.now, uri, rank=as_number(job.last.get(ranks_by)) if ranks_by else None)
 
+    def meets_damage(self, job: Job) -> bool:
+        """Whether what the attempt is to resume from is damaged, and there is an older one to say so for."""
+        is_first = job.newest == job.start.checkpoint and job.reports == 0
+        return is_first and job.start.has_older and job.newest in self.damaged
+
     def finish(self, worker: Worker, how: End, failure: Failure = RAISED) -> None:
         """The running trial ends."""
         worker.finish(self.now, how, failure)
@@ -515,6 +521,9 @@ class World:
         elif worker.job is None or worker.job.is_waiting:
             return False
         elif worker.job.must_stop:
+            self.finish(worker, "stopped")
+        elif self.meets_damage(worker.job):
+            worker.find_damage(self.now)
             self.finish(worker, "stopped")
         elif worker.job.iteration >= self.length:
             self.finish(worker, "returned")
