@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +16,7 @@ import pytest
 import raysweep as rs
 from raysweep.cli import main
 from raysweep.outcome import NOTHING_RAN
-from tests.engine.conftest import ROOT
+from tests.engine.conftest import ROOT, Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Lines = Callable[[], list[list[str]]]
@@ -134,6 +135,31 @@ def test_the_best_go_further_from_python(make_spec: Any, ray_cluster: object, li
     # One more may have begun before the scheduler's word had come.
     assert [steps[step] for step in (1, 2, 3)] == [2, 2, 2], "none began anew"
     assert rs.run_sweep(spec, key="k", extend={"top": 2, "max_t": 7}) == further
+
+
+def test_a_retry_that_is_killed_is_resumed_by_the_same_call(
+    make_spec: Any, drive: Callable[..., Driver], address: str, lines: Lines
+) -> None:
+    """SIGKILL of the driver while the failed trials run again: nothing stored is run once more."""
+    space = {"steps": 8, "pause": 0.1, "dies_at": 3, "how": "raise"}
+    spec = make_spec("steps", space, num_samples=2, failure={"max_failures": 0})
+    first = drive(spec, address=address).finish()
+    assert first[1]["outcome"]["counts"] == {"failed": 2}
+
+    retry = drive(spec, address=address, retry="failed")
+    wait_for(lambda: max(int(line[2]) for line in lines() if line[0] == "step") >= 6)
+    os.kill(retry.pid, signal.SIGKILL)
+    retry.process.wait()
+    before = Counter(int(line[1]) for line in lines() if line[0] == "resumed")
+    assert set(before.values()) == {1}, "both resumed from where they had failed"
+
+    outcome = drive(spec, address=address, retry="failed").outcome()
+    assert outcome.counts == {"completed": 2}
+    assert outcome.generation == 3
+    steps = Counter((int(line[1]), int(line[2])) for line in lines() if line[0] == "step")
+    assert set(steps) == {(trial, step) for trial in (0, 1) for step in range(1, 9)}
+    assert all(count == 1 for (_, step), count in steps.items() if step <= 3), "they did not begin anew"
+    assert sum(steps.values()) <= 2 * 8 + 2 * 4, "at most what was on its way has run twice"
 
 
 def test_failed_trials_and_a_new_beginning_from_python(make_spec: Any, ray_cluster: object) -> None:
