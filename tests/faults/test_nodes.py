@@ -122,7 +122,7 @@ def test_a_node_that_dies_costs_no_budget(cluster: Any, two_nodes: Any, make: Sp
     """SIGKILL of the raylet and all its processes."""
     dying = node_id(two_nodes[1])
     with driving(make(3, {"steps": 12}, max_worker_deaths=0), cluster.address) as driver:
-        lost = wait_for_step(log, dying, 4)
+        lost = wait_for_step(log, dying, 8)
         done = steps_of(log, lost)[-1]
         cluster.remove_node(two_nodes[1], allow_graceful=False)
         outcome = driver.outcome()
@@ -132,8 +132,9 @@ def test_a_node_that_dies_costs_no_budget(cluster: Any, two_nodes: Any, make: Sp
     assert first.error is not None
     assert first.error.kind == "preempted"
     again = next(line for line in starts(log) if int(line[0]) == lost and line[1] == "2")
-    assert int(again[3]) >= done - 1, "it goes on from its last checkpoint"
-    assert len(steps_of(log, lost)) <= 12 + 2
+    # Up to three checkpoints were on their way, and the word of one that had arrived.
+    assert int(again[3]) >= done - 5, "it resumes from its last checkpoint"
+    assert steps_of(log, lost).count(1) == 1, "it did not begin anew"
 
 
 @pytest.mark.slow
