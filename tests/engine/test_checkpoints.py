@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import tempfile
 import time
@@ -220,15 +221,16 @@ def test_a_trial_survives_whatever_is_damaged_of_its_newest_checkpoint(
             continue
         assert ends == ["failed", "went back", "completed"], kind
         assert trial.reports == 5, "the third step was made again"
-        assert "it resumed from checkpoint 1, 1 reports earlier" in note
+        # The first attempt's are 0, 1, 2; where that was taken back before it began, 10^9 more.
+        assert re.search(r"it resumed from checkpoint (10{8})?1, 1 reports earlier", note), note
         what = {
-            "manifest": "2.json: the manifest is damaged",
+            "manifest": r"2\.json: the manifest is damaged",
             "lost manifest": "2: there is no such checkpoint",
-            "pack": "2: at.json: the content changed (its hash is wrong)",
-            "chunk": "2: body: the content changed (its hash is wrong)",
+            "pack": r"2: at\.json: the content changed \(its hash is wrong\)",
+            "chunk": r"2: body: the content changed \(its hash is wrong\)",
             "lost chunk": "2: body: the file is missing",
         }[kind]
-        assert f"/checkpoints/{trial.trial_id}/{what}" in note
+        assert re.search(f"/checkpoints/{trial.trial_id}/(10{{8}})?{what}", note), note
     report = verify_sweep(SweepFolder(open_store(str(storage)), outcome.sweep_id))
     assert (report.is_sound, report.orphans) == (True, ()), "nothing of what was damaged is left"
 
