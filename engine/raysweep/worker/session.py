@@ -162,12 +162,18 @@ class Session:
                 raise
 
     def _go_back(self, uri: str, error: CheckpointDamagedError) -> NoReturn:
-        """End, since there is an older checkpoint: the trial's next attempt resumes from it."""
+        """End, since there is an older checkpoint: the trial's next attempt resumes from it.
+
+        Nothing counts any more that this attempt does, whatever else it is told: should user code swallow
+        this and begin anew, its reports would be taken for those that follow the checkpoint.
+        """
         self._link.send(
             Damaged(*self.job.who, uri=uri, problem=one_line(f"{error.path}: {error.problem}", 500))
         )
-        self.was_raised = True
-        raise TrialStopped("damage")
+        with self.changed:
+            self.stop_reason, self.wants_checkpoint, self.allows = "damage", False, "nothing"
+            self.is_interrupted = True
+        self._raise_stopped()
 
     def tell(self, order: Order) -> None:
         """From another thread: act on what the controller says of this attempt."""
@@ -186,7 +192,8 @@ class Session:
         """
         faultplan.reach_in_trial("stop", self.job.trial, self.job.attempt)
         with self.changed:
-            self.stop_reason, self.wants_checkpoint, self.allows = reason, wants_checkpoint, allows
+            if self.stop_reason != "damage":
+                self.stop_reason, self.wants_checkpoint, self.allows = reason, wants_checkpoint, allows
             self.changed.notify_all()
 
     def answer(self, report: int) -> None:
@@ -219,7 +226,7 @@ class Session:
         """Whether it was told to end without a checkpoint, or no longer has the time for one."""
         return self.stop_reason is not None and (self.is_interrupted or not self.wants_checkpoint)
 
-    def _raise_stopped(self) -> None:
+    def _raise_stopped(self) -> NoReturn:
         self.was_raised = True
         raise TrialStopped(self.stop_reason or "stopped")
 

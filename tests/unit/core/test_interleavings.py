@@ -227,7 +227,7 @@ class Interleavings(RuleBasedStateMachine):
     def report(
         self, index: int, values: list[object], is_waiting: bool, is_saved: bool, keys: tuple[str, ...]
     ) -> None:
-        worker = self._pick(index, self._running())
+        worker = self._pick(index, [w for w in self._running() if w.job is not None and not w.job.goes_back])
         if worker is not None:
             happened["reports"] += 1
             self.world.report(worker, values, is_waiting=is_waiting, keys=keys)

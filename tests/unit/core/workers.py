@@ -35,6 +35,8 @@ class Job:
     """Its last report."""
     newest: str | None = None
     """The checkpoint that user code gets if it asks for one now."""
+    goes_back: bool = False
+    """It has found its checkpoint damaged: whatever user code does now, it reports and gets nothing more."""
 
     @property
     def who(self) -> tuple[int, int]:
@@ -44,7 +46,7 @@ class Job:
     @property
     def must_stop(self) -> bool:
         """Whether it ends at its next report; a trial that is asked for a checkpoint goes on to that."""
-        return self.stop_reason is not None and not self.wants_checkpoint
+        return self.goes_back or (self.stop_reason is not None and not self.wants_checkpoint)
 
     @property
     def is_waiting(self) -> bool:
@@ -124,6 +126,7 @@ class Worker:
     ) -> None:
         """The running trial makes a report for each row, and may wait for an answer to the last."""
         job = self._running()
+        assert not job.goes_back, "an attempt that goes back reports nothing"
         trial, attempt = job.who
         self.outbox.append(
             ev.TrialReported(
@@ -169,6 +172,7 @@ class Worker:
         self.outbox.append(
             ev.CheckpointDamaged(at=at, trial=trial, attempt=attempt, uri=job.newest, problem="one bit")
         )
+        job.goes_back, job.newest = True, None
 
     def finish(
         self, at: float, how: End, failure: Failure | None = None, *, was_killed: bool = False

@@ -524,7 +524,6 @@ class World:
             self.finish(worker, "stopped")
         elif self.meets_damage(worker.job):
             worker.find_damage(self.now)
-            self.finish(worker, "stopped")
         elif worker.job.iteration >= self.length:
             self.finish(worker, "returned")
         else:

@@ -166,6 +166,34 @@ def test_a_damaged_one_ends_the_attempt_where_there_is_an_older_one(
     assert "there is no such checkpoint" in damaged.problem
 
 
+@pytest.mark.parametrize("is_told_first", [True, False])
+def test_nothing_counts_of_an_attempt_that_goes_back_and_does_not_end(
+    trial: Trial, link: tuple[socket.socket, socket.socket], tmp_path: Path, is_told_first: bool
+) -> None:
+    """It swallows TrialStopped and begins anew, while its node is about to go, so that reports would count."""
+    trial.checkpoints.delete(trial.first)
+    sender = SocketLink(link[0])
+    place = SweepPlace(sweep_id="s-1", storage_path=trial.checkpoints.store.url, resources={})
+    session = Session(replace(JOB, checkpoint=trial.first, has_older=True), place, sender)
+    if is_told_first:
+        session.stop("preempt", wants_checkpoint=True, allows="checkpoint")
+    with pytest.raises(TrialStopped, match="damage"):
+        read(session.get_checkpoint())
+    if not is_told_first:
+        session.stop("preempt", wants_checkpoint=True, allows="checkpoint")
+    assert not session.should_checkpoint
+    for checkpoint in (None, tmp_path):
+        with pytest.raises(TrialStopped, match="damage"):
+            session.report({"loss": 1.0}, checkpoint, False)
+    with pytest.raises(TrialStopped, match="damage"):
+        session.get_checkpoint()
+    session.finish()
+    sender.close()
+    link[0].shutdown(socket.SHUT_RDWR)
+    messages = [message for frame in read_frames(link[1], FROM_WORKER) for message in frame]
+    assert [type(message) for message in messages if not isinstance(message, Busy)] == [Damaged]
+
+
 def test_one_that_the_attempt_saved_itself_is_no_reason_to_go_back(trial: Trial) -> None:
     """The attempt that began from the one before has gone on since."""
     trial.session.job = replace(trial.session.job, has_older=True)
