@@ -116,9 +116,9 @@ airflow: $(STAMPS)/airflow system-libraries
 
 TESTS ?= tests
 MARK ?= not slow and not servers
-# Tests that need no Ray run beside those that wait for one (tests/conftest.py); with 0, one after the other.
+# Tests that compute run beside those that wait for servers (tests/dealing.py); with 0, one after the other.
 PROCESSES ?= 2
-PYTEST_BESIDE = -m pytest -n $(PROCESSES) --dist loadgroup
+PYTEST_BESIDE = -m pytest -n $(PROCESSES)
 ## test: the test suite (TESTS=tests/unit MARK="not ray" PROCESSES=0)
 test: setup browser
 	$(BIN)/python $(PYTEST_BESIDE) $(TESTS) $(if $(MARK),-m '$(MARK)')

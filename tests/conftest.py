@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.dealing import TwoEnds, place_of
 from tests.jobs.head import Head, free_ports
 
 if TYPE_CHECKING:
@@ -18,29 +19,15 @@ if TYPE_CHECKING:
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 
-# Folders whose tests with servers share none with another file's.
-_ALONE = ("engine", "faults", "users")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In the order in which processes take them."""
+    items.sort(key=lambda item: place_of(item.nodeid))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Who may run beside whom (`pytest -n 2 --dist loadgroup`): a group stays in one process, in its order.
-
-    Tests on a Ray share one with half of the others, and the cores that it counts; those on Airflow's servers
-    share these. Of the rest with servers, nodes or faults each file has its own, and runs where room is.
-    """
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        has_servers = item.get_closest_marker("servers") is not None
-        if has_servers and "airflow" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("airflow"))
-        elif has_servers and (
-            item.path.parent.name in ("engine", "faults", "users") or "chaos" in item.path.name
-        ):
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
-        elif item.get_closest_marker("ray"):
-            half = "first" if item.path.name < "test_m" else "second"
-            item.add_marker(pytest.mark.xdist_group(f"ray, the {half} half"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Who may run beside whom (`pytest -n 2`)."""
+    return TwoEnds(config, log)
 
 
 @pytest.fixture(scope="session")

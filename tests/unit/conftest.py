@@ -1,12 +1,15 @@
 """How Hypothesis runs here, and stores to test against.
 
-No example has a time limit, as machines are busy; a test as a whole has one. The stores are a local folder,
-memory, and S3 through a moto server on loopback.
+No example has a time limit, as machines are busy; a test as a whole has one. Examples are the same in each run,
+so that a red suite is the work of whoever changed something; with RAYSWEEP_RANDOM=1 they are drawn anew, as they
+always are in the exhaustive interleavings. The stores are a local folder, memory, and S3 through a moto server on
+loopback.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,7 +22,10 @@ from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 
 settings.register_profile(
-    "raysweep", settings.get_profile(settings.get_current_profile_name()), deadline=None
+    "raysweep",
+    settings.get_profile(settings.get_current_profile_name()),
+    deadline=None,
+    derandomize=not os.environ.get("RAYSWEEP_RANDOM"),
 )
 settings.load_profile("raysweep")
 
