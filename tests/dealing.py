@@ -1,8 +1,8 @@
 """Which test runs in which of the processes of `pytest -n 2`, and in which order.
 
 pytest-xdist's own groups (`--dist loadgroup`) have no effect with pytest 9.2, which no longer reads the
-attribute by which it marks them: every test was dealt out by itself, and each process started a Ray, an Airflow
-and a Prefect of its own.
+attribute by which it marks them: every test was dealt out by itself, and each process started a Ray, an
+Airflow and a Prefect of its own.
 
 A file stays in one process, in its order; all files on Airflow's servers are one. Of two processes the first
 takes from the front, where what waits for servers is, the second from the back, where what computes is, until

@@ -1,9 +1,9 @@
 """How Hypothesis runs here, and stores to test against.
 
-No example has a time limit, as machines are busy; a test as a whole has one. Examples are the same in each run,
-so that a red suite is the work of whoever changed something; with RAYSWEEP_RANDOM=1 they are drawn anew, as they
-always are in the exhaustive interleavings. The stores are a local folder, memory, and S3 through a moto server on
-loopback.
+No example has a time limit, as machines are busy; a test as a whole has one. Examples are the same in each
+run, so that a red suite is the work of whoever changed something; with RAYSWEEP_RANDOM=1 they are drawn anew,
+as they always are in the exhaustive interleavings. The stores are a local folder, memory, and S3 through a
+moto server on loopback.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def test_a_damaged_one_ends_the_attempt_where_there_is_an_older_one(
 def test_nothing_counts_of_an_attempt_that_goes_back_and_does_not_end(
     trial: Trial, link: tuple[socket.socket, socket.socket], tmp_path: Path, is_told_first: bool
 ) -> None:
-    """It swallows TrialStopped and begins anew, while its node is about to go, so that reports would count."""
+    """It swallows TrialStopped and begins anew, while its node is about to go: its reports would count."""
     trial.checkpoints.delete(trial.first)
     sender = SocketLink(link[0])
     place = SweepPlace(sweep_id="s-1", storage_path=trial.checkpoints.store.url, resources={})
