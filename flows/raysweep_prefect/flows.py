@@ -52,6 +52,8 @@ def nightly_sweep(
     job: JobSettings | None = None,
     accept_partial: bool = True,
     resume_cancelled: bool = False,
+    retry_failed: bool = False,
+    restart: bool = False,
     retries: int = 2,
     retry_delay_s: float = 10.0,
 ) -> NightOutcome:
@@ -71,17 +73,23 @@ def nightly_sweep(
         job: What jobs on the cluster bring along, and where their drivers run.
         accept_partial: Whether a search that a deadline or a budget cut short counts, with the best so far.
         resume_cancelled: Go on with a sweep of this key that was cancelled.
+        retry_failed: Run the failed trials of a sweep of this key that has completed or failed again.
+        restart: Put what an earlier flow run stored of the sweep under this key aside, and begin it anew.
+            Gate and training follow what it finds: the same best is neither judged nor trained again.
         retries: How many times a step is retried after an error that may pass, such as a lost cluster.
         retry_delay_s: How long before that, in seconds; six times as long from the second on.
     """
     target = find_target(cluster)
     name = key if key is not None else str(flow_run.root_flow_run_id)
+    past: dict[str, Any] = {
+        "resume_cancelled": resume_cancelled,
+        "retry_failed": retry_failed,
+        "restart": restart,
+    }
     again: dict[str, Any] = {"retries": retries, "retry_delay_seconds": [retry_delay_s, 6 * retry_delay_s]}
     where: dict[str, Any] = {"cluster": cluster, "storage_path": storage_path, "job": job}
     with _one_ray(target):
-        outcome = sweep.with_options(**again)(
-            spec, name, **where, accept_partial=accept_partial, resume_cancelled=resume_cancelled
-        )
+        outcome = sweep.with_options(**again)(spec, name, **where, accept_partial=accept_partial, **past)
         if gate_spec is not None:
             outcome = gate.with_options(**again)(spec, name, outcome, gate_spec, **where)
         if train_spec is None:

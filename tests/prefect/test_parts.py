@@ -27,7 +27,7 @@ from raysweep.spec.again import Again
 from raysweep.step import Step
 from raysweep_prefect import RayCluster, SweepJob
 from raysweep_prefect.clusters import find_target
-from raysweep_prefect.flows import sweep_many
+from raysweep_prefect.flows import nightly_sweep, sweep_many
 from raysweep_prefect.following import Follower, is_ended_by_user
 from raysweep_prefect.hooks import is_aborted, stop_sweeps, stop_sweeps_if_aborted
 from raysweep_prefect.identity import Asker, default_key
@@ -257,6 +257,22 @@ def test_what_is_wanted_of_a_sweep_that_is_there_reaches_its_step(
     sweep.fn(document, "k", restart=True)
     assert stored.folder.read_outcome() is None
     assert stored.folder.store.list_folders(f"aside/{stored.folder.sweep_id}") == ("001",)
+
+
+@pytest.mark.parametrize("wanted", ["resume_cancelled", "retry_failed", "restart"])
+def test_a_night_asks_its_sweep_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
+    """A patch, as what the sweep's task is given is all that the parameters do."""
+    outcome = store_sweep(tmp_path, is_ended=True).folder.read_outcome()
+    asked: list[dict[str, Any]] = []
+
+    class Sweep:
+        def with_options(self, **_: Any) -> Any:
+            return lambda *_, **given: asked.append(given) or outcome
+
+    monkeypatch.setattr("raysweep_prefect.flows.sweep", Sweep())
+    nightly_sweep.fn(SPEC, key="k", cluster="auto", **{wanted: True})  # type: ignore[arg-type]
+    names = ("resume_cancelled", "retry_failed", "restart")
+    assert {name: asked[0][name] for name in names} == {name: name == wanted for name in names}
 
 
 def test_a_result_keeps_the_best_trials_only() -> None:

@@ -39,9 +39,14 @@ def complete_sweep(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def by_name(function: Command) -> Command:
-    """Let a command that takes a sweep as `name` take `--name` and `--key` in its place."""
+    """Let a command that takes a sweep as `name` take `--name` and `--key` in its place.
+
+    One that shows training runs too has a parameter `training`, which is not on the command line: the id that
+    a training run of this name and key has, or its beginning.
+    """
     signature = inspect.signature(function, eval_str=True)
     parameters = dict(signature.parameters)
+    training = parameters.pop("training", None)
     is_needed = parameters["name"].default is inspect.Parameter.empty
     argument = typer.Argument(
         metavar="SWEEP_ID",
@@ -61,6 +66,8 @@ def by_name(function: Command) -> Command:
         name = name_of(given["name"], run_name, run_key)
         if name is None and is_needed:
             raise _no_name()
+        if training is not None and run_name is not None:
+            given["training"] = _training_of(run_name, run_key)
         return function(**given | {"name": name})
 
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -88,6 +95,12 @@ def name_of(name: str | None, run_name: str | None, run_key: str | None) -> str 
     if name is not None:
         raise SpecError("--name", f"there is an id as well, {name!r}", "give one of them")
     return id_beginning(run_name, run_key)
+
+
+def _training_of(run_name: str, run_key: str | None) -> str:
+    from raysweep.spec.identity import id_beginning
+
+    return id_beginning(run_name, run_key, "train")
 
 
 def _no_name() -> Exception:

@@ -23,12 +23,15 @@ from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 
 
-def show(name: str, storage: str | None, is_json: bool) -> int:
-    """Show one sweep, or a training run: running, ended, or left by a controller that is gone."""
+def show(name: str, storage: str | None, is_json: bool, training_name: str | None = None) -> int:
+    """Show one sweep, or a training run: running, ended, or left by a controller that is gone.
+
+    `training_name`: the training run's id, where it is not `name`.
+    """
     try:
         status, _ = read_sweep(name, storage)
     except SweepNotFoundError:
-        training = find_training(name, storage)
+        training = find_training(training_name or name, storage)
         if training is None:
             raise
         return show_training(glance_training(training), is_json)

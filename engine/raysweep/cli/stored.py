@@ -22,13 +22,14 @@ def status(
     ] = None,
     storage: StoredAt = None,
     as_json: AsJson = False,
+    training: str | None = None,
 ) -> Task:
-    """Show how a sweep is doing, or list the sweeps."""
+    """Show how a sweep or a training run is doing, or list them all."""
     from raysweep.cli import status
 
     if name is None:
         return partial(status.show_list, storage, as_json)
-    return partial(status.show, name, storage, as_json)
+    return partial(status.show, name, storage, as_json, training)
 
 
 @app.command()

@@ -32,14 +32,20 @@ def find_sweep(name: str, storage: str | None) -> SweepFolder:
 
 
 def find_training(name: str, storage: str | None) -> RunFolder | None:
-    """The folder of a training run, named as a sweep is; None where there is none, or several."""
+    """The folder of a training run, named as a sweep is; None where there is none.
+
+    Raises:
+        SweepNotFoundError: It may be one of several; names them.
+    """
     parent, slash, last = name.rstrip("/").rpartition("/")
     store = open_store((parent or "/") if slash else storage or DEFAULT_STORAGE)
     wanted = last if slash else name
     found = [run for run in list_trainings(store) if wanted and run.startswith(wanted)]
     if wanted in found:
         found = [wanted]
-    return RunFolder(store, found[0]) if len(found) == 1 else None
+    if len(found) > 1:
+        raise SweepNotFoundError(wanted, store.url, _fix(wanted, found, found))
+    return RunFolder(store, found[0]) if found else None
 
 
 def _fix(wanted: str, known: list[str], found: list[str]) -> str:

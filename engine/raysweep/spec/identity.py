@@ -117,9 +117,9 @@ def sweep_id(name: str, key: str) -> str:
     return RunId(kind="sweep", name=name, key=key).id
 
 
-def id_beginning(name: str, key: str | None) -> str:
-    """The id of the sweep of this name and key; without a key, how the ids of its sweeps begin."""
-    whole = sweep_id(name, key or "")
+def id_beginning(name: str, key: str | None, kind: Kind = "sweep") -> str:
+    """The id of the run of this name and key; without a key, how the ids of its runs begin."""
+    whole = RunId(kind=kind, name=name, key=key or "").id
     return whole if key is not None else whole.rpartition("-")[0] + "-"
 
 

@@ -13,6 +13,7 @@ from raysweep.outcome import Holder, TrainOutcome
 from raysweep.runs.holder import current_holder
 from raysweep.runs.training import RunFolder
 from raysweep.spec import TrainSpec
+from raysweep.spec.identity import RunId
 
 Cli = Callable[..., Any]
 Store = Callable[..., Any]
@@ -164,7 +165,27 @@ def test_a_training_run_beside_sweeps(cli: Cli, store_sweep: Store, gone_holder:
         assert fact in one.out
     assert json.loads(cli("status", done.uri, "--json").out)["outcome"]["metrics"] == {"auc": 0.74}
     assert "not running: its process is gone" in cli("status", "full-0000000002", *at(sweep)).out
-    assert cli("status", "full-", *at(sweep)).code == 2, "it may be either"
+    either = cli("status", "full-", *at(sweep))
+    assert (either.code, "it may be full-0000000001, full-0000000002: give more" in either.err) == (2, True)
+
+
+def test_a_training_run_by_its_name_and_key(cli: Cli, store_sweep: Store) -> None:
+    """A sweep of the same name and key comes first."""
+    sweep = store_sweep("night")
+    spec = TrainSpec(name="full", trainable="m:f", config={"lr": 0.1}, storage_path=sweep.folder.store.url)
+    folder = RunFolder(sweep.folder.store, RunId.of(spec, "k").id)
+    folder.freeze_spec(spec, "k")
+    by_id = cli("status", folder.run_id, "--json", *at(sweep))
+    for named in (["--name", "full", "--key", "k"], ["--name", "full"]):
+        assert (
+            json.loads(cli("status", *named, "--json", *at(sweep)).out).keys() == json.loads(by_id.out).keys()
+        )
+        assert folder.run_id in cli("status", *named, *at(sweep)).out
+    other = cli("status", "--name", "full", "--key", "another", *at(sweep))
+    assert (other.code, "no sweep" in other.err) == (2, True), other.err
+    ours = TrainSpec(name="night", trainable="m:f", config={"lr": 0.1}, storage_path=sweep.folder.store.url)
+    RunFolder(sweep.folder.store, RunId.of(ours, "k").id).freeze_spec(ours, "k")
+    assert sweep.sweep_id in cli("status", "--name", "night", *at(sweep)).out
 
 
 def test_an_empty_list(cli: Cli, tmp_path: Any) -> None:
