@@ -299,8 +299,9 @@ def showing(name: str, progress: bool | None) -> Iterator[LiveTable | None]:
     Elsewhere (a file, a pipe, a job of an orchestrator) plain lines where `progress` is True, else nothing.
     One sweep at a time redraws a terminal; others beside it, on other threads, print lines.
     """
-    console = Console(highlight=False, force_jupyter=False)
-    is_notebook = "ipykernel" in sys.modules and not console.is_terminal
+    is_notebook = _is_notebook()
+    # A notebook's output says that it is a terminal, and cannot move its cursor up.
+    console = Console(highlight=False, force_jupyter=False, force_terminal=False if is_notebook else None)
     if progress is False or (progress is None and not (console.is_terminal or is_notebook)):
         yield None
         return
@@ -316,6 +317,11 @@ def showing(name: str, progress: bool | None) -> Iterator[LiveTable | None]:
     finally:
         if is_alone:
             _showing.release()
+
+
+def _is_notebook() -> bool:
+    """Whether what is printed goes to a cell of a notebook: IPython's kernel is no dependency."""
+    return type(sys.stdout).__module__.split(".")[0] == "ipykernel"
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from email import message_from_string
@@ -33,6 +34,9 @@ if __name__ == "__main__":
     outcome = rs.run_sweep(spec, key="first", num_cpus=2)
     print(outcome.status, len(outcome), sum(1 for _ in outcome.reports()))
 """
+BROKEN = QUICKSTART.replace('return (config["x"] - 2) ** 2', 'return config["rate"]').replace(
+    "first", "second"
+)
 FLOW = """
 from prefect import flow, task
 
@@ -129,13 +133,23 @@ def test_the_page_on_an_index(wheel: Path) -> None:
 @pytest.mark.ray
 def test_the_engine_and_prefect_as_users_install_them(install: Install, tmp_path: Path) -> None:
     """A sweep on a Ray of its own, and a flow without a server: Prefect starts its own for it."""
+    began = time.monotonic()
     commands = install("ray,prefect")
+    print(f"installed after {time.monotonic() - began:.0f} s")
     (tmp_path / "quickstart.py").write_text(QUICKSTART)
+    (tmp_path / "broken.py").write_text(BROKEN)
     (tmp_path / "flow.py").write_text(FLOW)
     home = {"HOME": str(tmp_path), "PREFECT_HOME": str(tmp_path / "prefect")}
     env = dict(os.environ) | home | {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", PATIENCE: "300"}
     assert call(commands / "python", "quickstart.py", cwd=tmp_path, env=env).endswith("completed 4 4\n")
     assert call(commands / "raysweep", "best", "quickstart", "--storage", "store", cwd=tmp_path, env=env)
+    print(f"the first result after {time.monotonic() - began:.0f} s")
+    assert call(commands / "python", "broken.py", cwd=tmp_path, env=env).startswith("failed ")
+    named = ("--name", "quickstart", "--key", "second", "--storage", "store")
+    said = call(commands / "raysweep", "status", *named, cwd=tmp_path, env=env)
+    for word in ("KeyError: 'rate'", "broken.py:5 in train", "raysweep trials quickstart-"):
+        assert word in said, said
+    print(f"the first failure understood after {time.monotonic() - began:.0f} s")
     assert call(commands / "python", "flow.py", cwd=tmp_path, env=env).endswith("gave 42 raysweep_prefect\n")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from raysweep.cluster.interrupts import signals_wait
 from raysweep.cluster.tempfolder import ray_folder
 from raysweep.errors import ClusterUnreachableError
+from raysweep.raycompat.importing import quiet_import
 from raysweep.raycompat.patience import patient_start
 
 # Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
@@ -46,7 +47,7 @@ def connect(address: str | None = None, num_cpus: float | None = None) -> Iterat
     Raises:
         ClusterUnreachableError: Nothing answers at `address`.
     """
-    with signals_wait():  # half an import of Ray could not be completed in this process
+    with signals_wait(), quiet_import():  # half an import of Ray could not be completed in this process
         import ray
 
     if ray.is_initialized():

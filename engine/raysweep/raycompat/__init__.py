@@ -2,6 +2,8 @@
 
     cluster     state of the cluster: demand, placement groups, draining nodes, what an autoscaler could add
     machine     what Ray finds on this machine
+    importing   what Ray says while it is imported
+    quiet       what Ray's daemon prints
     patience    the start of a node: how long it may take, and its agents' ports
     train       the parts of Ray Train V2's controller
     lightgbm    the network of LightGBM's workers

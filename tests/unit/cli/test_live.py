@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-import types
 from typing import Any
 
 import pytest
@@ -281,6 +280,7 @@ def test_the_end_is_not_said_twice(table: LiveTable, console: Console) -> None:
         (None, False, False, False),
         (None, True, False, True),
         (None, False, True, True),
+        (None, True, True, True),
         (False, True, False, False),
         (False, False, True, False),
         (True, False, False, True),
@@ -295,11 +295,12 @@ def test_where_a_sweep_shows_itself(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1" if is_terminal else "0")  # how rich is told
-    # A kernel is known by its module: IPython's own is no dependency.
-    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel")) if is_notebook else None
+    if is_notebook:  # tests/users/test_notebook.py has a real one
+        monkeypatch.setattr(type(sys.stdout), "__module__", "ipykernel.iostream")
     with showing("night", progress) as table:
         assert (table is not None) == expected
         if table is not None:
+            assert table.console.is_terminal == (is_terminal and not is_notebook)
             table.stage("starting Ray")
             with showing("beside", True) as beside:
                 assert beside is not None
