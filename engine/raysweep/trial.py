@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from raysweep import faultplan
 from raysweep.errors import RaysweepError
@@ -45,6 +45,17 @@ class RayCheckpoint(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class StoredAt:
+    """A checkpoint that user code has stored itself."""
+
+    uri: str
+
+
+Reported = Union["str | PathLike[str]", StoredAt, None]
+"""What comes with a report as its checkpoint."""
+
+
 class TrialSession(Protocol):
     """What stands behind these calls: a trial's session, or a training worker's."""
 
@@ -54,7 +65,7 @@ class TrialSession(Protocol):
     @property
     def should_checkpoint(self) -> bool: ...
 
-    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None: ...
+    def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None: ...
 
     def get_checkpoint(self) -> AbstractContextManager[Path] | None: ...
 
@@ -68,6 +79,7 @@ def report(
     metrics: dict[str, Any],
     checkpoint: str | PathLike[str] | RayCheckpoint | None = None,
     *,
+    checkpoint_uri: str | None = None,
     wait: bool = False,
 ) -> None:
     """Report metrics, and with them optionally a checkpoint directory.
@@ -83,12 +95,15 @@ def report(
             once it is stored: a trial whose process is killed before that goes on from the one before. One
             that `new_checkpoint` gave is taken over instead of copied. Or a `ray.train.Checkpoint`
             (`ray.tune.Checkpoint`): its directory is stored, wherever it lies.
+        checkpoint_uri: In its place, where you have stored it yourself: a folder or a file, such as
+            `s3://bucket/model/7`. Its address is kept, once something is seen to be there; `get_checkpoint`
+            gives what is there when it is called. raysweep never deletes it, nor checks what it holds.
         wait: Wait for the controller, and for the checkpoint.
 
     Raises:
         TrialStopped: The trial should end now (let it pass through; clean up in `finally`).
         RaysweepError: Called outside a trial, without metrics by name, a metric is not JSON, or all of them
-            take more than 16 MiB.
+            take more than 16 MiB; or nothing is stored at `checkpoint_uri`.
     """
     session = _session or _need_session("report")
     if not isinstance(metrics, dict):
@@ -96,6 +111,11 @@ def report(
             f"report() takes metrics by name, got a {type(metrics).__name__}:"
             f' write report({{"loss": {metrics!r:.40}}}) with the name of the metric'
         )
+    if checkpoint_uri is not None:
+        if checkpoint is not None:
+            raise RaysweepError("report() takes a checkpoint or a checkpoint_uri, not both: give one of them")
+        session.report(metrics, StoredAt(checkpoint_uri), wait)
+        return
     if checkpoint is None:
         session.report(metrics, None, wait)
         return

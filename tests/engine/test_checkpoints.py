@@ -19,7 +19,7 @@ import raysweep as rs
 from raysweep.core.events import CheckpointCommitted, CheckpointDamaged
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.checkpoints import open_checkpoint, restore_uri
+from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint, restore_uri
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 
@@ -302,3 +302,19 @@ def test_a_trial_that_is_killed_with_a_checkpoint_in_hand(
         assert json.loads((folder / "at.json").read_text()) == {"step": 10}
     (sweep,) = storage.glob("*/sweep.json")
     assert verify_sweep(SweepFolder(open_store(str(storage)), sweep.parent.name)).is_sound
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_a_trial_resumes_from_what_it_has_stored_itself(
+    isolation: str, run: Callable[..., rs.SweepOutcome], tmp_path: Path, lines: Callable[[], list[list[str]]]
+) -> None:
+    """Retention lets go of the addresses, and of nothing that lies there."""
+    kept = tmp_path / "kept"
+    outcome = run("stores_itself", {"kept": str(kept)}, num_samples=1, isolation=isolation)
+    assert (outcome.status, lines()) == ("completed", [["from", "0"], ["from", "2"]])
+    assert sorted(path.name for path in kept.iterdir()) == ["1", "2", "3", "4"]
+    assert outcome.best.checkpoint_uri is not None
+    with open_checkpoint(outcome.best.checkpoint_uri) as folder:
+        assert (folder / "step").read_text() == "4"
+    trial = CheckpointStore.at(str(outcome.uri).rpartition("/")[0], outcome.sweep_id)
+    assert len(trial.numbers("00000")) == 1

@@ -329,3 +329,20 @@ def heir(config: Config) -> None:
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "at.json").write_text(json.dumps(by))
             rs.report({"loss": config["x"] / len(by)}, checkpoint=folder)
+
+
+def stores_itself(config: Config) -> None:
+    """Four steps; keeps each where it likes, and reports the address. Its process dies after the second."""
+    step = 0
+    if (checkpoint := rs.get_checkpoint()) is not None:
+        with checkpoint as folder:
+            step = int((folder / "step").read_text())
+    note(config, "from", step)
+    while step < 4:
+        step += 1
+        kept = Path(config["kept"]) / str(step)
+        kept.mkdir(parents=True)
+        (kept / "step").write_text(str(step))
+        rs.report({"loss": 1.0 / step}, checkpoint_uri=str(kept), wait=True)
+        if step == 2 and rs.get_context().attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)

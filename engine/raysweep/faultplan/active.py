@@ -17,9 +17,7 @@ from raysweep.faultplan.faults import Fault, Here, Place, When, matches, perform
 from raysweep.faultplan.plan import VARIABLE, FaultPlan
 
 if TYPE_CHECKING:
-    from os import PathLike
-
-    from raysweep.trial import TrialContext, TrialSession
+    from raysweep.trial import Reported, TrialContext, TrialSession
 
 
 class ActivePlan:
@@ -104,7 +102,7 @@ class _WatchedSession:
     def should_checkpoint(self) -> bool:
         return self._session.should_checkpoint
 
-    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
+    def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
         self._step += 1
         context = self._session.context
         here = Here(trial=context.number, step=self._step, attempt=context.attempt)

@@ -19,13 +19,21 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
 from raysweep.storage.directory import scan_directory
-from raysweep.storage.manifest import FileEntry, Manifest, StoredObject, decode_manifest, encode_manifest
+from raysweep.storage.links import GONE, absolute, fetch, look
+from raysweep.storage.manifest import (
+    LINK_VERSION,
+    FileEntry,
+    Manifest,
+    StoredObject,
+    decode_manifest,
+    encode_manifest,
+)
 from raysweep.storage.opening import open_store
 from raysweep.storage.restores import CHOOSE_FIX, OnRead, Restore
 from raysweep.storage.retries import retrying
@@ -130,6 +138,35 @@ class CheckpointStore:
             raise
         return self._ref(manifest)
 
+    def save_link(
+        self, trial_id: str, number: int, uri: str, metadata: Mapping[str, Any] | None = None
+    ) -> CheckpointRef:
+        """Keep the address of what user code has stored as checkpoint `number`; durable on return.
+
+        Raises: CheckpointDamagedError: nothing is stored there. StorageNotWritableError: it is no address.
+            SpecError: it is a checkpoint of raysweep's. StorageError as `save`.
+        """
+        _refuse_own(uri)
+        manifest = Manifest(
+            trial_id=trial_id,
+            number=number,
+            folder=f"{number}-link",
+            files=(),
+            metadata=metadata or {},
+            version=LINK_VERSION,
+            link=absolute(uri),
+        )
+        manifest = replace(manifest, link_bytes=self._linked_bytes(manifest))
+        self._commit(manifest)
+        return self._ref(manifest)
+
+    def _linked_bytes(self, manifest: Manifest) -> int:
+        """How much is at a link. Raises: CheckpointDamagedError: nothing."""
+        linked = look(manifest.link, self._give_up_after_s)
+        if not linked.files:
+            raise CheckpointDamagedError(manifest.link, GONE, CHOOSE_FIX)
+        return linked.size_bytes
+
     def is_of(self, trial_id: str, uri: str) -> bool:
         """Whether this is the URI of a checkpoint of this sweep and trial."""
         return _parse_uri(uri)[1:3] == (self.sweep_id, trial_id)
@@ -181,7 +218,7 @@ class CheckpointStore:
         partial = target.parent / f".{target.name}-{secrets.token_hex(4)}"
         try:
             partial.mkdir(parents=True)
-            self._reading(manifest).into(partial, on_read)
+            self._fill(manifest, partial, on_read)
             os.replace(partial, target)
         except OSError as error:
             raise StorageError(
@@ -191,9 +228,24 @@ class CheckpointStore:
             shutil.rmtree(partial, ignore_errors=True)
         return manifest
 
+    def _fill(self, manifest: Manifest, target: Path, on_read: OnRead | None) -> None:
+        if manifest.link:
+            fetch(manifest.link, target, self._give_up_after_s, on_read)
+        else:
+            self._reading(manifest).into(target, on_read)
+
+    def check_link(self, manifest: Manifest) -> None:
+        """See that something is there, if it is a link. Raises: CheckpointDamagedError, StorageError."""
+        if manifest.link:
+            self._linked_bytes(manifest)
+
     def verify(self, ref: CheckpointRef | str) -> Manifest:
-        """Read a checkpoint whole and check it, without keeping it. Raises: CheckpointDamagedError."""
+        """Read a checkpoint whole and check it, without keeping it. Raises: CheckpointDamagedError.
+
+        Of one that user code has stored, only see that something is there.
+        """
         manifest = self.read_manifest(ref)
+        self.check_link(manifest)
         for index in range(len(manifest.objects)):
             self.check_object(manifest, index)
         return manifest
@@ -334,6 +386,18 @@ def open_checkpoint(uri: str) -> Iterator[Path]:
         target = Path(folder) / "checkpoint"
         restore_uri(uri, target)
         yield target
+
+
+def _refuse_own(uri: str) -> None:
+    """A checkpoint of a sweep is that sweep's to delete: nobody else may count on it."""
+    try:
+        storage_path, sweep_id, trial_id, number = _parse_uri(absolute(uri))
+    except SpecError:
+        return
+    store = CheckpointStore.at(storage_path, sweep_id)
+    if store.exists(store.uri(trial_id, number)):
+        problem = f"{uri} is a checkpoint of sweep {sweep_id!r}, which may delete it"
+        raise SpecError("checkpoint_uri", problem, "restore it, and report its directory")
 
 
 def _parse_uri(uri: str) -> tuple[str, str, str, int]:

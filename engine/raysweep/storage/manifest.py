@@ -3,6 +3,7 @@
 Version 2 (`blake3`): files are cut into chunks and small ones are packed. An object is named by its content's
 hash, in the folder of the checkpoint that stored it first; later ones of the trial refer to it there.
 Version 1 (`blake2b`): a file is an object, in its checkpoint's own folder. It is read, and no longer written.
+Version 3: the address of what user code has stored itself. Of its own it has nothing (`links`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from blake3 import blake3
 from raysweep.errors import CheckpointDamagedError
 
 VERSION: Final = 2
+LINK_VERSION: Final = 3
 DIGEST_BYTES: Final = 20
 _DISTRUST: Final = "do not trust this checkpoint"
 # What object stores refuse or rewrite in keys; everything else in a file name stays readable.
@@ -67,11 +69,15 @@ class Manifest:
     empty_folders: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     version: int = VERSION
+    link: str = ""
+    """Where it lies, if user code has stored it."""
+    link_bytes: int = 0
+    """What lay there when it was reported."""
 
     @property
     def size_bytes(self) -> int:
         """Of all files together."""
-        return sum(entry.size_bytes for entry in self.files)
+        return sum(entry.size_bytes for entry in self.files) + self.link_bytes
 
     @property
     def new_bytes(self) -> int:
@@ -113,8 +119,9 @@ def hash_of(data: bytes) -> str:
 
 def encode_manifest(manifest: Manifest) -> dict[str, Any]:
     """As JSON holds it."""
+    linked = {"link": manifest.link, "link_bytes": manifest.link_bytes} if manifest.link else {}
     return {
-        "version": VERSION,
+        "version": LINK_VERSION if manifest.link else VERSION,
         "trial_id": manifest.trial_id,
         "number": manifest.number,
         "folder": manifest.folder,
@@ -130,6 +137,7 @@ def encode_manifest(manifest: Manifest) -> dict[str, Any]:
         ],
         "empty_folders": manifest.empty_folders,
         "metadata": manifest.metadata,
+        **linked,
     }
 
 
@@ -154,12 +162,14 @@ def decode_manifest(body: Mapping[str, Any], uri: str) -> Manifest:
 
 def _decode(body: Mapping[str, Any]) -> Manifest:
     version = body.get("version", 1)
-    if version not in (1, VERSION):
+    if version not in (1, VERSION, LINK_VERSION):
         raise ValueError(f"version {version!r}")
     common = {name: body[name] for name in ("trial_id", "number", "folder", "metadata")}
     empty_folders = tuple(body["empty_folders"])
     if version == 1:
         return _decode_first(body, common, empty_folders)
+    if version == LINK_VERSION:
+        return Manifest(files=(), version=version, link=body["link"], link_bytes=body["link_bytes"], **common)
     files = tuple(
         FileEntry(
             path=entry["path"],

@@ -16,7 +16,7 @@ from typing import Any
 from raysweep.errors import RaysweepError
 from raysweep.spec.jsonable import plain, unwrap_number
 from raysweep.spec.validation import Problem
-from raysweep.trial import TrialContext
+from raysweep.trial import Reported, StoredAt, TrialContext
 
 _warm_start: str | None = None
 
@@ -46,8 +46,10 @@ class TrainWorkerSession:
             world_size=world_size,
         )
 
-    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
+    def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
         """See `train_report`, which always waits for the other workers."""
+        if isinstance(checkpoint, StoredAt):
+            raise RaysweepError("report(checkpoint_uri=…) is for trials: in a training, report a directory")
         train_report(metrics, checkpoint)
 
     def new_checkpoint(self) -> AbstractContextManager[Path]:

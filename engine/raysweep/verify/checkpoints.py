@@ -125,6 +125,18 @@ class CheckpointCheck:
                 checkpoint=(trial_name, number),
             )
             return
+        try:
+            self._store.check_link(manifest)
+        except CheckpointDamagedError as error:
+            problem = f"{manifest.link}: {error.problem}"
+            yield Finding(
+                severity="damage",
+                object=f"{name}.json",
+                problem=problem,
+                lost=lost,
+                fix=fix,
+                checkpoint=(trial_name, number),
+            )
         self._needed.update(self._store.object_key(manifest, each) for each in manifest.objects)
         self._checked.files += len(manifest.files)
         for index, problem in self._check_objects(manifest):

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from raysweep.errors import RaysweepError, StorageError, one_line
+from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, one_line
 from raysweep.messages import Job, Noted, Saved, Unsaved
 from raysweep.storage.directory import scan_directory
 from raysweep.worker.captures import TRIES, Capture, Captures, NoPlaceError
@@ -114,6 +114,35 @@ class Saver:
                 self._captures.release(overtaken.capture, is_stored=False)
         return self.flush() if is_awaited else False
 
+    def save_link(self, uri: str, report: int, metrics: dict[str, Any]) -> bool:
+        """Have the address of a checkpoint stored that user code has stored itself; whether it is.
+
+        Raises: RaysweepError: nothing is stored there, or it is no address.
+        """
+        with self._taking:
+            number = self._next_number
+            self._next_number = number + 1
+            self.flush()
+            with self._saving, self._trial.while_busy(says_end=False):
+                saved = self._link_to(uri, number, self._metadata(report, metrics))
+            return self._announce(number, report, metrics, saved)
+
+    def _link_to(self, uri: str, number: int, metadata: dict[str, Any]) -> CheckpointRef | StorageError:
+        from raysweep.storage.checkpoints import CheckpointStore
+        from raysweep.storage.opening import open_store
+
+        self._is_last_stored = False
+        store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
+        try:
+            return store.save_link(self._trial_id, number, uri, metadata)
+        except CheckpointDamagedError as error:
+            problem = f"nothing is stored at {uri!r}"
+            raise RaysweepError(
+                f"report(checkpoint_uri=…): {problem}: report what has been stored"
+            ) from error
+        except StorageError as error:
+            return error
+
     def flush(self) -> bool:
         """Wait until all is stored that was handed over; whether the last one is."""
         self._trial.wait_until(lambda: self._uploader.is_idle)
@@ -147,7 +176,7 @@ class Saver:
         with self._saving, self._trial.while_busy(says_end=False):
             handover.capture = self._captures.look(handover.folder)
             saved = self._store(handover)
-        is_stored = self._announce(handover, saved)
+        is_stored = self._announce_handed(handover, saved)
         self._captures.release(handover.capture, is_stored=is_stored)
         return is_stored
 
@@ -173,7 +202,7 @@ class Saver:
         is_stored = False
         try:
             with self._saving, handover.context:
-                is_stored = self._announce(handover, self._store(handover))
+                is_stored = self._announce_handed(handover, self._store(handover))
         except UploadAbandonedError:
             raise
         except Exception as error:  # noqa: BLE001  said; the trial, which is elsewhere by now, goes on
@@ -197,12 +226,7 @@ class Saver:
         carried = capture.carried(parent, self._parent_capture)
         if not capture.absent <= carried.keys():
             raise RaysweepError("the checkpoint before this one, which holds a part of it, is not there")
-        metadata = {
-            "attempt": self._job.attempt,
-            "report": handover.report,
-            "metrics": handover.metrics,
-            "parent": self._job.checkpoint,
-        }
+        metadata = self._metadata(handover.report, handover.metrics)
         try:
             return store.save(
                 self._trial_id,
@@ -217,6 +241,10 @@ class Saver:
         except StorageError as error:
             return error
 
+    def _metadata(self, report: int, metrics: dict[str, Any]) -> dict[str, Any]:
+        attempt, parent = self._job.attempt, self._job.checkpoint
+        return {"attempt": attempt, "report": report, "metrics": metrics, "parent": parent}
+
     def _find_limits(self) -> UploadLimits:
         """Those of this attempt, which is all that its process stores at a time."""
         from raysweep.storage.bandwidth import Bandwidth
@@ -228,19 +256,30 @@ class Saver:
             self._limits = UploadLimits(parallel_puts=self._place.parallel_puts, bandwidth=bandwidth)
         return self._limits
 
-    def _announce(self, handover: Handover, saved: CheckpointRef | StorageError) -> bool:
+    def _announce_handed(self, handover: Handover, saved: CheckpointRef | StorageError) -> bool:
+        """As `_announce`; what is stored is what was captured."""
+        capture = handover.capture
+        return self._announce(handover.number, handover.report, handover.metrics, saved, capture)
+
+    def _announce(
+        self,
+        number: int,
+        report: int,
+        metrics: dict[str, Any],
+        saved: CheckpointRef | StorageError,
+        capture: Capture | None = None,
+    ) -> bool:
         """Tell the controller; whether it is stored."""
-        who, number = self._job.who, handover.number
+        who = self._job.who
         if isinstance(saved, StorageError):
             self._link.send(Unsaved(*who, number=number, problem=str(saved)))
             return False
         # Before it is announced, and the one before is let go.
-        self.newest, self._parent, self._parent_capture = saved.uri, saved.manifest, handover.capture
+        self.newest, self._parent, self._parent_capture = saved.uri, saved.manifest, capture
         self._is_last_stored = True
-        score = self._score(handover.metrics)
         ranks_by = self._place.ranks_by
-        rank = _number(handover.metrics.get(ranks_by)) if ranks_by else None
-        self._link.send(Saved(*who, number, handover.report, saved.uri, saved.size_bytes, score, rank))
+        rank = _number(metrics.get(ranks_by)) if ranks_by else None
+        self._link.send(Saved(*who, number, report, saved.uri, saved.size_bytes, self._score(metrics), rank))
         return True
 
     def _score(self, metrics: dict[str, Any]) -> float | None:

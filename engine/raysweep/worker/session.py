@@ -8,14 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import isfinite
-from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from raysweep import faultplan
 from raysweep.errors import CheckpointDamagedError, TrialStopped, one_line
 from raysweep.messages import Answer, Busy, Damaged, Interrupt, Job, Order, Rows, Stop
-from raysweep.trial import TrialContext
+from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.worker.link import Link
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker
@@ -67,7 +66,7 @@ class Session:
         """See `raysweep.get_context`."""
         return self._context
 
-    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
+    def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
         """See `raysweep.report`."""
         if self.stop_reason is not None and not self._may_report(checkpoint is not None):
             self._raise_stopped()
@@ -95,7 +94,10 @@ class Session:
                 self._link.send_row(job.trial, job.attempt, index, keys, row, packed)
             if checkpoint is not None:
                 found = dict(zip(keys, row, strict=True))
-                is_saved = self._saver.save(Path(checkpoint), index, found, waits=wait)
+                if isinstance(checkpoint, StoredAt):
+                    is_saved = self._saver.save_link(checkpoint.uri, index, found)
+                else:
+                    is_saved = self._saver.save(Path(checkpoint), index, found, waits=wait)
                 if wait:
                     # Asks for the answer without a row of its own: it comes when the checkpoint's record
                     # is durable.

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from raysweep.errors import CheckpointDamagedError, TrialStopped
-from raysweep.messages import Busy, Damaged, Job, Rows, Unsaved
+from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped
+from raysweep.messages import Busy, Damaged, Job, Rows, Saved, Unsaved
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store
+from raysweep.trial import StoredAt
 from raysweep.worker.link import SocketLink
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.session import Session
@@ -201,6 +202,43 @@ def test_one_that_the_attempt_saved_itself_is_no_reason_to_go_back(trial: Trial)
     trial.checkpoints.delete(trial.uri(7))
     with pytest.raises(CheckpointDamagedError):
         read(trial.session.get_checkpoint())
+
+
+def test_the_address_of_what_user_code_has_stored_is_a_checkpoint(
+    trial: Trial, link: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "text").write_text("stored by user code")
+    with tempfile.TemporaryDirectory() as folder:  # one that is still uploaded comes before it
+        (Path(folder) / "text").write_text("second")
+        trial.session.report({"loss": 2.0}, folder, False)
+    trial.session.report({"loss": 1.0}, StoredAt(str(tmp_path / "theirs")), False)
+    assert read(trial.session.get_checkpoint()) == "stored by user code"
+    trial.report("third")
+    assert read(trial.session.get_checkpoint()) == "third"
+    with pytest.raises(RaysweepError, match=r"^report\(checkpoint_uri=…\): nothing is stored at '/no/where'"):
+        trial.session.report({"loss": 0.5}, StoredAt("/no/where"), False)
+    saved = [message for message in said(link) if isinstance(message, Saved)]
+    assert [(each.number, each.report) for each in saved] == [(7, 0), (8, 1), (9, 2)]
+    assert saved[1].size_bytes == len("stored by user code")
+
+
+def test_an_address_that_cannot_be_stored_is_said(
+    trial: Trial, link: tuple[socket.socket, socket.socket]
+) -> None:
+    """The trial survives it, as any other checkpoint that could not be stored."""
+    taken = trial.checkpoints.store
+    taken.put_if_absent("s-1/checkpoints/00003/7.json", b"somebody else's")
+    trial.session.report({"loss": 1.0}, StoredAt(taken.url), False)
+    (unsaved,) = (message for message in said(link) if isinstance(message, Unsaved))
+    assert (unsaved.number, "exists already" in unsaved.problem) == (7, True)
+    assert read(trial.session.get_checkpoint()) == "first"
+
+
+def said(link: tuple[socket.socket, socket.socket]) -> list[Any]:
+    """What the session has said, to the end."""
+    link[0].shutdown(socket.SHUT_WR)
+    return [message for frame in read_frames(link[1], FROM_WORKER) for message in frame]
 
 
 BODY = b"b" * 100_000
