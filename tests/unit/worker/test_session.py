@@ -75,6 +75,7 @@ class Trial:
         self.first = self._store("first", 0)
         place = SweepPlace(sweep_id="s-1", storage_path=str(storage), resources={})
         self.session = Session(replace(JOB, checkpoint=self.first), place, sender)
+        self.sender = sender
 
     def _store(self, text: str, number: int) -> str:
         with tempfile.TemporaryDirectory() as folder:
@@ -218,7 +219,7 @@ def test_the_address_of_what_user_code_has_stored_is_a_checkpoint(
     assert read(trial.session.get_checkpoint()) == "third"
     with pytest.raises(RaysweepError, match=r"^report\(checkpoint_uri=…\): nothing is stored at '/no/where'"):
         trial.session.report({"loss": 0.5}, StoredAt("/no/where"), False)
-    saved = [message for message in said(link) if isinstance(message, Saved)]
+    saved = [message for message in said(trial, link) if isinstance(message, Saved)]
     assert [(each.number, each.report) for each in saved] == [(7, 0), (8, 1), (9, 2)]
     assert saved[1].size_bytes == len("stored by user code")
 
@@ -230,14 +231,16 @@ def test_an_address_that_cannot_be_stored_is_said(
     taken = trial.checkpoints.store
     taken.put_if_absent("s-1/checkpoints/00003/7.json", b"somebody else's")
     trial.session.report({"loss": 1.0}, StoredAt(taken.url), False)
-    (unsaved,) = (message for message in said(link) if isinstance(message, Unsaved))
-    assert (unsaved.number, "exists already" in unsaved.problem) == (7, True)
     assert read(trial.session.get_checkpoint()) == "first"
+    (unsaved,) = (message for message in said(trial, link) if isinstance(message, Unsaved))
+    assert (unsaved.number, "exists already" in unsaved.problem) == (7, True)
 
 
-def said(link: tuple[socket.socket, socket.socket]) -> list[Any]:
+def said(trial: Trial, link: tuple[socket.socket, socket.socket]) -> list[Any]:
     """What the session has said, to the end."""
-    link[0].shutdown(socket.SHUT_WR)
+    trial.session.finish()
+    trial.sender.close()
+    link[0].shutdown(socket.SHUT_RDWR)
     return [message for frame in read_frames(link[1], FROM_WORKER) for message in frame]
 
 
