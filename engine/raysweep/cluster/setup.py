@@ -123,6 +123,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             upload=spec.checkpoint.upload,
             upload_limit=spec.checkpoint.upload_limit,
             parallel_puts=spec.checkpoint.parallel_puts,
+            node_cache=spec.checkpoint.node_cache,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=spec.resources.total_gpus == 0,

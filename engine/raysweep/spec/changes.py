@@ -25,6 +25,7 @@ _SAFE_FIELDS = (
     "checkpoint.upload",
     "checkpoint.upload_limit",
     "checkpoint.parallel_puts",
+    "checkpoint.node_cache",
     "checkpoint.on_damage",
 )
 

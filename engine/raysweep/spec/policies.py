@@ -233,6 +233,10 @@ class CheckpointPolicy(SpecModel):
     """How much a worker uploads per second, over time: bytes, or as `50MiB/s`; default: no limit."""
     parallel_puts: int = Field(default=4, ge=1, le=64)
     """How many parts of a checkpoint (4 MiB or less each) a worker uploads at once to S3, GCS or Azure."""
+    node_cache: Annotated[int, BeforeValidator(_bytes, json_schema_input_type=int | str), Field(ge=0)] = 2**31
+    """How much of checkpoints on S3, GCS or Azure a node keeps on its disk: bytes, or as `2GiB`; 0: nothing.
+
+    A retry, a clone or another trial on that node fetches only the rest. All sweeps of a user share it."""
     on_damage: Literal["fall_back", "fail"] = "fall_back"
     """When the newest checkpoint of a trial is damaged or lost: it resumes from the one before (`fall_back`),
     or `rs.get_checkpoint()` raises (`fail`), as it does where the trial keeps no other."""

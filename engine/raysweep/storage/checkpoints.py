@@ -34,6 +34,7 @@ from raysweep.storage.manifest import (
     decode_manifest,
     encode_manifest,
 )
+from raysweep.storage.nodecache import NodeCache
 from raysweep.storage.opening import open_store
 from raysweep.storage.restores import CHOOSE_FIX, OnRead, Restore
 from raysweep.storage.retries import retrying
@@ -62,9 +63,18 @@ class CheckpointRef:
 class CheckpointStore:
     """The checkpoints of one sweep. Pickles by its store's URL, so it can be sent to workers."""
 
-    def __init__(self, store: Store, sweep_id: str, *, give_up_after_s: float = GIVE_UP_AFTER_S) -> None:
+    def __init__(
+        self,
+        store: Store,
+        sweep_id: str,
+        *,
+        give_up_after_s: float = GIVE_UP_AFTER_S,
+        cache: NodeCache | None = None,
+    ) -> None:
         self.store = store
         self.sweep_id = sweep_id
+        # On a local disk there is nothing to be gained.
+        self._cache = cache if store.local_path(sweep_id) is None else None
         self._give_up_after_s = give_up_after_s
 
     @classmethod
@@ -117,6 +127,7 @@ class CheckpointStore:
             give_up_after_s=self._give_up_after_s,
             go_on=go_on,
             limits=limits or UploadLimits(),
+            cache=self._cache,
         )
         try:
             entries, objects = upload.run(Path(directory), files, carried or {})
@@ -317,6 +328,7 @@ class CheckpointStore:
             uri=self.uri(manifest.trial_id, manifest.number),
             manifest=manifest,
             give_up_after_s=self._give_up_after_s,
+            cache=self._cache,
         )
 
     def _delete_folder(self, folder_key: str) -> None:
@@ -370,13 +382,22 @@ def _number_of(name: str) -> float:
     return int(number) if dash and number.isdecimal() else math.inf
 
 
-def restore_uri(uri: str, target_dir: str | os.PathLike[str], *, on_read: OnRead | None = None) -> Manifest:
+def restore_uri(
+    uri: str,
+    target_dir: str | os.PathLike[str],
+    *,
+    on_read: OnRead | None = None,
+    cache: NodeCache | None = None,
+) -> Manifest:
     """Restore a checkpoint from its URI alone, into a folder that is absent or empty.
+
+    `cache`: what this node has of it; what it has not is kept there.
 
     Raises: SpecError for what is no checkpoint URI, CheckpointDamagedError, StorageError.
     """
     storage_path, sweep_id, _, _ = _parse_uri(uri)
-    return CheckpointStore.at(storage_path, sweep_id).restore(uri, target_dir, on_read=on_read)
+    store = CheckpointStore(open_store(storage_path), sweep_id, cache=cache)
+    return store.restore(uri, target_dir, on_read=on_read)
 
 
 @contextmanager

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
-from raysweep.errors import CheckpointDamagedError
+from raysweep.errors import CheckpointDamagedError, StorageError
 from raysweep.storage.manifest import Manifest, Part
+from raysweep.storage.nodecache import NodeCache
 from raysweep.storage.retries import retrying
 from raysweep.storage.store import Store
 
@@ -30,6 +31,7 @@ class Restore:
     uri: str
     manifest: Manifest
     give_up_after_s: float
+    cache: NodeCache | None = None
 
     def into(self, target: Path, on_read: OnRead | None = None) -> None:
         """Write all files below a folder, which is there and empty.
@@ -85,7 +87,7 @@ class Restore:
     def _fetch(self, index: int, places: list[tuple[Part, Path, int]]) -> None:
         def fetch() -> None:
             read = 0
-            for piece in self._checked(index):
+            for piece in self._at_hand(index):
                 for part, path, offset in places:
                     first, last = (
                         max(part.offset, read),
@@ -98,6 +100,25 @@ class Restore:
 
         retrying(self.give_up_after_s)(fetch)
 
+    def _at_hand(self, index: int) -> Iterator[bytes]:
+        """As `_checked`, from this node's disk where it is there; what comes from the store is kept there.
+
+        Raises: _SpoiltError: what was there is not what it should be; it is gone, to be fetched.
+        """
+        stored, cache = self.manifest.objects[index], self.cache
+        if cache is None:
+            yield from self._checked(index)
+            return
+        near = cache.read(stored)
+        if near is None:
+            yield from cache.keeping(stored, self._checked(index))
+            return
+        try:
+            yield from self._compared(index, near)
+        except CheckpointDamagedError:
+            cache.discard(stored)
+            raise _SpoiltError(self.uri, "what this node kept of it has changed") from None
+
     def _checked(self, index: int) -> Iterator[bytes]:
         """The object's content; an error after the last piece if it is not what the manifest says.
 
@@ -107,7 +128,10 @@ class Restore:
         pieces = self.store.get_chunks(f"{self.prefix}/{stored.name}")
         if pieces is None:
             raise self._damaged(index, "the file is missing")
-        hashed, size_bytes = self.manifest.hasher(), 0
+        return self._compared(index, pieces)
+
+    def _compared(self, index: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        stored, hashed, size_bytes = self.manifest.objects[index], self.manifest.hasher(), 0
         for piece in pieces:
             hashed.update(piece)
             size_bytes += len(piece)
@@ -121,6 +145,12 @@ class Restore:
     def _damaged(self, index: int, problem: str) -> CheckpointDamagedError:
         names = [entry.path for entry in self.manifest.files_of(index)]
         return CheckpointDamagedError(f"{self.uri}: {show_names(names)}", problem, CHOOSE_FIX)
+
+
+class _SpoiltError(StorageError):
+    """What a node kept is not what it should be."""
+
+    retryable: ClassVar[bool] = True
 
 
 def show_names(names: list[str], limit: int = 8) -> str:

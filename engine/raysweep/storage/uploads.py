@@ -18,6 +18,7 @@ from raysweep.errors import StorageError
 from raysweep.storage.bandwidth import Bandwidth
 from raysweep.storage.directory import read_piece, unreadable
 from raysweep.storage.manifest import FileEntry, Manifest, Part, StoredObject, hash_of
+from raysweep.storage.nodecache import NodeCache
 from raysweep.storage.retries import retrying
 from raysweep.storage.store import Store
 
@@ -64,6 +65,7 @@ class Upload:
     give_up_after_s: float
     go_on: Callable[[], None]
     limits: UploadLimits = UploadLimits()
+    cache: NodeCache | None = None
 
     def run(
         self, directory: Path, paths: Sequence[str], carried: Mapping[str, FileEntry]
@@ -117,6 +119,8 @@ class Upload:
             if new not in put:  # two threads with the same content put it twice: one name, the same bytes
                 retrying(self.give_up_after_s)(self._put, self._key(new), data)
                 put[new] = cut
+                if self.cache is not None:
+                    self.cache.add(new, data)
             return new
 
         stored = self._each(store, cuts)

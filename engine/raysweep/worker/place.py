@@ -20,4 +20,5 @@ class SweepPlace:
     upload: Literal["block", "latest"] = "block"
     upload_limit: float | None = None
     parallel_puts: int = 4
+    node_cache: int = 0
     """See `spec.policies.CheckpointPolicy`."""

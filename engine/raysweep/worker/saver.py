@@ -218,10 +218,12 @@ class Saver:
         One at a time: the newest one, which the next one refers to, must stay until that one is committed.
         """
         from raysweep.storage.checkpoints import CheckpointStore
+        from raysweep.storage.nodecache import open_cache
         from raysweep.storage.opening import open_store
 
         self._is_last_stored = False
-        store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
+        cache = open_cache(self._place.node_cache)
+        store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id, cache=cache)
         parent, capture = self._find_parent(store), handover.capture
         carried = capture.carried(parent, self._parent_capture)
         if not capture.absent <= carried.keys():

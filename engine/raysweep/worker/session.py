@@ -51,6 +51,7 @@ class Session:
         self.changed = threading.Condition()
         """Guards what other threads change, and is notified of it."""
         self._link = link
+        self._cache_bytes = place.node_cache
         self._reports = 0
         self._rows = RowMaker()
         self._answered = -1
@@ -154,7 +155,7 @@ class Session:
         """
         while (uri := self._saver.newest) is not None:
             try:
-                _restore(uri, target)
+                _restore(uri, target, self._cache_bytes)
                 return
             except CheckpointDamagedError as error:
                 if uri != self._saver.newest:
@@ -272,10 +273,11 @@ class Session:
         self._saver.finish()
 
 
-def _restore(uri: str, target: Path) -> None:
+def _restore(uri: str, target: Path, cache_bytes: int) -> None:
     from raysweep.storage.checkpoints import restore_uri
+    from raysweep.storage.nodecache import open_cache
 
     try:
-        restore_uri(uri, target)
+        restore_uri(uri, target, cache=open_cache(cache_bytes))
     except CheckpointDamagedError as error:
         raise CheckpointDamagedError(error.path, error.problem, _DAMAGED_FIX) from error

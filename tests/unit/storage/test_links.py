@@ -100,8 +100,8 @@ def test_a_checkpoint_of_a_sweep_is_that_sweeps_to_delete(
 
 def test_a_local_address_has_its_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
     assert absolute("model/7/") == str(tmp_path / "model/7")
-    assert absolute("~/model") == "/home/me/model"
+    assert absolute("~/model") == str(tmp_path / "me/model")
     assert absolute("file:///data/x") == "/data/x"
     assert absolute("s3://bucket/x/") == "s3://bucket/x"

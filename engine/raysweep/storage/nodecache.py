@@ -1,0 +1,156 @@
+"""What this node has stored or fetched of checkpoints, on its own disk: a restore here need not fetch it.
+
+Retries, clones, siblings and ranks share it. Only workers have one, and only before a store that is not a
+local folder. A part is named by its hash, and what is read is checked as if it came from the store: nobody
+has to trust what lies here. It is bounded (the part that was used longest ago goes first), leaves a tenth of
+the disk free, and whatever goes wrong with it only costs time. It lies below `RAYSWEEP_STAGING`, else below
+the folder for temporary files.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final
+
+from raysweep.storage.manifest import StoredObject
+
+PLACE: Final = "RAYSWEEP_STAGING"
+_FREE_PART: Final = 0.1
+_PIECE_BYTES: Final = 1024 * 1024
+_LOOK_EVERY_BYTES: Final = 64 * 1024 * 1024
+_LOOK_EVERY: Final = 64
+_TEMPORARY: Final = ".new-"
+
+
+class NodeCache:
+    """One folder of parts. Any number of processes use it at once."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._added_bytes = self._added = 0
+
+    def read(self, stored: StoredObject) -> Iterator[bytes] | None:
+        """What is here under an object's hash, unchecked; None where nothing is."""
+        path = self._folder / stored.hash
+        try:
+            file = open(path, "rb")  # noqa: SIM115  closed by the iterator
+        except OSError:
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return _pieces(file)
+
+    def add(self, stored: StoredObject, data: bytes) -> None:
+        """Keep an object's content, if there is room."""
+        for _ in self.keeping(stored, [data]):
+            pass
+
+    def keeping(self, stored: StoredObject, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """These pieces of an object's content; at their end, if that is without an error, they are kept."""
+        writing = self._begin(stored)
+        try:
+            for piece in pieces:
+                writing = _write(writing, piece)
+                yield piece
+            if writing is not None:
+                writing.close()
+                with suppress(OSError):
+                    os.replace(writing.name, self._folder / stored.hash)
+                    self._note(stored.size_bytes)
+        finally:
+            if writing is not None:
+                _drop(writing)
+
+    def _begin(self, stored: StoredObject) -> IO[bytes] | None:
+        is_small = stored.size_bytes <= self._limit_bytes // 4
+        if not is_small or (self._folder / stored.hash).exists() or not self._has_room(stored.size_bytes):
+            return None
+        try:
+            return open(self._folder / f"{_TEMPORARY}{secrets.token_hex(6)}", "xb")
+        except OSError:
+            return None
+
+    def discard(self, stored: StoredObject) -> None:
+        """It is not what its name says."""
+        with suppress(OSError):
+            (self._folder / stored.hash).unlink()
+
+    def _has_room(self, size_bytes: int) -> bool:
+        try:
+            usage = shutil.disk_usage(self._folder)
+        except OSError:
+            return False
+        return usage.free - size_bytes > usage.total * _FREE_PART
+
+    def _note(self, size_bytes: int) -> None:
+        """Look now and then how much there is: others add to it, too."""
+        with self._lock:
+            self._added += 1
+            self._added_bytes += size_bytes
+            step = min(_LOOK_EVERY_BYTES, self._limit_bytes // 8)
+            is_due = self._added_bytes >= step or self._added >= _LOOK_EVERY
+            if is_due:
+                self._added = self._added_bytes = 0
+        if is_due:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        found = []
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    status = entry.stat()
+                    found.append((status.st_mtime, status.st_size, entry.path))
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if total <= self._limit_bytes * 0.9:
+                return
+            with suppress(OSError):
+                os.unlink(path)
+            total -= size
+
+
+def open_cache(limit_bytes: int) -> NodeCache | None:
+    """This node's, for this user; None where there is to be none, or no place for it."""
+    if not limit_bytes:
+        return None
+    folder = Path(os.environ.get(PLACE) or tempfile.gettempdir()) / f"raysweep-cache-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_ours = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+    except OSError:
+        return None
+    return NodeCache(folder, limit_bytes) if is_ours else None
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
+
+
+def _write(file: IO[bytes] | None, piece: bytes) -> IO[bytes] | None:
+    """The file, as long as it takes what it is given."""
+    if file is not None:
+        try:
+            file.write(piece)
+        except OSError:
+            _drop(file)
+            return None
+    return file
+
+
+def _drop(file: IO[bytes]) -> None:
+    with suppress(OSError):
+        file.close()
+    with suppress(OSError):
+        os.unlink(file.name)
