@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from benchmarks.contenders import SLOTS
 from benchmarks.measure import Json
+from benchmarks.places import s3_server
 from benchmarks.registry import BENCHMARKS
 
 
@@ -32,7 +34,7 @@ def run(name: str, rounds: int) -> Json:
     os.environ["RAY_preload_python_modules"] = ""  # noqa: SIM112  as Ray spells it
     from raysweep.cluster.connection import connect
 
-    with connect(num_cpus=SLOTS):
+    with s3_server() if benchmark.needs_s3 else nullcontext(), connect(num_cpus=SLOTS):
         shown = benchmark.run(rounds)
     setting = (
         f"one embedded Ray of {SLOTS} CPUs, without dashboard, shared by all contenders;"

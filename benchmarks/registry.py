@@ -18,6 +18,7 @@ class Benchmark:
     module: str
     function: str = "run"
     needs_ray: bool = True
+    needs_s3: bool = False
 
     @property
     def is_there(self) -> bool:
@@ -43,6 +44,8 @@ _ALL: Final = (
     Benchmark(name="logs-fresh", module="logs", function="run_forked"),
     Benchmark(name="core-scale", module="core", needs_ray=False),
     Benchmark(name="checkpoint-stall", module="checkpoint_stall"),
+    Benchmark(name="checkpoint-stall-1gb", module="checkpoint_stall", function="run_1gb"),
+    Benchmark(name="checkpoint-stall-s3", module="checkpoint_stall", function="run_s3", needs_s3=True),
     Benchmark(name="chunking", module="chunking", needs_ray=False),
     Benchmark(name="search", module="search", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
