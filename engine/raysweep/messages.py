@@ -27,6 +27,23 @@ class AttemptMessage(Message, frozen=True):
         return self.trial, self.attempt
 
 
+class Gang(Struct, frozen=True, kw_only=True):
+    """Where one member of a gang stands among all. `host`: where rank 0 can be reached.
+
+    `group`: what connects them, `gloo`, `nccl`, or nothing. `devices`: the GPUs that those on its node may
+    see, as CUDA_VISIBLE_DEVICES; `device`: its own first one among these.
+    """
+
+    world_size: int
+    local_rank: int = 0
+    local_world_size: int = 1
+    node_rank: int = 0
+    host: str = ""
+    group: str = ""
+    devices: str | None = None
+    device: int = 0
+
+
 class FailureFacts(Struct, frozen=True, kw_only=True):
     """A failure in the worker: the fields of `core.failures.Failure` that it can know."""
 
@@ -51,10 +68,15 @@ class Hello(Message, frozen=True, kw_only=True):
 
 
 class Ready(Message, frozen=True, kw_only=True):
-    """The trainable is loaded. `node`: Ray's id of it; empty where there is no Ray."""
+    """The trainable is loaded. `node`: Ray's id of it; empty where there is no Ray.
+
+    `host`: the address that this end of the link has; `devices`: CUDA_VISIBLE_DEVICES.
+    """
 
     node: str
     pid: int
+    host: str = ""
+    devices: str | None = None
 
 
 class Unready(Message, frozen=True, kw_only=True):
@@ -139,9 +161,26 @@ class Stopped(AttemptMessage, frozen=True):
 
 
 class Failed(AttemptMessage, frozen=True):
-    """The attempt raised, died, or took too much memory."""
+    """The attempt raised, died, or took too much memory.
+
+    `is_echo`: it raised because another member of its gang had gone.
+    """
 
     failure: FailureFacts
+    is_echo: bool = False
+
+
+class Met(AttemptMessage, frozen=True):
+    """Of rank 0: the gang of this attempt meets at this port of its host."""
+
+    port: int
+
+
+class Leaving(AttemptMessage, frozen=True):
+    """Of rank 0: it was told to end, and does so in report `report`, counted from 0."""
+
+    report: int
+    reason: str
 
 
 class Recalled(Message, frozen=True, kw_only=True):
@@ -167,6 +206,7 @@ class Job(AttemptMessage, frozen=True):
     memory_limit_bytes: int | None = None
     rank: int = 0
     has_older: bool = False
+    gang: Gang | None = None
 
 
 class Stop(AttemptMessage, frozen=True):
@@ -191,6 +231,19 @@ class Answer(AttemptMessage, frozen=True):
     report: int
 
 
+class Meet(AttemptMessage, frozen=True):
+    """To the others of a gang: rank 0 waits for them at this port."""
+
+    port: int
+
+
+class Follow(AttemptMessage, frozen=True):
+    """To the others of a gang: raise `TrialStopped` in report `report`, counted from 0, or the next one."""
+
+    report: int
+    reason: str
+
+
 class Recall(Message, frozen=True, kw_only=True):
     """Take these trials out of the queue; `Recalled` follows."""
 
@@ -203,7 +256,20 @@ class Exit(Message, frozen=True, kw_only=True):
 
 End = Returned | Stopped | Failed
 FromWorker = (
-    Ready | Unready | Memory | Began | Rows | Busy | Saved | Unsaved | Damaged | Noted | End | Recalled
+    Ready
+    | Unready
+    | Memory
+    | Began
+    | Rows
+    | Busy
+    | Saved
+    | Unsaved
+    | Damaged
+    | Noted
+    | Met
+    | Leaving
+    | End
+    | Recalled
 )
-Order = Stop | Interrupt | Kill | Answer
+Order = Stop | Interrupt | Kill | Answer | Meet | Follow
 ToWorker = Job | Order | Recall | Exit

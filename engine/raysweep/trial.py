@@ -23,7 +23,8 @@ class TrialContext:
     """Where the calling code runs.
 
     `iteration` is the number of reports that lie behind the checkpoint this attempt began from (0 without
-    one); `rank` and `world_size` are those of a gang (0 and 1 for a trial of one process).
+    one); `rank`, also `world_rank`, of `world_size`, is that of the process in its gang, `local_rank` that
+    among those on its node, `node_rank` that of its node (0 of 1, 0 and 0 for a trial of one process).
     """
 
     sweep_id: str
@@ -35,6 +36,13 @@ class TrialContext:
     rank: int = 0
     world_size: int = 1
     resources: dict[str, float] = field(default_factory=dict)
+    local_rank: int = 0
+    node_rank: int = 0
+
+    @property
+    def world_rank(self) -> int:
+        """The same as `rank`, by its name in Ray Train."""
+        return self.rank
 
 
 class RayCheckpoint(Protocol):

@@ -105,7 +105,7 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
         state=state,
         changes=differences,
         trials=make_searcher(spec, spec.seed or 0).total,
-        resources=[dict(bundle) for bundle in spec.resources.to_bundles()],
+        resources=[dict(bundle) for bundle in spec.trial_resources.to_bundles()],
         at_once=at_once,
         where=where,
         search=_kind(fields.get("search")),
@@ -145,7 +145,7 @@ def _standing(status: RunStatus, diff: Changes, outcome: SweepOutcome | None) ->
 
 def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
     """How many trials an idle cluster could hold, and which cluster that is."""
-    from raysweep.cluster.preflight import count_slots
+    from raysweep.cluster.preflight import count_trials
 
     limit = spec.max_concurrent_trials
     if not is_jobs_address(address) and importlib.util.find_spec("ray") is None:
@@ -158,9 +158,9 @@ def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
         nodes = live_nodes_of(Cluster(address))
         if spec.autoscaled and limit:
             return limit, f"{address} ({_nodes(len(nodes))}, more on demand)"
-        return count_slots(spec.resources, nodes, limit), f"{address} ({_nodes(len(nodes))})"
+        return count_trials(spec, nodes, limit), f"{address} ({_nodes(len(nodes))})"
     if address in (None, "local"):
-        return count_slots(spec.resources, [_this_machine(spec.resources)], limit), "this machine"
+        return count_trials(spec, [_this_machine(spec.trial_resources)], limit), "this machine"
     from raysweep.cluster.connection import connect
     from raysweep.cluster.nodes import find_room
 

@@ -43,8 +43,11 @@ class ActorPool:
         resources: Resources,
         setup: WorkerSetup,
         on_ended: Callable[[int, BaseException | None], None],
+        *,
+        is_gang: bool = False,
     ) -> None:
         self._resources = resources
+        self._is_gang = is_gang
         self._on_ended = on_ended
         self.orphans = Orphans()
         self._groups: dict[int, tuple[PlacementGroup, Resources]] = {}
@@ -67,7 +70,7 @@ class ActorPool:
 
     def create_group(self, action: CreateGroup) -> None:
         """Ask for a placement group; Ray places it when there is room."""
-        resources = with_memory(self._resources, action.memory_bytes)
+        resources = with_memory(self._resources, action.memory_bytes, is_gang=self._is_gang)
         group: PlacementGroup = placement_group(
             resources.to_bundles(),
             strategy=resources.strategy,

@@ -8,7 +8,7 @@ from typing import Final
 
 import ray
 
-from raysweep.cluster.preflight import Node, count_slots
+from raysweep.cluster.preflight import Node, count_trials
 from raysweep.core.failures import NodeState
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.cluster import draining_nodes, node_kinds
@@ -57,7 +57,7 @@ def find_room(spec: SweepSpec, excluded: Collection[str] = ()) -> Room:
         raise InfeasibleResourcesError(
             "resources", "the cluster has no usable node at present", "add a node, or wait for one"
         )
-    slots = count_slots(spec.resources, nodes, spec.max_concurrent_trials)
+    slots = count_trials(spec, nodes, spec.max_concurrent_trials)
     most = max(int(node.total.get("memory", 0)) for node in nodes)
     return Room(slots=slots, nodes=len(nodes), memory_bytes=most)
 
@@ -68,8 +68,8 @@ def _room_to_come(spec: SweepSpec, nodes: list[Node]) -> Room:
     Few clusters say which kinds of node they could add; those that do are taken at their word.
     """
     kinds = addable_nodes()
-    if kinds and not spec.resources.label_selector:  # the labels of what is to come are not known
-        count_slots(spec.resources, [*nodes, *kinds], limit=1)
+    if kinds and not spec.trial_resources.label_selector:  # the labels of what is to come are not known
+        count_trials(spec, [*nodes, *kinds], limit=1)
     return Room(slots=spec.max_concurrent_trials or 1, nodes=max(1, len(nodes)), memory_bytes=0)
 
 
@@ -109,11 +109,12 @@ def avoiding(resources: Resources, excluded: Collection[str]) -> list[dict[str, 
     return [selector] * len(resources.to_bundles()) if selector else None
 
 
-def with_memory(resources: Resources, memory_bytes: int | None) -> Resources:
-    """The same resources, with so much memory in the first bundle."""
+def with_memory(resources: Resources, memory_bytes: int | None, *, is_gang: bool = False) -> Resources:
+    """The same resources, with so much memory in the first bundle; in that of each member of a gang."""
     if memory_bytes is None or resources.is_head_empty:
         return resources
     if resources.bundles is None:
         return resources.model_copy(update={"memory": memory_bytes})
-    head = {**resources.bundles[0], "memory": float(memory_bytes)}
-    return resources.model_copy(update={"bundles": (head, *resources.bundles[1:])})
+    raised = [{**bundle, "memory": float(memory_bytes)} for bundle in resources.bundles]
+    bundles = raised if is_gang else [raised[0], *resources.bundles[1:]]
+    return resources.model_copy(update={"bundles": tuple(bundles)})

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from raysweep.errors import InfeasibleResourcesError
-from raysweep.spec import Resources
+from raysweep.spec import Resources, SweepSpec
 
 Bundle = Mapping[str, float]
 MAX_SLOTS = 10_000
@@ -54,6 +54,32 @@ def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None =
             "ask for less, choose another strategy, or add nodes",
         )
     return slots
+
+
+def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = None) -> int:
+    """How many trials of a sweep fit on the nodes at once, `limit` at most.
+
+    Raises:
+        InfeasibleResourcesError: Not even one fits; says it in the words of the spec.
+    """
+    scaling = spec.scaling
+    try:
+        return count_slots(spec.trial_resources, nodes, limit)
+    except InfeasibleResourcesError as error:
+        if scaling is None:
+            raise
+        asked = f"{scaling.num_workers} workers of {show(scaling.worker_bundle())}"
+        name = error.field.rpartition(".")[2]
+        name = next((key for key in scaling.worker_bundle() if _field(key).rpartition(".")[2] == name), "")
+        if name:
+            field, problem = f"scaling.resources_per_worker.{name}", error.problem.replace("trial", "worker")
+            raise InfeasibleResourcesError(field, problem, error.fix) from None
+        raise InfeasibleResourcesError(
+            "scaling",
+            f"one trial asks for {asked} placed {scaling.placement_strategy} at once,"
+            f" which the cluster cannot hold: {_show_nodes(nodes)}",
+            "ask for fewer or smaller workers, choose another placement_strategy, or add nodes",
+        ) from None
 
 
 def _check_bundle(bundle: Bundle, number: int, of: int, nodes: Sequence[Node]) -> None:

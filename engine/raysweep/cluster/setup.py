@@ -104,7 +104,7 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
     """What every worker of the sweep is told."""
     total: dict[str, float] = {}
-    for bundle in spec.resources.to_bundles():
+    for bundle in spec.trial_resources.to_bundles():
         for name, amount in bundle.items():
             total[name] = total.get(name, 0.0) + amount
     return WorkerSetup(
@@ -126,10 +126,11 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             node_cache=spec.checkpoint.node_cache,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
-        hides_gpus=spec.resources.total_gpus == 0,
+        hides_gpus=spec.trial_resources.total_gpus == 0,
         fault_plan=os.environ.get(faultplan.VARIABLE, ""),
         allowed=os.environ.get(allowed.VARIABLE, ""),
         log_bytes=log_limit(),
+        process_group=(spec.scaling.process_group or "") if spec.scaling is not None else "",
     )
 
 

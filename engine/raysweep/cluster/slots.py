@@ -44,7 +44,7 @@ class SlotKeeper:
         owns_cluster: bool,
     ) -> None:
         self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), self._shorten)
-        self.pool = ActorPool(spec.resources, setup, self._take_ended)
+        self.pool = ActorPool(spec.trial_resources, setup, self._take_ended, is_gang=spec.scaling is not None)
         self._server = server
         self._emit = emit
         self._keep_traceback = keep_traceback

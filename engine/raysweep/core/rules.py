@@ -135,7 +135,7 @@ def checkpoint_metric(spec: SweepSpec) -> str:
 def _use_per_slot_hour(spec: SweepSpec) -> tuple[tuple[str, float], ...]:
     """What an hour of one slot uses."""
     total: dict[str, float] = {}
-    for bundle in spec.resources.to_bundles():
+    for bundle in spec.trial_resources.to_bundles():
         for name, amount in bundle.items():
             total[name] = total.get(name, 0.0) + amount
     prices = {_RAY_NAMES.get(name, name): price for name, price in spec.stop.cost_per_hour.items()}

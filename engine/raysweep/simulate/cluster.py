@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -121,7 +121,8 @@ class SimulatedCluster:
         emit: Callable[[ev.Event], None],
         note: Callable[..., None],
     ) -> None:
-        self.fleet = fl.Fleet(fl.FleetPolicy.of(spec))
+        # Of a gang, one process stands for all.
+        self.fleet = fl.Fleet(replace(fl.FleetPolicy.of(spec), world_size=0))
         self.nodes = nodes
         self.actors: dict[int, Actor] = {}
         self._clock = clock

@@ -26,6 +26,19 @@ def is_scaling_config(value: Any) -> bool:
     return _is_a(value, "ray.", ("ScalingConfig",))
 
 
+def is_torch_config(value: Any) -> bool:
+    """Whether it is a `ray.train.torch.TorchConfig`."""
+    return _is_a(value, "ray.train.", ("TorchConfig",))
+
+
+def torch_backend(config: Any) -> str:
+    """A TorchConfig as `scaling.backend`."""
+    for name, default in (("init_method", "env"), ("timeout_s", 1800)):
+        if getattr(config, name, default) != default:
+            raise Problem(f"TorchConfig.{name} is not taken over", "leave it out")
+    return str(config.backend or "torch")
+
+
 def domain_to_json(domain: Any, path: Path) -> dict[str, Any]:
     """`tune.quniform(0, 1, 0.1)` as `{"quniform": [0, 1, 0.1]}`; bounds are checked by the caller."""
     sampler: Any = domain.get_sampler() if domain.sampler or domain.default_sampler_cls else None

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -15,6 +22,7 @@ from raysweep.spec.validation import Path, Problem, show
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 Amount = Annotated[float, Field(ge=0)]
+Backend = Literal["torch", "gloo", "nccl"]
 
 _RAY_KEYS = {"cpu": "CPU", "gpu": "GPU", "CPU": "CPU", "GPU": "GPU", "memory": "memory"}
 
@@ -181,8 +189,23 @@ def _memory_as_int(fields: dict[Any, Any]) -> dict[Any, Any]:
     return fields
 
 
+def _backend(given: Any) -> Any:
+    """Also Ray's `TorchConfig`. What cannot be set up is refused by its name."""
+    if rayobjects.is_torch_config(given):
+        return rayobjects.torch_backend(given)
+    if given in ("tensorflow", "horovod"):
+        raise Problem(
+            f"{given!r} is not set up for gangs yet",
+            "use torch, or null: then the trainable sets its own group up from get_context()",
+        )
+    return given
+
+
 class Scaling(SpecModel):
-    """The workers of one training run. Also made from a `ray.train.ScalingConfig`."""
+    """The workers of one training run, or of each trial of a sweep.
+
+    Also made from a `ray.train.ScalingConfig`.
+    """
 
     renamed_fields: ClassVar[dict[str, str]] = {"workers": "num_workers", "strategy": "placement_strategy"}
 
@@ -194,14 +217,28 @@ class Scaling(SpecModel):
     """What each worker takes, in Ray's keys; default: 1 CPU, or 1 GPU with `use_gpu`."""
     placement_strategy: Strategy = "PACK"
     """How the workers are placed on nodes."""
+    backend: Annotated[Backend | None, BeforeValidator(_backend)] = None
+    """In a sweep: the process group that stands when the trainable is called; default: none.
+
+    `torch` has `nccl` where each worker has whole GPUs, else `gloo`. Also a `ray.train.torch.TorchConfig`.
+    """
 
     @model_validator(mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
         return rayobjects.scaling_fields(given) if rayobjects.is_scaling_config(given) else given
 
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        if self.backend is None:  # specs without are written, and digested, as before there were any
+            fields.pop("backend", None)
+        return fields
+
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.backend == "nccl" and not self.use_gpu:
+            raise Problem("'nccl' needs GPUs", "set use_gpu: true, or write torch", ("backend",))
         each = self.resources_per_worker
         if each is None:
             return self
@@ -222,3 +259,17 @@ class Scaling(SpecModel):
         if self.use_gpu:
             bundle.setdefault("GPU", 1.0)
         return {name: float(amount) for name, amount in bundle.items() if amount}
+
+    @property
+    def process_group(self) -> Literal["gloo", "nccl"] | None:
+        """What connects the workers of a trial."""
+        if self.backend != "torch":
+            return self.backend
+        # Ranks that share a device cannot meet through NCCL.
+        gpus = self.worker_bundle().get("GPU", 0.0)
+        return "nccl" if gpus and gpus.is_integer() else "gloo"
+
+    def to_resources(self) -> Resources:
+        """What a trial takes: a bundle for each worker."""
+        bundle = self.worker_bundle()
+        return Resources(bundles=(bundle,) * self.num_workers, strategy=self.placement_strategy)

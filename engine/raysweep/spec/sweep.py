@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -19,7 +20,7 @@ from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.spec.resources import Resources
+from raysweep.spec.resources import Resources, Scaling
 from raysweep.spec.schema import space_schema, value_schema
 from raysweep.spec.search import SchedulerSpec, SearchSpec
 from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
@@ -54,7 +55,8 @@ class SweepSpec(SpecDocument):
         "n_trials": "num_samples",
         "num_trials": "num_samples",
         "resources_per_trial": "resources",
-        "scaling": "resources",
+        "scaling_config": "scaling",
+        "num_workers": "scaling.num_workers",
         "points_to_evaluate": "points",
         "search_alg": "search",
         "searcher": "search",
@@ -82,6 +84,8 @@ class SweepSpec(SpecDocument):
     """Makes the configs repeatable; default: drawn once and stored with the sweep."""
     resources: Resources = Resources()
     """What one trial takes."""
+    scaling: Scaling | None = None
+    """Makes each trial a gang of workers, placed at once or not at all; in place of `resources`."""
     isolation: Isolation | None = None
     """Where a trial runs: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
 
@@ -131,6 +135,7 @@ class SweepSpec(SpecDocument):
             num_samples: int = 1,
             seed: int | None = None,
             resources: Resources | Mapping[str, Any] | object = ...,
+            scaling: Scaling | Mapping[str, Any] | object | None = None,
             isolation: str | None = None,
             search: SearchSpec | str | type | Mapping[Any, Any] = ...,
             points: Sequence[Mapping[str, Any]] = (),
@@ -154,6 +159,7 @@ class SweepSpec(SpecDocument):
                 'write {"grid_search": [...]} for a parameter, or search: random',
                 ("search",),
             )
+        self._check_scaling()
         check_points(self.points, self.search, self.param_space, self.num_samples)
         if self.autoscaled and self.max_concurrent_trials is None:
             raise Problem(
@@ -163,11 +169,29 @@ class SweepSpec(SpecDocument):
             )
         return self
 
+    def _check_scaling(self) -> None:
+        if self.scaling is None:
+            return
+        if self.resources != Resources():
+            raise Problem(
+                "scaling says already what a trial takes",
+                "remove resources, and give what each worker takes as scaling.resources_per_worker",
+                ("resources",),
+            )
+        if self.isolation == "actor":
+            raise Problem(
+                "the workers of a gang are kept from trial to trial: actor is not for them",
+                "use process (each trial in fresh processes) or worker",
+                ("isolation",),
+            )
+
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = write(self)
         if not self.points:  # specs without are written, and digested, as before there were any
             fields.pop("points", None)
+        if self.scaling is None:
+            fields.pop("scaling", None)
         return fields
 
     def digest(self) -> str:
@@ -188,7 +212,12 @@ class SweepSpec(SpecDocument):
     @property
     def effective_isolation(self) -> Isolation:
         """`isolation`, or its default for these resources."""
-        return self.isolation or ("process" if self.resources.total_gpus > 0 else "worker")
+        return self.isolation or ("process" if self.trial_resources.total_gpus > 0 else "worker")
+
+    @cached_property
+    def trial_resources(self) -> Resources:
+        """What one trial takes, with all its workers."""
+        return self.resources if self.scaling is None else self.scaling.to_resources()
 
     @property
     def space(self) -> Space:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind
@@ -74,3 +74,10 @@ class TrainSpec(SpecDocument):
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
         ) -> None: ...
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.scaling.backend is not None:
+            fix = "leave it out: framework says which trainer sets the workers up"
+            raise Problem("is for the trials of a sweep", fix, ("scaling", "backend"))
+        return self

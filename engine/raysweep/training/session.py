@@ -36,6 +36,7 @@ class TrainWorkerSession:
     def context(self) -> TrialContext:
         """The run takes the place of both sweep and trial; rank and world size are the worker's."""
         rank, world_size = train_rank()
+        local_rank, node_rank = _train_place()
         return TrialContext(
             sweep_id=self._run_id,
             trial_id=self._run_id,
@@ -44,6 +45,8 @@ class TrainWorkerSession:
             seed=0,
             rank=rank,
             world_size=world_size,
+            local_rank=local_rank,
+            node_rank=node_rank,
         )
 
     def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
@@ -98,6 +101,14 @@ def train_rank() -> tuple[int, int]:
 
     context = ray.train.get_context()
     return context.get_world_rank(), context.get_world_size()
+
+
+def _train_place() -> tuple[int, int]:
+    """The worker's rank on its node, and the node's."""
+    import ray.train
+
+    context = ray.train.get_context()
+    return context.get_local_rank(), context.get_node_rank()
 
 
 def get_warm_start() -> AbstractContextManager[Path] | None:

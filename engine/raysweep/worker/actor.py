@@ -64,7 +64,7 @@ class TrialWorker:
         install_interrupt()
         announce_exits(shell)
         output = keeping.output if keeping is not None else Output()
-        say_ready(shell)
+        say_ready(shell, setup)
         while (job := shell.next_job()) is not None:
             run_attempt(trainable, job, setup.place, shell, output)
 

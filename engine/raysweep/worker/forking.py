@@ -47,7 +47,7 @@ def serve_forked(setup: WorkerSetup, shell: WorkerShell, keeping: Keeping | None
         if problem is not None:
             shell.link.send(Unready(failure=problem, node=node_id()))
             return
-        say_ready(shell)
+        say_ready(shell, setup)
         while (job := shell.next_job()) is not None:
             _run_child(zygote, job, shell)
     finally:
@@ -151,6 +151,7 @@ class Zygote:
                 place=setup.place,
                 parent=os.getpid(),
                 spool=spool,
+                process_group=setup.process_group,
             )
             pipe.write(encode(header) + b"\n" + (setup.pickled or b""))
 

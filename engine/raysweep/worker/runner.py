@@ -17,6 +17,8 @@ from raysweep import trial as trial_api
 from raysweep.allowed import check_found, check_named
 from raysweep.errors import RaysweepError, TrialStopped
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
+from raysweep.worker import gang
+from raysweep.worker.members import make_session
 from raysweep.worker.output import Output
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.seeding import seed_generators
@@ -95,13 +97,15 @@ def run_attempt(
 
     `output` takes what it prints, and the traceback of what it raises.
     """
-    output = output or Output()
-    session = Session(job, place, shell.link)
+    if output is None or job.rank:  # an attempt has one log, that of rank 0
+        output = Output()
+    session = make_session(job, place, shell.link)
     output.begin(job)
     shell.begin()
     trial_api.activate(session)
     shell.reach(LocalAttempt(session))
     end = _run(trainable, job, session, place)
+    gang.close(job.gang)
     session.finish()
     trial_api.activate(None)
     output.end(_last_words(end))
@@ -127,14 +131,19 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
             _interruptible = session
             session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
-            _report_returned(trainable(job.config), place.metric)
+            with gang.joined(session):
+                _report_returned(trainable(job.config), place.metric)
         finally:
             _interruptible = None
     except TrialStopped as stopped:
         where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
         return Stopped(*job.who, where=where)
     except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
-        return Failed(*job.who, failure=describe(error, max_chars=FULL_TRACEBACK_CHARS))
+        is_echo = job.gang is not None and gang.is_echo(error)
+        if is_echo and session.stop_reason is not None:
+            return Stopped(*job.who)  # the gang parts, as it was told to
+        failure = describe(error, max_chars=FULL_TRACEBACK_CHARS)
+        return Failed(*job.who, failure=failure, is_echo=is_echo)
     return Stopped(*job.who) if session.was_raised else Returned(*job.who)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from raysweep import faultplan
 from raysweep.errors import CheckpointDamagedError, TrialStopped, one_line
-from raysweep.messages import Answer, Busy, Damaged, Interrupt, Job, Order, Rows, Stop
+from raysweep.messages import Answer, Busy, Damaged, Gang, Interrupt, Job, Order, Rows, Stop
 from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.worker.link import Link
 from raysweep.worker.place import SweepPlace
@@ -24,6 +24,7 @@ _DAMAGED_FIX: Final = (
     "nothing else is restored in its stead; restore the file from a backup,"
     " or catch CheckpointDamagedError in the trainable to start the trial over"
 )
+_ALONE: Final = Gang(world_size=1)
 
 
 class Session:
@@ -31,6 +32,7 @@ class Session:
 
     def __init__(self, job: Job, place: SweepPlace, link: Link) -> None:
         self.job = job
+        gang = job.gang or _ALONE
         self._context = TrialContext(
             sweep_id=place.sweep_id,
             trial_id=f"{job.trial:05d}",
@@ -38,6 +40,10 @@ class Session:
             attempt=job.attempt,
             seed=job.seed,
             iteration=job.iteration,
+            rank=job.rank,
+            world_size=gang.world_size,
+            local_rank=gang.local_rank,
+            node_rank=gang.node_rank,
             resources=place.resources,
         )
         self.stop_reason: str | None = None
@@ -69,9 +75,9 @@ class Session:
 
     def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
         """See `raysweep.report`."""
-        if self.stop_reason is not None and not self._may_report(checkpoint is not None):
-            self._raise_stopped()
         job, index = self.job, self._reports
+        if self.stop_reason is not None and self._leaves_before(index, checkpoint is not None):
+            self._raise_stopped()
         rows = self._rows
         if tuple(metrics) != rows.keys:
             rows.set_keys(tuple(metrics))
@@ -107,7 +113,7 @@ class Session:
                 self._await_answer(index)
         finally:
             self.is_busy = False
-        if self._is_to_end() or (is_saved and self.stop_reason is not None):
+        if self.stop_reason is not None and self._leaves_after(index, is_saved):
             self._raise_stopped()
 
     def _send_rows(
@@ -117,6 +123,14 @@ class Session:
 
     def _send_busy(self, *, is_over: bool) -> None:
         self._link.send(Busy(*self.job.who, is_over=is_over))
+
+    def _leaves_before(self, index: int, has_checkpoint: bool) -> bool:
+        """Whether one that was told to end does so instead of making this report."""
+        return not self._may_report(has_checkpoint)
+
+    def _leaves_after(self, index: int, is_saved: bool) -> bool:
+        """Whether one that was told to end does so, having made this report."""
+        return is_saved or self._is_to_end()
 
     def _may_report(self, has_checkpoint: bool) -> bool:
         """Whether a trial that was told to end may report once more."""
@@ -218,6 +232,15 @@ class Session:
             TrialStopped: It has come.
         """
         if self.is_interrupted and self.stop_reason is not None:
+            self._raise_stopped()
+
+    def raise_if_ending(self) -> None:
+        """As `raise_if_interrupted`, already when it was only told to end.
+
+        Raises:
+            TrialStopped: It was.
+        """
+        if self.stop_reason is not None:
             self._raise_stopped()
 
     def _await_answer(self, index: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from raysweep.messages import Memory, Ready
 from raysweep.worker.checking import check_trainable
+from raysweep.worker.gang import own_host, preload
 from raysweep.worker.memory import MemoryWatch, over_limit
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.runner import Trainable, load_by_reference
@@ -32,9 +33,11 @@ class WorkerSetup:
     """The controller's list of what may be named (`raysweep.allowed`); empty: the node's own, if any."""
     log_bytes: int = 0
     """How much is kept of each attempt's output; 0: nothing."""
+    process_group: str = ""
+    """What connects the members of a gang: `gloo`, `nccl`, or nothing."""
 
 
-def say_ready(shell: WorkerShell) -> None:
+def say_ready(shell: WorkerShell, setup: WorkerSetup) -> None:
     """The trainable is loaded. From now on each trial's memory is watched, and ends it above its limit."""
     link = shell.link
     MemoryWatch(
@@ -42,11 +45,13 @@ def say_ready(shell: WorkerShell) -> None:
         lambda held: link.send(Memory(held_bytes=held)),
         lambda held, limit_bytes: shell.exceed(over_limit(held, limit_bytes)),
     )
-    link.send(Ready(node=node_id(), pid=os.getpid()))
+    host, devices = own_host(setup.host, setup.port), os.environ.get("CUDA_VISIBLE_DEVICES")
+    link.send(Ready(node=node_id(), pid=os.getpid(), host=host, devices=devices))
 
 
 def load_trainable(setup: WorkerSetup) -> Trainable:
     """The trainable, by its import path or from its pickled form (which came through Ray, not the link)."""
+    preload(setup.process_group)
     if setup.pickled is not None:
         import cloudpickle
 

@@ -24,6 +24,7 @@ from typing import Final
 from msgspec import Struct
 
 from raysweep.messages import FailureFacts
+from raysweep.worker.gang import preload
 from raysweep.worker.link import SocketLink
 from raysweep.worker.output import CapturedOutput, Output
 from raysweep.worker.place import SweepPlace
@@ -44,6 +45,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     place: SweepPlace
     parent: int
     spool: str = ""
+    process_group: str = ""
 
 
 class Loaded(Struct, frozen=True, tag=True):
@@ -81,6 +83,7 @@ def main() -> None:
     pickled = sys.stdin.buffer.read() if setup.has_pickle else None
     _die_with_parent(setup.parent)
     try:
+        preload(setup.process_group)
         trainable = _load(setup.trainable, pickled)
     except BaseException as error:  # noqa: BLE001  whatever the user's module raises while it is imported
         control.send(encode(Unloadable(describe(error, origin="start", is_fatal=True))))

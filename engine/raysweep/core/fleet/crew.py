@@ -59,13 +59,15 @@ class Crew:
             self._spare_of[slot.spare.number] = slot
 
     def relieve(self, slot: FleetSlot) -> Worker:
-        """Forget the slot's worker, which has ended, and give the slot its spare, or a new one."""
-        old, spare = slot.worker, slot.spare
-        self.forget(old)
+        """Forget the slot's members, which have ended, and give the slot its spare, or new ones."""
+        old, spare = slot.members, slot.spare
+        for member in old:
+            self.forget(member)
         slot.spare = None
         if spare is not None:
             del self._spare_of[spare.number]
-        slot.members = (spare or self.start(old.group), *slot.members[1:])
+        first = spare or self.start(old[0].group)
+        slot.members = (first, *(self.start(member.group, rank=member.rank) for member in old[1:]))
         self.serve(slot)
         return slot.worker
 

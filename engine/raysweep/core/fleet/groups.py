@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 
 from raysweep.core.fleet.actions import Action, CreateGroup, RemoveGroup
 from raysweep.core.fleet.state import Group
@@ -18,7 +18,7 @@ class Groups:
     def __init__(self, act: Callable[[Action], None]) -> None:
         self._act = act
         self._all: dict[int, Group] = {}
-        self._free: dict[int, tuple[Group, str]] = {}
+        self._free: dict[int, tuple[Group, Set[str]]] = {}
         self._next = 0
         self._excluded: set[str] = set()
         self._avoided: set[str] = set()
@@ -48,14 +48,17 @@ class Groups:
         self._act(CreateGroup(group=group.number, memory_bytes=memory_bytes, excluded=excluded))
         return group
 
-    def give_back(self, group: Group, node: str) -> bool:
-        """Keep the group, which is on `node`, for the next slot; False: it was of no use and is removed."""
-        if group.memory_bytes is not None or not node or node in self._excluded or node in self._avoided:
+    def give_back(self, group: Group, nodes: Set[str]) -> bool:
+        """Keep the group, which is on `nodes`, for the next slot; False: it was of no use and is removed.
+
+        `nodes` holds an empty name where it is not known on which ones.
+        """
+        if group.memory_bytes is not None or nodes & {"", *self._excluded, *self._avoided}:
             self.drop(group)
             return False
         group.move("given_back")
         group.returns += 1
-        self._free[group.number] = (group, node)
+        self._free[group.number] = (group, nodes)
         return True
 
     def drop(self, group: Group) -> None:
@@ -67,8 +70,8 @@ class Groups:
 
     def drop_free(self, nodes: Collection[str] | None = None) -> None:
         """Remove the groups that nobody uses: all, or those on some nodes."""
-        for group, node in list(self._free.values()):
-            if nodes is None or node in nodes:
+        for group, places in list(self._free.values()):
+            if nodes is None or not places.isdisjoint(nodes):
                 self.drop(group)
 
     def exclude(self, node: str) -> None:

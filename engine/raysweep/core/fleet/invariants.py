@@ -27,7 +27,7 @@ def check(fleet: Fleet) -> None:
         )
         states = [handed.state for handed in slot.handed.values()]
         assert states.count("begun") <= 1, f"slot {slot.number} runs two trials"
-        is_reached = slot.worker.state in ("ready", "retiring", "dying")
+        is_reached = all(member.state in ("ready", "retiring", "dying") for member in slot.members)
         assert is_reached or set(states) <= {"unsent"}, f"slot {slot.number}: {states}, {slot.worker.state}"
         assert slot.spare is None or slot.spare.group is slot.worker.group, f"slot {slot.number}: spare"
         asked = [number for trials in slot.asked_back for number in trials]

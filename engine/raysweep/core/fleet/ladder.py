@@ -33,7 +33,7 @@ def ask(fleet: Fleet, slot: FleetSlot, handed: Handed, command: cmd.StopTrial, a
         stops = handed.stops
         fleet.alarms.set(
             at + command.grace_s,
-            lambda at: _interrupt(fleet, slot, handed, at) if handed.stops == stops else None,
+            lambda at: interrupt(fleet, slot, handed, at) if handed.stops == stops else None,
         )
 
 
@@ -47,7 +47,8 @@ def interrupt_all(fleet: Fleet) -> None:
     fleet.flush()
 
 
-def _interrupt(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
+def interrupt(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
+    """The second step, and in time the others."""
     if not _runs(fleet, slot, handed):
         return
     handed.is_interrupted = True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
+from raysweep.core.fleet import gang
 from raysweep.core.fleet.policy import LINGER_S, SILENCE_S
 from raysweep.core.fleet.state import FleetSlot, Group, Worker
 
@@ -29,34 +30,43 @@ def bury(fleet: Fleet, worker: Worker, at: float) -> None:
         return
     slot = fleet.crew.slot_of(worker.number)
     if slot is not None:
-        lose(fleet, slot, worker.failure, at)
+        for member in slot.members:
+            if member is not worker:
+                fleet.crew.kill(member)
+        gang.settle(fleet, slot, at, counts_echoes=False)
+        lose(fleet, slot, worker.failure, at, worker)
     elif fleet.crew.is_spare(worker):
         fleet.crew.drop_spare(worker)
 
 
-def lose(fleet: Fleet, slot: FleetSlot, failure: Failure, at: float) -> None:
-    """The slot is gone with its worker; whom that is held against, the core decides."""
-    worker = slot.worker
+def lose(
+    fleet: Fleet, slot: FleetSlot, failure: Failure, at: float, worker: Worker | None = None
+) -> None:
+    """The slot is gone with its `worker`, one of its members; whom that is held against, the core decides."""
+    worker = worker or slot.worker
     was_handed = any(handed.state != "unsent" for handed in slot.handed.values())
-    was_handed = was_handed and not worker.ends_for_memory
+    was_handed = was_handed and not any(member.ends_for_memory for member in slot.members)
+    was_loaded = all(member.is_loaded for member in slot.members)
     failure = replace(failure, memory_bytes=slot.held_bytes) if slot.is_open else failure
     fleet.forget(slot)
     if failure.node_state in _LEAVES or fleet.has_large_opening:
         fleet.groups.drop(worker.group)
     else:
-        _give_back(fleet, worker, at)
-    if slot.is_open and worker.is_loaded:
+        _give_back(fleet, slot, at)
+    if slot.is_open and was_loaded:
         fleet.events.append(ev.SlotLost(at=at, slot=slot.number, failure=failure, was_handed=was_handed))
     else:
         node = worker.node or slot.node
         fleet.events.append(ev.SlotFailed(at=at, slot=slot.number, failure=failure, node=node))
 
 
-def kill_and_lose(fleet: Fleet, slot: FleetSlot, failure: Failure, at: float) -> None:
+def kill_and_lose(
+    fleet: Fleet, slot: FleetSlot, failure: Failure, at: float, worker: Worker | None = None
+) -> None:
     """As `lose`, of a worker that still lives."""
     for member in slot.members:
         fleet.crew.kill(member)
-    lose(fleet, slot, failure, at)
+    lose(fleet, slot, failure, at, worker)
 
 
 def let_go(fleet: Fleet, at: float) -> None:
@@ -83,7 +93,7 @@ def give_up_silence(fleet: Fleet, worker: Worker, at: float) -> None:
 def give_up_place(fleet: Fleet, worker: Worker, at: float) -> None:
     """A replacement has no place any more: what its slot was handed must not wait for it."""
     slot = fleet.crew.slot_of(worker.number)
-    if slot is not None and worker.state == "starting":
+    if slot is not None and any(member.state == "starting" for member in slot.members):
         kill_and_lose(fleet, slot, _NO_PLACE, at)
 
 
@@ -99,9 +109,9 @@ def _give_up(fleet: Fleet, worker: Worker, failure: Failure, at: float) -> None:
     bury(fleet, worker, at)
 
 
-def _give_back(fleet: Fleet, worker: Worker, at: float) -> None:
-    group = worker.group
-    if fleet.groups.give_back(group, worker.node):
+def _give_back(fleet: Fleet, slot: FleetSlot, at: float) -> None:
+    group = slot.worker.group
+    if fleet.groups.give_back(group, {member.node for member in slot.members}):
         returns = group.returns
         fleet.alarms.set(at + LINGER_S, lambda at: _end_lingering(fleet, group, returns))
 

@@ -25,7 +25,7 @@ from raysweep import messages as msg
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
-from raysweep.core.fleet import ladder, losses
+from raysweep.core.fleet import gang, ladder, losses
 from raysweep.core.fleet.actions import Action, ExplainDelay, Send
 from raysweep.core.fleet.alarms import Alarms
 from raysweep.core.fleet.crew import Crew
@@ -76,8 +76,10 @@ class Fleet:
 
     def open(self, command: cmd.OpenSlot, at: float) -> None:
         """Start a worker; `SlotOpened` or `SlotFailed` follows."""
-        worker = self.crew.start(self.groups.take(command.memory_bytes))
-        slot = FleetSlot(number=command.slot, members=(worker,), memory_bytes=command.memory_bytes)
+        group = self.groups.take(command.memory_bytes)
+        members = tuple(self.crew.start(group, rank=rank) for rank in range(self.policy.world_size or 1))
+        slot, worker = FleetSlot(number=command.slot, members=members), members[0]
+        slot.memory_bytes = command.memory_bytes
         if command.memory_bytes is not None:
             self._large_opening.add(slot.number)
         self.slots[slot.number] = slot
@@ -210,7 +212,8 @@ class Fleet:
         if worker.state == "dying":
             losses.bury(self, worker, at)
         elif worker.state == "retiring":
-            self._replace(worker, at)
+            if worker.rank == 0:  # what others of a gang say last is of no interest
+                self._replace(worker, at)
         else:
             self.alarms.set(at + SILENCE_S, lambda at: losses.give_up_silence(self, worker, at))
 
@@ -220,52 +223,63 @@ class Fleet:
         if slot is None:
             self._take_spare(number, messages)
             return
-        for message in messages:
+        worker = self.crew.find(number)
+        assert worker is not None
+        for message in messages if len(slot.members) == 1 else gang.heard(self, slot, worker, messages, at):
             event = event_of(message, at)
             if event is None:
-                self._take_rare(slot, message, at)
+                self._take_rare(slot, worker, message, at)
                 continue
             self.events.append(event)
             if type(event) is ev.TrialStarted:
                 self._began(slot, event.trial, event.attempt)
             elif type(event) is ev.TrialReturned or type(event) is ev.TrialStopped:
                 self._ended(slot, event.trial)
-        worker = slot.worker
         if self.policy.isolation == "actor" and worker.state == "ready" and self._is_used_up(slot):
             self.crew.kill(worker)
             self._replace(worker, at)
+        elif self.policy.world_size and self.slots.get(slot.number) is slot:
+            self._pump(slot)  # of these a gang has one at a time
 
-    def _take_rare(self, slot: FleetSlot, message: msg.FromWorker, at: float) -> None:
+    def _take_rare(self, slot: FleetSlot, worker: Worker, message: msg.FromWorker, at: float) -> None:
         match message:
             case msg.Failed():
                 self._take_failed(slot, message, at)
             case msg.Memory():
-                slot.held_bytes = message.held_bytes
+                slot.held_bytes = max(slot.held_bytes or 0, message.held_bytes)
             case msg.Recalled():
                 self._take_recalled(slot, message.trials, at)
             case msg.Ready():
-                self._take_ready(slot, message.node, at)
+                self._take_ready(slot, worker, message, at)
             case msg.Unready():
-                slot.worker.node = message.node or slot.worker.node
-                losses.kill_and_lose(self, slot, self._shorten(-1, -1, failure_of(message.failure)), at)
+                worker.node = message.node or worker.node
+                failure = self._shorten(-1, -1, failure_of(message.failure))
+                losses.kill_and_lose(self, slot, failure, at, worker)
 
-    def _take_failed(self, slot: FleetSlot, message: msg.Failed, at: float) -> None:
+    def fail(self, slot: FleetSlot, message: msg.Failed, at: float) -> None:
+        """The attempt has failed."""
         trial, attempt = message.who
         failure = self._shorten(trial, attempt, failure_of(message.failure))
         if failure.memory_bytes is None:
             failure = replace(failure, memory_bytes=slot.held_bytes)
         self._ended(slot, trial)
         self.events.append(ev.TrialFailed(at=at, trial=trial, attempt=attempt, failure=failure))
-        if failure.origin == "memory" and self.policy.isolation != "process":
+
+    def _take_failed(self, slot: FleetSlot, message: msg.Failed, at: float) -> None:
+        self.fail(slot, message, at)
+        if message.failure.origin == "memory" and self.policy.isolation != "process":
             # It ends with its trial, and must get no other meanwhile.
             slot.worker.ends_for_memory = True
             self.retire(slot, at)
 
-    def _take_ready(self, slot: FleetSlot, node: str, at: float) -> None:
-        worker = slot.worker
+    def _take_ready(self, slot: FleetSlot, worker: Worker, ready: msg.Ready, at: float) -> None:
         if worker.state != "loading":
             return
-        worker.load(node)
+        worker.load(ready.node)
+        worker.host, worker.devices = ready.host, ready.devices
+        node = slot.worker.node
+        if not slot.is_ready:
+            return
         if not slot.is_open:
             slot.is_open, slot.node = True, node
             self._large_opening.discard(slot.number)
@@ -312,16 +326,18 @@ class Fleet:
 
     def _pump(self, slot: FleetSlot) -> None:
         worker = slot.worker
-        if worker.state != "ready":
+        if not slot.is_ready:
             return
-        is_for_one = self.policy.isolation == "actor"
+        is_for_one, is_gang = self.policy.isolation == "actor", self.policy.world_size
         for handed in slot.handed.values():
-            if is_for_one and worker.has_run:
+            if (is_for_one and worker.has_run) or (is_gang and handed.state != "unsent"):
                 return
             if handed.state == "unsent":
                 handed.move("sent")
                 worker.has_run = True
                 self.say(slot, handed.job)
+                if is_gang:
+                    return
 
     def say(self, slot: FleetSlot, message: msg.ToWorker) -> None:
         """Have a message go to the slot's members with the next flush."""
@@ -333,12 +349,13 @@ class Fleet:
         self.events.append(ev.TrialsRecalled(at=at, slot=slot.number, trials=tuple(sorted(taken))))
 
     def retire(self, slot: FleetSlot, at: float) -> None:
-        """Kill the worker, hear its last words, then go on with another."""
+        """Kill the members, hear the last words of rank 0, then go on with others."""
         worker = slot.worker
-        if worker.state != "ready":
-            return  # it is on its way out
-        worker.move("retired")
-        self.crew.kill(worker)
+        if not slot.is_ready:
+            return  # one is on its way out
+        for member in slot.members:
+            member.move("retired")
+            self.crew.kill(member)
         if worker.has_link:
             self.alarms.set(at + LAST_WORDS_S, lambda at: self._replace(worker, at))
         else:
@@ -376,6 +393,8 @@ class Fleet:
         if begun is not forced:
             self._give_up_attempt(slot, begun, at)
             return
+        if gang.settle(self, slot, at, counts_echoes=True):
+            return
         del slot.handed[begun.trial]
         who = begun.job.who
         self.events.append(ev.TrialStopped(at=at, trial=who[0], attempt=who[1], was_killed=True))
@@ -394,8 +413,13 @@ class Fleet:
             self.actions.append(ExplainDelay(slot=slot.number, group=worker.group.number))
 
     def _send(self, slot: FleetSlot, messages: list[msg.ToWorker]) -> None:
+        if not self.policy.world_size:
+            self.actions.append(Send(worker=slot.worker.number, messages=messages))
+            return
         for member in slot.members:
-            self.actions.append(Send(worker=member.number, messages=messages))
+            said = gang.addressed(self.policy, slot, member, messages)
+            if said:
+                self.actions.append(Send(worker=member.number, messages=said))
 
     def _end_members(self, slot: FleetSlot) -> None:
         for member in slot.members:

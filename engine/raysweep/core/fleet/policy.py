@@ -15,6 +15,8 @@ SILENCE_S: Final = 30.0
 """A link that is down while Ray says nothing about the actor: after this the worker counts as dead."""
 LAST_WORDS_S: Final = 2.0
 """A dead process's link ends right after its last bytes; that of a dead node may never."""
+GANG_GRACE_S: Final = 2.0
+"""So long the members of a gang have to end once one of them has ended otherwise than by returning."""
 LINGER_S: Final = 1.0
 """A group that is given back serves the next slot at once; a new one would take Ray up to a second."""
 REPLACE_S: Final = 30.0
@@ -27,7 +29,10 @@ at its next report is interrupted, then let go."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPolicy:
-    """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one."""
+    """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one.
+
+    `world_size`: how many members a slot has; 0 where trials are no gangs. `process_group`: what connects these.
+    """
 
     isolation: str
     can_spare: bool
@@ -35,18 +40,23 @@ class FleetPolicy:
     placement_timeout_s: float
     memory_limit_factor: float | None
     memory_bytes: float
+    world_size: int = 0
+    process_group: str = ""
 
     @classmethod
     def of(cls, spec: SweepSpec) -> FleetPolicy:
         """The policy of a spec."""
-        isolation = spec.effective_isolation
+        isolation, scaling = spec.effective_isolation, spec.scaling
+        is_spared = isolation != "process" and scaling is None
         return cls(
             isolation=isolation,
-            can_spare=spec.resources.total_gpus == 0 and isolation != "process",
+            can_spare=spec.trial_resources.total_gpus == 0 and is_spared,
             start_timeout_s=spec.failure.start_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
             memory_limit_factor=spec.failure.memory_limit_factor,
-            memory_bytes=spec.resources.to_bundles()[0].get("memory", 0.0),
+            memory_bytes=spec.trial_resources.to_bundles()[0].get("memory", 0.0),
+            world_size=scaling.num_workers if scaling is not None else 0,
+            process_group=(scaling.process_group or "") if scaling is not None else "",
         )
 
     def memory_limit(self, slot_bytes: int | None) -> int | None:

@@ -17,7 +17,7 @@ from raysweep.core.fleet.lifecycle import (
     WorkerCause,
     WorkerState,
 )
-from raysweep.messages import Job, ToWorker
+from raysweep.messages import End, Job, ToWorker
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -40,7 +40,8 @@ class Worker:
 
     `has_link`: its connection is open; `failure`: how it died, once Ray has said so. `has_run`: it was handed
     a trial (with `isolation="actor"` it gets no second one). `is_loaded`: it was ready once.
-    `ends_for_memory`: for what its trial held, which is known; nobody else is to blame.
+    `ends_for_memory`: for what its trial held, which is known; nobody else is to blame. `host`, `devices`:
+    see `messages.Ready`.
     """
 
     number: int
@@ -52,6 +53,8 @@ class Worker:
     has_run: bool = False
     is_loaded: bool = False
     ends_for_memory: bool = False
+    host: str = ""
+    devices: str | None = None
     failure: Failure | None = None
 
     def load(self, node: str) -> None:
@@ -66,12 +69,20 @@ class Worker:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Handed:
-    """A trial that a slot was handed. `stops` counts how often it was asked to end."""
+    """A trial that a slot was handed. `stops` counts how often it was asked to end.
+
+    Of a gang: `ends`, by rank, in the order in which they came; `is_disbanding`: all are to end;
+    `is_damaged`: it goes back to an older checkpoint; `is_busy`: rank 0 stores or fetches one.
+    """
 
     job: Job
     state: HandedState = "unsent"
     stops: int = 0
     is_interrupted: bool = False
+    ends: dict[int, End] = field(default_factory=dict)
+    is_disbanding: bool = False
+    is_damaged: bool = False
+    is_busy: bool = False
 
     @property
     def trial(self) -> int:
@@ -87,7 +98,7 @@ class Handed:
 class FleetSlot:
     """A slot: its members, and what it was handed, in order, the running one first.
 
-    It has one member today. A gang has more, by rank; `worker`, of rank 0, speaks for them.
+    It has one member, or those of a gang, by rank; `worker`, of rank 0, speaks for them (see `gang`).
 
     `asked_back`: for each request to give trials back that the worker has not answered, which. `recalled`:
     what was taken back here, until then. `forced`: the worker was killed for this trial. `held_bytes`: the
@@ -111,6 +122,11 @@ class FleetSlot:
     def worker(self) -> Worker:
         """The member of rank 0."""
         return self.members[0]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all its members take trials."""
+        return all(member.state == "ready" for member in self.members)
 
     @property
     def begun(self) -> Handed | None:

@@ -1,0 +1,107 @@
+"""The sessions of a gang: rank 0 says when it leaves, the others follow it and are only counted."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from raysweep.messages import Follow, Interrupt, Job, Leaving, Meet, Met, Order
+from raysweep.worker.link import Link
+from raysweep.worker.place import SweepPlace
+from raysweep.worker.session import Session
+
+
+def make_session(job: Job, place: SweepPlace, link: Link) -> Session:
+    """The session of an attempt."""
+    if job.gang is None:
+        return Session(job, place, link)
+    return FollowerSession(job, place, link) if job.rank else LeaderSession(job, place, link)
+
+
+class LeaderSession(Session):
+    """Rank 0. Told to end, it ends in the next report that it begins, so that the others can, too."""
+
+    def __init__(self, job: Job, place: SweepPlace, link: Link) -> None:
+        super().__init__(job, place, link)
+        self._leaves_at: int | None = None
+
+    def say_met(self, port: int) -> None:
+        """The others can meet it at this port."""
+        self._link.send(Met(*self.job.who, port=port))
+
+    def stop(self, reason: str, wants_checkpoint: bool = False, allows: str = "nothing") -> None:
+        """See `Session`."""
+        super().stop(reason, wants_checkpoint, allows)
+        if not wants_checkpoint:
+            self._announce(self._reports)
+
+    def _announce(self, report: int) -> None:
+        if self._leaves_at is None:
+            self._leaves_at = report
+            self._link.send(Leaving(*self.job.who, report=report, reason=self.stop_reason or ""))
+
+    def _leaves_before(self, index: int, has_checkpoint: bool) -> bool:
+        if self.wants_checkpoint and has_checkpoint:
+            self._announce(index)
+        return super()._leaves_before(index, has_checkpoint) and self._is_reached(index)
+
+    def _leaves_after(self, index: int, is_saved: bool) -> bool:
+        return super()._leaves_after(index, is_saved) and self._is_reached(index)
+
+    def _is_reached(self, index: int) -> bool:
+        return self.is_interrupted or self._leaves_at is None or index >= self._leaves_at
+
+
+class FollowerSession(Session):
+    """Any other rank. Its reports and checkpoints are those of rank 0: they go nowhere."""
+
+    def __init__(self, job: Job, place: SweepPlace, link: Link) -> None:
+        super().__init__(job, place, link)
+        self._leaves_at: int | None = None
+        self._port: int | None = None
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """Rank 0 is asked."""
+        return False
+
+    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
+        """See `raysweep.report`."""
+        index = self._reports
+        self._reports = index + 1
+        self.raise_if_interrupted()
+        if self._leaves_at is not None and index >= self._leaves_at:
+            self._raise_stopped()
+
+    def await_meeting(self) -> int:
+        """The port at which rank 0 waits.
+
+        Raises:
+            TrialStopped: The attempt is to end.
+        """
+        self.is_busy = True
+        try:
+            with self.changed:
+                while self._port is None and not self.is_ending:
+                    self.changed.wait()
+        finally:
+            self.is_busy = False
+        if self._port is None:
+            self._raise_stopped()
+        return self._port
+
+    def tell(self, order: Order) -> None:
+        """See `Session`."""
+        with self.changed:
+            match order:
+                case Meet(port=port):
+                    self._port = port
+                case Follow(report=report, reason=reason):
+                    self._leaves_at, self.stop_reason = report, reason
+                case Interrupt() if self.stop_reason is None:
+                    self._leaves_at, self.stop_reason = 0, "interrupt"
+            self.changed.notify_all()
+        super().tell(order)
+
+    def _send_busy(self, *, is_over: bool) -> None:
+        pass  # it is rank 0 whose silence counts

@@ -1,0 +1,144 @@
+"""Trainables of several ranks, for the tests of gangs. Each rank notes what it does in `config["log"]`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import raysweep as rs
+from tests.engine.trainables import note
+
+Config = dict[str, Any]
+
+
+def _note(config: Config, *words: object) -> None:
+    """What, trial, attempt, rank, and more."""
+    here = rs.get_context()
+    note(config, words[0], here.number, here.attempt, here.world_rank, *words[1:])
+
+
+def _is_first(config: Config, trial: int, rank: int) -> bool:
+    here = rs.get_context()
+    return (here.number, here.attempt, here.rank) == (trial, 1, rank)
+
+
+def ddp(config: Config) -> None:
+    """Trains a line by DistributedDataParallel, on other data in each rank, with a checkpoint at each step.
+
+    In trial `config["kill"]` rank 1 kills itself in its first attempt.
+    """
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(rs.get_context().seed + rs.get_context().rank)
+    line = torch.nn.Linear(2, 1)
+    begin = 0
+    if (checkpoint := rs.get_checkpoint()) is not None:
+        with checkpoint as folder:
+            line.load_state_dict(torch.load(folder / "line.pt", weights_only=True))
+            begin = int((folder / "step").read_text())
+    model = DistributedDataParallel(line)
+    optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"])
+    _note(config, "begin", begin, os.getpid(), os.environ["MASTER_PORT"])
+    try:
+        for step in range(begin, config["steps"]):
+            if step == 2 and _is_first(config, config.get("kill", -1), 1):
+                os.kill(os.getpid(), signal.SIGKILL)
+            _step(config, model, optimizer, step)
+    except rs.TrialStopped:
+        _note(config, "stopped")
+        raise
+    assert dist.is_initialized()
+
+
+def _step(config: Config, model: Any, optimizer: Any, step: int) -> None:
+    import torch
+    import torch.distributed as dist
+
+    x = torch.randn(8, 2)
+    loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    own = torch.cat([p.detach().flatten() for p in model.parameters()])
+    grads = torch.cat([p.grad.flatten() for p in model.parameters()])
+    both = [torch.empty(6) for _ in range(dist.get_world_size())]
+    dist.all_gather(both, torch.cat([own, grads]))
+    is_equal = all(torch.equal(both[0], other) for other in both)
+    _note(config, "step", step, is_equal)
+    with rs.new_checkpoint() as folder:
+        torch.save(model.module.state_dict(), folder / "line.pt")
+        (folder / "step").write_text(str(step + 1))
+        rs.report({"loss": config["x"], "equal": is_equal, "step": step + 1}, checkpoint=folder, wait=True)
+
+
+def places(config: Config) -> dict[str, Any]:
+    """Where each rank is."""
+    here = rs.get_context()
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
+    _note(config, "place", here.world_size, here.local_rank, here.node_rank, os.getpid())
+    _note(config, "env", *(os.environ[name] for name in names), os.environ.get("MASTER_PORT"))
+    return {"loss": config["x"], "rank": here.rank}
+
+
+def raises(config: Config) -> None:
+    """Rank 1 raises at its second step, in the first attempt, while rank 0 is in a collective."""
+    import torch
+    import torch.distributed as dist
+
+    for step in range(4):
+        if step == 2 and _is_first(config, 0, 1):
+            raise ValueError("boom")
+        dist.all_reduce(torch.ones(1))
+        rs.report({"loss": 1.0 + step})
+
+
+def leaves_alone(config: Config) -> None:
+    """Rank 0 is stopped at its report; the others sit in a collective to which it does not come."""
+    import torch
+    import torch.distributed as dist
+
+    rank = rs.get_context().rank
+    for step in range(100):
+        if rank == 0:
+            rs.report({"loss": config["x"] + step}, wait=True)
+        _note(config, "waits", step)
+        dist.all_reduce(torch.ones(1))
+
+
+def deaf(config: Config) -> None:
+    """Rank 1 neither reports nor meets anybody, and hears no interruption."""
+    if rs.get_context().rank == 1:
+        _note(config, "deaf")
+        while True:
+            try:
+                time.sleep(60)
+            except rs.TrialStopped:
+                _note(config, "heard nothing")
+    for step in range(10_000):
+        rs.report({"loss": config["x"] + step}, wait=True)
+
+
+def slow(config: Config) -> None:
+    """A hundred steps of both ranks, with a checkpoint at each; `go` ends them early."""
+    import torch
+    import torch.distributed as dist
+
+    begin = 0
+    if (checkpoint := rs.get_checkpoint()) is not None:
+        with checkpoint as folder:
+            begin = int((folder / "step").read_text())
+    _note(config, "begin", begin, os.getpid())
+    for step in range(begin, 100):
+        is_over = torch.tensor([int(Path(config["go"]).exists() and step >= 5)])
+        dist.broadcast(is_over, 0)
+        with rs.new_checkpoint() as folder:
+            (folder / "step").write_text(str(step + 1))
+            rs.report({"loss": config["x"], "step": step + 1}, checkpoint=folder, wait=True)
+        if is_over.item():
+            return
+        time.sleep(0.02)

@@ -1,0 +1,149 @@
+"""Gangs: trials of several ranks, on a real Ray, with a real process group."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from raysweep.core import events as ev
+from tests.engine.conftest import Driver, wait_for
+
+pytestmark = pytest.mark.ray
+GANGS = "tests.engine.gangs"
+TWO = {"num_workers": 2}
+TORCH = {**TWO, "backend": "torch"}
+Run = Callable[..., rs.SweepOutcome]
+Lines = Callable[[], list[list[str]]]
+
+
+def of(lines: list[list[str]], what: str) -> list[list[str]]:
+    return [words[1:] for words in lines if words[0] == what]
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_each_rank_knows_its_place_and_the_same_processes_serve_all_trials(
+    run: Run, lines: Lines, isolation: str
+) -> None:
+    outcome = run(f"{GANGS}:places", num_samples=3, isolation=isolation, scaling=TWO)
+    assert outcome.counts == {"completed": 3}
+    assert {trial.metrics["rank"] for trial in outcome.trials} == {0}, "rank 0's report counts"
+    placed = of(lines(), "place")
+    assert sorted(words[:6] for words in placed) == [
+        [str(trial), "1", str(rank), "2", str(rank), "0"] for trial in range(3) for rank in range(2)
+    ]
+    assert len({words[6] for words in placed}) == (2 if isolation == "worker" else 6)
+    assert {tuple(words[2:]) for words in of(lines(), "env")} == {
+        ("0", "0", "2", "0", "2", "0", "None"),
+        ("1", "1", "2", "1", "2", "0", "None"),
+    }
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_ddp_under_asha_with_a_rank_killed_completes_with_equal_weights_on_all_ranks(
+    run: Run, lines: Lines, isolation: str
+) -> None:
+    outcome = run(
+        f"{GANGS}:ddp",
+        {"lr": 0.01, "steps": 4, "kill": 3},
+        num_samples=8,
+        isolation=isolation,
+        scaling=TORCH,
+        scheduler={"asha": {"max_t": 4, "grace_period": 1, "reduction_factor": 2}},
+    )
+    assert set(outcome.counts) <= {"completed", "stopped"}, outcome.counts
+    assert sum(outcome.counts.values()) == 8
+    assert outcome.counts.get("stopped"), "ASHA stops some"
+    said = lines()
+    assert {words[4] for words in of(said, "step")} == {"True"}
+    assert all(trial.metrics["equal"] for trial in outcome.trials)
+    attempts = defaultdict(set)
+    for trial, attempt, rank, begin, pid, port in of(said, "begin"):
+        attempts[trial, attempt].add((rank, begin, port))
+    assert all({rank for rank, _, _ in found} == {"0", "1"} for found in attempts.values())
+    assert all(len({port for _, _, port in found}) == 1 for found in attempts.values())
+    assert len({port for found in attempts.values() for _, _, port in found}) == len(attempts)
+    if ("3", "2") in attempts:  # it was not stopped before it could be killed
+        assert {begin for _, begin, _ in attempts["3", "2"]} == {"2"}, "from the newest checkpoint"
+
+
+def test_a_killed_rank_costs_one_attempt_and_the_gang_resumes_from_its_newest_checkpoint(
+    run: Run, lines: Lines, events: Callable[..., list[Any]]
+) -> None:
+    outcome = run(f"{GANGS}:ddp", {"lr": 0.01, "steps": 4, "kill": 0}, scaling=TORCH)
+    assert outcome.counts == {"completed": 1}
+    begun = [words[:4] for words in of(lines(), "begin")]
+    assert sorted(begun) == [
+        ["0", "1", "0", "0"],
+        ["0", "1", "1", "0"],
+        ["0", "2", "0", "2"],
+        ["0", "2", "1", "2"],
+    ]
+    (lost,) = events(ev.SlotLost)
+    assert lost.failure.type == "WorkerDied"
+    assert events(ev.TrialFailed) == []
+
+
+def test_a_rank_that_raises_fails_the_attempt_with_its_own_error_and_the_workers_stay(
+    run: Run, lines: Lines, events: Callable[..., list[Any]]
+) -> None:
+    outcome = run(f"{GANGS}:raises", scaling=TORCH, failure={"max_failures": 1})
+    assert outcome.counts == {"completed": 1}
+    (failed,) = events(ev.TrialFailed)
+    assert (failed.failure.type, failed.failure.message) == ("ValueError", "rank 1: boom")
+    assert len(events(ev.SlotOpened)) == 1
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_a_rank_in_a_collective_that_the_other_has_left_is_ended_in_seconds(
+    run: Run, lines: Lines, isolation: str
+) -> None:
+    outcome = run(
+        f"{GANGS}:leaves_alone", num_samples=2, isolation=isolation, scaling=TORCH, stop={"max_iterations": 3}
+    )
+    assert outcome.counts == {"completed": 2}
+    assert outcome.duration_s < 120, "not gloo's half hour"
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_a_rank_that_hears_nothing_is_killed_and_the_next_trial_runs(
+    run: Run, lines: Lines, isolation: str
+) -> None:
+    outcome = run(
+        f"{GANGS}:deaf", num_samples=2, isolation=isolation, scaling=TWO, stop={"max_iterations": 2}
+    )
+    assert outcome.counts == {"completed": 2}
+    assert len(of(lines(), "deaf")) == 2
+
+
+def test_a_sweep_of_gangs_goes_on_after_its_controller_was_killed(
+    drive: Callable[..., Driver], make_spec: Callable[..., rs.SweepSpec], lines: Lines, tmp_path: Path
+) -> None:
+    spec = make_spec(f"{GANGS}:slow", {"go": str(tmp_path / "go")}, scaling=TORCH, num_samples=2)
+    first = drive(spec)
+    wait_for(lambda: len(of(lines(), "begin")) == 2)
+    time.sleep(2)
+    os.kill(first.pid, signal.SIGKILL)
+    first.process.wait()
+    (tmp_path / "go").touch()
+    outcome = drive(spec).outcome()
+    assert outcome.counts == {"completed": 2}
+    again = [words for words in of(lines(), "begin") if words[:2] == ["0", "2"]]
+    assert sorted(words[2] for words in again) == ["0", "1"]
+    assert len({words[3] for words in again}) == 1
+    assert int(again[0][3]) > 0, "from a checkpoint"
+
+
+def test_a_gang_that_no_cluster_of_this_size_can_hold_is_refused_before_anything_starts(run: Run) -> None:
+    with pytest.raises(rs.RaysweepError, match=r"^scaling") as raised:
+        run(f"{GANGS}:places", scaling={"num_workers": 3})
+    assert "3 workers of {CPU: 1}" in str(raised.value)
+    with pytest.raises(rs.RaysweepError, match=r"^scaling\.resources_per_worker\.CPU: .* 4 CPU"):
+        run(f"{GANGS}:places", scaling={**TWO, "resources_per_worker": {"CPU": 4}})
