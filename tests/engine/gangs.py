@@ -74,6 +74,7 @@ def _step(config: Config, model: Any, optimizer: Any, step: int) -> None:
         torch.save(model.module.state_dict(), folder / "line.pt")
         (folder / "step").write_text(str(step + 1))
         rs.report({"loss": config["x"], "equal": is_equal, "step": step + 1}, checkpoint=folder, wait=True)
+    dist.barrier()  # rank 0's checkpoint is stored
 
 
 def places(config: Config) -> dict[str, Any]:

@@ -39,9 +39,7 @@ def bury(fleet: Fleet, worker: Worker, at: float) -> None:
         fleet.crew.drop_spare(worker)
 
 
-def lose(
-    fleet: Fleet, slot: FleetSlot, failure: Failure, at: float, worker: Worker | None = None
-) -> None:
+def lose(fleet: Fleet, slot: FleetSlot, failure: Failure, at: float, worker: Worker | None = None) -> None:
     """The slot is gone with its `worker`, one of its members; whom that is held against, the core decides."""
     worker = worker or slot.worker
     was_handed = any(handed.state != "unsent" for handed in slot.handed.values())
