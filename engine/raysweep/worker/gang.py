@@ -30,6 +30,10 @@ _ECHO_TYPES: Final = frozenset({"DistError", "DistBackendError", "DistNetworkErr
 # The first DistributedDataParallel of a process imports the last one, a second or two, and whatever group it
 # has then is kept for ever: its connections would stay open, and the others wait on them.
 _PRELOADED: Final = ("torch", "torch.distributed", "torch._dynamo")
+# The group of the attempt, held until the trainable's frames are gone. Let go of by a model in them, it would
+# wait, with the interpreter's lock, for its threads, which may need that lock to end: only its own object
+# lets go without it.
+_held: list[Any] = []
 
 
 def preload(group: str) -> None:
@@ -77,9 +81,10 @@ def is_echo(error: BaseException) -> bool:
 
 
 def close(gang: Gang | None) -> None:
-    """The trainable's frames are gone: so are its connections, but for what only the collector finds."""
+    """The trainable's frames are gone: end its connections, also those that only the collector finds."""
     if gang is not None and gang.group:
         gc.collect()
+        _held.clear()
 
 
 def own_host(host: str, port: int) -> str:
@@ -133,6 +138,7 @@ def _meet(session: Session, gang: Gang) -> None:
 
         torch.cuda.set_device(gang.device)
     dist.init_process_group(gang.group, store=store, rank=rank, world_size=gang.world_size)
+    _held.append(dist.group.WORLD)
 
 
 def _open_store(session: Session, gang: Gang) -> Any:

@@ -1,0 +1,297 @@
+"""The sessions of a gang's ranks, and what stands around their trainable."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.errors import RaysweepError, TrialStopped
+from raysweep.messages import (
+    Answer,
+    Failed,
+    Follow,
+    FromWorker,
+    Gang,
+    Interrupt,
+    Job,
+    Leaving,
+    Meet,
+    Met,
+    Returned,
+    Stop,
+    Stopped,
+)
+from raysweep.trial import get_context
+from raysweep.worker import gang as gangs
+from raysweep.worker.link import Take
+from raysweep.worker.members import FollowerSession, LeaderSession, make_session
+from raysweep.worker.place import SweepPlace
+from raysweep.worker.runner import run_attempt
+from raysweep.worker.session import Session
+from raysweep.worker.shell import WorkerShell
+
+WHO = (7, 1)
+
+
+class Said:
+    """A link that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.messages: list[FromWorker] = []
+        self.rows = 0
+
+    def listen(self, take: Take, on_gone: Any) -> None:
+        raise AssertionError("nobody listens here")
+
+    def send(self, message: FromWorker, *, waits: bool = False) -> None:
+        self.messages.append(message)
+
+    def send_now(self, message: FromWorker) -> None:
+        self.messages.append(message)
+
+    def send_row(self, *row: Any) -> None:
+        self.rows += 1
+
+    def close(self, timeout_s: float | None = 10.0) -> None:
+        pass
+
+
+def job(rank: int = 0, group: str = "", size: int = 2, **fields: Any) -> Job:
+    place = Gang(world_size=size, local_rank=rank, node_rank=3, host="127.0.0.1", group=group, **fields)
+    return Job(trial=7, attempt=1, config={"x": 1}, seed=1, rank=rank, gang=place)
+
+
+def place(tmp_path: Path) -> SweepPlace:
+    return SweepPlace(sweep_id="s", storage_path=str(tmp_path), resources={})
+
+
+@pytest.fixture
+def said() -> Said:
+    return Said()
+
+
+@pytest.fixture
+def leader(said: Said, tmp_path: Path) -> LeaderSession:
+    session = make_session(job(), place(tmp_path), said)
+    assert isinstance(session, LeaderSession)
+    return session
+
+
+@pytest.fixture
+def follower(said: Said, tmp_path: Path) -> FollowerSession:
+    session = make_session(job(rank=1), place(tmp_path), said)
+    assert isinstance(session, FollowerSession)
+    return session
+
+
+def test_without_a_gang_nothing_changes(said: Said, tmp_path: Path) -> None:
+    alone = Job(trial=7, attempt=1, config={}, seed=1)
+    session = make_session(alone, place(tmp_path), said)
+    assert type(session) is Session
+    context = session.context
+    assert (context.world_rank, context.world_size, context.local_rank, context.node_rank) == (0, 1, 0, 0)
+    with gangs.joined(session):
+        assert "WORLD_SIZE" not in os.environ
+
+
+# -- when they leave ---------------------------------------------------------------------------------------
+
+
+def test_rank_0_says_in_which_report_it_leaves_and_leaves_in_that_one(
+    leader: LeaderSession, said: Said
+) -> None:
+    leader.report({"loss": 1.0}, None, False)
+    leader.tell(Stop(*WHO, reason="scheduler"))
+    assert said.messages == [Leaving(*WHO, report=1, reason="scheduler")]
+    leader.tell(Stop(*WHO, reason="limit"))
+    assert len(said.messages) == 1, "it stays with what it has said"
+    with pytest.raises(TrialStopped):
+        leader.report({"loss": 1.0}, None, False)
+    assert said.rows == 1
+
+
+def test_a_stop_inside_a_report_ends_rank_0_in_the_next_one(leader: LeaderSession, said: Said) -> None:
+    """The others have made theirs already: there is no other report in which all could leave."""
+
+    def decide(message: FromWorker, *, waits: bool = False) -> None:
+        said.messages.append(message)
+        if not isinstance(message, Leaving):
+            leader.tell(Stop(*WHO, reason="scheduler"))
+
+    said.send = decide  # type: ignore[method-assign]
+    leader.report({"loss": 1.0}, None, True)
+    assert said.messages[-1] == Leaving(*WHO, report=1, reason="scheduler")
+    with pytest.raises(TrialStopped):
+        leader.report({"loss": 1.0}, None, True)
+
+
+def test_rank_0_that_is_to_leave_a_checkpoint_says_so_when_it_reports_one(
+    leader: LeaderSession, said: Said, tmp_path: Path
+) -> None:
+    leader.tell(Stop(*WHO, reason="preempt", wants_checkpoint=True, allows="checkpoint"))
+    leader.report({"loss": 1.0}, None, False)
+    assert said.messages == []
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "file").write_text("x")
+    with pytest.raises(TrialStopped):
+        leader.report({"loss": 1.0}, folder, False)
+    assert [message for message in said.messages if isinstance(message, Leaving)] == [
+        Leaving(*WHO, report=1, reason="preempt")
+    ]
+
+
+def test_the_others_leave_in_the_report_that_they_are_told(follower: FollowerSession, said: Said) -> None:
+    follower.tell(Follow(*WHO, report=2, reason="scheduler"))
+    follower.report({"loss": 1.0}, None, True)
+    follower.report({"loss": 1.0}, None, False)
+    with pytest.raises(TrialStopped, match="scheduler"):
+        follower.report({"loss": 1.0}, None, False)
+    assert (said.messages, said.rows) == ([], 0), "nothing of this goes anywhere"
+
+
+def test_one_that_is_further_leaves_in_its_next_report(follower: FollowerSession) -> None:
+    for _ in range(3):
+        follower.report({"loss": 1.0}, None, False)
+    follower.tell(Follow(*WHO, report=1, reason="scheduler"))
+    with pytest.raises(TrialStopped):
+        follower.report({"loss": 1.0}, None, False)
+
+
+def test_the_others_take_an_interruption_and_are_asked_for_no_checkpoint(follower: FollowerSession) -> None:
+    assert not follower.should_checkpoint
+    follower.tell(Follow(*WHO, report=5, reason="limit"))
+    assert not follower.should_checkpoint
+    follower.tell(Interrupt(*WHO))
+    with pytest.raises(TrialStopped):
+        follower.raise_if_interrupted()
+
+
+@pytest.mark.parametrize("order", [Follow(*WHO, report=9, reason="limit"), Interrupt(*WHO)])
+def test_who_waits_for_the_meeting_can_be_told_to_end(follower: FollowerSession, order: Any) -> None:
+    thread = threading.Timer(0.05, lambda: follower.tell(order))
+    thread.start()
+    with pytest.raises(TrialStopped):
+        follower.await_meeting()
+    thread.join()
+
+
+def test_who_waits_for_the_meeting_gets_the_port(follower: FollowerSession) -> None:
+    threading.Timer(0.05, lambda: follower.tell(Meet(*WHO, port=29500))).start()
+    assert follower.await_meeting() == 29500
+
+
+# -- around the trainable ----------------------------------------------------------------------------------
+
+
+def test_the_variables_of_a_rank_are_there_for_the_trainable_and_gone_after_it(
+    follower: FollowerSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "before")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with gangs.joined(follower):
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
+        assert [os.environ[name] for name in names] == ["1", "2", "1", "1", "3"]
+    assert os.environ["RANK"] == "before"
+    assert "WORLD_SIZE" not in os.environ
+
+
+def test_each_rank_sees_the_devices_of_its_node(said: Said, tmp_path: Path) -> None:
+    session = make_session(job(devices="0,1", device=1), place(tmp_path), said)
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    with gangs.joined(session):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == before
+
+
+@pytest.mark.parametrize(
+    ("error", "is_one"),
+    [
+        (RuntimeError("[../gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1"), True),
+        (RuntimeError("NCCL error: remote process exited"), True),
+        (ConnectionResetError("Connection reset by peer"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("no gloo here"), False),
+        (KeyError("loss"), False),
+    ],
+)
+def test_what_is_raised_because_another_rank_has_gone_is_known(error: BaseException, is_one: bool) -> None:
+    assert gangs.is_echo(error) is is_one
+
+
+def test_a_backend_that_is_not_installed_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gangs, "_PRELOADED", ("no_such_torch",))
+    with pytest.raises(RaysweepError, match=r"^scaling\.backend: No module named 'no_such_torch'; install"):
+        gangs.preload("gloo")
+    gangs.preload("")
+
+
+def attempt(trainable: Any, said: Said, tmp_path: Path, size: int = 1) -> WorkerShell:
+    """Run it as rank 0."""
+    shell = WorkerShell(said)
+    shell.take([job(group="gloo", size=size)])
+    begun = shell.next_job()
+    assert begun is not None
+    run_attempt(trainable, begun, place(tmp_path), shell)
+    return shell
+
+
+def test_the_process_group_stands_for_the_trainable_and_is_gone_after_it(said: Said, tmp_path: Path) -> None:
+    dist = pytest.importorskip("torch.distributed")
+    ports = []
+
+    def trainable(config: Any) -> None:
+        assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (0, 1, "gloo")
+        assert get_context().world_size == 1
+        ports.append(os.environ["MASTER_PORT"])
+
+    for _ in range(2):
+        attempt(trainable, said, tmp_path)
+        assert not dist.is_initialized()
+        assert "MASTER_PORT" not in os.environ
+    assert [type(end) for end in said.messages if isinstance(end, Returned | Failed)] == [Returned] * 2
+    met = [str(message.port) for message in said.messages if isinstance(message, Met)]
+    assert met == ports, "each attempt has a port of its own"
+    assert len(set(ports)) == 2
+
+
+def test_a_model_that_outlives_its_trial_keeps_no_connection(said: Said, tmp_path: Path) -> None:
+    """Else the others of a gang would wait on one that has left."""
+    torch = pytest.importorskip("torch")
+    dist = torch.distributed
+    import weakref
+
+    gangs.preload("gloo")
+    groups = []
+
+    def trainable(config: Any) -> None:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+        model(torch.ones(1, 2)).sum().backward()
+        groups.append(weakref.ref(dist.distributed_c10d._get_default_group()))
+        raise ValueError("with the model in its frames")
+
+    for _ in range(2):
+        attempt(trainable, said, tmp_path)
+    assert [group() for group in groups] == [None, None]
+
+
+def test_a_gang_that_is_told_to_end_before_all_have_met_ends(said: Said, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+
+    class Ends(Said):
+        def send(self, message: FromWorker, *, waits: bool = False) -> None:
+            super().send(message)
+            if isinstance(message, Met):
+                shell.take([Answer(*WHO, report=0), Stop(*WHO, reason="gang")])
+
+    link = Ends()
+    shell = WorkerShell(link)
+    shell.take([job(group="gloo", size=2)])
+    begun = shell.next_job()
+    assert begun is not None
+    run_attempt(lambda config: None, begun, place(tmp_path), shell)
+    assert isinstance(link.messages[-1], Stopped)
