@@ -126,6 +126,7 @@ def deaf(config: Config) -> None:
 
 def slow(config: Config) -> None:
     """A hundred steps of both ranks, with a checkpoint at each; `go` ends them early."""
+    import ray
     import torch
     import torch.distributed as dist
 
@@ -133,13 +134,16 @@ def slow(config: Config) -> None:
     if (checkpoint := rs.get_checkpoint()) is not None:
         with checkpoint as folder:
             begin = int((folder / "step").read_text())
-    _note(config, "begin", begin, os.getpid())
+    node = ray.get_runtime_context().get_node_id()
+    _note(config, "begin", begin, os.getpid(), rs.get_context().node_rank, node)
     for step in range(begin, 100):
         is_over = torch.tensor([int(Path(config["go"]).exists() and step >= 5)])
         dist.broadcast(is_over, 0)
         with rs.new_checkpoint() as folder:
             (folder / "step").write_text(str(step + 1))
             rs.report({"loss": config["x"], "step": step + 1}, checkpoint=folder, wait=True)
+        if rs.get_context().rank == 0:
+            _note(config, "stored", step + 1)
         if is_over.item():
             return
         time.sleep(0.02)

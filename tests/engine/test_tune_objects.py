@@ -166,6 +166,18 @@ def test_scaling_configs(config: Callable[[], Any], scaling: dict[str, Any]) -> 
     assert Scaling.model_validate(config()) == Scaling.model_validate(scaling)
 
 
+def test_rays_own_objects_make_gangs() -> None:
+    config = train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 2}, placement_strategy="SPREAD")
+    scaling = sweep(scaling=config).scaling
+    assert scaling == Scaling(num_workers=2, resources_per_worker={"CPU": 2.0}, placement_strategy="SPREAD")
+    torch = pytest.importorskip("ray.train.torch")
+    for backend, expected in ((None, "torch"), ("gloo", "gloo")):
+        fields = {"num_workers": 2, "backend": torch.TorchConfig(backend=backend)}
+        assert sweep(scaling=fields).to_dict()["scaling"]["backend"] == expected
+    with pytest.raises(SpecError, match=r"^scaling\.backend: TorchConfig\.timeout_s is not taken over"):
+        sweep(scaling={"backend": torch.TorchConfig(timeout_s=5)})
+
+
 def test_accelerator_types_become_their_resource() -> None:
     scaling = Scaling.model_validate(
         train.ScalingConfig(num_workers=1, use_gpu=True, accelerator_type="A100")

@@ -21,11 +21,15 @@ _ADAPTERS: Final[dict[str, TypeAdapter[ev.Event]]] = {}
 _PLAIN: Final = frozenset(
     {"TrialStarted", "TrialReturned", "TrialStopped", "CheckpointCommitted", "SlotOpened"}
 )
+_NO_OTHERS: Final = b',"others":[]}'
 
 
 def encode(event: ev.Event) -> bytes:
     """One event as a line of JSON (no newline)."""
-    return _HEADS[type(event)] + orjson.dumps(event)[1:]
+    body = orjson.dumps(event)[1:]
+    if type(event) is ev.SlotOpened:
+        body = body.removesuffix(_NO_OTHERS) + b"}" * (not event.others)
+    return _HEADS[type(event)] + body
 
 
 def decode(line: bytes) -> ev.Event:
@@ -42,6 +46,8 @@ def decode(line: bytes) -> ev.Event:
     if cls is None:
         raise ValueError(f"{name!r} is no event known to this version of raysweep")
     try:
+        if cls is ev.SlotOpened and "others" in record:
+            record["others"] = tuple(record["others"])
         if name in _PLAIN:
             return cls(**record)
         if cls is ev.TrialReported:

@@ -149,7 +149,7 @@ def blame_node(state: SweepState, trial: int, node: str, out: Out) -> None:
         moves.note(state, text)
         out.append(ExcludeNode(node=node))
         for slot in state.slots.values():
-            if slot.node == node:
+            if slot.is_on((node,)):
                 moves.leave(state, slot, out)
 
 

@@ -91,11 +91,12 @@ class CapacityChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotOpened:
-    """A worker is up and can take trials."""
+    """A worker is up and can take trials; `others`: the nodes of its gang beside that of rank 0."""
 
     at: float
     slot: int
     node: str = ""
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

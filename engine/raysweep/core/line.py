@@ -118,7 +118,8 @@ def _to_spread(state: SweepState, loaded: Slot) -> list[int]:
 def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
     checkpoint = trial.checkpoint
     moves.move(state, trial, "assigned")
-    trial.slot, trial.node = slot.number, slot.node
+    # Which of its nodes a gang's failure is to be blamed on, nobody knows.
+    trial.slot, trial.node = slot.number, "" if slot.others else slot.node
     trial.attempt += 1
     trial.attempt_reports = 0
     trial.next_checkpoint = _first_checkpoint(state, trial)

@@ -129,10 +129,10 @@ def _on_slot_opened(state: SweepState, event: ev.SlotOpened, out: Out) -> None:
     slot = state.slots.get(event.slot)
     if slot is None or slot.is_open:
         return
-    slot.is_open, slot.node = True, event.node
+    slot.is_open, slot.node, slot.others = True, event.node, event.others
     if state.behaviour < 2:
         state.slot_failures = 0
-    if event.node in state.draining or event.node in state.excluded:
+    if slot.is_on(state.draining) or slot.is_on(state.excluded):
         moves.leave(state, slot, out)
     moves.mark_hungry(state, slot)
 
@@ -219,7 +219,7 @@ def _on_node_draining(state: SweepState, event: ev.NodeDraining, out: Out) -> No
     state.draining.append(event.node)
     moves.note(state, f"node {event.node} is about to go ({event.reason or 'drained'}): its trials move")
     for slot in state.slots.values():
-        if slot.node == event.node:
+        if slot.is_on((event.node,)):
             moves.leave(state, slot, out)
             head = state.trials[slot.queue[0]] if slot.queue else None
             if head is not None and head.state == "running":
@@ -285,7 +285,7 @@ def _on_trial_started(state: SweepState, event: ev.TrialStarted, out: Out) -> No
         moves.ask_to_end(state, trial, "sweep", out)
     elif state.is_interrupted:
         moves.ask_to_end(state, trial, "interrupt", out)
-    elif trial.node in state.draining:
+    elif trial.slot is not None and state.slots[trial.slot].is_on(state.draining):
         _preempt(state, trial, event.at, None, out)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -154,7 +154,7 @@ class Slot:
     """One worker: `queue` holds the trials handed to it, the running one first.
 
     `recalling` holds the (trial, attempt) pairs that it was asked to give back; some may have begun since.
-    `is_leaving`: its node is no good any more, so it is closed when its trial has ended. `memory_bytes`: it
+    `others`: the nodes of its gang beside `node`. `is_leaving`: a node is no good any more, so it is closed when its trial has ended. `memory_bytes`: it
     was opened for trials that need so much. `heard_at`: when its running trial was last heard of; `is_busy`:
     that stores or fetches a checkpoint, and cannot report.
     """
@@ -167,8 +167,13 @@ class Slot:
     heard_at: float = 0.0
     is_busy: bool = False
     node: str = ""
+    others: tuple[str, ...] = ()
     recalling: tuple[tuple[int, int], ...] = ()
     queue: deque[int] = field(default_factory=deque)
+
+    def is_on(self, nodes: Container[str]) -> bool:
+        """Whether some of it is on one of these nodes."""
+        return self.node in nodes or any(node in nodes for node in self.others)
 
 
 def trial_id(number: int) -> str:

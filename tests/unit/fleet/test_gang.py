@@ -57,10 +57,19 @@ def test_a_gang_has_one_group_and_a_worker_in_each_bundle_and_opens_when_all_are
         *(StartWorker(worker=rank, group=0, is_spare=False, rank=rank) for rank in range(3)),
     ]
     assert driven.hand(0, 7).sent() == []
-    assert driven.up(2).events == []
+    assert driven.up(2, "n0").events == []
     assert driven.up(0, "n0").sent() == []
-    assert driven.up(1).events == [ev.SlotOpened(at=100.0, slot=0, node="n0")]
+    assert driven.up(1, "n0").events == [ev.SlotOpened(at=100.0, slot=0, node="n0")]
     assert sorted(worker for worker, kind, *_ in driven.sent() if kind == "job") == [0, 1, 2]
+
+
+def test_a_gang_says_on_which_nodes_it_is_and_is_lost_when_it_comes_back_on_others() -> None:
+    driven = Driven(can_spare=False, world_size=3).open(0).up(0, "b").up(1, "a").up(2, "b")
+    assert driven.events == [ev.SlotOpened(at=100.0, slot=0, node="b", others=("a",))]
+    driven.hand(0, 7).say(0, began(7, 1)).stop(0, 7, grace_s=0.0).later(0.0).later(INTERRUPT_GRACE_S)
+    driven.link_closed(0)
+    driven.up(3, "b").up(4, "c").up(5, "b")
+    assert told(driven) == [("SlotLost", 0)]
 
 
 def test_a_member_that_cannot_load_takes_the_others_along_and_names_its_own_node() -> None:

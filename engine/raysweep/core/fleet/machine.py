@@ -283,8 +283,10 @@ class Fleet:
         if not slot.is_open:
             slot.is_open, slot.node = True, node
             self._large_opening.discard(slot.number)
-            self.events.append(ev.SlotOpened(at=at, slot=slot.number, node=node))
-        elif node != slot.node:
+            others = tuple(sorted({member.node for member in slot.members} - {node}))
+            slot.others = others
+            self.events.append(ev.SlotOpened(at=at, slot=slot.number, node=node, others=others))
+        elif {member.node for member in slot.members} != {slot.node, *slot.others}:
             # Its group has been placed elsewhere meanwhile: the core must not take it for where it was.
             losses.kill_and_lose(self, slot, losses.moved(node), at)
             return

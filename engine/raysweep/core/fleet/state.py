@@ -101,8 +101,8 @@ class FleetSlot:
     It has one member, or those of a gang, by rank; `worker`, of rank 0, speaks for them (see `gang`).
 
     `asked_back`: for each request to give trials back that the worker has not answered, which. `recalled`:
-    what was taken back here, until then. `forced`: the worker was killed for this trial. `held_bytes`: the
-    most that the running trial's process was seen to hold.
+    what was taken back here, until then. `others`: the nodes that it is on beside `node`. `forced`: the
+    worker was killed for this trial. `held_bytes`: the most that the running trial's process was seen to hold.
     """
 
     number: int
@@ -111,6 +111,7 @@ class FleetSlot:
     held_bytes: int | None = None
     is_open: bool = False
     node: str = ""
+    others: tuple[str, ...] = ()
     handed: dict[int, Handed] = field(default_factory=dict)
     outgoing: list[ToWorker] = field(default_factory=list)
     recalled: list[int] = field(default_factory=list)

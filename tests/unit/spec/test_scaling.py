@@ -1,0 +1,111 @@
+"""`scaling` of a sweep: what is taken, what is refused, and what specs without it stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from raysweep.cluster.preflight import Node, count_trials
+from raysweep.errors import InfeasibleResourcesError, SpecError
+
+
+def sweep(**fields: Any) -> rs.SweepSpec:
+    plain = {"name": "a", "trainable": "m:f", "param_space": {"x": 1}, "metric": "loss", "mode": "min"}
+    return rs.SweepSpec(**plain | fields)
+
+
+def test_a_spec_without_scaling_is_written_and_digested_as_before_there_was_any() -> None:
+    assert "scaling" not in sweep().to_dict()
+    assert sweep(scaling=None).digest() == sweep().digest()
+    assert "backend" not in sweep(scaling={"num_workers": 2}).to_dict()["scaling"]
+    assert "backend" not in rs.TrainSpec(trainable="m:f").to_dict()["scaling"]
+
+
+def test_a_trial_takes_a_bundle_for_each_worker() -> None:
+    spec = sweep(
+        scaling={"num_workers": 3, "resources_per_worker": {"cpu": 2}, "placement_strategy": "SPREAD"}
+    )
+    assert spec.trial_resources.to_bundles() == [{"CPU": 2.0}] * 3
+    assert spec.trial_resources.strategy == "SPREAD"
+    assert rs.SweepSpec(**spec.to_dict()) == spec
+    assert sweep(scaling=rs.Scaling(num_workers=3)).scaling == rs.Scaling(num_workers=3)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "group"),
+    [
+        ({}, None),
+        ({"backend": "torch"}, "gloo"),
+        ({"backend": "gloo", "use_gpu": True}, "gloo"),
+        ({"backend": "torch", "use_gpu": True}, "nccl"),
+        ({"backend": "torch", "use_gpu": True, "resources_per_worker": {"GPU": 0.5}}, "gloo"),
+        ({"backend": "nccl", "use_gpu": True}, "nccl"),
+    ],
+)
+def test_torch_is_nccl_where_each_worker_has_whole_gpus(scaling: dict[str, Any], group: str | None) -> None:
+    spec = sweep(scaling=scaling).scaling
+    assert spec is not None
+    assert spec.process_group == group
+
+
+def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
+    assert sweep(scaling={"use_gpu": True}).effective_isolation == "process"
+    assert sweep(scaling={}).effective_isolation == "worker"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"scaling": {"num_workers": 0}}, r"^scaling\.num_workers: must be >= 1, got 0"),
+        ({"scaling": {"num_workers": "2"}}, r"^scaling\.num_workers: expected a whole number"),
+        ({"scaling": {"backend": "tensorflow"}}, r"^scaling\.backend: 'tensorflow' is not set up .* yet"),
+        ({"scaling": {"backend": "horovod"}}, r"^scaling\.backend: 'horovod' is not set up for gangs yet"),
+        ({"scaling": {"backend": "nccl"}}, r"^scaling\.backend: 'nccl' needs GPUs; set use_gpu: true"),
+        ({"scaling": {"placement_strategy": "NEAR"}}, r"^scaling\.placement_strategy: 'NEAR'"),
+        ({"scaling": {"resources_per_worker": {"CPU": 0}}}, r"^scaling\.resources_per_worker: asks for"),
+        (
+            {"scaling": {}, "resources": {"cpu": 2}},
+            r"^resources: scaling says already .*scaling\.resources_per_worker",
+        ),
+        ({"scaling": {}, "isolation": "actor"}, r"^isolation: .* use process .* or worker"),
+        ({"num_workers": 2}, r"did you mean 'scaling\.num_workers'"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_field_with_the_fix(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        sweep(**fields)
+
+
+def test_a_training_has_a_framework_and_no_backend() -> None:
+    with pytest.raises(SpecError, match=r"^scaling\.backend: .* framework"):
+        rs.TrainSpec(trainable="m:f", scaling={"backend": "torch"})
+
+
+def nodes(*cpus: float) -> list[Node]:
+    return [Node(name=f"n{i}", total={"CPU": count}, labels={}) for i, count in enumerate(cpus)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "cpus", "at_once"),
+    [("PACK", (4, 4), 4), ("PACK", (3, 3), 3), ("STRICT_PACK", (3, 3), 2), ("STRICT_SPREAD", (3, 5), 3)],
+)
+def test_so_many_gangs_run_at_once_as_all_their_workers_have_room(
+    strategy: str, cpus: tuple[float, ...], at_once: int
+) -> None:
+    spec = sweep(scaling={"num_workers": 2, "placement_strategy": strategy})
+    assert count_trials(spec, nodes(*cpus)) == at_once
+
+
+def test_a_gang_that_never_fits_is_told_in_the_words_of_the_spec() -> None:
+    spec = sweep(scaling={"num_workers": 3})
+    with pytest.raises(InfeasibleResourcesError, match=r"^scaling: one trial asks for 3 workers of {CPU: 1}"):
+        count_trials(spec, nodes(2))
+    large = sweep(scaling={"num_workers": 2, "resources_per_worker": {"CPU": 4}})
+    said = r"^scaling\.resources_per_worker\.CPU: one worker asks for 4 CPU; the largest node has 2;"
+    with pytest.raises(InfeasibleResourcesError, match=said):
+        count_trials(large, nodes(2))
+    slow = sweep(scaling={"resources_per_worker": {"CPU": 1, "lab": 1}})
+    with pytest.raises(InfeasibleResourcesError, match=r"^scaling\.resources_per_worker\.lab: .* 1 lab"):
+        count_trials(slow, nodes(2))
