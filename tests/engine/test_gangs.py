@@ -65,7 +65,7 @@ def test_ddp_under_asha_with_a_rank_killed_completes_with_equal_weights_on_all_r
     assert {words[4] for words in of(said, "step")} == {"True"}
     assert all(trial.metrics["equal"] for trial in outcome.trials)
     attempts = defaultdict(set)
-    for trial, attempt, rank, begin, pid, port in of(said, "begin"):
+    for trial, attempt, rank, begin, _, port in of(said, "begin"):
         attempts[trial, attempt].add((rank, begin, port))
     assert all({rank for rank, _, _ in found} == {"0", "1"} for found in attempts.values())
     assert all(len({port for _, _, port in found}) == 1 for found in attempts.values())

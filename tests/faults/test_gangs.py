@@ -63,7 +63,6 @@ def test_a_gang_on_two_nodes_goes_on_elsewhere_when_one_goes(cluster: Any, tmp_p
         cluster.remove_node(node, allow_graceful=False)
     assert outcome.counts == {"completed": 1}
     assert going not in {words[7] for words in again}
-    resumed = {int(words[4]) for words in again}
-    assert len(resumed) == 1
+    (resumed,) = {int(words[4]) for words in again}
     stored = [int(words[4]) for words in read_log(log) if words[0] == "stored" and words[2] == "1"]
-    assert resumed == {max(stored)} if how == "drained" else min(resumed) > 0
+    assert resumed >= (max(stored) if how == "drained" else 1)

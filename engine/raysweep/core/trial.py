@@ -154,9 +154,10 @@ class Slot:
     """One worker: `queue` holds the trials handed to it, the running one first.
 
     `recalling` holds the (trial, attempt) pairs that it was asked to give back; some may have begun since.
-    `others`: the nodes of its gang beside `node`. `is_leaving`: a node is no good any more, so it is closed when its trial has ended. `memory_bytes`: it
-    was opened for trials that need so much. `heard_at`: when its running trial was last heard of; `is_busy`:
-    that stores or fetches a checkpoint, and cannot report.
+    `others`: the nodes of its gang beside `node`. `is_leaving`: a node of it is no good any more, so it is
+    closed when its trial has ended. `memory_bytes`: it was opened for trials that need so much. `heard_at`:
+    when its running trial was last heard of; `is_busy`: that stores or fetches a checkpoint, and cannot
+    report.
     """
 
     number: int

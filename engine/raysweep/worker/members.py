@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from typing import Any
 
 from raysweep.messages import Follow, Interrupt, Job, Leaving, Meet, Met, Order
+from raysweep.trial import Reported
 from raysweep.worker.link import Link
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.session import Session
@@ -65,7 +65,7 @@ class FollowerSession(Session):
         """Rank 0 is asked."""
         return False
 
-    def report(self, metrics: dict[str, Any], checkpoint: str | PathLike[str] | None, wait: bool) -> None:
+    def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
         """See `raysweep.report`."""
         index = self._reports
         self._reports = index + 1

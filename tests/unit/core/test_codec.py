@@ -120,3 +120,11 @@ def test_fields_with_defaults_may_be_missing(cls: type[Any]) -> None:
 def test_what_is_no_event_is_refused(line: bytes, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         decode(line)
+
+
+def test_a_slot_on_one_node_is_written_as_before_there_were_gangs() -> None:
+    alone = ev.SlotOpened(at=1.0, slot=2, node="n")
+    assert encode(alone) == b'{"e":"SlotOpened","at":1.0,"slot":2,"node":"n"}'
+    assert decode(encode(alone)) == alone
+    spread = ev.SlotOpened(at=1.0, slot=2, node="n", others=("a", "b"))
+    assert decode(encode(spread)) == spread

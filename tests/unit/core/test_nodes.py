@@ -231,3 +231,45 @@ def test_the_outcome_says_what_became_of_nodes() -> None:
     sweep.send(ev.SweepEnded)
     outcome = make_outcome(sweep.state, sweep_id="s", key="k", uri="u", version="0")
     assert any("node7" in note for note in outcome.notes)
+
+
+# -- gangs on several nodes --------------------------------------------------------------------------------
+
+
+def gang_on(node: str, other: str, **fields: Any) -> Sweep:
+    """Slot 0 is on two nodes, slot 1 on a third; both run a trial."""
+    sweep = Sweep(num_samples=4, **fields)
+    sweep.start()
+    sweep.send(ev.CapacityChanged, slots=2)
+    sweep.suggest(4)
+    sweep.send(ev.SlotOpened, slot=0, node=node, others=(other,))
+    sweep.send(ev.SlotOpened, slot=1, node="elsewhere")
+    sweep.began(0)
+    sweep.began(1)
+    return sweep
+
+
+@pytest.mark.parametrize("going", ["a", "b"])
+def test_a_gang_moves_when_any_of_its_nodes_goes(going: str) -> None:
+    (stop,) = gang_on("a", "b").send(ev.NodeDraining, node=going)
+    assert isinstance(stop, cmd.StopTrial)
+    assert (stop.slot, stop.reason, stop.wants_checkpoint) == (0, "preempt", True)
+
+
+def test_a_gang_that_opens_on_a_node_that_is_about_to_go_gets_no_trial_for_long() -> None:
+    sweep = Sweep(num_samples=1)
+    sweep.start()
+    sweep.send(ev.CapacityChanged, slots=1)
+    sweep.suggest(1)
+    sweep.send(ev.NodeDraining, node="b")
+    commands = sweep.send(ev.SlotOpened, slot=0, node="a", others=("b",))
+    assert cmd.CloseSlot(slot=0) in commands
+
+
+def test_of_the_nodes_of_a_gang_none_is_blamed() -> None:
+    failure = {"max_failures": 0, "breaker_trials": 0, "bad_node_failures": 1}
+    sweep = gang_on("a", "b", failure=failure)
+    sweep.failed(0)
+    assert (sweep.state.node_failures, sweep.state.excluded) == ({}, [])
+    sweep.failed(1)
+    assert sweep.state.node_failures == {"elsewhere": [1]}

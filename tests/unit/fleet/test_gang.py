@@ -11,7 +11,7 @@ from raysweep import messages as msg
 from raysweep.core import events as ev
 from raysweep.core.fleet import CreateGroup, HangUp, KillWorker, RemoveGroup, Send, StartWorker
 from raysweep.core.fleet.policy import GANG_GRACE_S, INTERRUPT_GRACE_S, KILL_GRACE_S, LAST_WORDS_S
-from tests.unit.fleet.fleet import DIED, NODE_DIED, RAISED, Driven, began, failed, returned, stopped
+from tests.unit.fleet.fleet import NODE_DIED, RAISED, Driven, began, failed, returned, stopped
 from tests.unit.fleet.test_fleet import told
 
 OVER_MEMORY = msg.FailureFacts(origin="memory", type="MemoryLimit", message="too much")

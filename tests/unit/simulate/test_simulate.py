@@ -121,3 +121,9 @@ def test_a_killed_controller_has_a_successor() -> None:
 def test_a_wrong_spec_is_refused() -> None:
     with pytest.raises(SpecError, match="schedular"):
         simulate({**make_spec().to_dict(), "schedular": "fifo"}, curve)
+
+
+def test_a_gang_is_simulated_as_one_process() -> None:
+    spec = make_spec(num_samples=4, scaling={"num_workers": 3})
+    simulated = simulate(spec, curve, step_s=60.0, slots=2)
+    assert simulated.outcome.counts == {"completed": 4}

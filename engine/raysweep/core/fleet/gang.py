@@ -8,8 +8,8 @@ To the core the gang is one worker: rank 0 speaks for it. Rules:
 4. An attempt is over when all members have ended it, and has one end. Once one has ended otherwise than by
    returning, the others are told to end at their next report; after `GANG_GRACE_S` they are interrupted,
    then killed, as any trial that does not end (see `ladder`).
-5. Its end is that of rank 0, unless a member failed. What raised because another had gone is an echo: it counts
-   only where nothing else explains it.
+5. Its end is that of rank 0, unless a member failed. What raised because another had gone is an echo: it
+   counts only where nothing else explains it.
 6. A member that dies takes the slot along.
 """
 

@@ -31,7 +31,8 @@ at its next report is interrupted, then let go."""
 class FleetPolicy:
     """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one.
 
-    `world_size`: how many members a slot has; 0 where trials are no gangs. `process_group`: what connects these.
+    `world_size`: how many members a slot has; 0 where trials are no gangs. `process_group`: what connects
+    them.
     """
 
     isolation: str

@@ -102,7 +102,8 @@ class FleetSlot:
 
     `asked_back`: for each request to give trials back that the worker has not answered, which. `recalled`:
     what was taken back here, until then. `others`: the nodes that it is on beside `node`. `forced`: the
-    worker was killed for this trial. `held_bytes`: the most that the running trial's process was seen to hold.
+    worker was killed for this trial. `held_bytes`: the most that the running trial's process was seen to
+    hold.
     """
 
     number: int
