@@ -102,11 +102,7 @@ def _take_end(fleet: Fleet, slot: FleetSlot, worker: Worker, end: msg.End, at: f
     handed = slot.find(*end.who)
     if handed is None or worker.rank in handed.ends:
         return None
-    if isinstance(end, msg.Failed):
-        is_of_memory = end.failure.origin == "memory" and fleet.policy.isolation != "process"
-        worker.ends_for_memory |= is_of_memory  # such a process ends with its trial
-        end = _named(end, worker.rank)
-    handed.ends[worker.rank] = end
+    handed.ends[worker.rank] = end = _named(end, worker.rank)
     if len(handed.ends) == len(slot.members):
         return _verdict(handed)
     if not isinstance(end, msg.Returned) and not handed.is_disbanding:
@@ -148,11 +144,11 @@ def _failure(handed: Handed, counts_echoes: bool) -> msg.Failed | None:
     return failed[0] if failed and (counts_echoes or not failed[0].is_echo) else None
 
 
-def _named(failed: msg.Failed, rank: int) -> msg.Failed:
-    if not rank:
-        return failed
-    facts = failed.failure
-    return replace(failed, failure=replace(facts, message=f"rank {rank}: {facts.message}"))
+def _named(end: msg.End, rank: int) -> msg.End:
+    if not rank or not isinstance(end, msg.Failed):
+        return end
+    facts = end.failure
+    return replace(end, failure=replace(facts, message=f"rank {rank}: {facts.message}"))
 
 
 def _place(policy: FleetPolicy, slot: FleetSlot, member: Worker) -> msg.Gang:
