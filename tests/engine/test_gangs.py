@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -137,8 +136,7 @@ def test_a_sweep_of_gangs_goes_on_after_its_controller_was_killed(
 ) -> None:
     spec = make_spec(f"{GANGS}:slow", {"go": str(tmp_path / "go")}, scaling=TORCH, num_samples=2)
     first = drive(spec)
-    wait_for(lambda: len(of(lines(), "begin")) == 2)
-    time.sleep(2)
+    wait_for(lambda: len(of(lines(), "stored")) >= 3)
     os.kill(first.pid, signal.SIGKILL)
     first.process.wait()
     (tmp_path / "go").touch()
