@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
+from raysweep.spec.schedulers import AshaOptions, MedianStoppingOptions
 from raysweep.spec.search import (
-    AshaOptions,
     AutoOptions,
     CmaEsOptions,
     GpOptions,
@@ -167,6 +167,7 @@ def models_of_the_guide() -> dict[str, type[BaseModel]]:
         "checkpoint.": CheckpointPolicy,
         "stop.": StopPolicy,
         "(asha) ": AshaOptions,
+        "(median_stopping) ": MedianStoppingOptions,
         "(tpe) ": TpeOptions,
         "(gp) ": GpOptions,
         "(cma_es) ": CmaEsOptions,

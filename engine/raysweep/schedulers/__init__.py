@@ -19,9 +19,11 @@ from raysweep.schedulers.base import (
     Verdict,
 )
 from raysweep.schedulers.fifo import FifoScheduler
+from raysweep.schedulers.hyperband import HyperBandScheduler
+from raysweep.schedulers.median import MedianScheduler
 from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
 from raysweep.spec.plugins import PolicySetup
-from raysweep.spec.search import AshaOptions, FifoOptions
+from raysweep.spec.schedulers import AshaOptions, FifoOptions, HyperbandOptions, MedianStoppingOptions
 from raysweep.spec.sweep import SweepSpec
 
 __all__ = [
@@ -31,6 +33,8 @@ __all__ = [
     "Decisions",
     "Exploit",
     "FifoScheduler",
+    "HyperBandScheduler",
+    "MedianScheduler",
     "Move",
     "Pause",
     "PolicySetup",
@@ -87,4 +91,28 @@ def _make_asha(options: AshaOptions, setup: PolicySetup) -> Scheduler:
     )
 
 
-_KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {"fifo": _make_fifo, "asha": _make_asha}
+def _make_median(options: MedianStoppingOptions, setup: PolicySetup) -> Scheduler:
+    return MedianScheduler(
+        mode=setup.mode,
+        grace_period=options.grace_period,
+        min_samples_required=options.min_samples_required,
+        hard_stop=options.hard_stop,
+        time_attr=options.time_attr,
+    )
+
+
+def _make_hyperband(options: HyperbandOptions, setup: PolicySetup) -> Scheduler:
+    return HyperBandScheduler(
+        mode=setup.mode,
+        max_t=options.max_t,
+        reduction_factor=options.reduction_factor,
+        time_attr=options.time_attr,
+    )
+
+
+_KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
+    "fifo": _make_fifo,
+    "asha": _make_asha,
+    "median_stopping": _make_median,
+    "hyperband": _make_hyperband,
+}

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 
 from raysweep.errors import SpecError
 from raysweep.schedulers.base import NOTHING, STOP, TRAINING_ITERATION, Config, Decisions, Move
+from raysweep.schedulers.saved import check_parameters
 
 
 def percentile(ordered: list[float], fraction: float) -> float:
@@ -189,13 +190,7 @@ class AshaScheduler:
         Raises:
             SpecError: the parameters differ: their rungs cannot be compared.
         """
-        for name, value in self._parameters.items():
-            if state["parameters"].get(name) != value:
-                raise SpecError(
-                    f"scheduler.asha.{name}",
-                    f"the saved state has {state['parameters'].get(name)!r}, the spec has {value!r}",
-                    "resume with the spec that the sweep was started with",
-                )
+        check_parameters("asha", state["parameters"], self._parameters)
         self._next_time.clear()
         for rungs, saved_rungs in zip(self._brackets, state["rungs"], strict=True):
             for rung, saved in zip(rungs, saved_rungs, strict=True):

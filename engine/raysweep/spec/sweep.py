@@ -20,8 +20,9 @@ from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.resources import Resources
+from raysweep.spec.schedulers import SchedulerSpec
 from raysweep.spec.schema import space_schema, value_schema
-from raysweep.spec.search import SchedulerSpec, SearchSpec
+from raysweep.spec.search import SearchSpec
 from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
 from raysweep.spec.validation import Problem
 

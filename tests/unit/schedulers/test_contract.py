@@ -14,6 +14,8 @@ from raysweep.schedulers import (
     Decisions,
     Exploit,
     FifoScheduler,
+    HyperBandScheduler,
+    MedianScheduler,
     Move,
     Pause,
     PolicySetup,
@@ -39,6 +41,29 @@ class TestAsha(SchedulerContract):
 class TestAshaInBrackets(SchedulerContract):
     def make_scheduler(self) -> Scheduler:
         return AshaScheduler(mode="max", max_t=12, grace_period=1, reduction_factor=2, brackets=3, seed=5)
+
+
+class TestMedian(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return MedianScheduler(mode="min", grace_period=2)
+
+
+class TestMedianThatPauses(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return MedianScheduler(mode="max", hard_stop=False, min_samples_required=1)
+
+
+class TestHyperBand(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return HyperBandScheduler(mode="min", max_t=9)
+
+
+class TestHyperBandOfHalves(SchedulerContract):
+    trials = 29
+    slots = 29
+
+    def make_scheduler(self) -> Scheduler:
+        return HyperBandScheduler(mode="max", max_t=10, reduction_factor=2)
 
 
 class Mixed:
