@@ -1,8 +1,8 @@
 """Our HyperBand halves brackets as Ray Tune's does, trial by trial. Starts no cluster.
 
 Where it is meant to differ (`raysweep.schedulers.hyperband`), Ray's scheduler is given what ours has: the order
-of the brackets, and brackets that have all of their trials before they are halved. Trials report every time: of those
-that jump over a rung, Ray may leave all waiting for each other.
+of the brackets, and brackets that have all of their trials before they are halved. Trials report every time:
+of those that jump over a rung, Ray may leave all waiting for each other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from raysweep.schedulers.hyperband import bracket_size, halvings, milestone
 pytest.importorskip("ray.tune")
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import HyperBandScheduler as Rays
-from ray.tune.schedulers import TrialScheduler
 
 
 class Handle:

@@ -21,9 +21,17 @@ from raysweep.schedulers.base import (
 from raysweep.schedulers.fifo import FifoScheduler
 from raysweep.schedulers.hyperband import HyperBandScheduler
 from raysweep.schedulers.median import MedianScheduler
+from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
+from raysweep.spec.perturbation import mutable_leaves
 from raysweep.spec.plugins import PolicySetup
-from raysweep.spec.schedulers import AshaOptions, FifoOptions, HyperbandOptions, MedianStoppingOptions
+from raysweep.spec.schedulers import (
+    AshaOptions,
+    FifoOptions,
+    HyperbandOptions,
+    MedianStoppingOptions,
+    PbtOptions,
+)
 from raysweep.spec.sweep import SweepSpec
 
 __all__ = [
@@ -37,7 +45,9 @@ __all__ = [
     "MedianScheduler",
     "Move",
     "Pause",
+    "PbtScheduler",
     "PolicySetup",
+    "Population",
     "Resume",
     "Scheduler",
     "Stop",
@@ -110,9 +120,29 @@ def _make_hyperband(options: HyperbandOptions, setup: PolicySetup) -> Scheduler:
     )
 
 
+def _make_pbt(options: PbtOptions, setup: PolicySetup) -> Scheduler:
+    population = Population(
+        perturbation_interval=options.perturbation_interval,
+        burn_in_period=options.burn_in_period,
+        quantile_fraction=options.quantile_fraction,
+        resample_probability=options.resample_probability,
+        perturbation_factors=options.perturbation_factors,
+        synch=options.synch,
+        leaves=mutable_leaves(setup.param_space, options.hyperparam_mutations),
+    )
+    return PbtScheduler(
+        mode=setup.mode,
+        population=population,
+        max_t=options.max_t,
+        seed=setup.seed,
+        time_attr=options.time_attr,
+    )
+
+
 _KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
     "fifo": _make_fifo,
     "asha": _make_asha,
     "median_stopping": _make_median,
     "hyperband": _make_hyperband,
+    "pbt": _make_pbt,
 }

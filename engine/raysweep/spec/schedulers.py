@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from raysweep.spec.base import SpecModel
 from raysweep.spec.kinds import KindSpec, PluginOptions
+from raysweep.spec.perturbation import mutable_leaves
 from raysweep.spec.validation import Problem
 
 TimeAttr = Annotated[str, Field(min_length=1)]
@@ -61,6 +63,35 @@ class HyperbandOptions(SpecModel):
     """Which reported value is the time; `training_iteration` counts the reports."""
 
 
+def _as_tuple(given: object) -> object:
+    return tuple(given) if isinstance(given, list) else given
+
+
+class PbtOptions(SpecModel):
+    """Population based training (Jaderberg et al., 2017): all trials are the population."""
+
+    perturbation_interval: float = Field(default=5, gt=0)
+    """Every so much time a trial is compared with the others; it needs a checkpoint there."""
+    burn_in_period: float = Field(default=0, ge=0)
+    """The time before which no trial is replaced."""
+    hyperparam_mutations: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None
+    """The parameters that are explored, by their dotted names; default: all that `param_space` has domains for."""
+    quantile_fraction: float = Field(default=0.25, ge=0, le=0.5)
+    """This part of the population, the worst, goes on from trials of the same part, the best."""
+    resample_probability: float = Field(default=0.25, ge=0, le=1)
+    """How likely a parameter is drawn anew; else it is perturbed."""
+    perturbation_factors: Annotated[
+        tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(_as_tuple), Field(min_length=1)
+    ] = (1.2, 0.8)
+    """What a number is multiplied by when it is perturbed: one of these. A choice moves to a neighbour."""
+    synch: bool = False
+    """Whether all trials wait for each other at each interval, paused; then they need no slot each."""
+    max_t: Annotated[int, Field(ge=1)] | None = None
+    """The most time that a trial gets; default: until its own code ends."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+
 class SchedulerSpec(KindSpec):
     """What becomes of trials that run: `fifo` (nothing), `asha`, … or `module:Class`, with its options."""
 
@@ -69,13 +100,14 @@ class SchedulerSpec(KindSpec):
         "asha": AshaOptions,
         "median_stopping": MedianStoppingOptions,
         "hyperband": HyperbandOptions,
+        "pbt": PbtOptions,
     }
 
     kind: str = "fifo"
     """The scheduling algorithm."""
-    options: FifoOptions | AshaOptions | MedianStoppingOptions | HyperbandOptions | PluginOptions = (
-        FifoOptions()
-    )
+    options: (
+        FifoOptions | AshaOptions | MedianStoppingOptions | HyperbandOptions | PbtOptions | PluginOptions
+    ) = FifoOptions()
     """Its options."""
 
 
@@ -85,4 +117,34 @@ def _check_grace(grace_period: float, max_t: float) -> None:
             f"{grace_period} is above max_t {max_t}",
             f"set grace_period to {max_t} or less, or raise max_t",
             ("grace_period",),
+        )
+
+
+def check_scheduler(
+    scheduler: SchedulerSpec, space: Mapping[str, Any], num_samples: int, max_concurrent: int | None
+) -> None:
+    """See that a scheduler has something to work with. Imports nothing. Raises Problem."""
+    options = scheduler.options
+    if not isinstance(options, PbtOptions):
+        return
+    under = ("scheduler", "pbt")
+    try:
+        leaves = mutable_leaves(space, options.hyperparam_mutations)
+    except KeyError as error:
+        raise Problem(
+            f"{error.args[0]!r} is no parameter that param_space has a domain for",
+            "name one by its dotted path, or leave it out: all are explored",
+            (*under, "hyperparam_mutations"),
+        ) from None
+    if not leaves:
+        raise Problem(
+            "pbt has nothing to explore in it",
+            'give a domain, as {"lr": {"uniform": [0, 1]}}',
+            ("param_space",),
+        )
+    if not options.synch and max_concurrent is not None and max_concurrent < num_samples:
+        raise Problem(
+            f"pbt compares trials that run at once, and of {num_samples} only {max_concurrent} may",
+            f"set max_concurrent_trials to {num_samples}, or scheduler.pbt.synch to true",
+            ("max_concurrent_trials",),
         )

@@ -20,7 +20,7 @@ from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.resources import Resources
-from raysweep.spec.schedulers import SchedulerSpec
+from raysweep.spec.schedulers import SchedulerSpec, check_scheduler
 from raysweep.spec.schema import space_schema, value_schema
 from raysweep.spec.search import SearchSpec
 from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
@@ -156,6 +156,7 @@ class SweepSpec(SpecDocument):
                 ("search",),
             )
         check_points(self.points, self.search, self.param_space, self.num_samples)
+        check_scheduler(self.scheduler, self.param_space, self.num_samples, self.max_concurrent_trials)
         if self.autoscaled and self.max_concurrent_trials is None:
             raise Problem(
                 "nothing says how far the cluster is to grow",

@@ -18,12 +18,15 @@ from raysweep.schedulers import (
     MedianScheduler,
     Move,
     Pause,
+    PbtScheduler,
     PolicySetup,
+    Population,
     Resume,
     Scheduler,
     Stop,
 )
 from raysweep.schedulers.base import Config
+from raysweep.spec.perturbation import mutable_leaves
 from raysweep.testing.scheduler_contract import SchedulerContract
 from tests import policies
 
@@ -64,6 +67,23 @@ class TestHyperBandOfHalves(SchedulerContract):
 
     def make_scheduler(self) -> Scheduler:
         return HyperBandScheduler(mode="max", max_t=10, reduction_factor=2)
+
+
+LEAVES = mutable_leaves({"lr": {"loguniform": [1e-3, 10]}})
+
+
+class TestPbt(SchedulerContract):
+    slots = 16
+
+    def make_scheduler(self) -> Scheduler:
+        population = Population(perturbation_interval=2, leaves=LEAVES)
+        return PbtScheduler(mode="min", population=population, max_t=12, seed=3)
+
+
+class TestPbtInStep(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        population = Population(perturbation_interval=3, leaves=LEAVES, synch=True, quantile_fraction=0.4)
+        return PbtScheduler(mode="max", population=population, max_t=12, seed=3)
 
 
 class Mixed:

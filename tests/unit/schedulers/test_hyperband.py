@@ -1,4 +1,4 @@
-"""HyperBandScheduler: brackets, rungs, who goes on. tests/engine/test_hyperband_differential.py has the oracle."""
+"""HyperBandScheduler: brackets, rungs, The oracle: tests/engine/test_hyperband_differential.py."""
 
 from __future__ import annotations
 

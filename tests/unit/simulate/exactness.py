@@ -53,6 +53,7 @@ NAMED: dict[str, dict[str, Any]] = {
     "median": {"scheduler": {"median_stopping": {"grace_period": 2}}},
     "soft_median": {"scheduler": {"median_stopping": {"grace_period": 2, "hard_stop": False}}},
     "hyperband": {"scheduler": {"hyperband": {"max_t": 9, "reduction_factor": 2}}},
+    "pbt": {"scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
 }
 # The ends of attempts that each brings about, and those that it may bring about besides.
 ENDS: dict[str, tuple[set[str], set[str]]] = {
@@ -63,6 +64,7 @@ ENDS: dict[str, tuple[set[str], set[str]]] = {
     "median": ({"stopped"}, set()),
     "soft_median": ({"paused"}, set()),
     "hyperband": ({"paused"}, {"stopped"}),
+    "pbt": ({"paused"}, set()),
 }
 BACKOFF_S = 20.0
 FAULTS = ("none", "flaky", "deterministic")
