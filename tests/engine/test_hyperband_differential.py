@@ -1,7 +1,7 @@
 """Our HyperBand halves brackets as Ray Tune's does, trial by trial. Starts no cluster.
 
-Where it is meant to differ (`raysweep.schedulers.hyperband`), Ray's scheduler is given what ours has: the order
-of the brackets, and brackets that have all of their trials before they are halved. Trials report every time:
+Where it is meant to differ (`raysweep.schedulers.hyperband`), Ray's is given what ours has: the order of the
+brackets, and brackets that have all of their trials before they are halved. Trials report every time:
 of those that jump over a rung, Ray may leave all waiting for each other.
 """
 

@@ -1,4 +1,4 @@
-"""Our PBT replaces the trials that Ray Tune's replaces, by donors that Ray chooses from, and explores alike."""
+"""Our PBT replaces the trials that Ray Tune's does, by donors that Ray might choose, and explores alike."""
 
 from __future__ import annotations
 

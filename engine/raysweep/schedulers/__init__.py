@@ -21,8 +21,10 @@ from raysweep.schedulers.base import (
 from raysweep.schedulers.fifo import FifoScheduler
 from raysweep.schedulers.hyperband import HyperBandScheduler
 from raysweep.schedulers.median import MedianScheduler
+from raysweep.schedulers.pasha import PashaScheduler
 from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
+from raysweep.schedulers.promotion import PromotionScheduler
 from raysweep.spec.perturbation import mutable_leaves
 from raysweep.spec.plugins import PolicySetup
 from raysweep.spec.schedulers import (
@@ -30,6 +32,7 @@ from raysweep.spec.schedulers import (
     FifoOptions,
     HyperbandOptions,
     MedianStoppingOptions,
+    PashaOptions,
     PbtOptions,
 )
 from raysweep.spec.sweep import SweepSpec
@@ -44,10 +47,12 @@ __all__ = [
     "HyperBandScheduler",
     "MedianScheduler",
     "Move",
+    "PashaScheduler",
     "Pause",
     "PbtScheduler",
     "PolicySetup",
     "Population",
+    "PromotionScheduler",
     "Resume",
     "Scheduler",
     "Stop",
@@ -90,13 +95,24 @@ def _make_fifo(options: FifoOptions, setup: PolicySetup) -> Scheduler:
 
 
 def _make_asha(options: AshaOptions, setup: PolicySetup) -> Scheduler:
-    return AshaScheduler(
+    make = AshaScheduler if options.type == "stopping" else PromotionScheduler
+    return make(
         mode=setup.mode,
         max_t=options.max_t,
         grace_period=options.grace_period,
         reduction_factor=options.reduction_factor,
         brackets=options.brackets,
         seed=setup.seed,
+        time_attr=options.time_attr,
+    )
+
+
+def _make_pasha(options: PashaOptions, setup: PolicySetup) -> Scheduler:
+    return PashaScheduler(
+        mode=setup.mode,
+        max_t=options.max_t,
+        grace_period=options.grace_period,
+        reduction_factor=options.reduction_factor,
         time_attr=options.time_attr,
     )
 
@@ -142,6 +158,7 @@ def _make_pbt(options: PbtOptions, setup: PolicySetup) -> Scheduler:
 _KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
     "fifo": _make_fifo,
     "asha": _make_asha,
+    "pasha": _make_pasha,
     "median_stopping": _make_median,
     "hyperband": _make_hyperband,
     "pbt": _make_pbt,

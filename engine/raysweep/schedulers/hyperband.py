@@ -1,15 +1,17 @@
 """HyperBand: brackets of successive halving that trade the number of configs against the time of each.
 
-Algorithm: Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR 2018,
-arXiv:1603.06560. Trials fill brackets in the order of their numbers, as in the paper the bracket with the most
-trials and the least time for each first; after the last bracket of a band comes another band. In a bracket,
-each trial is paused when it has had its time; once all of them have, the best go on and the others stop.
+Algorithm: Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR
+2018, arXiv:1603.06560. Trials fill brackets in the order of their numbers, as in the paper the bracket
+with the most trials and the least time for each first; after the last bracket of a band comes another
+band. In a bracket, each trial is paused when it has had its time; once all of them have, the best go on
+and the others stop.
 
-As in `ray.tune.schedulers.HyperBandScheduler`, of n trials ceil(n / reduction_factor) go on (the paper rounds
-down), and a trial that ends by itself or fails leaves its bracket. Other than Ray's:
+As in `ray.tune.schedulers.HyperBandScheduler`, of n trials ceil(n / reduction_factor) go on (the paper
+rounds down), and a trial that ends by itself or fails leaves its bracket. Other than Ray's:
 
 - Ray begins with the bracket that stops nobody, and ends with the one that stops most;
-- a bracket waits until it has all of its trials; only when there are no more does it go on with those it has;
+- a bracket waits until it has all of its trials; only when there are no more does it go on with those it
+  has;
 - the last rung is at `max_t`, also where that is no power of the reduction factor;
 - of trials with equal values, those with the lower numbers go on.
 """

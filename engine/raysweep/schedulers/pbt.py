@@ -1,11 +1,12 @@
 """Population based training: bad trials go on from good ones' checkpoints, with their configs explored.
 
-Algorithm: Jaderberg et al., "Population Based Training of Neural Networks", 2017, arXiv:1711.09846, in the form of
-`ray.tune.schedulers.PopulationBasedTraining`: the same quantiles, the same donors to choose from, the same way
-to explore. What differs:
+Algorithm: Jaderberg et al., "Population Based Training of Neural Networks", 2017, arXiv:1711.09846, in
+the form of `ray.tune.schedulers.PopulationBasedTraining`: the same quantiles, the same donors to choose
+from, the same way to explore. What differs:
 
 - all chance derives from the sweep's seed, the trial and how often it was replaced, so a replay agrees;
-- `synch` decides once all are paused, when each donor's checkpoint is stored; there need not be a slot for each trial;
+- `synch` decides once all are paused, when each donor's checkpoint is stored; there need not be a slot
+  for each trial;
 - a donor's checkpoint is kept by the engine until its taker has one of its own;
 - explored values stay in their domains.
 """

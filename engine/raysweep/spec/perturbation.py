@@ -1,8 +1,9 @@
 """How a config is explored: each parameter perturbed or drawn anew, and still one of its domain's values.
 
 Jaderberg et al., "Population Based Training of Neural Networks", 2017, arXiv:1711.09846, as
-`ray.tune.schedulers.pbt` does it: a number is multiplied by one of the factors, a choice moves to a neighbour in
-its list. Other than Ray's, what leaves its domain comes back to its edge, and a quantised value to a multiple.
+`ray.tune.schedulers.pbt` does it: a number is multiplied by one of the factors, a choice moves to a
+neighbour in its list. Other than with Ray, what leaves its domain comes back to its edge, a quantised
+value to a multiple.
 """
 
 from __future__ import annotations

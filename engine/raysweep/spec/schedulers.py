@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from raysweep.spec.base import SpecModel
 from raysweep.spec.kinds import KindSpec, PluginOptions
@@ -30,6 +36,34 @@ class AshaOptions(SpecModel):
     """The top 1/reduction_factor of each rung goes on."""
     brackets: int = Field(default=1, ge=1)
     """How many brackets, each with a later first rung than the one before."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+    type: Literal["stopping", "promotion"] = "stopping"
+    """What happens at a rung: who is not among the best stops, or all pause, and the best go on."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_grace(self.grace_period, self.max_t)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_default_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What a later version added is written only where it is set: old digests stay."""
+        fields: dict[str, Any] = handler(self)
+        if self.type == "stopping":
+            del fields["type"]
+        return fields
+
+
+class PashaOptions(SpecModel):
+    """PASHA (Bohdal et al., 2023): ASHA by promotion, with rungs added only while rankings change."""
+
+    max_t: int = Field(default=100, ge=1)
+    """The most time that a trial may ever get, in units of `time_attr`."""
+    grace_period: int = Field(default=1, ge=1)
+    """The time of the first rung."""
+    reduction_factor: float = Field(default=3.0, gt=1)
+    """The top 1/reduction_factor of each rung goes on."""
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
 
@@ -75,7 +109,7 @@ class PbtOptions(SpecModel):
     burn_in_period: float = Field(default=0, ge=0)
     """The time before which no trial is replaced."""
     hyperparam_mutations: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None
-    """The parameters that are explored, by their dotted names; default: all that `param_space` has domains for."""
+    """The parameters that are explored, by their dotted names; default: all that have a domain."""
     quantile_fraction: float = Field(default=0.25, ge=0, le=0.5)
     """This part of the population, the worst, goes on from trials of the same part, the best."""
     resample_probability: float = Field(default=0.25, ge=0, le=1)
@@ -98,6 +132,7 @@ class SchedulerSpec(KindSpec):
     kinds: ClassVar[dict[str, type[SpecModel]]] = {
         "fifo": FifoOptions,
         "asha": AshaOptions,
+        "pasha": PashaOptions,
         "median_stopping": MedianStoppingOptions,
         "hyperband": HyperbandOptions,
         "pbt": PbtOptions,
@@ -106,7 +141,13 @@ class SchedulerSpec(KindSpec):
     kind: str = "fifo"
     """The scheduling algorithm."""
     options: (
-        FifoOptions | AshaOptions | MedianStoppingOptions | HyperbandOptions | PbtOptions | PluginOptions
+        FifoOptions
+        | AshaOptions
+        | PashaOptions
+        | MedianStoppingOptions
+        | HyperbandOptions
+        | PbtOptions
+        | PluginOptions
     ) = FifoOptions()
     """Its options."""
 

@@ -17,10 +17,12 @@ from raysweep.schedulers import (
     HyperBandScheduler,
     MedianScheduler,
     Move,
+    PashaScheduler,
     Pause,
     PbtScheduler,
     PolicySetup,
     Population,
+    PromotionScheduler,
     Resume,
     Scheduler,
     Stop,
@@ -67,6 +69,27 @@ class TestHyperBandOfHalves(SchedulerContract):
 
     def make_scheduler(self) -> Scheduler:
         return HyperBandScheduler(mode="max", max_t=10, reduction_factor=2)
+
+
+class TestAshaByPromotion(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return PromotionScheduler(mode="min", max_t=9, reduction_factor=2)
+
+
+class TestAshaByPromotionInBrackets(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return PromotionScheduler(mode="max", max_t=12, reduction_factor=2, brackets=2, seed=5)
+
+
+class TestPasha(SchedulerContract):
+    trials = 30
+
+    def make_scheduler(self) -> Scheduler:
+        return PashaScheduler(mode="min", max_t=12, reduction_factor=2)
+
+    def value(self, chance: random.Random, trial: int, time: int) -> float:
+        """Curves that cross, so that rungs are added."""
+        return chance.random()
 
 
 LEAVES = mutable_leaves({"lr": {"loguniform": [1e-3, 10]}})

@@ -49,8 +49,8 @@ def test_an_example_finds_as_much_with_less(path: Path) -> None:
     whole = simulate(spec.replace(scheduler="fifo"), step, slots=4).outcome
     assert outcome.status == "completed"
     assert len(outcome) == spec.num_samples
-    assert outcome.best.score is not None
-    assert whole.best.score is not None
-    assert outcome.best.score <= whole.best.score + 0.05
+    # What it comes to in the end, wherever the trial was stopped.
+    found, best = (curve(each.best.config, EPOCHS)["loss"] for each in (outcome, whole))
+    assert found <= best + 0.05
     counted = sum(trial.metrics["training_iteration"] for trial in outcome.trials)
     assert counted < EPOCHS * spec.num_samples or spec.scheduler.kind == "pbt"

@@ -53,6 +53,8 @@ NAMED: dict[str, dict[str, Any]] = {
     "median": {"scheduler": {"median_stopping": {"grace_period": 2}}},
     "soft_median": {"scheduler": {"median_stopping": {"grace_period": 2, "hard_stop": False}}},
     "hyperband": {"scheduler": {"hyperband": {"max_t": 9, "reduction_factor": 2}}},
+    "promotion": {"scheduler": {"asha": ASHA["asha"] | {"type": "promotion"}}},
+    "pasha": {"scheduler": {"pasha": {"max_t": 9, "reduction_factor": 2}}},
     "pbt": {"scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
 }
 # The ends of attempts that each brings about, and those that it may bring about besides.
@@ -64,6 +66,8 @@ ENDS: dict[str, tuple[set[str], set[str]]] = {
     "median": ({"stopped"}, set()),
     "soft_median": ({"paused"}, set()),
     "hyperband": ({"paused"}, {"stopped"}),
+    "promotion": ({"paused"}, set()),
+    "pasha": ({"paused"}, set()),
     "pbt": ({"paused"}, set()),
 }
 BACKOFF_S = 20.0
