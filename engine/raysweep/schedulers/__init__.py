@@ -27,6 +27,7 @@ from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
 from raysweep.schedulers.promotion import PromotionScheduler
 from raysweep.spec.perturbation import mutable_leaves
 from raysweep.spec.plugins import PolicySetup
+from raysweep.spec.relations import parse_relation
 from raysweep.spec.schedulers import (
     AshaOptions,
     FifoOptions,
@@ -85,7 +86,7 @@ def make_scheduler(spec: SweepSpec, seed: int | None = None) -> Scheduler:
         SpecError: it is of a class that was not loaded, or that does not take these options.
     """
     seed = seed if seed is not None else spec.seed or 0
-    setup = PolicySetup(mode=spec.mode, seed=seed, param_space=spec.param_space)
+    setup = PolicySetup(mode=spec.mode, seed=seed, param_space=spec.param_space, where=spec.where)
     make = _KINDS.get(spec.scheduler.kind)
     return make(spec.scheduler.options, setup) if make is not None else PluginScheduler(spec.scheduler, setup)
 
@@ -145,6 +146,7 @@ def _make_pbt(options: PbtOptions, setup: PolicySetup) -> Scheduler:
         perturbation_factors=options.perturbation_factors,
         synch=options.synch,
         leaves=mutable_leaves(setup.param_space, options.hyperparam_mutations),
+        where=tuple(map(parse_relation, setup.where)),
     )
     return PbtScheduler(
         mode=setup.mode,

@@ -14,10 +14,10 @@ from, the same way to explore. What differs:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil, floor
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from raysweep.schedulers.base import (
     NOTHING,
@@ -31,6 +31,10 @@ from raysweep.schedulers.base import (
 )
 from raysweep.schedulers.saved import check_parameters
 from raysweep.spec.perturbation import Leaf, explore
+from raysweep.spec.relations import Relation, all_hold
+
+EXPLORATIONS: Final = 100
+"""How many explored configs are looked at to find one that satisfies `where`."""
 
 
 @dataclass(slots=True)
@@ -58,10 +62,11 @@ class Population:
     resample_probability: float = 0.25
     perturbation_factors: tuple[float, ...] = (1.2, 0.8)
     synch: bool = False
-    leaves: tuple[Leaf, ...] = field(default=())
+    leaves: tuple[Leaf, ...] = ()
+    where: tuple[Relation, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """All but the leaves, which follow from the spec."""
+        """All but leaves and relations, which follow from the spec."""
         names = (
             "perturbation_interval",
             "burn_in_period",
@@ -195,16 +200,25 @@ class PbtScheduler:
         member = self._members[trial]
         donor = upper[self._chance(trial, member.replaced, "donor") % len(upper)]
         source = self._members[donor]
-        member.config = explore(
-            source.config,
-            self._population.leaves,
-            self._chance(trial, member.replaced, "config"),
-            resample_probability=self._population.resample_probability,
-            factors=self._population.perturbation_factors,
-        )
+        member.config = self._explored(source.config, trial, member.replaced)
         member.replaced += 1
         member.since, member.time = source.since, source.time
         return Exploit(donor=donor, config=dict(member.config))
+
+    def _explored(self, config: Config, trial: int, replaced: int) -> dict[str, Any]:
+        """The config explored; as it is, where nothing that is found that way satisfies `where`."""
+        population = self._population
+        for attempt in range(EXPLORATIONS if population.where else 1):
+            found = explore(
+                config,
+                population.leaves,
+                self._chance(trial, replaced, f"config{attempt or ''}"),
+                resample_probability=population.resample_probability,
+                factors=population.perturbation_factors,
+            )
+            if all_hold(population.where, found):
+                return found
+        return dict(config)
 
     def _chance(self, trial: int, replaced: int, what: str) -> int:
         digest = blake2b(f"pbt:{self._seed}:{trial}:{replaced}:{what}".encode(), digest_size=8).digest()

@@ -19,10 +19,11 @@ from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
+from raysweep.spec.relations import Where, check_where
 from raysweep.spec.resources import Resources
 from raysweep.spec.schedulers import SchedulerSpec, check_scheduler
 from raysweep.spec.schema import space_schema, value_schema
-from raysweep.spec.search import SearchSpec
+from raysweep.spec.search import ConfigsOptions, SearchSpec
 from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
 from raysweep.spec.validation import Problem
 
@@ -88,6 +89,8 @@ class SweepSpec(SpecDocument):
 
     Default: `process` where a trial takes GPUs, else `worker`.
     """
+    where: Where = ()
+    """Relations that each config satisfies: `["min_lr < max_lr"]`."""
     search: SearchSpec = SearchSpec()
     """How configs are found."""
     points: Points = ()
@@ -133,6 +136,7 @@ class SweepSpec(SpecDocument):
             seed: int | None = None,
             resources: Resources | Mapping[str, Any] | object = ...,
             isolation: str | None = None,
+            where: str | Sequence[str] = (),
             search: SearchSpec | str | type | Mapping[Any, Any] = ...,
             points: Sequence[Mapping[str, Any]] = (),
             scheduler: SchedulerSpec | str | type | Mapping[Any, Any] = ...,
@@ -155,6 +159,9 @@ class SweepSpec(SpecDocument):
                 'write {"grid_search": [...]} for a parameter, or search: random',
                 ("search",),
             )
+        check_where(self.where, self.param_space)
+        if self.where and isinstance(self.search.options, ConfigsOptions):
+            raise Problem("has no say in a list of configs", "leave it out", ("where",))
         check_points(self.points, self.search, self.param_space, self.num_samples)
         check_scheduler(self.scheduler, self.param_space, self.num_samples, self.max_concurrent_trials)
         if self.autoscaled and self.max_concurrent_trials is None:
@@ -170,6 +177,8 @@ class SweepSpec(SpecDocument):
         fields: dict[str, Any] = write(self)
         if not self.points:  # specs without are written, and digested, as before there were any
             fields.pop("points", None)
+        if not self.where:
+            fields.pop("where", None)
         return fields
 
     def digest(self) -> str:
@@ -195,7 +204,7 @@ class SweepSpec(SpecDocument):
     @property
     def space(self) -> Space:
         """`param_space`, parsed. Raises TrainableImportError for a `sample_from` that cannot be imported."""
-        return parse(self.param_space)
+        return parse(self.param_space, self.where)
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

@@ -223,6 +223,7 @@ def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
         "isolation": "actor",
         "search": "tpe",
         "points": [{next(iter(spec.param_space)): 1}],
+        "where": [f"{next(iter(spec.param_space))} < 9"],
         "scheduler": "asha",
         "score": "best",
         "max_concurrent_trials": 3,
@@ -275,8 +276,10 @@ def test_replace_validates(spec: SweepSpec) -> None:
 
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
-    # Points are left out where there are none: specs of before there were any keep their digests.
-    assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name != "points"]
+    # These are left out where there are none: specs of before there were any keep their digests.
+    assert list(json.loads(spec.to_json())) == [
+        name for name in SweepSpec.model_fields if name not in ("points", "where")
+    ]
 
 
 def test_train_spec_refusals() -> None:
