@@ -11,7 +11,13 @@ import pytest
 from pydantic import BaseModel
 
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.spec.schedulers import AshaOptions, MedianStoppingOptions
+from raysweep.spec.schedulers import (
+    AshaOptions,
+    HyperbandOptions,
+    MedianStoppingOptions,
+    PashaOptions,
+    PbtOptions,
+)
 from raysweep.spec.search import (
     AutoOptions,
     CmaEsOptions,
@@ -168,6 +174,9 @@ def models_of_the_guide() -> dict[str, type[BaseModel]]:
         "stop.": StopPolicy,
         "(asha) ": AshaOptions,
         "(median_stopping) ": MedianStoppingOptions,
+        "(hyperband) ": HyperbandOptions,
+        "(pasha) ": PashaOptions,
+        "(pbt) ": PbtOptions,
         "(tpe) ": TpeOptions,
         "(gp) ": GpOptions,
         "(cma_es) ": CmaEsOptions,
