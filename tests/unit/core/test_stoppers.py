@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from raysweep.core import SweepState
+from raysweep.core.events import TrialReported
+from raysweep.core.reports import take_reports
 from raysweep.core.rules import Rules
 from raysweep.core.stoppers import has_settled
 from raysweep.core.trial import Trial
@@ -147,6 +149,15 @@ def test_another_config_begins_anew() -> None:
     assert went_on
     # Its first report stays the best of each config; from there patience takes three more.
     assert all(trial.metrics["training_iteration"] >= 6 for trial in went_on)
+
+
+@pytest.mark.parametrize(("max_t", "left_over"), [(None, 1), (9.0, 0)])
+def test_neither_has_a_say_in_a_trial_that_is_extended(max_t: float | None, left_over: int) -> None:
+    stop = {"trial_patience": {"reports": 1}, "trial_plateau": {"num_results": 2, "grace_period": 0}}
+    state, trial = SweepState.create(make_spec(stop=stop), 1), Trial(number=0, config={}, max_t=max_t)
+    event = TrialReported(at=1.0, trial=0, attempt=0, first=0, keys=("loss",), rows=((1.0,), (1.0,), (1.0,)))
+    take_reports(state, trial, event, [])
+    assert trial.overrun == left_over
 
 
 def test_a_spec_says_what_is_missing() -> None:

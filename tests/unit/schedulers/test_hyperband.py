@@ -75,6 +75,15 @@ def test_a_failure_that_comes_last_is_noticed_when_nothing_else_runs() -> None:
     assert [number for number, verdict in scheduler.idle(range(8)) if verdict == Resume()] == [0, 1, 2]
 
 
+def test_it_is_noticed_by_a_successor_too() -> None:
+    scheduler, successor = hyperband(9), hyperband()
+    for trial in range(8):
+        scheduler.report(trial, 1, float(trial))
+    scheduler.remove(8)
+    successor.from_json(scheduler.to_json())
+    assert successor.idle(range(8)) == scheduler.idle(range(8)) != NOTHING
+
+
 def test_a_trial_that_was_cut_and_comes_back_is_waited_for_again() -> None:
     scheduler = hyperband(9)
     for trial in range(8):

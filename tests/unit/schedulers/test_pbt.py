@@ -36,6 +36,7 @@ def test_the_worst_goes_on_from_the_best_with_its_config_explored() -> None:
     assert verdict.config["name"] == "net3", "what is not explored is the donor's"
     assert verdict.config["lr"] != 0.1
     assert scheduler.report(0, 3, -9.0) == NOTHING, "its next interval is counted from its donor's"
+    assert scheduler.report(0, 4, -9.0) != NOTHING
 
 
 def test_between_two_intervals_and_in_the_burn_in_nothing_is_decided() -> None:

@@ -172,12 +172,27 @@ def test_where_curves_cross_rungs_are_added() -> None:
 
 def test_curves_that_cross_and_cross_back_by_little_are_noise() -> None:
     def wobbly(x: float, step: int) -> float:
-        """At each step the neighbours change places."""
+        """Every other two steps, some change places with their neighbours."""
         number = round(x * 27)
-        return (number + (1.5 if (number + step) % 2 else 0.0)) / 27
+        return (number + (1.5 if number % 4 == 0 and step // 2 % 2 else 0.0)) / 27
 
     calm = max(trial.metrics["training_iteration"] for trial in run_pasha(wobbly, grace_period=3))
     assert calm == 9, "one rung beyond the first"
+
+
+@pytest.mark.parametrize(
+    ("at_2", "at_3", "noise"), [((0.6, 0.5), (0.8, 0.9), 0.1), ((0.4, 0.5), (0.9, 0.8), 0.0)]
+)
+def test_only_who_crosses_and_crosses_back_is_noise(
+    at_2: tuple[float, float], at_3: tuple[float, float], noise: float
+) -> None:
+    scheduler = pasha()
+    for trial in range(6):
+        scheduler.report(trial, 1, trial / 10)
+    for time, values in ((2, at_2), (3, at_3)):
+        for trial, value in zip((4, 5), values, strict=True):
+            scheduler.report(trial, time, value)
+    assert scheduler.to_json()["noise"] == pytest.approx(noise)
 
 
 def run_pasha(value: Any, grace_period: int = 1) -> Any:
