@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
+
+import raysweep as rs
 
 
 def branin(config: Mapping[str, float]) -> dict[str, float]:
@@ -22,3 +25,25 @@ def machine(config: Mapping[str, object]) -> dict[str, float]:
     rate = math.log10(float(str(config["lr"]))) - best
     width = math.log2(int(str(config["width"])) / 64)
     return {"loss": 0.1 + 0.2 * (config["optimizer"] != "adam") + 0.3 * rate**2 + 0.05 * width**2}
+
+
+def curve(config: Mapping[str, float], epoch: int) -> dict[str, float]:
+    """The loss after some epochs of training: falls towards its end, 0.1 + the distance of `lr` from 0.01.
+
+    The distance is in powers of ten. A smaller `momentum` (0 to 1) is slower.
+    """
+    end = 0.1 + abs(math.log10(config["lr"]) + 2)
+    return {"loss": end + 2.0 * math.exp(-epoch * (0.1 + 0.4 * config["momentum"]))}
+
+
+def train(config: Mapping[str, float]) -> None:
+    """Nine epochs of `curve`, with a checkpoint of each: what a scheduler pauses goes on from there."""
+    checkpoint = rs.get_checkpoint()
+    done = 0
+    if checkpoint is not None:
+        with checkpoint as folder:
+            done = int(Path(folder, "epoch").read_text())
+    for epoch in range(done + 1, 10):
+        with rs.new_checkpoint() as folder:
+            Path(folder, "epoch").write_text(str(epoch))
+            rs.report(curve(config, epoch), checkpoint=folder, wait=True)

@@ -11,8 +11,14 @@ import pytest
 from pydantic import BaseModel
 
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.spec.search import (
+from raysweep.spec.schedulers import (
     AshaOptions,
+    HyperbandOptions,
+    MedianStoppingOptions,
+    PashaOptions,
+    PbtOptions,
+)
+from raysweep.spec.search import (
     AutoOptions,
     CmaEsOptions,
     GpOptions,
@@ -167,6 +173,10 @@ def models_of_the_guide() -> dict[str, type[BaseModel]]:
         "checkpoint.": CheckpointPolicy,
         "stop.": StopPolicy,
         "(asha) ": AshaOptions,
+        "(median_stopping) ": MedianStoppingOptions,
+        "(hyperband) ": HyperbandOptions,
+        "(pasha) ": PashaOptions,
+        "(pbt) ": PbtOptions,
         "(tpe) ": TpeOptions,
         "(gp) ": GpOptions,
         "(cma_es) ": CmaEsOptions,

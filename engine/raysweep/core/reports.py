@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from raysweep.core import moves, retention, turns
+from raysweep.core import moves, retention, stoppers, turns
 from raysweep.core.commands import AnswerReport, Command
 from raysweep.core.events import CheckpointCommitted, CheckpointDamaged, Row, TrialReported
 from raysweep.core.lifecycle import Cause
@@ -122,6 +122,8 @@ def _verdict(
     # Where a trial is extended, no other limit on its time counts.
     limits = (each for each in rules.limits if trial.max_t is None or each[0] != rules.time_attr)
     if any(_is_beyond(metrics.get(limit[0]), limit) for limit in limits):
+        return "limit"
+    if trial.max_t is None and stoppers.has_settled(rules, trial, metrics):
         return "limit"
     if _reaches_target(state, trial, value):
         return "limit"

@@ -8,7 +8,7 @@ from typing import Final
 
 from raysweep.schedulers import Scheduler
 from raysweep.spec import SweepSpec
-from raysweep.spec.policies import BestCheckpoints, Plateau
+from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
 
 Limit = tuple[str, float | None, float | None, float | None]
 
@@ -25,8 +25,8 @@ class Rules:
     `configs_a_seed`: how many trials in a row share a seed, so that configs can be compared in pairs.
     `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
     `looks_at_order`: something follows from the order in which trials end: what is asked, stopped, or ended.
-    `is_plain`: no report can end a trial (a scheduler without moves, no limits, no target): only the last and
-    the best one matter.
+    `is_plain`: no report can end a trial (a scheduler without moves, no limits, no target, nothing about its
+    progress): only the last and the best one matter.
     `best_by`, `best_is_max`: what ranks a trial's checkpoints, where that is not the sweep's metric (empty).
     `keep_best`: how many of a trial's best checkpoints are kept; `keep_every`: every so-manyth is, too.
     `keep_top`: how many of the trials that are done keep checkpoints.
@@ -53,6 +53,8 @@ class Rules:
     budgets: tuple[tuple[str, float, float], ...]
     use_per_slot_hour: tuple[tuple[str, float], ...]
     plateau: Plateau | None
+    trial_plateau: TrialPlateau | None
+    trial_patience: TrialPatience | None
     max_concurrent: int | None
     max_trials: int | None
     keep_last: int
@@ -86,7 +88,10 @@ class Rules:
                 or bool(scheduler.moves)
                 or (stop.target, stop.plateau, spec.failure.max_failed_fraction) != (None, None, None)
             ),
-            is_plain=not (scheduler.moves or scheduler.max_t is not None or limits) and stop.target is None,
+            is_plain=(
+                not (scheduler.moves or scheduler.max_t is not None or limits)
+                and (stop.target, stop.trial_plateau, stop.trial_patience) == (None, None, None)
+            ),
             is_timed=has_end or any((stop.trial_time_s, spec.failure.report_timeout_s)),
             has_end=has_end,
             time_attr=scheduler.time_attr,
@@ -102,6 +107,8 @@ class Rules:
             budgets=budgets,
             use_per_slot_hour=use,
             plateau=stop.plateau,
+            trial_plateau=stop.trial_plateau,
+            trial_patience=stop.trial_patience,
             max_concurrent=spec.max_concurrent_trials,
             max_trials=spec.num_samples if search.is_bounded else None,
             keep_last=spec.checkpoint.keep_last,

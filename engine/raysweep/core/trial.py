@@ -80,7 +80,8 @@ class Trial:
     was another. `origin` is another trial's checkpoint, from which this one goes on until it has its own.
     The first `pardoned` attempts do not count any more where failures are counted. `is_unmade`: its config
     could not be made. `max_t`: how far it goes where it is extended; its scheduler has no say any more.
-    `saved`: how many checkpoints of it have counted, those that are gone included.
+    `saved`: how many checkpoints of it have counted, those that are gone included. `recent` (where
+    `stop.trial_plateau` looks) and `improved` (`stop.trial_patience`) are iterations with their values.
     """
 
     number: int
@@ -118,6 +119,8 @@ class Trial:
     is_unmade: bool = False
     max_t: float | None = None
     saved: int = 0
+    recent: tuple[tuple[int, float], ...] = ()
+    improved: tuple[int, float] | None = None
 
     def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:
         """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""

@@ -71,6 +71,7 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
     if is_other or donated is not None:
         trial.last = trial.best = NO_METRICS
         trial.last_score = trial.best_score = None
+        trial.recent, trial.improved = (), None
     if donated is not None:
         state.tally.pins[donated.uri] += 1
         checkpoints, trial.checkpoints = trial.checkpoints, ()

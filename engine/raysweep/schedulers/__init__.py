@@ -19,9 +19,23 @@ from raysweep.schedulers.base import (
     Verdict,
 )
 from raysweep.schedulers.fifo import FifoScheduler
+from raysweep.schedulers.hyperband import HyperBandScheduler
+from raysweep.schedulers.median import MedianScheduler
+from raysweep.schedulers.pasha import PashaScheduler
+from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
+from raysweep.schedulers.promotion import PromotionScheduler
+from raysweep.spec.perturbation import mutable_leaves
 from raysweep.spec.plugins import PolicySetup
-from raysweep.spec.search import AshaOptions, FifoOptions
+from raysweep.spec.relations import parse_relation
+from raysweep.spec.schedulers import (
+    AshaOptions,
+    FifoOptions,
+    HyperbandOptions,
+    MedianStoppingOptions,
+    PashaOptions,
+    PbtOptions,
+)
 from raysweep.spec.sweep import SweepSpec
 
 __all__ = [
@@ -31,9 +45,15 @@ __all__ = [
     "Decisions",
     "Exploit",
     "FifoScheduler",
+    "HyperBandScheduler",
+    "MedianScheduler",
     "Move",
+    "PashaScheduler",
     "Pause",
+    "PbtScheduler",
     "PolicySetup",
+    "Population",
+    "PromotionScheduler",
     "Resume",
     "Scheduler",
     "Stop",
@@ -66,7 +86,7 @@ def make_scheduler(spec: SweepSpec, seed: int | None = None) -> Scheduler:
         SpecError: it is of a class that was not loaded, or that does not take these options.
     """
     seed = seed if seed is not None else spec.seed or 0
-    setup = PolicySetup(mode=spec.mode, seed=seed, param_space=spec.param_space)
+    setup = PolicySetup(mode=spec.mode, seed=seed, param_space=spec.param_space, where=spec.where)
     make = _KINDS.get(spec.scheduler.kind)
     return make(spec.scheduler.options, setup) if make is not None else PluginScheduler(spec.scheduler, setup)
 
@@ -76,7 +96,8 @@ def _make_fifo(options: FifoOptions, setup: PolicySetup) -> Scheduler:
 
 
 def _make_asha(options: AshaOptions, setup: PolicySetup) -> Scheduler:
-    return AshaScheduler(
+    make = AshaScheduler if options.type == "stopping" else PromotionScheduler
+    return make(
         mode=setup.mode,
         max_t=options.max_t,
         grace_period=options.grace_period,
@@ -87,4 +108,60 @@ def _make_asha(options: AshaOptions, setup: PolicySetup) -> Scheduler:
     )
 
 
-_KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {"fifo": _make_fifo, "asha": _make_asha}
+def _make_pasha(options: PashaOptions, setup: PolicySetup) -> Scheduler:
+    return PashaScheduler(
+        mode=setup.mode,
+        max_t=options.max_t,
+        grace_period=options.grace_period,
+        reduction_factor=options.reduction_factor,
+        time_attr=options.time_attr,
+    )
+
+
+def _make_median(options: MedianStoppingOptions, setup: PolicySetup) -> Scheduler:
+    return MedianScheduler(
+        mode=setup.mode,
+        grace_period=options.grace_period,
+        min_samples_required=options.min_samples_required,
+        hard_stop=options.hard_stop,
+        time_attr=options.time_attr,
+    )
+
+
+def _make_hyperband(options: HyperbandOptions, setup: PolicySetup) -> Scheduler:
+    return HyperBandScheduler(
+        mode=setup.mode,
+        max_t=options.max_t,
+        reduction_factor=options.reduction_factor,
+        time_attr=options.time_attr,
+    )
+
+
+def _make_pbt(options: PbtOptions, setup: PolicySetup) -> Scheduler:
+    population = Population(
+        perturbation_interval=options.perturbation_interval,
+        burn_in_period=options.burn_in_period,
+        quantile_fraction=options.quantile_fraction,
+        resample_probability=options.resample_probability,
+        perturbation_factors=options.perturbation_factors,
+        synch=options.synch,
+        leaves=mutable_leaves(setup.param_space, options.hyperparam_mutations),
+        where=tuple(map(parse_relation, setup.where)),
+    )
+    return PbtScheduler(
+        mode=setup.mode,
+        population=population,
+        max_t=options.max_t,
+        seed=setup.seed,
+        time_attr=options.time_attr,
+    )
+
+
+_KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
+    "fifo": _make_fifo,
+    "asha": _make_asha,
+    "pasha": _make_pasha,
+    "median_stopping": _make_median,
+    "hyperband": _make_hyperband,
+    "pbt": _make_pbt,
+}

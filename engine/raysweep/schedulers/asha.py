@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 
 from raysweep.errors import SpecError
 from raysweep.schedulers.base import NOTHING, STOP, TRAINING_ITERATION, Config, Decisions, Move
+from raysweep.schedulers.saved import check_parameters
 
 
 def percentile(ordered: list[float], fraction: float) -> float:
@@ -110,7 +111,7 @@ class AshaScheduler:
         stop_last_trials: bool = True,
         time_attr: str = TRAINING_ITERATION,
     ) -> None:
-        _check(max_t, grace_period, reduction_factor, brackets)
+        check_asha(max_t, grace_period, reduction_factor, brackets)
         self._parameters: dict[str, Any] = {
             "mode": mode,
             "max_t": max_t,
@@ -131,7 +132,7 @@ class AshaScheduler:
             [_Rung(milestone) for milestone in milestones(grace_period, max_t, reduction_factor, s)]
             for s in range(brackets)
         ]
-        self._cumulative = _softmax_cumulative([len(rungs) for rungs in self._brackets])
+        self._cumulative = softmax_cumulative([len(rungs) for rungs in self._brackets])
         # Per active trial: before this time no rung has anything to decide about it.
         self._next_time: dict[int, float] = {}
 
@@ -170,11 +171,7 @@ class AshaScheduler:
 
     def bracket(self, trial: int) -> int:
         """Return the index of the bracket that a trial falls into."""
-        if len(self._cumulative) == 1:
-            return 0
-        digest = blake2b(f"asha:{self._seed}:{trial}".encode(), digest_size=8).digest()
-        uniform = (int.from_bytes(digest, "big") >> 11) / 2**53
-        return next(i for i, edge in enumerate(self._cumulative) if uniform < edge)
+        return draw_bracket(trial, self._seed, self._cumulative)
 
     def to_json(self) -> dict[str, Any]:
         """Return parameters and, per bracket and rung, trials and raw values in the order of recording."""
@@ -189,13 +186,7 @@ class AshaScheduler:
         Raises:
             SpecError: the parameters differ: their rungs cannot be compared.
         """
-        for name, value in self._parameters.items():
-            if state["parameters"].get(name) != value:
-                raise SpecError(
-                    f"scheduler.asha.{name}",
-                    f"the saved state has {state['parameters'].get(name)!r}, the spec has {value!r}",
-                    "resume with the spec that the sweep was started with",
-                )
+        check_parameters("asha", state["parameters"], self._parameters)
         self._next_time.clear()
         for rungs, saved_rungs in zip(self._brackets, state["rungs"], strict=True):
             for rung, saved in zip(rungs, saved_rungs, strict=True):
@@ -243,7 +234,17 @@ def milestones(grace_period: float, max_t: float, reduction_factor: float, brack
     return [grace_period * reduction_factor ** (k + bracket) for k in range(count)]
 
 
-def _softmax_cumulative(sizes: list[int]) -> list[float]:
+def draw_bracket(trial: int, seed: int, cumulative: Sequence[float]) -> int:
+    """Return the index of a trial's bracket: a function of the seed and its number."""
+    if len(cumulative) == 1:
+        return 0
+    digest = blake2b(f"asha:{seed}:{trial}".encode(), digest_size=8).digest()
+    uniform = (int.from_bytes(digest, "big") >> 11) / 2**53
+    return next(i for i, edge in enumerate(cumulative) if uniform < edge)
+
+
+def softmax_cumulative(sizes: list[int]) -> list[float]:
+    """Return the edges of brackets whose probability is the softmax of their numbers of rungs."""
     largest = max(sizes)
     weights = [math.exp(size - largest) for size in sizes]
     total = sum(weights)
@@ -251,14 +252,22 @@ def _softmax_cumulative(sizes: list[int]) -> list[float]:
     return [*edges[:-1], 1.0]
 
 
-def _check(max_t: float, grace_period: float, reduction_factor: float, brackets: int) -> None:
+def check_asha(
+    max_t: float, grace_period: float, reduction_factor: float, brackets: int, kind: str = "asha"
+) -> None:
+    """See that parameters of ASHA, or of a scheduler `kind` like it, fit each other.
+
+    Raises:
+        SpecError: names the one that does not.
+    """
+    under = f"scheduler.{kind}"
     if not grace_period > 0:
-        raise SpecError("scheduler.asha.grace_period", f"{grace_period!r} is not positive", "use 1 or more")
+        raise SpecError(f"{under}.grace_period", f"{grace_period!r} is not positive", "use 1 or more")
     if not grace_period <= max_t < math.inf:
         problem = f"{max_t!r} is not a finite time from grace_period {grace_period!r} on"
-        raise SpecError("scheduler.asha.max_t", problem, "raise max_t or lower grace_period")
+        raise SpecError(f"{under}.max_t", problem, "raise max_t or lower grace_period")
     if not reduction_factor > 1:
         problem = f"{reduction_factor!r} is not greater than 1"
-        raise SpecError("scheduler.asha.reduction_factor", problem, "use 3 or 4")
+        raise SpecError(f"{under}.reduction_factor", problem, "use 3 or 4")
     if brackets < 1:
-        raise SpecError("scheduler.asha.brackets", f"{brackets!r} is less than 1", "use 1")
+        raise SpecError(f"{under}.brackets", f"{brackets!r} is less than 1", "use 1")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from raysweep.schedulers.base import NOTHING, Config, Decisions, Exploit, Move, Pause, Resume, Scheduler, Stop
 from raysweep.spec.jsonable import plain
 from raysweep.spec.plugins import Plugins, PolicySetup
-from raysweep.spec.search import SchedulerSpec
+from raysweep.spec.schedulers import SchedulerSpec
 from raysweep.spec.validation import Problem, show
 
 PLUGINS: Final[Plugins[Scheduler]] = Plugins(

@@ -60,7 +60,13 @@ def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> 
     Raises:
         SpecError: the search cannot walk this space, or its library or class is not there.
     """
-    setup = SearchSetup(mode=spec.mode, seed=seed, param_space=spec.param_space, num_samples=spec.num_samples)
+    setup = SearchSetup(
+        mode=spec.mode,
+        seed=seed,
+        param_space=spec.param_space,
+        where=spec.where,
+        num_samples=spec.num_samples,
+    )
     make = _KINDS.get(spec.search.kind)
     searcher = make(spec.search.options, setup) if make is not None else PluginSearcher(spec.search, setup)
     if isinstance(searcher, ConfigSearcher) or (warm is None and not spec.points):

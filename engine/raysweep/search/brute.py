@@ -12,6 +12,8 @@ from raysweep.search.configview import with_views
 from raysweep.spec.space import Space
 
 _ROUNDS = 4
+MOST_CELLS = 1_000_000
+"""Up to how many configs are looked at for those that satisfy `where`, before the first ask."""
 
 
 class BruteForceSearcher:
@@ -37,6 +39,8 @@ class BruteForceSearcher:
         self._seed = seed
         self._cells = _cells(space)
         self._size = 1 if self._cells is None else self._cells.size or 1
+        self._allowed = self._find_allowed()
+        self._size = self._size if self._allowed is None else len(self._allowed)
         self.total: int | None = self._size * num_samples
 
     def ask(self, number: int) -> dict[str, Any] | None:
@@ -46,7 +50,23 @@ class BruteForceSearcher:
         if self._cells is None:
             return self._space.build({})
         repeat, place = divmod(number, self._size)
-        return self._space.build(self._cells.at(_shuffled(place, self._size, f"{self._seed}:{repeat}")))
+        rank = _shuffled(place, self._size, f"{self._seed}:{repeat}")
+        return self._space.build(self._cells.at(rank if self._allowed is None else self._allowed[rank]))
+
+    def _find_allowed(self) -> list[int] | None:
+        """The cells that satisfy `where`; None: all do."""
+        cells = self._cells
+        if not self._space.where or cells is None:
+            return None
+        if self._size > MOST_CELLS:
+            problem = f"brute_force looks at each of {self._size} configs, at most {MOST_CELLS}"
+            raise SpecError("where", problem, "narrow the space, or leave where out")
+        allowed = [rank for rank in range(self._size) if self._space.allows(cells.at(rank))]
+        if not allowed:
+            relations = ", ".join(repr(relation.text) for relation in self._space.where)
+            problem = f"none of the {self._size} configs satisfies {relations}"
+            raise SpecError("where", problem, "relax where, or widen the space")
+        return allowed
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
         """Do nothing: a number says which config it is."""

@@ -11,11 +11,20 @@ from typing import Any, Protocol
 import orjson
 
 from raysweep.spec.domains import Choice, Domain, Float, Integer, Normal, grid_index
+from raysweep.spec.space import MAX_DRAWS
 
 LeafPath = tuple[str, ...]
 Leaf = tuple[LeafPath, Domain]
 Cell = tuple[int, ...]
 """One config: per leaf, the index of its value."""
+Allows = Callable[[Mapping[LeafPath, Any]], bool]
+"""Whether values of the leaves satisfy the space's relations."""
+COUNTABLE = 100_000
+"""Up to this size a space is searched whole for a cell that satisfies relations; a larger one is drawn."""
+
+
+class NoneLeftError(ValueError):
+    """No cell is left that is unused and satisfies the relations."""
 
 
 class Codec(Protocol):
@@ -121,11 +130,11 @@ class Cells:
         """Return the leaf values of a cell."""
         return {path: numbering.value(i) for (path, numbering), i in zip(self._leaves, cell, strict=True)}
 
-    def unused(self, used: set[Cell], rng: Random) -> Cell:
-        """Return a random cell that is not `used`. The space must be finite.
+    def unused(self, used: set[Cell], rng: Random, allows: Allows | None = None) -> Cell:
+        """Return a random cell that is not `used`, and whose values are allowed. The space must be finite.
 
         Raises:
-            ValueError: every cell is used.
+            NoneLeftError: there is none.
         """
         size = self.size or 0
         rank, stride = rng.randrange(size), rng.randrange(size) or 1
@@ -133,10 +142,10 @@ class Cells:
             stride += 1
         for _ in range(size):
             cell = self._unranked(rank)
-            if cell not in used:
+            if cell not in used and (allows is None or allows(self.values(cell))):
                 return cell
             rank = (rank + stride) % size
-        raise ValueError(f"all {size} cells are used")
+        raise NoneLeftError(f"all {size} cells are used, or not allowed")
 
     def at(self, rank: int) -> dict[LeafPath, Any]:
         """Return the leaf values of the cell of this rank, below `size`. The space must be finite."""
@@ -162,20 +171,28 @@ def draw_unused(
     draw: Callable[[int], Mapping[LeafPath, Any]],
     rng: Random,
     attempts: int,
+    allows: Allows | None = None,
 ) -> tuple[Cell, Mapping[LeafPath, Any]]:
     """Return a cell that is not used and its values.
 
     `draw(attempt)` is tried `attempts` times (in an infinite space until it finds one: `widened` sees to
-    that), then the unused cells are counted off.
+    that), then the unused cells are counted off. With `allows`, a space that is too large for
+    that is drawn from `MAX_DRAWS` times.
+
+    Raises:
+        NoneLeftError: none was found that is allowed.
     """
-    for attempt in count():
-        if attempt >= attempts and cells.size is not None:
+    is_large = allows is not None and (cells.size is None or cells.size > COUNTABLE)
+    for attempt in range(MAX_DRAWS) if is_large else count():
+        if attempt >= attempts and cells.size is not None and not is_large:
             break
         values = draw(attempt)
         cell = cells.cell(values)
-        if cell not in used:
+        if cell not in used and (allows is None or allows(values)):
             return cell, values
-    cell = cells.unused(used, rng)
+    if is_large:
+        raise NoneLeftError(f"of {MAX_DRAWS} cells that were drawn, all are used, or not allowed")
+    cell = cells.unused(used, rng, allows)
     return cell, cells.values(cell)
 
 
@@ -209,6 +226,11 @@ def exhausted_note(size: int, num_samples: int) -> str | None:
     return (
         f"num_samples is {num_samples}, but the space has only {size} different configs: each is tried once"
     )
+
+
+def left_over_note(count: int, num_samples: int) -> str:
+    """Return what the user is told where fewer configs satisfy `where` than samples were asked for."""
+    return f"num_samples is {num_samples}, but no more than {count} configs satisfy where: each is tried once"
 
 
 def _text(value: Any) -> bytes:

@@ -46,7 +46,7 @@ def with_views(space: Space) -> Space:
     """Return the same space whose functions are called with a `ConfigView`."""
     template = {key: _with_views(node) for key, node in space.template.items()}
     leaves = tuple((path, _with_views(domain)) for path, domain in space.leaves)
-    return Space(leaves=leaves, template=template)
+    return Space(leaves=leaves, template=template, where=space.where)
 
 
 def _with_views(node: Any) -> Any:

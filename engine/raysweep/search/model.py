@@ -17,10 +17,12 @@ from raysweep.search.cells import (
     Cell,
     Leaf,
     LeafPath,
+    NoneLeftError,
     cells_of,
     draw_unused,
     exhausted_note,
     leaf_value,
+    left_over_note,
     widened,
 )
 from raysweep.search.configview import with_views
@@ -82,7 +84,7 @@ class ModelSearcher:
 
     def __init__(self, space: Space, num_samples: int, seed: int, model: Model) -> None:
         self._space = with_views(space)
-        self._seed = seed
+        self._seed, self._num_samples = seed, num_samples
         self._model = model
         # Normally distributed leaves and those with one value, mostly.
         self._unmodelled = [leaf for leaf in space.searched if leaf[0] not in model.paths]
@@ -101,15 +103,22 @@ class ModelSearcher:
             return None
         cell: Cell | None = None
         if self._cells is None:
-            values = self._sample(number, 0)
+            values = dict(self._space.draw(lambda attempt: self._sample(number, attempt)))
         else:
-            cell, drawn = draw_unused(
-                self._cells,
-                self._used,
-                lambda attempt: self._sample(number, attempt),
-                derived_rng(self._seed, number),
-                ATTEMPTS,
-            )
+            try:
+                cell, drawn = draw_unused(
+                    self._cells,
+                    self._used,
+                    lambda attempt: self._sample(number, attempt),
+                    derived_rng(self._seed, number),
+                    ATTEMPTS,
+                    self._space.allows if self._space.where else None,
+                )
+            except NoneLeftError:
+                if not self._used:
+                    raise self._space.unsatisfied() from None
+                self.note = left_over_note(len(self._used), self._num_samples)
+                return None
             values = dict(drawn)
         # First, as it calls functions of the user: an ask that raises leaves the model as it was.
         config = self._space.build(values)
@@ -154,6 +163,9 @@ class ModelSearcher:
 
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         rng = derived_rng(self._seed, derived_seed(self._seed, number, attempt))
+        if attempt >= ATTEMPTS and self._space.where:
+            # Where the model wants to be is not allowed: it learns as much from what is drawn.
+            return {path: widened(domain, attempt).sample(rng) for path, domain in self._space.searched}
         values = {path: widened(domain, attempt).sample(rng) for path, domain in self._unmodelled}
         return values | self._model.sample(number, attempt)
 

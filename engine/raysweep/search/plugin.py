@@ -7,6 +7,7 @@ from typing import Any, Final
 from raysweep.search.base import Searcher, SearchSetup, TrialEnd
 from raysweep.spec.jsonable import plain
 from raysweep.spec.plugins import Plugins
+from raysweep.spec.relations import parse_relation
 from raysweep.spec.search import SearchSpec
 from raysweep.spec.validation import Problem
 
@@ -25,6 +26,7 @@ class PluginSearcher:
 
     def __init__(self, spec: SearchSpec, setup: SearchSetup) -> None:
         self._kind = spec.kind
+        self._where = tuple(map(parse_relation, setup.where))
         self._inner = PLUGINS.make(spec.kind, spec.options, setup)
         self.is_adaptive = self._read("is_adaptive", bool, "True or False")
         self.total: int | None = self._read("total", int | None, "a number of configs, or None")
@@ -46,6 +48,10 @@ class PluginSearcher:
             raise PLUGINS.wrong(self._kind, f"ask({number})", given, f"a config ({problem})") from None
         if not isinstance(config, dict):
             raise PLUGINS.wrong(self._kind, f"ask({number})", given, "a config, or None")
+        broken = [relation.text for relation in self._where if not relation.holds(config)]
+        if broken:
+            wanted = f"a config that satisfies {broken[0]!r} (setup.space.sample gives such)"
+            raise PLUGINS.wrong(self._kind, f"ask({number})", config, wanted)
         return config
 
     def restore(self, number: int, config: dict[str, Any]) -> None:

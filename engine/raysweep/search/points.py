@@ -48,7 +48,12 @@ class FirstPoints:
         return self._space.build(self._values[number])
 
 
-def _fit(space: Space, point: dict[str, Any], number: int, rng: Random) -> dict[LeafPath, Any]:
+def _fit(space: Space, point: dict[str, Any], number: int, rng: Random) -> Mapping[LeafPath, Any]:
+    """The point's values of all leaves: what it leaves out is drawn, until `where` holds."""
+    return space.draw(lambda _: _drawn(space, point, number, rng), field=f"points[{number}]")
+
+
+def _drawn(space: Space, point: dict[str, Any], number: int, rng: Random) -> dict[LeafPath, Any]:
     values: dict[LeafPath, Any] = {}
     for path, domain in space.leaves:
         is_searched = not isinstance(domain, Const | SampleFrom)

@@ -13,12 +13,22 @@ import numpy as np
 from scipy.stats import qmc
 
 from raysweep.search.base import TrialEnd, derived_rng, derived_seed
-from raysweep.search.cells import Cell, LeafPath, cells_of, draw_unused, exhausted_note, leaf_value, widened
+from raysweep.search.cells import (
+    Cell,
+    LeafPath,
+    NoneLeftError,
+    cells_of,
+    draw_unused,
+    exhausted_note,
+    leaf_value,
+    left_over_note,
+    widened,
+)
 from raysweep.search.configview import with_views
 from raysweep.search.units import from_unit
 from raysweep.spec.domains import SampleFrom
 from raysweep.spec.search import HaltonOptions, SobolOptions
-from raysweep.spec.space import Space
+from raysweep.spec.space import MAX_DRAWS, Space
 
 ATTEMPTS = 32
 """In a discrete space, how many draws look for an unused config where the point's own is used already."""
@@ -41,12 +51,14 @@ class SequenceSearcher:
         self, space: Space, num_samples: int, seed: int, options: SobolOptions | HaltonOptions
     ) -> None:
         self._space = with_views(space)
-        self._seed = seed
+        self._seed, self._num_samples = seed, num_samples
         self._make = _ENGINES[type(options)]
         self._scrambles = options.scramble
         self._leaves = space.searched
         self._engine: Any = None
         self._next = 0
+        # The places in the sequence of the points that satisfy `where`, as far as they were looked for.
+        self._allowed: list[int] = []
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
         self._cells = None if has_functions else cells_of(space.searched)
         size = None if self._cells is None else self._cells.size
@@ -68,10 +80,17 @@ class SequenceSearcher:
 
         def draw(attempt: int) -> Mapping[LeafPath, Any]:
             if not attempt:
-                return self._values(number)
+                return self._values_at(number)
             return {path: widened(domain, attempt).sample(rng) for path, domain in self._leaves}
 
-        cell, values = draw_unused(self._cells, self._used, draw, rng, ATTEMPTS)
+        allows = self._space.allows if self._space.where else None
+        try:
+            cell, values = draw_unused(self._cells, self._used, draw, rng, ATTEMPTS, allows)
+        except NoneLeftError:
+            if not self._used:
+                raise self._space.unsatisfied() from None
+            self.note = left_over_note(len(self._used), self._num_samples)
+            return None
         config = self._space.build(values)
         self._take(number, cell)
         return config
@@ -99,10 +118,26 @@ class SequenceSearcher:
     def _values(self, number: int) -> dict[LeafPath, Any]:
         if not self._leaves:
             return {}
-        places = self._point(number)
+        if not self._space.where:
+            return self._values_at(number)
+        while len(self._allowed) <= number:
+            self._find_next()
+        return self._values_at(self._allowed[number])
+
+    def _find_next(self) -> None:
+        """Find the next point of the sequence that satisfies `where`: those that do not are left out."""
+        first = self._allowed[-1] + 1 if self._allowed else 0
+        for index in range(first, first + MAX_DRAWS):
+            if self._space.allows(self._values_at(index)):
+                self._allowed.append(index)
+                return
+        raise self._space.unsatisfied()
+
+    def _values_at(self, index: int) -> dict[LeafPath, Any]:
+        """What the point of this place in the sequence stands for."""
         return {
             path: from_unit(domain, float(place))
-            for (path, domain), place in zip(self._leaves, places, strict=True)
+            for (path, domain), place in zip(self._leaves, self._point(index), strict=True)
         }
 
     def _point(self, number: int) -> Any:

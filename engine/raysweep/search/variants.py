@@ -7,7 +7,8 @@ of the `grid_search` leaves, and draws the other leaves anew for each of its poi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Any
 
 from raysweep.search.base import TrialEnd, derived_rng
@@ -16,14 +17,17 @@ from raysweep.search.cells import (
     Cells,
     Leaf,
     LeafPath,
+    NoneLeftError,
     cells_of,
     draw_unused,
     exhausted_note,
     leaf_value,
+    left_over_note,
     widened,
 )
 from raysweep.search.configview import with_views
 from raysweep.spec.domains import Grid, SampleFrom
+from raysweep.spec.relations import Relation
 from raysweep.spec.space import Space
 
 ATTEMPTS = 32
@@ -50,8 +54,11 @@ class VariantSearcher:
         self._space = with_views(space)
         self._seed = seed
         self._grid = _grid_leaves(self._space)
-        self._points = math.prod(len(domain.values) for _, domain in self._grid)
         self._random: list[Leaf] = [leaf for leaf in self._space.searched if not isinstance(leaf[1], Grid)]
+        # The points of the grid that satisfy `where`, as far as that does not look at what is drawn.
+        self._kept = self._grid_points(math.prod(len(domain.values) for _, domain in self._grid))
+        self._points = len(self._kept)
+        self._num_samples = num_samples
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in self._space.leaves)
         self._cells: Cells | None = None if has_functions else cells_of(self._random)
         size = None if self._cells is None else self._cells.size
@@ -66,14 +73,21 @@ class VariantSearcher:
         """Return the config of trial `number`; None past the last sample."""
         if self.total is not None and number >= self.total:
             return None
-        values = self._grid_values(number % self._points)
-        if self._cells is not None:
-            values.update(self._unused_values(self._cells, number))
-        elif self._random:
+        grid = self._grid_values(self._kept[number % self._points])
+        if self._cells is None:
             rng = derived_rng(self._seed, number)
-            for path, domain in self._random:
-                values[path] = domain.sample(rng)
-        return self._space.build(values)
+            values = self._space.draw(
+                lambda _: grid | {path: domain.sample(rng) for path, domain in self._random}
+            )
+            return self._space.build(values)
+        try:
+            return self._space.build(grid | dict(self._unused_values(self._cells, number, grid)))
+        except NoneLeftError:
+            used = self._used.get(number % self._points)
+            if not used:
+                raise self._space.unsatisfied() from None
+            self.note = left_over_note(len(used), self._num_samples)
+            return None
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
         """Take note of what a discrete trial used. Nothing is kept for continuous spaces."""
@@ -98,7 +112,22 @@ class VariantSearcher:
             values[path] = domain.values[index]
         return values
 
-    def _unused_values(self, cells: Cells, number: int) -> Mapping[LeafPath, Any]:
+    def _grid_points(self, count: int) -> Sequence[int]:
+        drawn = [path for path, _ in self._random]
+        relations = [each for each in self._space.where if not any(_touches(each, path) for path in drawn)]
+        if not relations:
+            return range(count)
+        space = Space(leaves=self._space.leaves, template=self._space.template, where=tuple(relations))
+        # These relations do not look at them.
+        others = {path: domain.sample(Random(0)) for path, domain in self._random}
+        kept = [point for point in range(count) if space.allows(others | self._grid_values(point))]
+        if not kept:
+            raise self._space.unsatisfied()
+        return kept
+
+    def _unused_values(
+        self, cells: Cells, number: int, grid: Mapping[LeafPath, Any]
+    ) -> Mapping[LeafPath, Any]:
         known = self._cell_of.get(number)
         if known is not None:
             return cells.values(known)
@@ -110,13 +139,26 @@ class VariantSearcher:
         used = self._used.get(number % self._points, set())
         # Past half of the cells, most draws would be repeats.
         is_sparse = cells.size is None or 2 * len(used) < cells.size
-        cell, values = draw_unused(cells, used, draw, rng, ATTEMPTS if is_sparse else 0)
+        attempts = ATTEMPTS if is_sparse else 0
+        is_bound = bool(self._space.where)
+        allows = (lambda values: self._space.allows({**grid, **values})) if is_bound else None
+        cell, values = draw_unused(cells, used, draw, rng, attempts, allows)
         self._take(number, cell)
         return values
 
     def _take(self, number: int, cell: Cell) -> None:
         self._cell_of[number] = cell
         self._used.setdefault(number % self._points, set()).add(cell)
+
+
+def _touches(relation: Relation, path: LeafPath) -> bool:
+    """Whether a relation looks at a leaf, at a part of it, or at what holds it."""
+    for name in relation.names:
+        parts = tuple(map(str, name))
+        common = min(len(parts), len(path))
+        if parts[:common] == path[:common]:
+            return True
+    return False
 
 
 def _grid_leaves(space: Space) -> list[tuple[LeafPath, Grid]]:

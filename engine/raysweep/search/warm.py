@@ -113,6 +113,9 @@ def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
         if not holds(domain, value):
             raise ValueError(f"{name}={value!r} is outside tonight's space")
         values[path] = value
+    if not space.allows(values):
+        broken = next(relation.text for relation in space.where if not relation.holds(config))
+        raise ValueError(f"does not satisfy {broken!r}")
     fitted = space.build(values)
     gone = sorted(dict(leaves(config)).keys() - dict(leaves(fitted)).keys())
     if gone:

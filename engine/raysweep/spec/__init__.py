@@ -6,15 +6,8 @@ from raysweep.spec.identity import Kind, RunId, digest_of, slug, sweep_id
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.request import AnyRequest, RunRequest
 from raysweep.spec.resources import Resources, Scaling
-from raysweep.spec.search import (
-    AshaOptions,
-    FifoOptions,
-    GridOptions,
-    RandomOptions,
-    SchedulerSpec,
-    SearchSpec,
-    TpeOptions,
-)
+from raysweep.spec.schedulers import AshaOptions, FifoOptions, SchedulerSpec
+from raysweep.spec.search import GridOptions, RandomOptions, SearchSpec, TpeOptions
 from raysweep.spec.space import Space
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.train import TrainSpec

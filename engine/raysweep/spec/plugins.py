@@ -25,17 +25,19 @@ PolicyT = TypeVar("PolicyT")
 class PolicySetup:
     """What a policy is made from, beside its options: what no resume of the sweep can change.
 
-    `mode`: the direction of the metric. `seed`: the sweep's own; all chance is to derive from it.
+    `mode`: the direction of the metric. `seed`: the sweep's own; all chance is to derive from it. `where`:
+    relations that each config satisfies.
     """
 
     mode: Literal["min", "max"]
     seed: int
     param_space: Mapping[str, Any]
+    where: tuple[str, ...] = ()
 
     @property
     def space(self) -> Space:
-        """`param_space`, parsed."""
-        return parse(self.param_space)
+        """`param_space`, parsed, with `where`: its `sample` and `draw` give what satisfies that."""
+        return parse(self.param_space, self.where)
 
 
 class NoOptions(BaseModel):

@@ -297,6 +297,44 @@ class TrialLimit(SpecModel):
         return self
 
 
+class TrialPlateau(SpecModel):
+    """One trial makes no more progress: its last reports hardly differ (Ray Tune's TrialPlateauStopper)."""
+
+    metric: Annotated[str, Field(min_length=1)] | None = None
+    """Which reported value is looked at; default: the sweep's metric."""
+    std: float = Field(default=0.01, gt=0)
+    """The trial ends when the standard deviation of its last values is below this."""
+    num_results: int = Field(default=4, ge=2)
+    """Of how many values."""
+    grace_period: int = Field(default=4, ge=0)
+    """The trial does not end so before this many reports."""
+    metric_threshold: float | None = None
+    """Only a trial whose value is at least as good as this ends so; default: any."""
+    mode: Literal["min", "max"] | None = None
+    """Whether less or more is good, for the threshold; default: as for the sweep's metric."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.metric is not None and self.metric_threshold is not None and self.mode is None:
+            raise Problem(
+                f"nothing says whether less or more {show(self.metric)} is better",
+                "set mode to min or max",
+                ("mode",),
+            )
+        return self
+
+
+class TrialPatience(SpecModel):
+    """One trial makes no more progress: so many reports have not improved its best."""
+
+    reports: int = Field(default=10, ge=1)
+    """How many reports in a row."""
+    min_improvement: float = Field(default=0.0, ge=0)
+    """By how much more than this the best has to improve, to count."""
+    grace_period: int = Field(default=0, ge=0)
+    """The trial does not end so before this many reports."""
+
+
 def _limit(given: Any, as_number: ValidatorFunctionWrapHandler) -> Any:
     return TrialLimit.model_validate(given) if isinstance(given, Mapping | TrialLimit) else as_number(given)
 
@@ -356,8 +394,21 @@ class StopPolicy(SpecModel):
     """Limits for each trial, by reported name: a number (it ends at or above it), or `{above: 10}`."""
     trial_time_s: PositiveSeconds = None
     """How long one attempt of a trial may run, in seconds."""
+    trial_plateau: TrialPlateau | None = None
+    """A trial ends when its last reports hardly differ."""
+    trial_patience: TrialPatience | None = None
+    """A trial ends when its best has not improved for so many reports."""
     grace_s: Annotated[float, BeforeValidator(_seconds), Field(ge=0)] = 10.0
     """How long a trial that is told to stop may take before it is killed, in seconds."""
+
+    @model_serializer(mode="wrap")
+    def _leave_new_fields_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What a later version added is written only where it is set: old digests stay."""
+        fields: dict[str, Any] = handler(self)
+        for name in ("trial_plateau", "trial_patience"):
+            if getattr(self, name) is None:
+                fields.pop(name, None)
+        return fields
 
     @property
     def trial_limits(self) -> tuple[tuple[str, float | None, float | None, float | None], ...]:

@@ -1,11 +1,11 @@
-"""How the next config is found, and which trials are stopped early."""
+"""How the next config is found."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from raysweep.spec.base import SpecModel
 from raysweep.spec.jsonable import plain
@@ -238,43 +238,3 @@ class SearchSpec(KindSpec):
     def digested(self) -> dict[str, Any]:
         """As JSON data for digests (see `SearchOptions.digested`)."""
         return {self.kind: self.options.digested()}
-
-
-class FifoOptions(SpecModel):
-    """Trials run in order and to their end: no options."""
-
-
-class AshaOptions(SpecModel):
-    """Asynchronous successive halving (Li et al., 2018): the defaults are Ray Tune's."""
-
-    max_t: int = Field(default=100, ge=1)
-    """The most time that a trial gets, in units of `time_attr`."""
-    grace_period: int = Field(default=1, ge=1)
-    """The time before which no trial is stopped."""
-    reduction_factor: float = Field(default=4.0, gt=1)
-    """The top 1/reduction_factor of each rung goes on."""
-    brackets: int = Field(default=1, ge=1)
-    """How many brackets, each with a later first rung than the one before."""
-    time_attr: str = Field(default="training_iteration", min_length=1)
-    """Which reported value is the time; `training_iteration` counts the reports."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.grace_period > self.max_t:
-            raise Problem(
-                f"{self.grace_period} is above max_t {self.max_t}",
-                f"set grace_period to {self.max_t} or less, or raise max_t",
-                ("grace_period",),
-            )
-        return self
-
-
-class SchedulerSpec(KindSpec):
-    """Which trials are stopped early: `fifo` (none), `asha` or `module:Class`, with its options."""
-
-    kinds: ClassVar[dict[str, type[SpecModel]]] = {"fifo": FifoOptions, "asha": AshaOptions}
-
-    kind: str = "fifo"
-    """The scheduling algorithm."""
-    options: FifoOptions | AshaOptions | PluginOptions = FifoOptions()
-    """Its options."""

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from raysweep.errors import SampleFromError
+from raysweep.errors import SampleFromError, SpecError
 from raysweep.spec import rayobjects
 from raysweep.spec.domains import (
     Choice,
@@ -37,6 +37,7 @@ from raysweep.spec.domains import (
     grid_index,
 )
 from raysweep.spec.jsonable import plain, text_key, unwrap_number
+from raysweep.spec.relations import Relation, all_hold, parse_relation
 from raysweep.spec.trainable import load_function, trainable_ref
 from raysweep.spec.validation import Path, Problem, did_you_mean, dotted, nearest, show
 
@@ -54,6 +55,8 @@ NUMERIC: dict[str, tuple[str, ...]] = {
 }
 LISTS = ("choice", "grid_search")
 VOCABULARY: tuple[str, ...] = (*NUMERIC, *LISTS, "const", "sample_from")
+MAX_DRAWS = 10_000
+"""How many configs are drawn to find one that satisfies `where`."""
 _WHOLE = ("randint", "qrandint", "lograndint", "qlograndint")
 
 
@@ -66,6 +69,8 @@ class Space:
 
     leaves: tuple[tuple[tuple[str, ...], Domain], ...]
     template: dict[str, Any]
+    where: tuple[Relation, ...] = ()
+    """What each config satisfies."""
 
     @property
     def searched(self) -> tuple[tuple[tuple[str, ...], Domain], ...]:
@@ -97,8 +102,41 @@ class Space:
         return config
 
     def sample(self, rng: Random) -> dict[str, Any]:
-        """One config, every leaf drawn with `rng` in order."""
-        return self.build({path: domain.sample(rng) for path, domain in self.searched})
+        """One config, every leaf drawn with `rng` in order, anew until `where` holds.
+
+        Raises:
+            SpecError: of many draws none satisfies `where`.
+        """
+        return self.build(
+            self.draw(lambda attempt: {path: domain.sample(rng) for path, domain in self.searched})
+        )
+
+    def allows(self, values: Mapping[tuple[str, ...], Any]) -> bool:
+        """Whether these values of the `searched` leaves satisfy `where`. Calls no function of the user's."""
+        if not self.where:
+            return True
+        config: dict[str, Any] = _fill(self.template, (), values, [])
+        return all_hold(self.where, config)
+
+    def draw(
+        self, draw: Callable[[int], Mapping[tuple[str, ...], Any]], *, field: str = "where"
+    ) -> Mapping[tuple[str, ...], Any]:
+        """The first of the values that `draw(0)`, `draw(1)`, … give which satisfy `where`.
+
+        Raises:
+            SpecError: none of `MAX_DRAWS` does.
+        """
+        for attempt in range(MAX_DRAWS):
+            values = draw(attempt)
+            if self.allows(values):
+                return values
+        raise self.unsatisfied(field)
+
+    def unsatisfied(self, field: str = "where") -> SpecError:
+        """The error for relations that no config was found for."""
+        relations = ", ".join(repr(relation.text) for relation in self.where)
+        problem = f"of {MAX_DRAWS} configs that were drawn, none satisfies {relations}"
+        return SpecError(field, problem, "relax where, or narrow the domains to where it holds")
 
 
 def _fill(
@@ -180,10 +218,11 @@ def normalise(given: Any) -> dict[str, Any]:
     return {text_key(key, ()): _normal(value, (str(key),)) for key, value in given.items()}
 
 
-def parse(space: Mapping[str, Any]) -> Space:
-    """The parsed form of a normalised space."""
+def parse(space: Mapping[str, Any], where: Iterable[str] = ()) -> Space:
+    """The parsed form of a normalised space, with the relations that its configs satisfy."""
     template: dict[str, Any] = {key: _parsed(value, ("param_space", key)) for key, value in space.items()}
-    return Space(leaves=tuple(_leaves(template, ())), template=template)
+    relations = tuple(map(parse_relation, where))
+    return Space(leaves=tuple(_leaves(template, ())), template=template, where=relations)
 
 
 def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Domain]]:

@@ -21,10 +21,12 @@ from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.resources import Resources, Scaling
+from raysweep.spec.schedulers import SchedulerSpec, check_scheduler
 from raysweep.spec.schema import space_schema, value_schema
-from raysweep.spec.search import SchedulerSpec, SearchSpec
+from raysweep.spec.search import ConfigsOptions, SearchSpec
 from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
 from raysweep.spec.validation import Problem
+from raysweep.spec.where import Where, check_where
 
 if TYPE_CHECKING:
     import os
@@ -91,6 +93,8 @@ class SweepSpec(SpecDocument):
 
     Default: `process` where a trial takes GPUs, else `worker`.
     """
+    where: Where = ()
+    """Relations that each config satisfies: `["min_lr < max_lr"]`."""
     search: SearchSpec = SearchSpec()
     """How configs are found."""
     points: Points = ()
@@ -137,6 +141,7 @@ class SweepSpec(SpecDocument):
             resources: Resources | Mapping[str, Any] | object = ...,
             scaling: Scaling | Mapping[str, Any] | object | None = None,
             isolation: str | None = None,
+            where: str | Sequence[str] = (),
             search: SearchSpec | str | type | Mapping[Any, Any] = ...,
             points: Sequence[Mapping[str, Any]] = (),
             scheduler: SchedulerSpec | str | type | Mapping[Any, Any] = ...,
@@ -160,7 +165,11 @@ class SweepSpec(SpecDocument):
                 ("search",),
             )
         self._check_scaling()
+        check_where(self.where, self.param_space)
+        if self.where and isinstance(self.search.options, ConfigsOptions):
+            raise Problem("has no say in a list of configs", "leave it out", ("where",))
         check_points(self.points, self.search, self.param_space, self.num_samples)
+        check_scheduler(self.scheduler, self.param_space, self.num_samples, self.max_concurrent_trials)
         if self.autoscaled and self.max_concurrent_trials is None:
             raise Problem(
                 "nothing says how far the cluster is to grow",
@@ -192,6 +201,8 @@ class SweepSpec(SpecDocument):
             fields.pop("points", None)
         if self.scaling is None:
             fields.pop("scaling", None)
+        if not self.where:
+            fields.pop("where", None)
         return fields
 
     def digest(self) -> str:
@@ -222,7 +233,7 @@ class SweepSpec(SpecDocument):
     @property
     def space(self) -> Space:
         """`param_space`, parsed. Raises TrainableImportError for a `sample_from` that cannot be imported."""
-        return parse(self.param_space)
+        return parse(self.param_space, self.where)
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

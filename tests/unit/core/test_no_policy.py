@@ -8,7 +8,8 @@ from pathlib import Path
 
 import raysweep.core
 from raysweep import schedulers, search
-from raysweep.spec.search import SchedulerSpec, SearchSpec
+from raysweep.spec.schedulers import SchedulerSpec
+from raysweep.spec.search import SearchSpec
 
 CORE = Path(raysweep.core.__file__).parent
 OF_POLICIES = re.compile(

@@ -66,7 +66,10 @@ def test_every_way_to_name_a_class_is_the_same_spec() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ("Mine", "scheduler: 'Mine' is not known here; use one of 'fifo', 'asha', 'package.module:Class'"),
+        (
+            "Mine",
+            "scheduler: 'Mine' is not known here; use one of 'fifo', 'asha', 'pasha', ",
+        ),
         ("policies.py:Mine", 'file\'s path, not an import path; write "policies:Mine"'),
         ("a b:Mine", 'is not an import path; write "package.module:Class"'),
         ({"m:Mine": {"x": object()}}, "scheduler.m:Mine.x: "),

@@ -14,14 +14,21 @@ from raysweep.schedulers import (
     Decisions,
     Exploit,
     FifoScheduler,
+    HyperBandScheduler,
+    MedianScheduler,
     Move,
+    PashaScheduler,
     Pause,
+    PbtScheduler,
     PolicySetup,
+    Population,
+    PromotionScheduler,
     Resume,
     Scheduler,
     Stop,
 )
 from raysweep.schedulers.base import Config
+from raysweep.spec.perturbation import mutable_leaves
 from raysweep.testing.scheduler_contract import SchedulerContract
 from tests import policies
 
@@ -39,6 +46,67 @@ class TestAsha(SchedulerContract):
 class TestAshaInBrackets(SchedulerContract):
     def make_scheduler(self) -> Scheduler:
         return AshaScheduler(mode="max", max_t=12, grace_period=1, reduction_factor=2, brackets=3, seed=5)
+
+
+class TestMedian(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return MedianScheduler(mode="min", grace_period=2)
+
+
+class TestMedianThatPauses(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return MedianScheduler(mode="max", hard_stop=False, min_samples_required=1)
+
+
+class TestHyperBand(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return HyperBandScheduler(mode="min", max_t=9)
+
+
+class TestHyperBandOfHalves(SchedulerContract):
+    trials = 29
+    slots = 29
+
+    def make_scheduler(self) -> Scheduler:
+        return HyperBandScheduler(mode="max", max_t=10, reduction_factor=2)
+
+
+class TestAshaByPromotion(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return PromotionScheduler(mode="min", max_t=9, reduction_factor=2)
+
+
+class TestAshaByPromotionInBrackets(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return PromotionScheduler(mode="max", max_t=12, reduction_factor=2, brackets=2, seed=5)
+
+
+class TestPasha(SchedulerContract):
+    trials = 30
+
+    def make_scheduler(self) -> Scheduler:
+        return PashaScheduler(mode="min", max_t=12, reduction_factor=2)
+
+    def value(self, chance: random.Random, trial: int, time: int) -> float:
+        """Curves that cross, so that rungs are added."""
+        return chance.random()
+
+
+LEAVES = mutable_leaves({"lr": {"loguniform": [1e-3, 10]}})
+
+
+class TestPbt(SchedulerContract):
+    slots = 16
+
+    def make_scheduler(self) -> Scheduler:
+        population = Population(perturbation_interval=2, leaves=LEAVES)
+        return PbtScheduler(mode="min", population=population, max_t=12, seed=3)
+
+
+class TestPbtInStep(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        population = Population(perturbation_interval=3, leaves=LEAVES, synch=True, quantile_fraction=0.4)
+        return PbtScheduler(mode="max", population=population, max_t=12, seed=3)
 
 
 class Mixed:

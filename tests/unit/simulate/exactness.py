@@ -48,6 +48,28 @@ SCHEDULERS: dict[str, dict[str, Any]] = {
     "halving": {"scheduler": HALVING},
     "copycat": {"scheduler": COPYCAT},
 }
+# Those that the engine names, each where it has something to decide about 12 trials of 9 reports.
+NAMED: dict[str, dict[str, Any]] = {
+    "median": {"scheduler": {"median_stopping": {"grace_period": 2}}},
+    "soft_median": {"scheduler": {"median_stopping": {"grace_period": 2, "hard_stop": False}}},
+    "hyperband": {"scheduler": {"hyperband": {"max_t": 9, "reduction_factor": 2}}},
+    "promotion": {"scheduler": {"asha": ASHA["asha"] | {"type": "promotion"}}},
+    "pasha": {"scheduler": {"pasha": {"max_t": 9, "reduction_factor": 2}}},
+    "pbt": {"scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
+}
+# The ends of attempts that each brings about, and those that it may bring about besides.
+ENDS: dict[str, tuple[set[str], set[str]]] = {
+    "fifo": (set(), set()),
+    "asha": ({"stopped"}, set()),
+    "halving": ({"paused"}, set()),
+    "copycat": ({"exploited"}, set()),
+    "median": ({"stopped"}, set()),
+    "soft_median": ({"paused"}, set()),
+    "hyperband": ({"paused"}, {"stopped"}),
+    "promotion": ({"paused"}, set()),
+    "pasha": ({"paused"}, set()),
+    "pbt": ({"paused"}, set()),
+}
 BACKOFF_S = 20.0
 FAULTS = ("none", "flaky", "deterministic")
 
@@ -108,12 +130,16 @@ def kills_of(simulated: Simulated) -> list[Kill]:
 
 def _exact(search: str, scheduler: str, faults: str) -> Exact:
     failure = {"backoff_initial_s": BACKOFF_S, "max_failures": 2, "max_worker_deaths": 2}
-    fields = (SEARCHES | MORE_SEARCHES)[search] | SCHEDULERS[scheduler]
+    fields = (SEARCHES | MORE_SEARCHES)[search] | (SCHEDULERS | NAMED)[scheduler]
     spec = make_spec(max_concurrent_trials=1, failure=failure, **fields)
     return Exact(f"{search}-{scheduler}-{faults}", faults, spec, save_every=2)
 
 
-_ALL = [*product(SEARCHES, SCHEDULERS, FAULTS), *product(MORE_SEARCHES, ("fifo", "asha"), FAULTS)]
+_ALL = [
+    *product(SEARCHES, SCHEDULERS, FAULTS),
+    *product(MORE_SEARCHES, ("fifo", "asha"), FAULTS),
+    *product(("random", "tpe"), NAMED, FAULTS),
+]
 EXACT = {exact.name: exact for exact in (_exact(*each) for each in _ALL)}
 
 

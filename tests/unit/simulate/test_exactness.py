@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from raysweep.simulate import Kill, Simulated
-from tests.unit.simulate.exactness import EXACT, Exact, draw_exact, kills_of
+from tests.unit.simulate.exactness import ENDS, EXACT, Exact, draw_exact, kills_of
 from tests.unit.simulate.sweeps import shown
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
@@ -55,9 +55,10 @@ def test_the_sweeps_have_in_them_what_they_are_for() -> None:
         simulated = undisturbed(name)
         ends = {attempt.end for trial in simulated.outcome.trials for attempt in trial.attempts}
         assert ("failed" in ends) == (not name.endswith("none")), name
-        assert ("stopped" in ends) == ("asha" in name), name
-        assert ("paused" in ends) == ("halving" in name), name
-        assert ("exploited" in ends) == ("copycat" in name), name
+        must, may = ENDS[name.split("-")[1]]
+        assert must <= ends & {"stopped", "paused", "exploited"} <= must | may, name
+        donors = [attempt.donor for trial in simulated.outcome.trials for attempt in trial.attempts]
+        assert any(donor is not None for donor in donors) == name.split("-")[1].startswith(("copycat", "pbt"))
         assert any(moment.what == "saved" for moment in simulated.timeline)
         resumed |= {moment.iteration for moment in simulated.timeline if moment.what == "began"}
     assert resumed >= {0, 2}

@@ -109,6 +109,8 @@ STOPS = st.fixed_dictionaries(
         "target": st.none() | NUMBERS,
         "trial": st.dictionaries(WORDS, NUMBERS, max_size=2),
         "trial_time_s": st.floats(0.1, 1e6),
+        "trial_plateau": st.none() | st.fixed_dictionaries({}, optional={"num_results": st.integers(2, 9)}),
+        "trial_patience": st.none() | st.fixed_dictionaries({}, optional={"reports": st.integers(1, 9)}),
         "grace_s": st.floats(0, 100),
     },
 )

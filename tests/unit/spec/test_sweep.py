@@ -42,7 +42,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"tags": [1]}, "tags: expected a mapping, got [1]; write a mapping"),
         ({"failure": {"max_failuers": 1}}, "failure.max_failuers: unknown field 'max_failuers'; did you mean 'max_failures'?"),
         ({"deadline": "x"}, "deadline: unknown field 'deadline'; did you mean 'stop.deadline'?"),
-        ({"stop": {"[key]": 1}}, "stop.[key]: unknown field '[key]'; use one of 'deadline', 'time_budget_s', 'budget', 'cost_per_hour', 'plateau', 'min_trials', 'target', 'trial', 'trial_time_s', 'grace_s'"),
+        ({"stop": {"[key]": 1}}, "stop.[key]: unknown field '[key]'; use one of 'deadline', 'time_budget_s', 'budget', 'cost_per_hour', 'plateau', 'min_trials', 'target', 'trial', 'trial_time_s', 'trial_plateau', 'trial_patience', 'grace_s'"),
         ({"keep_last": 2}, "keep_last: unknown field 'keep_last'; did you mean 'checkpoint.keep_last'?"),
         ({"config": {}}, "config: unknown field 'config'; did you mean 'param_space'?"),
         ({"resources_per_trial": {}}, "resources_per_trial: unknown field 'resources_per_trial'; did you mean 'resources'?"),
@@ -224,6 +224,7 @@ def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
         "isolation": "actor",
         "search": "tpe",
         "points": [{next(iter(spec.param_space)): 1}],
+        "where": [f"{next(iter(spec.param_space))} < 9"],
         "scheduler": "asha",
         "score": "best",
         "max_concurrent_trials": 3,
@@ -277,7 +278,7 @@ def test_replace_validates(spec: SweepSpec) -> None:
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
     # Left out where there are none: specs of before there were any keep their digests.
-    absent = ("points", "scaling")
+    absent = ("points", "where", "scaling")
     assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in absent]
 
 

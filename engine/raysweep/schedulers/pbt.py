@@ -1,0 +1,225 @@
+"""Population based training: bad trials go on from good ones' checkpoints, with their configs explored.
+
+Algorithm: Jaderberg et al., "Population Based Training of Neural Networks", 2017, arXiv:1711.09846, in
+the form of `ray.tune.schedulers.PopulationBasedTraining`: the same quantiles, the same donors to choose
+from, the same way to explore. What differs:
+
+- all chance derives from the sweep's seed, the trial and how often it was replaced, so a replay agrees;
+- `synch` decides once all are paused, when each donor's checkpoint is stored; there need not be a slot
+  for each trial;
+- a donor's checkpoint is kept by the engine until its taker has one of its own;
+- explored values stay in their domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import ceil, floor
+from typing import Any, Final, Literal
+
+from raysweep.schedulers.base import (
+    NOTHING,
+    PAUSE,
+    TRAINING_ITERATION,
+    Config,
+    Decisions,
+    Exploit,
+    Move,
+    Resume,
+)
+from raysweep.schedulers.saved import check_parameters
+from raysweep.spec.perturbation import Leaf, explore
+from raysweep.spec.relations import Relation, all_hold
+
+EXPLORATIONS: Final = 100
+"""How many explored configs are looked at to find one that satisfies `where`."""
+
+
+@dataclass(slots=True)
+class _Member:
+    """One trial of the population: its present config, its last score (larger is better), and when.
+
+    `since`: the time from which its next interval is counted. `replaced`: how often it took another's place.
+    """
+
+    config: dict[str, Any]
+    score: float | None = None
+    time: float = 0.0
+    since: float = 0.0
+    replaced: int = 0
+    is_live: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """How a population is trained; see `PbtOptions` of the spec, which has the defaults."""
+
+    perturbation_interval: float
+    burn_in_period: float = 0.0
+    quantile_fraction: float = 0.25
+    resample_probability: float = 0.25
+    perturbation_factors: tuple[float, ...] = (1.2, 0.8)
+    synch: bool = False
+    leaves: tuple[Leaf, ...] = ()
+    where: tuple[Relation, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """All but leaves and relations, which follow from the spec."""
+        names = (
+            "perturbation_interval",
+            "burn_in_period",
+            "quantile_fraction",
+            "resample_probability",
+            "synch",
+        )
+        return {name: getattr(self, name) for name in names} | {
+            "perturbation_factors": list(self.perturbation_factors)
+        }
+
+
+class PbtScheduler:
+    """Population based training over trial numbers (Jaderberg et al. 2017, arXiv:1711.09846).
+
+    Args:
+        mode: "min" or "max": the direction of the reported values.
+        population: how it is trained.
+        max_t: a trial that reports this time has completed; None: where its own code ends it.
+        seed: decides, with the trial and how often it was replaced, whom it follows and what it explores.
+        time_attr: the reported value that counts as time.
+    """
+
+    __slots__ = ("_members", "_parameters", "_population", "_seed", "_sign", "max_t", "moves", "time_attr")
+
+    def __init__(
+        self,
+        *,
+        mode: Literal["min", "max"],
+        population: Population,
+        max_t: float | None = None,
+        seed: int = 0,
+        time_attr: str = TRAINING_ITERATION,
+    ) -> None:
+        self._parameters: dict[str, Any] = {"mode": mode, "max_t": max_t, "seed": seed} | population.to_json()
+        self._population = population
+        self._seed = seed
+        self._sign = 1.0 if mode == "max" else -1.0
+        self._members: dict[int, _Member] = {}
+        self.time_attr = time_attr
+        self.max_t: float | None = None if max_t is None else float(max_t)
+        self.moves: frozenset[Move] = frozenset({"pause", "exploit"} if population.synch else {"exploit"})
+
+    def add(self, trial: int, config: Config) -> None:
+        """Make a trial one of the population. One that was here before keeps its score."""
+        member = self._members.get(trial)
+        if member is None:
+            self._members[trial] = _Member(config=dict(config))
+        elif not member.is_live:
+            member.is_live, member.config = True, dict(config)
+
+    def report(self, trial: int, time: float, value: float) -> Decisions:
+        """Decide on one report: at the end of an interval, a trial of the lower quantile is replaced.
+
+        With `synch` every trial is paused there, until `idle`.
+        """
+        population = self._population
+        member = self._members.get(trial)
+        if member is None:
+            self.add(trial, {})
+            member = self._members[trial]
+        is_within = time < population.burn_in_period or time - member.since < population.perturbation_interval
+        if is_within or (self.max_t is not None and time >= self.max_t):
+            return NOTHING
+        member.score, member.time = float(value) * self._sign, time
+        if population.synch:
+            return ((trial, PAUSE),)
+        member.since = time
+        lower, upper = self.quantiles()
+        return ((trial, self._exploit(trial, upper)),) if trial in lower else NOTHING
+
+    def end(self, trial: int, time: float | None, value: float | None) -> Decisions:
+        """Take a trial that has completed out of the population: it is nobody's donor any more."""
+        return self.remove(trial)
+
+    def remove(self, trial: int) -> Decisions:
+        """Take a trial out of the population."""
+        member = self._members.get(trial)
+        if member is not None:
+            member.is_live = False
+        return NOTHING
+
+    def idle(self, paused: Sequence[int]) -> Decisions:
+        """All wait (`synch`): those of the lower quantile are replaced, and all go on."""
+        lower, upper = self.quantiles()
+        for trial in paused:
+            if trial in self._members:
+                self._members[trial].since = self._members[trial].time
+        return tuple(
+            (trial, self._exploit(trial, upper) if trial in lower else Resume()) for trial in sorted(paused)
+        )
+
+    def quantiles(self) -> tuple[list[int], list[int]]:
+        """The live trials of the lower and of the upper quantile, each the worst first."""
+        scored = [
+            (member.score, trial)
+            for trial, member in self._members.items()
+            if member.is_live and member.score is not None
+        ]
+        if len(scored) <= 1:
+            return [], []
+        ranked = [trial for _, trial in sorted(scored)]
+        count = ceil(len(ranked) * self._population.quantile_fraction)
+        if count > len(ranked) / 2:
+            count = floor(len(ranked) / 2)
+        return ranked[:count], ranked[len(ranked) - count :]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return parameters and members."""
+        members = [
+            [trial, dict(each.config), each.score, each.time, each.since, each.replaced, each.is_live]
+            for trial, each in self._members.items()
+        ]
+        return {"parameters": dict(self._parameters), "members": members}
+
+    def from_json(self, state: dict[str, Any]) -> None:
+        """Replace the state by one that `to_json` returned for the same parameters.
+
+        Raises:
+            SpecError: the parameters differ.
+        """
+        check_parameters("pbt", state["parameters"], self._parameters)
+        self._members = {
+            trial: _Member(
+                config=dict(config), score=score, time=time, since=since, replaced=replaced, is_live=is_live
+            )
+            for trial, config, score, time, since, replaced, is_live in state["members"]
+        }
+
+    def _exploit(self, trial: int, upper: Sequence[int]) -> Exploit:
+        member = self._members[trial]
+        donor = upper[self._chance(trial, member.replaced, "donor") % len(upper)]
+        source = self._members[donor]
+        member.config = self._explored(source.config, trial, member.replaced)
+        member.replaced += 1
+        member.since, member.time = source.since, source.time
+        return Exploit(donor=donor, config=dict(member.config))
+
+    def _explored(self, config: Config, trial: int, replaced: int) -> dict[str, Any]:
+        """The config explored; as it is, where nothing that is found that way satisfies `where`."""
+        population = self._population
+        for attempt in range(EXPLORATIONS if population.where else 1):
+            found = explore(
+                config,
+                population.leaves,
+                self._chance(trial, replaced, f"config{attempt or ''}"),
+                resample_probability=population.resample_probability,
+                factors=population.perturbation_factors,
+            )
+            if all_hold(population.where, found):
+                return found
+        return dict(config)
+
+    def _chance(self, trial: int, replaced: int, what: str) -> int:
+        digest = blake2b(f"pbt:{self._seed}:{trial}:{replaced}:{what}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big")

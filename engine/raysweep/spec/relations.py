@@ -1,0 +1,171 @@
+"""Relations between parameters: `min_lr < max_lr`, as text that is parsed and never run as code.
+
+An expression is made of names of parameters (`a`, nested `a.b`, `a[0]`, `a["my-name"]`), numbers, strings,
+true and false, `+ - * /`, comparisons (chains too: `0 < a < b`), `and`, `or`, `not` and brackets. Nothing
+else is known: no calls, no attributes of values, no powers.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from raysweep.errors import SpecError
+from raysweep.spec.validation import Problem, show
+
+MAX_LENGTH: Final = 500
+"""Characters of one relation: enough for any that a person writes."""
+EXAMPLE: Final = 'write such as "min_lr < max_lr" or "layers * width <= 4096"'
+
+Name = tuple[str | int, ...]
+Value = Callable[[Mapping[str, Any]], Any]
+
+_ARITHMETIC: Final[dict[type, Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_COMPARISONS: Final[dict[type, Callable[[Any, Any], Any]]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_CONSTANTS: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One parsed relation. `names`: the parameters in it, each as a path."""
+
+    text: str
+    names: tuple[Name, ...]
+    value: Value = field(repr=False, compare=False)
+
+    def holds(self, config: Mapping[str, Any]) -> bool:
+        """Whether a config satisfies it. What cannot be computed, as a division by zero, does not.
+
+        Raises:
+            SpecError: it compares what cannot be compared, or the config has no such parameter.
+        """
+        try:
+            return bool(self.value(config))
+        except (ZeroDivisionError, OverflowError):
+            return False
+        except (TypeError, KeyError, IndexError) as error:
+            problem = f"{self.text!r} cannot be told of {show(dict(config))}: {_said(error)}"
+            raise SpecError("where", problem, "relate numbers to numbers that each config has") from None
+
+
+def _said(error: Exception) -> str:
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
+
+
+def parse_relation(text: str) -> Relation:
+    """The relation that a text says. Raises Problem."""
+    if len(text) > MAX_LENGTH:
+        raise Problem(f"is longer than {MAX_LENGTH} characters", "say it in several relations: all must hold")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise Problem(f"{show(text)} is no expression", EXAMPLE) from None
+    names: list[Name] = []
+    try:
+        value = _compiled(tree, names)
+    except RecursionError:
+        raise Problem(f"{show(text)} is nested too deeply", EXAMPLE) from None
+    if not _is_boolean(tree):
+        raise Problem(f"{show(text)} says nothing that is true or false", EXAMPLE)
+    if not names:
+        raise Problem(f"{show(text)} names no parameter", EXAMPLE)
+    return Relation(text=text.strip(), names=tuple(dict.fromkeys(names)), value=value)
+
+
+def all_hold(relations: Iterable[Relation], config: Mapping[str, Any]) -> bool:
+    """Whether a config satisfies every relation."""
+    return all(relation.holds(config) for relation in relations)
+
+
+def _is_boolean(node: ast.expr) -> bool:
+    if isinstance(node, ast.BoolOp):
+        return all(map(_is_boolean, node.values))
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not) and _is_boolean(node.operand)
+    return isinstance(node, ast.Compare)
+
+
+def _compiled(node: ast.expr, names: list[Name]) -> Value:
+    """A node as a function of the config. Whatever is not listed here is refused."""
+    if isinstance(node, ast.BoolOp):
+        parts = [_compiled(each, names) for each in node.values]
+        combine = all if isinstance(node.op, ast.And) else any
+        return lambda config: combine(part(config) for part in parts)
+    if isinstance(node, ast.Compare):
+        return _comparison(node, names)
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        left, right = _compiled(node.left, names), _compiled(node.right, names)
+        compute = _ARITHMETIC[type(node.op)]
+        return lambda config: compute(_number(left(config)), _number(right(config)))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+        inner, is_not = _compiled(node.operand, names), isinstance(node.op, ast.Not)
+        return lambda config: not inner(config) if is_not else -_number(inner(config))
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float, str, bool):
+        constant = node.value
+        return lambda config: constant
+    if isinstance(node, ast.Name) and node.id in _CONSTANTS:
+        known = _CONSTANTS[node.id]
+        return lambda config: known
+    name = _name(node)
+    names.append(name)
+    return lambda config: _at(config, name)
+
+
+def _comparison(node: ast.Compare, names: list[Name]) -> Value:
+    values = [_compiled(each, names) for each in (node.left, *node.comparators)]
+    compares = []
+    for op in node.ops:
+        if type(op) not in _COMPARISONS:
+            raise Problem(f"{ast.unparse(node)!r} compares by what is not known here", "use < <= > >= == !=")
+        compares.append(_COMPARISONS[type(op)])
+
+    def holds(config: Mapping[str, Any]) -> bool:
+        found = [value(config) for value in values]
+        pairs = zip(compares, found, found[1:], strict=False)
+        return all(compare(first, second) for compare, first, second in pairs)
+
+    return holds
+
+
+def _name(node: ast.expr) -> Name:
+    """The parameter that a node names."""
+    match node:
+        case ast.Name(id=name):
+            return (name,)
+        case ast.Attribute(value=inner, attr=name):
+            return (*_name(inner), name)
+        case ast.Subscript(value=inner, slice=ast.Constant(value=str() | int() as key)):
+            return (*_name(inner), key)
+    raise Problem(
+        f"{ast.unparse(node)!r} is not known here",
+        "use names of parameters, numbers, + - * /, comparisons, and, or, not",
+    )
+
+
+def _number(value: Any) -> float:
+    """What is computed with: strings and lists would multiply without end."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{show(value)} is no number")
+    return float(value)
+
+
+def _at(config: Mapping[str, Any], name: Name) -> Any:
+    node: Any = config
+    for part in name:
+        node = node[part]
+    return node

@@ -1,0 +1,191 @@
+"""Which trials are stopped, paused or changed while they run: the schedulers by name, and their options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from raysweep.spec.base import SpecModel
+from raysweep.spec.kinds import KindSpec, PluginOptions
+from raysweep.spec.perturbation import mutable_leaves
+from raysweep.spec.validation import Problem
+
+TimeAttr = Annotated[str, Field(min_length=1)]
+
+
+class FifoOptions(SpecModel):
+    """Trials run in order and to their end: no options."""
+
+
+class AshaOptions(SpecModel):
+    """Asynchronous successive halving (Li et al., 2018): the defaults are Ray Tune's."""
+
+    max_t: int = Field(default=100, ge=1)
+    """The most time that a trial gets, in units of `time_attr`."""
+    grace_period: int = Field(default=1, ge=1)
+    """The time before which no trial is stopped."""
+    reduction_factor: float = Field(default=4.0, gt=1)
+    """The top 1/reduction_factor of each rung goes on."""
+    brackets: int = Field(default=1, ge=1)
+    """How many brackets, each with a later first rung than the one before."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+    type: Literal["stopping", "promotion"] = "stopping"
+    """What happens at a rung: who is not among the best stops, or all pause, and the best go on."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_grace(self.grace_period, self.max_t)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_default_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What a later version added is written only where it is set: old digests stay."""
+        fields: dict[str, Any] = handler(self)
+        if self.type == "stopping":
+            del fields["type"]
+        return fields
+
+
+class PashaOptions(SpecModel):
+    """PASHA (Bohdal et al., 2023): ASHA by promotion, with rungs added only while rankings change."""
+
+    max_t: int = Field(default=100, ge=1)
+    """The most time that a trial may ever get, in units of `time_attr`."""
+    grace_period: int = Field(default=1, ge=1)
+    """The time of the first rung."""
+    reduction_factor: float = Field(default=3.0, gt=1)
+    """The top 1/reduction_factor of each rung goes on."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_grace(self.grace_period, self.max_t)
+        return self
+
+
+class MedianStoppingOptions(SpecModel):
+    """Median stopping (Golovin et al., "Google Vizier", 2017), with the decisions of Ray Tune's rule."""
+
+    grace_period: float = Field(default=1, ge=0)
+    """The time before which no trial is stopped, and from which on means are taken."""
+    min_samples_required: int = Field(default=3, ge=1)
+    """How many other trials must have come as far before one is stopped."""
+    hard_stop: bool = True
+    """Whether a trial below the median is stopped for good; else it is paused until no other runs."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+
+class HyperbandOptions(SpecModel):
+    """HyperBand (Li et al., 2018): brackets of synchronous successive halving, by pausing."""
+
+    max_t: int = Field(default=81, ge=1)
+    """The most time that a trial gets, in units of `time_attr`."""
+    reduction_factor: float = Field(default=3.0, gt=1)
+    """The top 1/reduction_factor of a bracket goes on at each rung."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+
+def _as_tuple(given: object) -> object:
+    return tuple(given) if isinstance(given, list) else given
+
+
+class PbtOptions(SpecModel):
+    """Population based training (Jaderberg et al., 2017): all trials are the population."""
+
+    perturbation_interval: float = Field(default=5, gt=0)
+    """Every so much time a trial is compared with the others; it needs a checkpoint there."""
+    burn_in_period: float = Field(default=0, ge=0)
+    """The time before which no trial is replaced."""
+    hyperparam_mutations: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None
+    """The parameters that are explored, by their dotted names; default: all that have a domain."""
+    quantile_fraction: float = Field(default=0.25, ge=0, le=0.5)
+    """This part of the population, the worst, goes on from trials of the same part, the best."""
+    resample_probability: float = Field(default=0.25, ge=0, le=1)
+    """How likely a parameter is drawn anew; else it is perturbed."""
+    perturbation_factors: Annotated[
+        tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(_as_tuple), Field(min_length=1)
+    ] = (1.2, 0.8)
+    """What a number is multiplied by when it is perturbed: one of these. A choice moves to a neighbour."""
+    synch: bool = False
+    """Whether all trials wait for each other at each interval, paused; then they need no slot each."""
+    max_t: Annotated[int, Field(ge=1)] | None = None
+    """The most time that a trial gets; default: until its own code ends."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+
+class SchedulerSpec(KindSpec):
+    """What becomes of trials that run: `fifo` (nothing), `asha`, … or `module:Class`, with its options."""
+
+    kinds: ClassVar[dict[str, type[SpecModel]]] = {
+        "fifo": FifoOptions,
+        "asha": AshaOptions,
+        "pasha": PashaOptions,
+        "median_stopping": MedianStoppingOptions,
+        "hyperband": HyperbandOptions,
+        "pbt": PbtOptions,
+    }
+
+    kind: str = "fifo"
+    """The scheduling algorithm."""
+    options: (
+        FifoOptions
+        | AshaOptions
+        | PashaOptions
+        | MedianStoppingOptions
+        | HyperbandOptions
+        | PbtOptions
+        | PluginOptions
+    ) = FifoOptions()
+    """Its options."""
+
+
+def _check_grace(grace_period: float, max_t: float) -> None:
+    if grace_period > max_t:
+        raise Problem(
+            f"{grace_period} is above max_t {max_t}",
+            f"set grace_period to {max_t} or less, or raise max_t",
+            ("grace_period",),
+        )
+
+
+def check_scheduler(
+    scheduler: SchedulerSpec, space: Mapping[str, Any], num_samples: int, max_concurrent: int | None
+) -> None:
+    """See that a scheduler has something to work with. Imports nothing. Raises Problem."""
+    options = scheduler.options
+    if not isinstance(options, PbtOptions):
+        return
+    under = ("scheduler", "pbt")
+    try:
+        leaves = mutable_leaves(space, options.hyperparam_mutations)
+    except KeyError as error:
+        raise Problem(
+            f"{error.args[0]!r} is no parameter that param_space has a domain for",
+            "name one by its dotted path, or leave it out: all are explored",
+            (*under, "hyperparam_mutations"),
+        ) from None
+    if not leaves:
+        raise Problem(
+            "pbt has nothing to explore in it",
+            'give a domain, as {"lr": {"uniform": [0, 1]}}',
+            ("param_space",),
+        )
+    if not options.synch and max_concurrent is not None and max_concurrent < num_samples:
+        raise Problem(
+            f"pbt compares trials that run at once, and of {num_samples} only {max_concurrent} may",
+            f"set max_concurrent_trials to {num_samples}, or scheduler.pbt.synch to true",
+            ("max_concurrent_trials",),
+        )

@@ -1,0 +1,75 @@
+"""The field `where` of a spec: relations between the parameters of its `param_space`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from raysweep.spec.relations import EXAMPLE, Name, parse_relation
+from raysweep.spec.space import VOCABULARY
+from raysweep.spec.validation import Problem, did_you_mean, show
+
+
+def _read(given: Any) -> Any:
+    if isinstance(given, str):
+        given = [given]
+    if not isinstance(given, list | tuple):
+        raise Problem(f"expected a list of relations, got {show(given)}", 'write ["min_lr < max_lr"]')
+    for number, text in enumerate(given):
+        if not isinstance(text, str) or not text.strip():
+            raise Problem(f"expected a relation, got {show(text)}", EXAMPLE, (number,))
+        try:
+            parse_relation(text)
+        except Problem as problem:
+            raise Problem.of(problem.issues, (number,)) from None
+    return tuple(text.strip() for text in given)
+
+
+Where = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_read),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+
+
+def check_where(where: tuple[str, ...], space: Mapping[str, Any]) -> None:
+    """See that relations are between parameters of a normalised space. Imports nothing. Raises Problem."""
+    for number, text in enumerate(where):
+        for name in parse_relation(text).names:
+            problem = _problem_of(name, space)
+            if problem is not None:
+                raise Problem(
+                    problem, did_you_mean(_shown(name), list(_leaf_names(space))), ("where", number)
+                )
+
+
+def _problem_of(name: Name, space: Any) -> str | None:
+    """Why a name is none that each config has; None: it is."""
+    node = space
+    for part in name:
+        word = next(iter(node)) if isinstance(node, dict) and len(node) == 1 else ""
+        if word in VOCABULARY:
+            return None if word in ("choice", "grid_search", "const") else f"{_shown(name)!r} is no parameter"
+        try:
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            return f"{_shown(name)!r} is not in param_space"
+    if isinstance(node, dict) and "sample_from" in node:
+        return f"{_shown(name)!r} is made by a function of the others, after they are chosen"
+    return None
+
+
+def _leaf_names(space: Mapping[str, Any], under: str = "") -> Iterator[str]:
+    for key, node in space.items():
+        is_domain = isinstance(node, dict) and len(node) == 1 and next(iter(node)) in VOCABULARY
+        if isinstance(node, dict) and not is_domain:
+            yield from _leaf_names(node, f"{under}{key}.")
+        else:
+            yield f"{under}{key}"
+
+
+def _shown(name: Name) -> str:
+    first, *rest = name
+    return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)

@@ -1,0 +1,51 @@
+"""Schedulers that pause and exploit, on a real Ray: the examples as they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import raysweep as rs
+from examples.functions import curve
+from raysweep.cluster.connection import RayConnection
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+EXAMPLES = Path(__file__).parents[2] / "examples/schedulers"
+
+
+def run(name: str, tmp_path: Path) -> rs.SweepOutcome:
+    spec = rs.SweepSpec.from_file(EXAMPLES / f"{name}.yaml")
+    return rs.run_sweep(spec.replace(storage_path=str(tmp_path)))
+
+
+def test_hyperband_pauses_what_goes_on_from_its_checkpoint(
+    ray_cluster: RayConnection, tmp_path: Path
+) -> None:
+    outcome = run("hyperband", tmp_path)
+    assert outcome.status == "completed"
+    # Of the brackets of 9, 5 and 3 trials, 1, 2 and 3 come to the end.
+    assert outcome.counts == {"completed": 6, "stopped": 11}
+    for trial in outcome.trials:
+        done = int(trial.metrics["training_iteration"])
+        assert trial.metrics["loss"] == pytest.approx(curve(trial.config, done)["loss"])
+        # What was paused did not begin anew.
+        assert trial.reports == done
+    ends = [attempt.end for trial in outcome.trials for attempt in trial.attempts]
+    assert ends.count("paused") >= 12
+
+
+def test_pbt_goes_on_from_the_donors_checkpoint_with_another_config(
+    ray_cluster: RayConnection, tmp_path: Path
+) -> None:
+    outcome = run("pbt", tmp_path)
+    assert outcome.status == "completed"
+    assert outcome.counts == {"completed": 8}
+    attempts = [attempt for trial in outcome.trials for attempt in trial.attempts]
+    donors = [attempt.donor for attempt in attempts if attempt.donor is not None]
+    # Of eight, two are replaced after 2, 4, 6 and 8 epochs.
+    assert len(donors) == 8
+    assert not [note for note in outcome.notes if "has no checkpoint" in note]
+    for trial in outcome.trials:
+        assert trial.metrics["training_iteration"] == 9
+        assert trial.metrics["loss"] == pytest.approx(curve(trial.config, 9)["loss"])

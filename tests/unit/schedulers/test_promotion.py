@@ -1,0 +1,213 @@
+"""PromotionScheduler and PashaScheduler, beside the papers' own words as plain functions."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from raysweep.errors import SpecError
+from raysweep.schedulers import NOTHING, PashaScheduler, Pause, PromotionScheduler, Resume
+from raysweep.schedulers.pasha import is_settled
+from raysweep.schedulers.promotion import Rung
+from raysweep.simulate import simulate
+from raysweep.spec import SweepSpec
+
+
+def promotion(**changes: Any) -> PromotionScheduler:
+    return PromotionScheduler(
+        **{"mode": "max", "max_t": 27, "grace_period": 1, "reduction_factor": 3, **changes}
+    )
+
+
+def pasha(**changes: Any) -> PashaScheduler:
+    return PashaScheduler(**{"mode": "max", "max_t": 27, "grace_period": 1, "reduction_factor": 3, **changes})
+
+
+def test_of_three_the_best_goes_on() -> None:
+    scheduler = promotion()
+    assert scheduler.report(0, 1, 0.9) == ((0, Pause()),)
+    assert scheduler.report(1, 1, 0.5) == ((1, Pause()),)
+    assert scheduler.report(2, 1, 0.7) == ((0, Resume()), (2, Pause()))
+    assert scheduler.report(0, 2, 0.0) == NOTHING
+    assert scheduler.report(0, 3, 0.9) == ((0, Pause()),)
+
+
+def test_who_is_promoted_at_once_is_not_paused() -> None:
+    scheduler = promotion()
+    scheduler.report(0, 1, 0.1)
+    scheduler.report(1, 1, 0.2)
+    assert scheduler.report(2, 1, 0.3) == ((2, Resume()),)
+
+
+def promotable(seen: dict[int, float], promoted: set[int], eta: float) -> set[int]:
+    """Algorithm 2 of Li et al., lines 14 to 17: the top 1/eta of a rung that were not promoted yet."""
+    top = sorted(seen, key=lambda trial: (-seen[trial], trial))[: int(len(seen) / eta)]
+    return set(top) - promoted
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_promotes_whom_the_paper_promotes(seed: int) -> None:
+    rng = random.Random(seed)
+    eta, max_t = rng.choice([(2, 16), (3, 27), (4, 64)])
+    scheduler = promotion(reduction_factor=eta, max_t=max_t)
+    rungs: dict[int, dict[int, float]] = {}
+    promoted: dict[int, set[int]] = {}
+    time = 1
+    while time < max_t:
+        rungs[time], promoted[time] = {}, set()
+        time *= eta
+    times, running, waiting = {}, [], list(range(40))
+    while running or waiting:
+        while waiting and len(running) < 5:
+            times[waiting[0]] = 0
+            running.append(waiting.pop(0))
+        trial = rng.choice(running)
+        times[trial] += 1
+        value = rng.choice([rng.random(), 0.5])
+        decisions = scheduler.report(trial, times[trial], value)
+        if times[trial] == max_t:
+            running.remove(trial)
+        elif times[trial] in rungs:
+            seen = rungs[times[trial]]
+            seen[trial] = value
+            going = promotable(seen, promoted[times[trial]], eta)
+            promoted[times[trial]] |= going
+            assert {number for number, verdict in decisions if verdict == Resume()} == going
+            assert ((trial, Pause()) in decisions) == (trial not in going)
+            running = [each for each in running if each != trial] + sorted(going)
+        else:
+            assert decisions == NOTHING
+    assert any(promoted.values())
+
+
+def test_when_nothing_else_runs_the_best_of_a_rung_that_none_left_goes_on() -> None:
+    """So that also a sweep of a few trials brings one of them to `max_t`."""
+    scheduler = promotion()
+    scheduler.report(0, 1, 0.1)
+    scheduler.report(1, 1, 0.2)
+    assert scheduler.idle([0, 1]) == ((1, Resume()),)
+    scheduler.report(1, 3, 0.2)
+    assert scheduler.idle([0, 1]) == ((1, Resume()),)
+    scheduler.report(1, 9, 0.2)
+    assert scheduler.idle([0, 1]) == ((1, Resume()),)
+    scheduler.remove(1)
+    assert scheduler.idle([0]) == ((0, Resume()),), "the one that was promoted failed"
+    scheduler.end(0, 27, 0.1)
+    assert scheduler.idle([]) == NOTHING
+
+
+def test_a_trial_that_was_cut_while_it_waited_waits_again() -> None:
+    scheduler = promotion()
+    scheduler.report(0, 1, 0.5)
+    scheduler.remove(0)
+    scheduler.add(0, {})
+    assert scheduler.report(0, 2, 0.9) == ((0, Pause()),)
+
+
+def test_a_completed_trial_makes_room() -> None:
+    scheduler = promotion()
+    scheduler.report(0, 1, 0.5)
+    scheduler.report(1, 1, 0.4)
+    assert scheduler.end(2, 1, 0.1) == ((0, Resume()),)
+
+
+def test_a_rung_that_was_jumped_over_is_left_out() -> None:
+    scheduler = promotion()
+    assert scheduler.report(0, 5, 0.5) == ((0, Pause()),)
+    assert [rung["trials"] for rung in scheduler.to_json()["rungs"][0]] == [[], [0], []]
+
+
+def test_state_of_other_parameters_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"scheduler\.asha\.max_t.*27.*81"):
+        promotion(max_t=81).from_json(promotion().to_json())
+    with pytest.raises(SpecError, match=r"scheduler\.pasha\.reduction_factor.*3.*2"):
+        pasha(reduction_factor=2).from_json(pasha().to_json())
+
+
+def test_the_type_of_a_spec_is_written_only_where_it_is_set() -> None:
+    """Digests and ids of specs with ASHA stay what they were."""
+    fields = {
+        "name": "s",
+        "trainable": "m:f",
+        "param_space": {"x": {"uniform": [0, 1]}},
+        "metric": "m",
+        "mode": "min",
+    }
+    plain = SweepSpec.model_validate(fields | {"scheduler": "asha"})
+    assert "type" not in plain.to_dict()["scheduler"]["asha"]
+    other = SweepSpec.model_validate(fields | {"scheduler": {"asha": {"type": "promotion"}}})
+    assert other.to_dict()["scheduler"]["asha"]["type"] == "promotion"
+    assert SweepSpec.model_validate(other.to_dict()) == other
+    assert plain.digest() != other.digest()
+
+
+def rung(milestone: float, scores: dict[int, float]) -> Rung:
+    made = Rung(milestone)
+    for trial, score in scores.items():
+        made.record(trial, score)
+    return made
+
+
+def test_a_ranking_is_settled_where_it_differs_by_no_more_than_the_noise() -> None:
+    below = rung(1, {0: 0.5, 1: 0.45, 2: 0.1, 3: 0.9})
+    assert is_settled(rung(3, {0: 0.8, 1: 0.7, 2: 0.2}), below, 0.0)
+    swapped = rung(3, {0: 0.7, 1: 0.8, 2: 0.2})
+    assert not is_settled(swapped, below, 0.0)
+    assert is_settled(swapped, below, 0.051)
+    assert not is_settled(rung(3, {0: 0.7, 2: 0.8}), below, 0.051)
+
+
+def test_while_the_ranking_holds_no_rung_is_added() -> None:
+    simulated = run_pasha(lambda x, step: x - 1 / step)
+    assert max(trial.metrics["training_iteration"] for trial in simulated) == 3
+
+
+def test_where_curves_cross_rungs_are_added() -> None:
+    """Who is slow at first wins in the end."""
+    simulated = run_pasha(lambda x, step: -x if step < 3 else x)
+    assert max(trial.metrics["training_iteration"] for trial in simulated) > 3
+
+
+def test_curves_that_cross_and_cross_back_by_little_are_noise() -> None:
+    def wobbly(x: float, step: int) -> float:
+        """Every other two steps, some change places with their neighbours."""
+        number = round(x * 27)
+        return (number + (1.5 if number % 4 == 0 and step // 2 % 2 else 0.0)) / 27
+
+    calm = max(trial.metrics["training_iteration"] for trial in run_pasha(wobbly, grace_period=3))
+    assert calm == 9, "one rung beyond the first"
+
+
+@pytest.mark.parametrize(
+    ("at_2", "at_3", "noise"), [((0.6, 0.5), (0.8, 0.9), 0.1), ((0.4, 0.5), (0.9, 0.8), 0.0)]
+)
+def test_only_who_crosses_and_crosses_back_is_noise(
+    at_2: tuple[float, float], at_3: tuple[float, float], noise: float
+) -> None:
+    scheduler = pasha()
+    for trial in range(6):
+        scheduler.report(trial, 1, trial / 10)
+    for time, values in ((2, at_2), (3, at_3)):
+        for trial, value in zip((4, 5), values, strict=True):
+            scheduler.report(trial, time, value)
+    assert scheduler.to_json()["noise"] == pytest.approx(noise)
+
+
+def run_pasha(value: Any, grace_period: int = 1) -> Any:
+    spec = {
+        "name": "p",
+        "trainable": "m:f",
+        "param_space": {"x": {"grid_search": [n * 11 % 27 / 27 for n in range(27)]}},
+        "metric": "score",
+        "mode": "max",
+        "seed": 1,
+        "max_concurrent_trials": 3,
+        "scheduler": {"pasha": {"max_t": 27, "grace_period": grace_period}},
+    }
+    outcome = simulate(
+        spec, lambda config, step: {"score": value(config["x"], step)}, slots=3, save_every=1
+    ).outcome
+    assert outcome.status == "completed"
+    return outcome.trials
