@@ -22,6 +22,7 @@ from raysweep.worker.place import SweepPlace
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.tunecalls import TrialDone, flatten, tune_calls
 
 Trainable = Callable[[dict[str, Any]], Any]
 # What a start's failure may carry; a trial's may carry all that is of use.
@@ -127,9 +128,12 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
             _interruptible = session
             session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
-            _report_returned(trainable(job.config), place.metric)
+            with tune_calls():
+                _report_returned(trainable(job.config), place.metric)
         finally:
             _interruptible = None
+    except TrialDone:
+        return Returned(*job.who)
     except TrialStopped as stopped:
         where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
         return Stopped(*job.who, where=where)
@@ -143,7 +147,8 @@ def _report_returned(result: Any, metric: str) -> None:
     if result is None:
         return
     if isinstance(result, dict):
-        trial_api.report(result)
+        # A metric inside another is named as Ray Tune does: one that is not there by its own name.
+        trial_api.report(flatten(result) if "/" in metric and metric not in result else result)
         return
     number = result.item() if callable(getattr(result, "item", None)) and _is_scalar(result) else result
     if metric and isinstance(number, int | float) and not isinstance(number, bool):
