@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from raysweep import allowed, faultplan
@@ -24,7 +24,8 @@ from raysweep.search import make_searcher
 from raysweep.spec import SweepSpec, load_trainable
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
-from raysweep.worker.place import SweepPlace
+from raysweep.tuneobjects import has_parameters
+from raysweep.worker.place import ClassOptions, SweepPlace
 from raysweep.worker.setup import WorkerSetup
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ def pickle_trainable(trainable: str | Callable[..., Any]) -> bytes | None:
     if not (is_of_script(trainable) or trainable_name(trainable).startswith(PYTHON_ONLY)):
         return None
     try:
+        if has_parameters(trainable):
+            from raysweep.raycompat import parameters
+
+            return parameters.dump(trainable)[0]
         pickled: bytes = cloudpickle.dumps(trainable)
     except Exception as error:  # whatever the objects that it refers to raise when they are pickled
         name = getattr(trainable, "__qualname__", type(trainable).__qualname__)
@@ -113,6 +118,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         token=server.token,
         trainable=trainable_name(spec.trainable),
         pickled=pickle_trainable(spec.trainable),
+        parameters=_share_parameters(spec.trainable),
         isolation=spec.effective_isolation,
         place=SweepPlace(
             sweep_id=folder.sweep_id,
@@ -124,6 +130,8 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             upload_limit=spec.checkpoint.upload_limit,
             parallel_puts=spec.checkpoint.parallel_puts,
             node_cache=spec.checkpoint.node_cache,
+            tune=ClassOptions(**spec.tune.model_dump()),
+            limits=spec.stop.trial_limits,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=spec.resources.total_gpus == 0,
@@ -131,6 +139,22 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         allowed=os.environ.get(allowed.VARIABLE, ""),
         log_bytes=log_limit(),
     )
+
+
+def _share_parameters(trainable: str | Callable[..., Any]) -> tuple[Mapping[str, Any], ...]:
+    """What `tune.with_parameters` was given, put into the object store of the present Ray."""
+    from raysweep.raycompat import parameters
+
+    return parameters.references(find_parameters(trainable))
+
+
+def find_parameters(trainable: str | Callable[..., Any]) -> list[Any]:
+    """The registries of `tune.with_parameters` that the trainable holds on to."""
+    if not has_parameters(trainable):
+        return []
+    from raysweep.raycompat import parameters
+
+    return parameters.dump(trainable)[1]
 
 
 def spec_fault(state: SweepState) -> SpecError:

@@ -15,14 +15,16 @@ from pydantic import (
     model_validator,
 )
 
+from raysweep import tuneobjects
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.spec.resources import Resources
+from raysweep.spec.resources import Resources, resources_of_wrapped
 from raysweep.spec.schema import space_schema, value_schema
 from raysweep.spec.search import SchedulerSpec, SearchSpec
 from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
+from raysweep.spec.tuneoptions import TuneOptions
 from raysweep.spec.validation import Problem
 
 if TYPE_CHECKING:
@@ -113,6 +115,8 @@ class SweepSpec(SpecDocument):
 
     The champion is run again first; of earlier nights all trials that fit the space are told to the search.
     """
+    tune: TuneOptions = TuneOptions()
+    """How a class of Ray Tune runs: when it makes checkpoints, whether it is used again."""
     storage_path: StoragePath = "~/raysweep"
     """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)
@@ -142,9 +146,23 @@ class SweepSpec(SpecDocument):
             checkpoint: CheckpointPolicy | Mapping[str, Any] = ...,
             stop: StopPolicy | Mapping[str, Any] = ...,
             warm_start: str | int | None = None,
+            tune: TuneOptions | Mapping[str, Any] = ...,
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
         ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        """What `tune.with_resources` asks for becomes `resources`."""
+        if not isinstance(given, Mapping):
+            return given
+        trainable = given.get("trainable")
+        asked = tuneobjects.resources_of(trainable)
+        if asked is None:
+            return given
+        fields = {**given, "trainable": tuneobjects.without_resources(trainable)}
+        return fields | {"resources": resources_of_wrapped(asked, given.get("resources"))}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -168,6 +186,8 @@ class SweepSpec(SpecDocument):
         fields: dict[str, Any] = write(self)
         if not self.points:  # specs without are written, and digested, as before there were any
             fields.pop("points", None)
+        if self.tune == TuneOptions():
+            fields.pop("tune", None)
         return fields
 
     def digest(self) -> str:

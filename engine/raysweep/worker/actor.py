@@ -19,7 +19,14 @@ from raysweep.worker.keeping import Keeping
 from raysweep.worker.link import Link, SocketLink
 from raysweep.worker.output import Output
 from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
-from raysweep.worker.setup import WorkerSetup, actor_id, load_trainable, node_id, say_ready
+from raysweep.worker.setup import (
+    WorkerSetup,
+    actor_id,
+    close_trainable,
+    load_trainable,
+    node_id,
+    say_ready,
+)
 from raysweep.worker.shell import LAST_WORDS_S, WorkerShell
 
 
@@ -67,6 +74,7 @@ class TrialWorker:
         say_ready(shell)
         while (job := shell.next_job()) is not None:
             run_attempt(trainable, job, setup.place, shell, output)
+        close_trainable(trainable)
 
 
 def announce_exits(shell: WorkerShell) -> None:

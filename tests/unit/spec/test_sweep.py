@@ -231,6 +231,7 @@ def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
         "checkpoint": {"keep_last": 2},
         "stop": {"target": 1},
         "warm_start": "last",
+        "tune": {"checkpoint_frequency": 2},
         "storage_path": "/x",
     }
     assert set(changed) | {"tags"} == set(SweepSpec.model_fields)
