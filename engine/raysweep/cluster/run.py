@@ -14,7 +14,7 @@ import raysweep
 from raysweep.cluster.connection import RayConnection, connect, stage_of
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.listener import Listener
-from raysweep.cluster.setup import check_new, check_trainable, spec_fault
+from raysweep.cluster.setup import check_new, check_trainable, keeping_parameters, spec_fault
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
@@ -139,7 +139,7 @@ def _run(
         check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
         if listener is not None:
             listener.stage(stage_of(address))
-        with connect(address, num_cpus) as connection:
+        with keeping_parameters(asked.spec.trainable), connect(address, num_cpus) as connection:
             interrupts.check()
             if listener is not None:
                 listener.stage("claiming the sweep")

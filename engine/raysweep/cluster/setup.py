@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from raysweep import allowed, faultplan
@@ -155,6 +156,18 @@ def find_parameters(trainable: str | Callable[..., Any]) -> list[Any]:
     from raysweep.raycompat import parameters
 
     return parameters.dump(trainable)[1]
+
+
+@contextmanager
+def keeping_parameters(trainable: str | Callable[..., Any]) -> Iterator[None]:
+    """What `tune.with_parameters` was given outlives a Ray that begins and ends in here."""
+    if not (registries := find_parameters(trainable)):
+        yield
+        return
+    from raysweep.raycompat import parameters
+
+    with parameters.kept(registries):
+        yield
 
 
 def spec_fault(state: SweepState) -> SpecError:
