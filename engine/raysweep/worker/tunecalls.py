@@ -2,7 +2,7 @@
 
 | theirs | here |
 |---|---|
-| `report(metrics, checkpoint=…)` | `raysweep.report`; metrics of metrics get the names `outer/inner`, as in Tune |
+| `report(metrics, checkpoint=…)` | `raysweep.report`; metrics in metrics are named `outer/inner`, as in Tune |
 | `report({"done": True})` | the trial ends with this report, completed |
 | `get_checkpoint()` | `raysweep.get_checkpoint().to_ray()` |
 | `get_context()` | ids, resources, a folder of the attempt's own |

@@ -92,7 +92,9 @@ def test_a_stop_ends_a_class_and_it_cleans_up(log: Path) -> None:
 def test_a_class_that_cannot_save_is_refused_where_checkpoints_are_asked_for(log: Path) -> None:
     (attempt,) = run(log, WithoutSave)
     assert attempt.end == "returned"
-    with pytest.raises(TrainableImportError, match=r"WithoutSave has no save_checkpoint.*checkpoint_frequency"):
+    with pytest.raises(
+        TrainableImportError, match=r"WithoutSave has no save_checkpoint.*checkpoint_frequency"
+    ):
         run(log, WithoutSave, tune={"checkpoint_frequency": 1})
 
 
