@@ -58,7 +58,7 @@ class TrialCalls(Protocol):
 
 
 def enter_tune(module: ModuleType, calls: TrialCalls) -> None:
-    """From now on `ray.tune.report` and its siblings go to this trial; `module` is that of `TUNE_SESSION`."""
+    """From now on `ray.tune.report` and its siblings go to this trial; `module`: `TUNE_SESSION`."""
     module._session = TuneSession(calls)  # type: ignore[attr-defined]
 
 
@@ -69,7 +69,7 @@ def leave_tune(module: ModuleType) -> None:
 
 
 def enter_train(module: ModuleType, calls: TrialCalls) -> None:
-    """From now on `ray.train.report` and its siblings go to this trial; `module` is that of `TRAIN_WORKER`."""
+    """From now on `ray.train.report` and its siblings go to this trial; `module`: `TRAIN_WORKER`."""
     from raysweep.raycompat.trainworker import TrainWorker
 
     module.set_train_fn_utils(TrainWorker(calls))

@@ -47,7 +47,7 @@ def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> Sw
 
 def _problems_of(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """What would be wrong with the spec besides, were the rest as it should be."""
-    known = {"metric": "loss", "mode": "min"} | fields | {"num_samples": 1}
+    known = {"metric": "loss", "mode": "min", **fields, "num_samples": 1}
     try:
         SweepSpec.model_validate(known)
     except SpecError as error:
@@ -130,7 +130,7 @@ class _Reading:
             self._refuse(
                 "tune_config.num_samples",
                 f"{config.num_samples} stands for samples without an end",
-                "give from_tuner(…, num_samples=…), and a stop.deadline or stop.time_budget_s if time is to end it",
+                "give from_tuner(…, num_samples=…), and a stop.time_budget_s if time is to end it",
                 "num_samples",
             )
         return {"num_samples": config.num_samples, **self._read_concurrency()}

@@ -1,8 +1,8 @@
-"""`ray.tune.report`, `ray.train.report` and their siblings in a trial: the same as `raysweep.report` and its own.
+"""`ray.tune.report`, `ray.train.report` and their siblings in a trial: `raysweep.report` and its own.
 
 | theirs | here |
 |---|---|
-| `report(metrics, checkpoint=…)` | `raysweep.report`; metrics in metrics are named `outer/inner`, as in Tune |
+| `report(metrics, checkpoint=…)` | `raysweep.report`; metrics in metrics are named `outer/inner` |
 | `report({"done": True})` | the trial ends with this report, completed |
 | `get_checkpoint()` | `raysweep.get_checkpoint().to_ray()` |
 | `get_context()` | ids, resources, a folder of the attempt's own |
