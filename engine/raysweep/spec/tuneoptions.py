@@ -16,4 +16,4 @@ class TuneOptions(SpecModel):
     """Whether it is called after a trial's last step, too. Not of one that the scheduler stops: that
     is learnt of when the trial has gone on."""
     reuse_actors: bool = False
-    """Whether a warm worker calls `reset_config` for its next trial, instead of `cleanup` and a new `setup`."""
+    """Whether a warm worker calls `reset_config` for its next trial, not `cleanup` and a new `setup`."""
