@@ -26,6 +26,7 @@ from raysweep.spec import SweepSpec, load_trainable
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
 from raysweep.tuneobjects import has_parameters
+from raysweep.worker.cpus import said_by_driver
 from raysweep.worker.place import ClassOptions, SweepPlace
 from raysweep.worker.setup import WorkerSetup
 
@@ -109,6 +110,7 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
 
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
     """What every worker of the sweep is told."""
+    own = {} if spec.resources.is_head_empty else spec.resources.to_bundles()[0]
     total: dict[str, float] = {}
     for bundle in spec.resources.to_bundles():
         for name, amount in bundle.items():
@@ -135,7 +137,9 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             limits=spec.stop.trial_limits,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
-        hides_gpus=spec.resources.total_gpus == 0,
+        hides_gpus=not own.get("GPU"),
+        cpus=own.get("CPU", 0.0),
+        threads=said_by_driver(),
         fault_plan=os.environ.get(faultplan.VARIABLE, ""),
         allowed=os.environ.get(allowed.VARIABLE, ""),
         log_bytes=log_limit(),

@@ -14,6 +14,7 @@ from typing import ClassVar, NoReturn
 
 from raysweep import allowed, faultplan
 from raysweep.messages import Hello, Unready
+from raysweep.worker.cpus import use_cpus
 from raysweep.worker.forking import serve_forked
 from raysweep.worker.keeping import Keeping
 from raysweep.worker.link import Link, SocketLink
@@ -44,6 +45,7 @@ class TrialWorker:
         if setup.allowed:
             os.environ[allowed.VARIABLE] = setup.allowed
         faultplan.reach_in_trial("load")
+        use_cpus(setup.cpus, setup.threads)
         if setup.hides_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         sys.path.extend(path for path in setup.sys_path if path not in sys.path)

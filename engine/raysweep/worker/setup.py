@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from raysweep.messages import Memory, Ready
@@ -32,6 +32,11 @@ class WorkerSetup:
     place: SweepPlace
     sys_path: tuple[str, ...] = ()
     hides_gpus: bool = True
+    """Whether the trial's own process has none: of what it starts through Ray, Ray sees to that."""
+    cpus: float = 1.0
+    """What a trial's own process has: as many threads do its numeric libraries use (`worker.cpus`)."""
+    threads: Mapping[str, str] = field(default_factory=dict)
+    """What the user has set of them where the sweep runs."""
     fault_plan: str = ""
     allowed: str = ""
     """The controller's list of what may be named (`raysweep.allowed`); empty: the node's own, if any."""
