@@ -65,7 +65,7 @@ GPUS = """
 
     def train(config):
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
-        return {"loss": 1.0, "gpus": gpus, "pid": os.getpid(), "inner": os.environ.get("INNER", "")}
+        return {"loss": 1.0, "gpus": gpus, "pid": os.getpid()}
 
     ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False,
              _temp_dir=sys.argv[1])
@@ -84,7 +84,8 @@ GPUS = """
                      mode="min", num_samples=3, resources=resources, isolation=isolation,
                      storage_path=sys.argv[2]))
             assert outcome.counts == {"completed": 3}, (isolation, case, outcome.why)
-            said[f"{isolation} {case}"] = [[one.metrics["gpus"], one.metrics["pid"]] for one in outcome.trials]
+            seen = [one.metrics for one in outcome.trials]
+            said[f"{isolation} {case}"] = [[one["gpus"], one["pid"]] for one in seen]
     print(json.dumps(said))
 """
 

@@ -110,6 +110,7 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
 
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
     """What every worker of the sweep is told."""
+    is_inline = spec.effective_isolation == "inline"
     own = {} if spec.resources.is_head_empty else spec.resources.to_bundles()[0]
     total: dict[str, float] = {}
     for bundle in spec.resources.to_bundles():
@@ -120,8 +121,8 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         port=server.port,
         token=server.token,
         trainable=trainable_name(spec.trainable),
-        pickled=pickle_trainable(spec.trainable),
-        parameters=_share_parameters(spec.trainable),
+        pickled=None if is_inline else pickle_trainable(spec.trainable),
+        parameters=() if is_inline else _share_parameters(spec.trainable),
         isolation=spec.effective_isolation,
         place=SweepPlace(
             sweep_id=folder.sweep_id,

@@ -25,12 +25,12 @@ from raysweep.spec.schema import space_schema, value_schema
 from raysweep.spec.search import SchedulerSpec, SearchSpec
 from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
 from raysweep.spec.tuneoptions import TuneOptions
-from raysweep.spec.validation import Problem
+from raysweep.spec.validation import Problem, show
 
 if TYPE_CHECKING:
     import os
 
-Isolation = Literal["worker", "process", "actor"]
+Isolation = Literal["worker", "process", "actor", "inline"]
 Mode = Literal["min", "max"]
 WarmStartFrom = Literal["champion", "last"] | Annotated[int, Field(ge=1)]
 ParamSpace = Annotated[
@@ -87,6 +87,7 @@ class SweepSpec(SpecDocument):
     isolation: Isolation | None = None
     """Where a trial runs: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
 
+    Or `inline`: in the process that runs the sweep, one at a time, for a debugger.
     Default: `process` where a trial takes GPUs, else `worker`.
     """
     search: SearchSpec = SearchSpec()
@@ -173,6 +174,12 @@ class SweepSpec(SpecDocument):
                 ("search",),
             )
         check_points(self.points, self.search, self.param_space, self.num_samples)
+        if self.isolation == "inline" and self.max_concurrent_trials != 1:
+            raise Problem(
+                f"{show(self.max_concurrent_trials)} trials at once cannot run inline, in one process",
+                "set max_concurrent_trials: 1, or another isolation",
+                ("max_concurrent_trials",),
+            )
         if self.autoscaled and self.max_concurrent_trials is None:
             raise Problem(
                 "nothing says how far the cluster is to grow",

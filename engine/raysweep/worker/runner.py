@@ -21,7 +21,7 @@ from raysweep.worker.output import Output
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
-from raysweep.worker.shell import WorkerShell
+from raysweep.worker.shell import Attempt, WorkerShell
 from raysweep.worker.tunecalls import TrialDone, flatten, tune_calls
 
 Trainable = Callable[[dict[str, Any]], Any]
@@ -90,18 +90,23 @@ def load_by_reference(reference: str) -> Trainable:
 
 
 def run_attempt(
-    trainable: Trainable, job: Job, place: SweepPlace, shell: WorkerShell, output: Output | None = None
+    trainable: Trainable,
+    job: Job,
+    place: SweepPlace,
+    shell: WorkerShell,
+    output: Output | None = None,
+    attempt_of: Callable[[Session], Attempt] = LocalAttempt,
 ) -> None:
     """Run the trainable, and say how it began, what it reports, and how it ended.
 
-    `output` takes what it prints, and the traceback of what it raises.
+    `output` takes what it prints, and the traceback of what it raises. `attempt_of`: how orders reach it.
     """
     output = output or Output()
     session = Session(job, place, shell.link)
     output.begin(job)
     shell.begin()
     trial_api.activate(session)
-    shell.reach(LocalAttempt(session))
+    shell.reach(attempt_of(session))
     end = _run(trainable, job, session, place)
     session.finish()
     trial_api.activate(None)

@@ -42,7 +42,7 @@ class FleetPolicy:
         isolation = spec.effective_isolation
         return cls(
             isolation=isolation,
-            can_spare=spec.resources.total_gpus == 0 and isolation != "process",
+            can_spare=spec.resources.total_gpus == 0 and isolation not in ("process", "inline"),
             start_timeout_s=spec.failure.start_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
             memory_limit_factor=spec.failure.memory_limit_factor,
