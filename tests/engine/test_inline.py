@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -230,44 +230,59 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def start(script: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(script), str(script.parent / "sweeps"), *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=script.parent,
-    )
+Start = Callable[..., subprocess.Popen[str]]
 
 
-def test_a_breakpoint_in_a_trial_is_one_in_this_process(script: Path) -> None:
-    process = start(script, "inline", "wait")
+@pytest.fixture
+def start(script: Path) -> Iterator[Start]:
+    """Start the script; what is left of it is killed at the end of the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(script), str(script.parent / "sweeps"), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=script.parent,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_breakpoint_in_a_trial_is_one_in_this_process(start: Start) -> None:
+    process = start("inline", "wait")
     out, err = process.communicate("p 'step is', step\nwhere\nc\n", timeout=200)
     assert process.returncode == 0, err[-3000:]
     assert "('step is', 4)" in out
     assert "END completed 6 0" in out
 
 
-def test_a_sweep_that_is_killed_inline_resumes_in_any_isolation(script: Path) -> None:
-    process = start(script, "inline", "wait")
+def test_a_sweep_that_is_killed_inline_resumes_in_any_isolation(script: Path, start: Start) -> None:
+    process = start("inline", "wait")
     wait_for(lambda: (script.parent / "sweeps.at4").exists(), 100)
     process.kill()  # it waits at the breakpoint
     process.communicate()
-    again = start(script, "worker")
+    again = start("worker")
     out, err = again.communicate(timeout=200)
     assert again.returncode == 0, err[-3000:]
     assert "END completed 6 3" in out
 
 
-def test_ctrl_c_ends_an_inline_sweep_resumably(script: Path) -> None:
+def test_ctrl_c_ends_an_inline_sweep_resumably(script: Path, start: Start) -> None:
     script.write_text(script.read_text().replace("breakpoint()", "import time; time.sleep(600)"))
-    process = start(script, "inline", "wait")
+    process = start("inline", "wait")
     wait_for(lambda: (script.parent / "sweeps.at4").exists(), 100)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=100)
     assert process.returncode != 0
     assert "SweepInterrupted" in err
-    again = start(script, "inline")
+    again = start("inline")
     out, err = again.communicate(timeout=200)
     assert "END completed 6 3" in out, err[-3000:]

@@ -29,6 +29,7 @@ from raysweep.worker.shell import WorkerShell
 
 INLINE_PREFIX: Final = "inline-"
 """What such a worker is called begins with this."""
+_BREAKPOINT: Final = "PYTHONBREAKPOINT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,9 @@ class InlineStage:
             return
         shell.link.send(Ready(node=node_id(), pid=os.getpid()))
         try:
-            while (job := shell.next_job()) is not None:
-                run_attempt(trainable, job, setup.place, shell, attempt_of=InlineAttempt)
+            with _own_breakpoints():
+                while (job := shell.next_job()) is not None:
+                    run_attempt(trainable, job, setup.place, shell, attempt_of=InlineAttempt)
         finally:
             close_trainable(trainable)
 
@@ -152,6 +154,20 @@ _interrupted_by: Final[list[int]] = []
 def _interrupt() -> None:
     if _interrupted_by:
         signal.pthread_kill(_interrupted_by[-1], INTERRUPT)
+
+
+@contextmanager
+def _own_breakpoints() -> Iterator[None]:
+    """`breakpoint()` stops here: Ray has it wait for a debugger that attaches, in drivers as well."""
+    of_ray = os.environ.get(_BREAKPOINT, "")
+    if not of_ray.startswith("ray."):
+        yield
+        return
+    del os.environ[_BREAKPOINT]
+    try:
+        yield
+    finally:
+        os.environ.setdefault(_BREAKPOINT, of_ray)
 
 
 @contextmanager
