@@ -6,55 +6,15 @@ module is imported here: a trial that does without Ray Tune starts without it, w
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+from raysweep.raycompat.trialcalls import TrialCalls
 
 TUNE_SESSION: Final = "ray.train._internal.session"
 """The module in which Ray Tune's calls look for their session."""
 TRAIN_WORKER: Final = "ray.train.v2._internal.execution.train_fn_utils"
 """The module in which the calls of Ray Train V2 look for what they do."""
-
-
-class TrialCalls(Protocol):
-    """A trial, as these calls see it."""
-
-    @property
-    def experiment(self) -> str:
-        """The sweep's id."""
-        ...
-
-    @property
-    def trial_id(self) -> str:
-        """The trial's id."""
-        ...
-
-    @property
-    def resources(self) -> dict[str, float]:
-        """What the trial takes, in Ray's keys."""
-        ...
-
-    @property
-    def rank(self) -> int:
-        """Among the processes of the trial."""
-        ...
-
-    @property
-    def world_size(self) -> int:
-        """How many processes the trial has."""
-        ...
-
-    def folder(self) -> Path:
-        """A folder of the attempt's own on this node, which is removed at its end."""
-        ...
-
-    def report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
-        """Report, with a `ray.train.Checkpoint` or None."""
-        ...
-
-    def get_checkpoint(self) -> Any:
-        """The newest checkpoint as a `ray.train.Checkpoint`, or None."""
-        ...
 
 
 def enter_tune(module: ModuleType, calls: TrialCalls) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils
 
-from raysweep.raycompat.calls import TrialCalls
+from raysweep.raycompat.trialcalls import TrialCalls
 
 
 class TrainWorker(TrainFnUtils):

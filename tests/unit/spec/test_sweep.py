@@ -37,7 +37,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"name": "???"}, "name: '???' has no ASCII letter or digit; give a name such as \"flights\""),
         ({"seed": -1}, "seed: must be >= 0, got -1; give a number >= 0"),
         ({"max_concurrent_trials": 0}, "max_concurrent_trials: must be >= 1, got 0; give a number >= 1"),
-        ({"isolation": "thread"}, "isolation: 'thread' is not known here; use one of 'worker', 'process', 'actor'"),
+        ({"isolation": "thread"}, "isolation: 'thread' is not known here; use one of 'worker', 'process', 'actor', 'inline'"),
         ({"tags": {"a": 1}}, 'tags.a: expected a string, got 1; write "1" in quotes'),
         ({"tags": [1]}, "tags: expected a mapping, got [1]; write a mapping"),
         ({"failure": {"max_failuers": 1}}, "failure.max_failuers: unknown field 'max_failuers'; did you mean 'max_failures'?"),
@@ -276,8 +276,9 @@ def test_replace_validates(spec: SweepSpec) -> None:
 
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
-    # Points are left out where there are none: specs of before there were any keep their digests.
-    assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name != "points"]
+    # These are left out where they say nothing: specs of before there were any keep their digests.
+    later = ("points", "tune")
+    assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in later]
 
 
 def test_train_spec_refusals() -> None:
