@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
     from raysweep.run import run_sweep, run_training
     from raysweep.runs.history import load
+    from raysweep.spec.fromtuner import from_tuner
     from raysweep.spec.resources import Resources, Scaling
     from raysweep.spec.sweep import SweepSpec
     from raysweep.spec.train import TrainSpec
@@ -26,6 +27,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.outcome": ("SweepOutcome", "TrainOutcome", "TrialOutcome"),
     "raysweep.run": ("run_sweep", "run_training"),
     "raysweep.runs.history": ("load",),
+    "raysweep.spec.fromtuner": ("from_tuner",),
     "raysweep.spec.resources": ("Resources", "Scaling"),
     "raysweep.spec.sweep": ("SweepSpec",),
     "raysweep.spec.train": ("TrainSpec",),
@@ -46,6 +48,7 @@ __all__ = [
     "TrialOutcome",
     "TrialStopped",
     "__version__",
+    "from_tuner",
     "get_checkpoint",
     "get_context",
     "load",

@@ -95,6 +95,8 @@ def run_sweep(
         if restart:
             step.put_aside()
         wants_table = bool(progress) if on_progress is not None else progress
+        if asked.isolation == "inline" and progress is None:
+            wants_table = False  # the terminal is the trial's, or a debugger's
         return _run_and_show(step, on_progress, wants_table, num_cpus, scheduled_at)
     # Of a script that does not catch it, Python shows the line that waited, and not the engine below.
     except SweepInterrupted as error:

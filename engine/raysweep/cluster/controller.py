@@ -39,6 +39,7 @@ from raysweep.runs.progress import make_progress
 from raysweep.runs.takeover import OnProgress, Ownership
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.writer import JournalWriter
+from raysweep.worker.inline import InlineStage
 
 HEARTBEAT_S: Final = 2.0
 SHOW_S: Final = 0.5
@@ -50,7 +51,14 @@ log = logging.getLogger("raysweep")
 class Controller:
     """Runs one sweep from its claim to its end."""
 
-    def __init__(self, held: Ownership, connection: RayConnection, on_progress: OnProgress | None) -> None:
+    def __init__(
+        self,
+        held: Ownership,
+        connection: RayConnection,
+        on_progress: OnProgress | None,
+        stage: InlineStage | None = None,
+    ) -> None:
+        self._stage = stage
         self.state = held.state
         self._held = held
         self._connection = connection
@@ -126,6 +134,7 @@ class Controller:
             self.emit,
             self._keep_traceback,
             owns_cluster=self._connection.is_embedded,
+            stage=self._stage,
         )
         self._watch = ClusterWatch(
             self.state,

@@ -13,6 +13,7 @@ from raysweep.cluster.server import LinkServer
 from raysweep.errors import SpecError
 from raysweep.messages import Exit
 from raysweep.storage.logs import DEFAULT_LIMIT_BYTES
+from raysweep.worker.inline import INLINE_PREFIX
 from raysweep.worker.keeper import KEEPER_PREFIX
 
 VARIABLE: Final = "RAYSWEEP_LOG_BYTES"
@@ -50,6 +51,8 @@ class LogKeepers:
 
     def connected(self, name: str) -> None:
         """A worker or a keeper is there."""
+        if name.startswith(INLINE_PREFIX):
+            return  # what it prints goes where this process prints
         if not name.startswith(KEEPER_PREFIX):
             self._has_workers = True
             return

@@ -14,7 +14,7 @@ import raysweep
 from raysweep.cluster.connection import RayConnection, connect, stage_of
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.listener import Listener
-from raysweep.cluster.setup import check_new, check_trainable, spec_fault
+from raysweep.cluster.setup import check_new, check_trainable, keeping_parameters, spec_fault
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
@@ -39,6 +39,7 @@ from raysweep.spec.again import Again
 from raysweep.spec.code import code_digest
 from raysweep.storage.opening import open_store
 from raysweep.threads import start_thread
+from raysweep.worker.inline import InlineStage
 
 log = logging.getLogger("raysweep")
 
@@ -58,7 +59,9 @@ def run_sweep(
     interrupts = Interrupts(breaks_off=True)
     try:
         return _off_loop(
-            lambda: _run(asked, folder, address, on_progress, takeover, num_cpus, interrupts), interrupts
+            lambda stage: _run(asked, folder, address, on_progress, takeover, num_cpus, interrupts, stage),
+            interrupts,
+            asked,
         )
     except KeyboardInterrupt as error:
         # Raised anew: of where it was caught inside, nobody who pressed Ctrl-C wants to read.
@@ -81,7 +84,9 @@ def run_connected(
     or cancels it, and so does a request in the storage that names `job_number`, however old it is.
     """
     asked, folder = _ask(request, scheduled_at, again, job_number)
-    return _run(asked, folder, None, on_progress, takeover, None, interrupts)
+    return _beside_trials(
+        asked, lambda stage: _run(asked, folder, None, on_progress, takeover, None, interrupts, stage)
+    )
 
 
 def _ask(
@@ -117,6 +122,7 @@ def _run(
     takeover: bool,
     num_cpus: float | None,
     interrupts: Interrupts,
+    stage: InlineStage | None,
 ) -> SweepOutcome:
     listener = on_progress = Listener(on_progress) if on_progress is not None else None
     has_run = False
@@ -136,10 +142,11 @@ def _run(
             check_not_lost(folder, generation)
             check_new(asked.spec, asked.seed, time.time(), asked.scheduled_at)
         folder.store.check_writable()
-        check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
+        if stage is None or isinstance(asked.spec.trainable, str):
+            check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
         if listener is not None:
             listener.stage(stage_of(address))
-        with connect(address, num_cpus) as connection:
+        with keeping_parameters(asked.spec.trainable), connect(address, num_cpus) as connection:
             interrupts.check()
             if listener is not None:
                 listener.stage("claiming the sweep")
@@ -151,7 +158,7 @@ def _run(
                 if held is None:
                     continue
                 is_late = asked.again.retry is not None and held.state.phase in ("stopping", "ending")
-                outcome = _carry_through(held, connection, on_progress, interrupts)
+                outcome = _carry_through(held, connection, on_progress, interrupts, stage)
             if not is_late:
                 return outcome
             # It was about to end as it had been before it was asked for anything: now that can be done.
@@ -182,12 +189,16 @@ def _interrupted(folder: SweepFolder, error: KeyboardInterrupt) -> SweepInterrup
 
 
 def _carry_through(
-    held: Ownership, connection: RayConnection, on_progress: OnProgress | None, interrupts: Interrupts
+    held: Ownership,
+    connection: RayConnection,
+    on_progress: OnProgress | None,
+    interrupts: Interrupts,
+    stage: InlineStage | None,
 ) -> SweepOutcome:
     from raysweep.cluster.controller import Controller
 
     folder, state = held.folder, held.state
-    controller = Controller(held, connection, on_progress)
+    controller = Controller(held, connection, on_progress, stage)
     interrupts.pass_to(controller)
     try:
         controller.run_to_end()
@@ -252,14 +263,27 @@ def _leave(folder: SweepFolder, progress: SweepProgress) -> None:
         folder.write_progress(progress.model_copy(update={"has_left": True}))
 
 
-def _off_loop(call: Callable[[], SweepOutcome], interrupts: Interrupts) -> SweepOutcome:
+def _off_loop(
+    call: Callable[[InlineStage | None], SweepOutcome], interrupts: Interrupts, asked: SweepRequest
+) -> SweepOutcome:
     """Run where no event loop runs: here, or (in a notebook, in async code) on a thread of its own."""
-    is_here = not _has_loop()
+    is_inline = asked.spec.effective_isolation == "inline"
+    is_here = not _has_loop() and not is_inline
     with heard_by(interrupts, is_here=is_here):
-        if is_here:
-            return call()
+        if is_here or is_inline:
+            return _beside_trials(asked, call)
         context = copy_context()
-        return start_thread(lambda: context.run(call), "raysweep-run").result()
+        return start_thread(lambda: context.run(call, None), "raysweep-run").result()
+
+
+def _beside_trials(asked: SweepRequest, call: Callable[[InlineStage | None], SweepOutcome]) -> SweepOutcome:
+    """Run the sweep here; or, where trials are to run here, beside them on a thread of its own."""
+    if asked.spec.effective_isolation != "inline":
+        return call(None)
+    stage, context = InlineStage(asked.spec.trainable), copy_context()
+    running = start_thread(lambda: context.run(call, stage), "raysweep-run")
+    stage.serve(running)
+    return running.result()
 
 
 def _has_loop() -> bool:

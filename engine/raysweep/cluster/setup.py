@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from raysweep import allowed, faultplan
@@ -24,7 +25,9 @@ from raysweep.search import make_searcher
 from raysweep.spec import SweepSpec, load_trainable
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
-from raysweep.worker.place import SweepPlace
+from raysweep.tuneobjects import has_parameters
+from raysweep.worker.cpus import said_by_driver
+from raysweep.worker.place import ClassOptions, SweepPlace
 from raysweep.worker.setup import WorkerSetup
 
 if TYPE_CHECKING:
@@ -72,6 +75,10 @@ def pickle_trainable(trainable: str | Callable[..., Any]) -> bytes | None:
     if not (is_of_script(trainable) or trainable_name(trainable).startswith(PYTHON_ONLY)):
         return None
     try:
+        if has_parameters(trainable):
+            from raysweep.raycompat import parameters
+
+            return parameters.dump(trainable)[0]
         pickled: bytes = cloudpickle.dumps(trainable)
     except Exception as error:  # whatever the objects that it refers to raise when they are pickled
         name = getattr(trainable, "__qualname__", type(trainable).__qualname__)
@@ -103,6 +110,8 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
 
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
     """What every worker of the sweep is told."""
+    is_inline = spec.effective_isolation == "inline"
+    own = {} if spec.trial_resources.is_head_empty else spec.trial_resources.to_bundles()[0]
     total: dict[str, float] = {}
     for bundle in spec.trial_resources.to_bundles():
         for name, amount in bundle.items():
@@ -112,7 +121,8 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         port=server.port,
         token=server.token,
         trainable=trainable_name(spec.trainable),
-        pickled=pickle_trainable(spec.trainable),
+        pickled=None if is_inline else pickle_trainable(spec.trainable),
+        parameters=() if is_inline else _share_parameters(spec.trainable),
         isolation=spec.effective_isolation,
         place=SweepPlace(
             sweep_id=folder.sweep_id,
@@ -124,14 +134,46 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             upload_limit=spec.checkpoint.upload_limit,
             parallel_puts=spec.checkpoint.parallel_puts,
             node_cache=spec.checkpoint.node_cache,
+            tune=ClassOptions(**spec.tune.model_dump()),
+            limits=spec.stop.trial_limits,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
-        hides_gpus=spec.trial_resources.total_gpus == 0,
+        hides_gpus=not own.get("GPU"),
+        cpus=own.get("CPU", 0.0),
+        threads=said_by_driver(),
         fault_plan=os.environ.get(faultplan.VARIABLE, ""),
         allowed=os.environ.get(allowed.VARIABLE, ""),
         log_bytes=log_limit(),
         process_group=(spec.scaling.process_group or "") if spec.scaling is not None else "",
     )
+
+
+def _share_parameters(trainable: str | Callable[..., Any]) -> tuple[Mapping[str, Any], ...]:
+    """What `tune.with_parameters` was given, put into the object store of the present Ray."""
+    from raysweep.raycompat import parameters
+
+    return parameters.references(find_parameters(trainable))
+
+
+def find_parameters(trainable: str | Callable[..., Any]) -> list[Any]:
+    """The registries of `tune.with_parameters` that the trainable holds on to."""
+    if not has_parameters(trainable):
+        return []
+    from raysweep.raycompat import parameters
+
+    return parameters.dump(trainable)[1]
+
+
+@contextmanager
+def keeping_parameters(trainable: str | Callable[..., Any]) -> Iterator[None]:
+    """What `tune.with_parameters` was given outlives a Ray that begins and ends in here."""
+    if not (registries := find_parameters(trainable)):
+        yield
+        return
+    from raysweep.raycompat import parameters
+
+    with parameters.kept(registries):
+        yield
 
 
 def spec_fault(state: SweepState) -> SpecError:

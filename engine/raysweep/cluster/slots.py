@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from raysweep.cluster.actors import ActorPool, explain_end, now
 from raysweep.cluster.demand import Holdings, explain_place
+from raysweep.cluster.inline import InlinePool
 from raysweep.cluster.server import LinkServer
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
@@ -18,6 +19,7 @@ from raysweep.core.failures import Failure
 from raysweep.core.trial import trial_id
 from raysweep.messages import FromWorker
 from raysweep.spec import SweepSpec
+from raysweep.worker.inline import InlineStage
 from raysweep.worker.runner import TRACEBACK_CHARS, shorten
 from raysweep.worker.setup import WorkerSetup
 
@@ -42,9 +44,14 @@ class SlotKeeper:
         keep_traceback: KeepTraceback,
         *,
         owns_cluster: bool,
+        stage: InlineStage | None = None,
     ) -> None:
         self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), self._shorten)
-        self.pool = ActorPool(spec.trial_resources, setup, self._take_ended, is_gang=spec.scaling is not None)
+        self.pool = (
+            ActorPool(spec.trial_resources, setup, self._take_ended, is_gang=spec.scaling is not None)
+            if stage is None
+            else InlinePool(spec.resources, setup, self._take_ended, stage)
+        )
         self._server = server
         self._emit = emit
         self._keep_traceback = keep_traceback

@@ -7,6 +7,9 @@
     patience    the start of a node: how long it may take, and its agents' ports
     train       the parts of Ray Train V2's controller
     lightgbm    the network of LightGBM's workers
+    calls       what ray.tune.report, ray.train.report and their siblings talk to (trialcalls, trainworker)
+    trainable   instances of ray.tune.Trainable
+    parameters  what tune.with_parameters was given
 
 No other room has one (tests/unit/raycompat/test_walls.py). Each has contract tests, in tests/unit/raycompat
 and tests/engine/test_raycompat.py: after an upgrade of Ray they fail first, and say what has moved.

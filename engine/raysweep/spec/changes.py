@@ -17,7 +17,7 @@ from raysweep.spec.trainable import are_same
 from raysweep.spec.wallclock import looks_like_wall_clock, next_time
 
 _ABSENT = object()
-_ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "tags", "failure")
+_ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "tags", "failure", "isolation")
 # How checkpoints are moved, not which are kept.
 _SAFE_FIELDS = (
     "stop.min_trials",
@@ -47,7 +47,7 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
     A trainable is known by its name: whether its code is another is no matter here. What `new` leaves open
     (`tpe.multivariate`) is as in `old`.
     Safe are: more samples, a later or no deadline, larger budgets or none, and any change of the
-    concurrency, `autoscaled`, the tags, the failure policy, `stop.min_trials`, and
+    concurrency, `autoscaled`, the isolation, the tags, the failure policy, `stop.min_trials`, and
     how checkpoints are moved, or how much all of them may take up (`_SAFE_FIELDS`).
 
     Args:

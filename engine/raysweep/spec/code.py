@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from raysweep.spec.trainable import PYTHON_ONLY, digest_of_code, split_reference
+from raysweep.tuneobjects import unwrapped
 
 
 def code_digest(trainable: str | Callable[..., Any]) -> str:
@@ -25,6 +26,7 @@ def code_digest(trainable: str | Callable[..., Any]) -> str:
             return ""
         module, qualname = split_reference(trainable)
         return _of_source(_file_of(module), qualname)
+    trainable = unwrapped(trainable)
     module, qualname = getattr(trainable, "__module__", ""), getattr(trainable, "__qualname__", "")
     found = _of_source(_file_of(module), qualname) if module and qualname else ""
     version = "{}.{}".format(*sys.version_info[:2])

@@ -159,6 +159,32 @@ class Resources(SpecModel):
         return schema
 
 
+def resources_of_wrapped(asked: Any, given: Any) -> Resources:
+    """What `tune.with_resources` asks for; `given` is what the spec says besides, if anything.
+
+    Raises Problem where both say something else, or it is a function of the config.
+    """
+    if not rayobjects.is_placement_group_factory(asked):
+        if given is not None:
+            return Resources.model_validate(given)
+        raise Problem(
+            "tune.with_resources gives a function of the config",
+            'give resources of the spec, such as {"cpu": 2}, that do for every config',
+            ("resources",),
+        )
+    fields = rayobjects.placement_group_fields(asked)
+    if len(fields["bundles"]) == 1:
+        fields = {**_head_fields(fields["bundles"][0]), "label_selector": fields.get("label_selector", {})}
+    wrapped = Resources.model_validate(fields)
+    if given is not None and Resources.model_validate(given).to_bundles() != wrapped.to_bundles():
+        raise Problem(
+            f"{show(given)} is not what tune.with_resources asks for, {wrapped.to_bundles()}",
+            "leave resources out, or take tune.with_resources away",
+            ("resources",),
+        )
+    return wrapped if given is None else Resources.model_validate(given)
+
+
 def _head_fields(head: Mapping[str, Any]) -> dict[str, Any]:
     memory = head.get("memory")
     custom = {name: float(value) for name, value in head.items() if name not in _RAY_KEYS.values()}

@@ -16,22 +16,24 @@ from pydantic import (
     model_validator,
 )
 
+from raysweep import tuneobjects
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.spec.resources import Resources, Scaling
+from raysweep.spec.resources import Resources, Scaling, resources_of_wrapped
 from raysweep.spec.schedulers import SchedulerSpec, check_scheduler
 from raysweep.spec.schema import space_schema, value_schema
 from raysweep.spec.search import ConfigsOptions, SearchSpec
 from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
-from raysweep.spec.validation import Problem
+from raysweep.spec.tuneoptions import TuneOptions
+from raysweep.spec.validation import Problem, show
 from raysweep.spec.where import Where, check_where
 
 if TYPE_CHECKING:
     import os
 
-Isolation = Literal["worker", "process", "actor"]
+Isolation = Literal["worker", "process", "actor", "inline"]
 Mode = Literal["min", "max"]
 WarmStartFrom = Literal["champion", "last"] | Annotated[int, Field(ge=1)]
 ParamSpace = Annotated[
@@ -91,6 +93,7 @@ class SweepSpec(SpecDocument):
     isolation: Isolation | None = None
     """Where a trial runs: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
 
+    Or `inline`: in the process that runs the sweep, one at a time, for a debugger.
     Default: `process` where a trial takes GPUs, else `worker`.
     """
     where: Where = ()
@@ -121,6 +124,8 @@ class SweepSpec(SpecDocument):
 
     The champion is run again first; of earlier nights all trials that fit the space are told to the search.
     """
+    tune: TuneOptions = TuneOptions()
+    """How a class of Ray Tune runs: when it makes checkpoints, whether it is used again."""
     storage_path: StoragePath = "~/raysweep"
     """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)
@@ -152,9 +157,23 @@ class SweepSpec(SpecDocument):
             checkpoint: CheckpointPolicy | Mapping[str, Any] = ...,
             stop: StopPolicy | Mapping[str, Any] = ...,
             warm_start: str | int | None = None,
+            tune: TuneOptions | Mapping[str, Any] = ...,
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
         ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        """What `tune.with_resources` asks for becomes `resources`."""
+        if not isinstance(given, Mapping):
+            return given
+        trainable = given.get("trainable")
+        asked = tuneobjects.resources_of(trainable)
+        if asked is None:
+            return given
+        fields = {**given, "trainable": tuneobjects.without_resources(trainable)}
+        return fields | {"resources": resources_of_wrapped(asked, given.get("resources"))}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -170,6 +189,12 @@ class SweepSpec(SpecDocument):
             raise Problem("has no say in a list of configs", "leave it out", ("where",))
         check_points(self.points, self.search, self.param_space, self.num_samples)
         check_scheduler(self.scheduler, self.param_space, self.num_samples, self.max_concurrent_trials)
+        if self.isolation == "inline" and self.max_concurrent_trials != 1:
+            raise Problem(
+                f"{show(self.max_concurrent_trials)} trials at once cannot run inline, in one process",
+                "set max_concurrent_trials: 1, or another isolation",
+                ("max_concurrent_trials",),
+            )
         if self.autoscaled and self.max_concurrent_trials is None:
             raise Problem(
                 "nothing says how far the cluster is to grow",
@@ -187,9 +212,10 @@ class SweepSpec(SpecDocument):
                 "remove resources, and give what each worker takes as scaling.resources_per_worker",
                 ("resources",),
             )
-        if self.isolation == "actor":
+        if self.isolation in ("actor", "inline"):
+            why = "one process" if self.isolation == "inline" else "a fresh actor for each trial"
             raise Problem(
-                "the workers of a gang are kept from trial to trial: actor is not for them",
+                f"{self.isolation} is {why}, and a gang is several that are kept from trial to trial",
                 "use process (each trial in fresh processes) or worker",
                 ("isolation",),
             )
@@ -203,6 +229,8 @@ class SweepSpec(SpecDocument):
             fields.pop("scaling", None)
         if not self.where:
             fields.pop("where", None)
+        if self.tune == TuneOptions():
+            fields.pop("tune", None)
         return fields
 
     def digest(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from raysweep.allowed import check_found, check_named
 from raysweep.errors import TrainableImportError, one_line
 from raysweep.spec.validation import Problem, nearest, show
+from raysweep.tuneobjects import has_parameters, unwrapped, without_resources
 
 PYTHON_ONLY = "<python>"
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*|\.[^\W\d]\w*)(\.[^\W\d]\w*)*")
@@ -26,9 +27,15 @@ def trainable_ref(obj: str | Callable[..., Any]) -> str:
 
     For lambdas, closures, partials and what `__main__` defines it is `<python> qualname#digest`; the digest
     covers the code, its constants, defaults and closed-over plain values, but neither names nor line numbers.
+    What `tune.with_parameters` wraps has such a name, too, that of the function or class in it; what it was
+    given is not covered.
     """
     if isinstance(obj, str):
         return obj
+    if has_parameters(obj):
+        obj = unwrapped(obj)
+        return f"{PYTHON_ONLY} {getattr(obj, '__qualname__', type(obj).__qualname__)}#{digest_of_code(obj)}"
+    obj = without_resources(obj)
     module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
     if module and name and module != "__main__" and _reaches(module, name, obj):
         return f"{module}:{name}"

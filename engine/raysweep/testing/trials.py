@@ -26,8 +26,9 @@ from raysweep.messages import (
 )
 from raysweep.worker.checking import check_trainable
 from raysweep.worker.link import Take
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.place import ClassOptions, SweepPlace
 from raysweep.worker.runner import Trainable, run_attempt
+from raysweep.worker.setup import as_function, close_trainable
 from raysweep.worker.shell import WorkerShell
 
 
@@ -56,6 +57,7 @@ def run_trial(
     max_failures: int = 0,
     stop_at: int | None = None,
     metric: str = "",
+    tune: Mapping[str, Any] | None = None,
 ) -> tuple[AttemptRun, ...]:
     """Run a trainable as a trial would, in this process: with `raysweep.report`, checkpoints and retries.
 
@@ -70,6 +72,7 @@ def run_trial(
         max_failures: How often it is tried again, from its newest checkpoint, after an exception.
         stop_at: The trial is told to stop when it makes this report (from 1, over all attempts' iterations).
         metric: The spec's metric: what a number that the trainable returns is reported as.
+        tune: For a class of Ray Tune, the spec's field `tune`.
 
     Returns:
         The attempts, in order; an exception of the trainable is in its attempt's `error`, not raised.
@@ -84,15 +87,23 @@ def run_trial(
     shell = WorkerShell(recorder)
     recorder.listen(shell.take, shell.lose_link)
     with tempfile.TemporaryDirectory(prefix="raysweep-trial-") as folder:
-        place = SweepPlace(sweep_id="trial", storage_path=folder, resources={}, metric=metric)
+        place = SweepPlace(
+            sweep_id="trial",
+            storage_path=folder,
+            resources={},
+            metric=metric,
+            tune=ClassOptions(**(tune or {})),
+        )
+        function = as_function(trainable, place)
         job = Job(trial=number, attempt=1, config=config, seed=seed)
         while True:
             recorder.hand(job)
             begun = shell.next_job()
             assert begun is job
-            run_attempt(trainable, job, place, shell)
+            run_attempt(function, job, place, shell)
             attempts = recorder.attempts
             if attempts[-1].end != "failed" or len(attempts) > max_failures:
+                close_trainable(function)
                 return tuple(attempts)
             job = replace(job, attempt=job.attempt + 1)
             if recorder.saved:

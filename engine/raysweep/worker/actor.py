@@ -14,12 +14,20 @@ from typing import ClassVar, NoReturn
 
 from raysweep import allowed, faultplan
 from raysweep.messages import Hello, Unready
+from raysweep.worker.cpus import use_cpus
 from raysweep.worker.forking import serve_forked
 from raysweep.worker.keeping import Keeping
 from raysweep.worker.link import Link, SocketLink
 from raysweep.worker.output import Output
 from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
-from raysweep.worker.setup import WorkerSetup, actor_id, load_trainable, node_id, say_ready
+from raysweep.worker.setup import (
+    WorkerSetup,
+    actor_id,
+    close_trainable,
+    load_trainable,
+    node_id,
+    say_ready,
+)
 from raysweep.worker.shell import LAST_WORDS_S, WorkerShell
 
 
@@ -37,6 +45,7 @@ class TrialWorker:
         if setup.allowed:
             os.environ[allowed.VARIABLE] = setup.allowed
         faultplan.reach_in_trial("load")
+        use_cpus(setup.cpus, setup.threads)
         if setup.hides_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         sys.path.extend(path for path in setup.sys_path if path not in sys.path)
@@ -67,6 +76,7 @@ class TrialWorker:
         say_ready(shell, setup)
         while (job := shell.next_job()) is not None:
             run_attempt(trainable, job, setup.place, shell, output)
+        close_trainable(trainable)
 
 
 def announce_exits(shell: WorkerShell) -> None:

@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from raysweep import tuneobjects
 from raysweep.errors import TrainableImportError
 
 _FIELD: Final = "trainable"
+
+
+def check_resources(found: Callable[..., Any], given: Mapping[str, float]) -> None:
+    """See that the sweep gives what `tune.with_resources` has asked for it.
+
+    Raises:
+        TrainableImportError: It gives something else.
+    """
+    asked = tuneobjects.resources_of(found)
+    if asked is None or not hasattr(asked, "bundles"):
+        return  # a function of the config says nothing before there is one
+    total: dict[str, float] = {}
+    for bundle in asked.bundles:
+        for name, amount in bundle.items():
+            total[name] = total.get(name, 0.0) + amount
+    if {name: amount for name, amount in total.items() if amount} != dict(given):
+        raise TrainableImportError(
+            _FIELD,
+            f"tune.with_resources asks for {total}, and the sweep's resources are {dict(given)}",
+            "write the same into resources of the spec, or take tune.with_resources away",
+        )
 
 
 def check_trainable(found: Callable[..., Any]) -> None:

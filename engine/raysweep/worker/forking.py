@@ -128,6 +128,21 @@ class Child:
             os.kill(self.pid, signal.SIGKILL)
 
 
+def _fetch(setup: WorkerSetup) -> bytes:
+    """What `tune.with_parameters` was given, pickled: the children are not connected to Ray.
+
+    Once a worker; its children share the pages.
+    """
+    if not setup.parameters:
+        return b""
+    import cloudpickle
+
+    from raysweep.raycompat.parameters import fetch
+
+    pickled: bytes = cloudpickle.dumps(fetch(setup.parameters))
+    return pickled
+
+
 class Zygote:
     """The worker's handle on its zygote process. `spool`: where the children's output goes, if anywhere."""
 
@@ -143,17 +158,21 @@ class Zygote:
         )
         theirs.close()
         self._sock = ours
+        values = _fetch(setup)
         assert self._process.stdin is not None
         with self._process.stdin as pipe:
             header = Setup(
                 trainable=setup.trainable,
                 has_pickle=setup.pickled is not None,
+                parameters_bytes=len(values),
                 place=setup.place,
                 parent=os.getpid(),
                 spool=spool,
                 process_group=setup.process_group,
             )
-            pipe.write(encode(header) + b"\n" + (setup.pickled or b""))
+            pipe.write(encode(header) + b"\n")
+            pipe.write(values)
+            pipe.write(setup.pickled or b"")
 
     def await_ready(self) -> FailureFacts | None:
         """Wait until the trainable is loaded; the failure if it cannot be."""

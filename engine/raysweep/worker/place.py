@@ -7,6 +7,15 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassOptions:
+    """How a class of Ray Tune runs: see `spec.tune`."""
+
+    checkpoint_frequency: int = 0
+    checkpoint_at_end: bool = False
+    reuse_actors: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlace:
     """Goes to a worker as JSON."""
 
@@ -22,3 +31,7 @@ class SweepPlace:
     parallel_puts: int = 4
     node_cache: int = 0
     """See `spec.policies.CheckpointPolicy`."""
+    tune: ClassOptions = ClassOptions()
+    limits: tuple[tuple[str, float | None, float | None, float | None], ...] = ()
+    """See `StopPolicy.trial_limits`: a class of Ray Tune, which runs step by step, ends with the step that
+    reaches one."""

@@ -23,7 +23,8 @@ from raysweep.worker.output import Output
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
-from raysweep.worker.shell import WorkerShell
+from raysweep.worker.shell import Attempt, WorkerShell
+from raysweep.worker.tunecalls import TrialDone, flatten, tune_calls
 
 Trainable = Callable[[dict[str, Any]], Any]
 # What a start's failure may carry; a trial's may carry all that is of use.
@@ -91,11 +92,16 @@ def load_by_reference(reference: str) -> Trainable:
 
 
 def run_attempt(
-    trainable: Trainable, job: Job, place: SweepPlace, shell: WorkerShell, output: Output | None = None
+    trainable: Trainable,
+    job: Job,
+    place: SweepPlace,
+    shell: WorkerShell,
+    output: Output | None = None,
+    attempt_of: Callable[[Session], Attempt] = LocalAttempt,
 ) -> None:
     """Run the trainable, and say how it began, what it reports, and how it ended.
 
-    `output` takes what it prints, and the traceback of what it raises.
+    `output` takes what it prints, and the traceback of what it raises. `attempt_of`: how orders reach it.
     """
     if output is None or job.rank:  # an attempt has one log, that of rank 0
         output = Output()
@@ -103,7 +109,7 @@ def run_attempt(
     output.begin(job)
     shell.begin()
     trial_api.activate(session)
-    shell.reach(LocalAttempt(session))
+    shell.reach(attempt_of(session))
     end = _run(trainable, job, session, place)
     gang.close(job.gang)
     session.finish()
@@ -131,10 +137,12 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
             _interruptible = session
             session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
-            with gang.joined(session):
+            with gang.joined(session), tune_calls():
                 _report_returned(trainable(job.config), place.metric)
         finally:
             _interruptible = None
+    except TrialDone:
+        return Returned(*job.who)
     except TrialStopped as stopped:
         where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
         return Stopped(*job.who, where=where)
@@ -152,7 +160,8 @@ def _report_returned(result: Any, metric: str) -> None:
     if result is None:
         return
     if isinstance(result, dict):
-        trial_api.report(result)
+        # A metric inside another is named as Ray Tune does: one that is not there by its own name.
+        trial_api.report(flatten(result) if "/" in metric and metric not in result else result)
         return
     number = result.item() if callable(getattr(result, "item", None)) and _is_scalar(result) else result
     if metric and isinstance(number, int | float) and not isinstance(number, bool):

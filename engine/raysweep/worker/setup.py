@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from raysweep.messages import Memory, Ready
-from raysweep.worker.checking import check_trainable
+from raysweep.tuneobjects import is_tune_class
+from raysweep.worker.checking import check_resources, check_trainable
 from raysweep.worker.gang import own_host, preload
 from raysweep.worker.memory import MemoryWatch, over_limit
 from raysweep.worker.place import SweepPlace
@@ -24,10 +27,17 @@ class WorkerSetup:
     token: str
     trainable: str
     pickled: bytes | None
+    parameters: tuple[Mapping[str, Any], ...] = ()
+    """What `tune.with_parameters` was given, as references to Ray's object store."""
     isolation: str
     place: SweepPlace
     sys_path: tuple[str, ...] = ()
     hides_gpus: bool = True
+    """Whether the trial's own process has none: of what it starts through Ray, Ray sees to that."""
+    cpus: float = 1.0
+    """What a trial's own process has: as many threads do its numeric libraries use (`worker.cpus`)."""
+    threads: Mapping[str, str] = field(default_factory=dict)
+    """What the user has set of them where the sweep runs."""
     fault_plan: str = ""
     allowed: str = ""
     """The controller's list of what may be named (`raysweep.allowed`); empty: the node's own, if any."""
@@ -52,14 +62,51 @@ def say_ready(shell: WorkerShell, setup: WorkerSetup) -> None:
 def load_trainable(setup: WorkerSetup) -> Trainable:
     """The trainable, by its import path or from its pickled form (which came through Ray, not the link)."""
     preload(setup.process_group)
-    if setup.pickled is not None:
+    return make_trainable(setup.trainable, setup.pickled, setup.parameters, setup.place)
+
+
+def make_trainable(
+    reference: str, pickled: bytes | None, parameters: Sequence[Mapping[str, Any]], place: SweepPlace
+) -> Trainable:
+    """The trainable behind a reference or its pickled form, as a function of a config.
+
+    Raises:
+        TrainableImportError: It cannot be had, or cannot be run.
+    """
+    if parameters:
+        from raysweep.raycompat.parameters import load
+
+        assert pickled is not None
+        loaded: Trainable = load(pickled, parameters)
+    elif pickled is not None:
         import cloudpickle
 
-        loaded: Trainable = cloudpickle.loads(setup.pickled)
+        loaded = cloudpickle.loads(pickled)
     else:
-        loaded = load_by_reference(setup.trainable)
+        loaded = load_by_reference(reference)
     check_trainable(loaded)
-    return loaded
+    check_resources(loaded, place.resources)
+    return as_function(loaded, place)
+
+
+def as_function(loaded: Trainable, place: SweepPlace) -> Trainable:
+    """A class of Ray Tune as a function of a config; anything else as it is.
+
+    Raises:
+        TrainableImportError: It is to make checkpoints, and has no `save_checkpoint`.
+    """
+    if not is_tune_class(loaded):
+        return loaded
+    from raysweep.worker.tuneclass import TuneClass
+
+    return TuneClass(loaded, place)
+
+
+def close_trainable(trainable: Trainable) -> None:
+    """The worker ends: what the trainable keeps from trial to trial does, too."""
+    close = getattr(trainable, "close", None)
+    if is_tune_class(getattr(trainable, "cls", None)) and close is not None:
+        close()
 
 
 def actor_id() -> str:

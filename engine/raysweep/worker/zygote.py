@@ -17,9 +17,10 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -28,7 +29,8 @@ from raysweep.worker.gang import preload
 from raysweep.worker.link import SocketLink
 from raysweep.worker.output import CapturedOutput, Output
 from raysweep.worker.place import SweepPlace
-from raysweep.worker.runner import Trainable, describe, install_interrupt, load_by_reference, run_attempt
+from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
+from raysweep.worker.setup import make_trainable
 from raysweep.worker.shell import WorkerShell
 from raysweep.worker.wire import Decoder, encode
 
@@ -38,10 +40,14 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """What the fork server needs; with `has_pickle`, the pickled trainable follows (it came through Ray)."""
+    """What the fork server needs; with `has_pickle`, the pickled trainable follows (it came through Ray).
+
+    Before it, as many bytes as `parameters_bytes`: what `tune.with_parameters` was given.
+    """
 
     trainable: str
     has_pickle: bool
+    parameters_bytes: int = 0
     place: SweepPlace
     parent: int
     spool: str = ""
@@ -80,11 +86,13 @@ def main() -> None:
     """Serve forks until the worker closes the socket."""
     control = socket.socket(fileno=int(sys.argv[1]))
     setup = SETUP.decode(sys.stdin.buffer.readline())
+    values = sys.stdin.buffer.read(setup.parameters_bytes)
     pickled = sys.stdin.buffer.read() if setup.has_pickle else None
     _die_with_parent(setup.parent)
     try:
         preload(setup.process_group)
-        trainable = _load(setup.trainable, pickled)
+        trainable = _load(setup, pickled, values)
+        del values, pickled
     except BaseException as error:  # noqa: BLE001  whatever the user's module raises while it is imported
         control.send(encode(Unloadable(describe(error, origin="start", is_fatal=True))))
         return
@@ -110,13 +118,13 @@ def main() -> None:
             _fork(control, wake, waker, descriptors[0], trainable, setup)
 
 
-def _load(reference: str, pickled: bytes | None) -> Trainable:
-    if pickled is not None:
+def _load(setup: Setup, pickled: bytes | None, values: bytes) -> Trainable:
+    parameters: tuple[Mapping[str, Any], ...] = ()
+    if values:
         import cloudpickle
 
-        loaded: Trainable = cloudpickle.loads(pickled)
-        return loaded
-    return load_by_reference(reference)
+        parameters = cloudpickle.loads(values)
+    return make_trainable(setup.trainable, pickled, parameters, setup.place)
 
 
 def _fork(

@@ -37,7 +37,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"name": "???"}, "name: '???' has no ASCII letter or digit; give a name such as \"flights\""),
         ({"seed": -1}, "seed: must be >= 0, got -1; give a number >= 0"),
         ({"max_concurrent_trials": 0}, "max_concurrent_trials: must be >= 1, got 0; give a number >= 1"),
-        ({"isolation": "thread"}, "isolation: 'thread' is not known here; use one of 'worker', 'process', 'actor'"),
+        ({"isolation": "thread"}, "isolation: 'thread' is not known here; use one of 'worker', 'process', 'actor', 'inline'"),
         ({"tags": {"a": 1}}, 'tags.a: expected a string, got 1; write "1" in quotes'),
         ({"tags": [1]}, "tags: expected a mapping, got [1]; write a mapping"),
         ({"failure": {"max_failuers": 1}}, "failure.max_failuers: unknown field 'max_failuers'; did you mean 'max_failures'?"),
@@ -233,6 +233,7 @@ def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
         "checkpoint": {"keep_last": 2},
         "stop": {"target": 1},
         "warm_start": "last",
+        "tune": {"checkpoint_frequency": 2},
         "storage_path": "/x",
     }
     assert set(changed) | {"tags"} == set(SweepSpec.model_fields)
@@ -277,8 +278,8 @@ def test_replace_validates(spec: SweepSpec) -> None:
 
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
-    # Left out where there are none: specs of before there were any keep their digests.
-    absent = ("points", "where", "scaling")
+    # Left out where they say nothing: specs of before there were any keep their digests.
+    absent = ("points", "where", "scaling", "tune")
     assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in absent]
 
 

@@ -48,7 +48,7 @@ class FleetPolicy:
     def of(cls, spec: SweepSpec) -> FleetPolicy:
         """The policy of a spec."""
         isolation, scaling = spec.effective_isolation, spec.scaling
-        is_spared = isolation != "process" and scaling is None
+        is_spared = isolation not in ("process", "inline") and scaling is None
         return cls(
             isolation=isolation,
             can_spare=spec.trial_resources.total_gpus == 0 and is_spared,

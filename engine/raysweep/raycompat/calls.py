@@ -1,0 +1,99 @@
+"""What `ray.tune.report`, `ray.train.report` and their siblings talk to, put in place for a trial.
+
+Ray Tune's calls look for a session in one module, those of Ray Train V2 for its utilities in another. Neither
+module is imported here: a trial that does without Ray Tune starts without it, which takes seconds to import.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Final
+
+from raysweep.raycompat.trialcalls import TrialCalls
+
+TUNE_SESSION: Final = "ray.train._internal.session"
+"""The module in which Ray Tune's calls look for their session."""
+TRAIN_WORKER: Final = "ray.train.v2._internal.execution.train_fn_utils"
+"""The module in which the calls of Ray Train V2 look for what they do."""
+
+
+def enter_tune(module: ModuleType, calls: TrialCalls) -> None:
+    """From now on `ray.tune.report` and its siblings go to this trial; `module`: `TUNE_SESSION`."""
+    module._session = TuneSession(calls)  # type: ignore[attr-defined]
+
+
+def leave_tune(module: ModuleType) -> None:
+    """No trial runs here any more."""
+    if isinstance(getattr(module, "_session", None), TuneSession):
+        module._session = None  # type: ignore[attr-defined]
+
+
+def enter_train(module: ModuleType, calls: TrialCalls) -> None:
+    """From now on `ray.train.report` and its siblings go to this trial; `module`: `TRAIN_WORKER`."""
+    from raysweep.raycompat.trainworker import TrainWorker
+
+    module.set_train_fn_utils(TrainWorker(calls))
+
+
+def leave_train(module: ModuleType) -> None:
+    """No trial runs here any more."""
+    from raysweep.raycompat.trainworker import TrainWorker
+
+    if isinstance(module._train_fn_utils, TrainWorker):
+        module.set_train_fn_utils(None)
+
+
+class TuneSession:
+    """Stands for Ray's `_TrainSession` in `ray.tune.report`, `get_checkpoint` and `get_context`.
+
+    It has a rank, so that Ray does not refuse `ray.train.report` as a call that Tune's functions may not use.
+    """
+
+    accelerator: Any = None
+    dataset_shard: Any = None
+    metadata: Any = None
+
+    def __init__(self, calls: TrialCalls) -> None:
+        self._calls = calls
+
+    def report(self, metrics: dict[str, Any], checkpoint: Any = None) -> None:
+        self._calls.report(metrics, checkpoint)
+
+    @property
+    def loaded_checkpoint(self) -> Any:
+        return self._calls.get_checkpoint()
+
+    @property
+    def experiment_name(self) -> str:
+        return self._calls.experiment
+
+    @property
+    def trial_name(self) -> str:
+        return f"{self._calls.experiment}_{self._calls.trial_id}"
+
+    @property
+    def trial_id(self) -> str:
+        return self._calls.trial_id
+
+    @property
+    def run_id(self) -> str:
+        return self._calls.trial_id
+
+    @property
+    def trial_dir(self) -> str:
+        return str(self._calls.folder())
+
+    @property
+    def trial_resources(self) -> Any:
+        from ray.tune import PlacementGroupFactory
+
+        resources = self._calls.resources
+        return PlacementGroupFactory([resources]) if resources else None
+
+    @property
+    def world_rank(self) -> int:
+        return self._calls.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._calls.world_size

@@ -1,0 +1,47 @@
+"""What the calls of Ray Tune and Ray Train need of a trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class TrialCalls(Protocol):
+    """A trial, as these calls see it."""
+
+    @property
+    def experiment(self) -> str:
+        """The sweep's id."""
+        ...
+
+    @property
+    def trial_id(self) -> str:
+        """The trial's id."""
+        ...
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """What the trial takes, in Ray's keys."""
+        ...
+
+    @property
+    def rank(self) -> int:
+        """Among the processes of the trial."""
+        ...
+
+    @property
+    def world_size(self) -> int:
+        """How many processes the trial has."""
+        ...
+
+    def folder(self) -> Path:
+        """A folder of the attempt's own on this node, which is removed at its end."""
+        ...
+
+    def report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
+        """Report, with a `ray.train.Checkpoint` or None."""
+        ...
+
+    def get_checkpoint(self) -> Any:
+        """The newest checkpoint as a `ray.train.Checkpoint`, or None."""
+        ...

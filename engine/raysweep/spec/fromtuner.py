@@ -1,0 +1,343 @@
+"""A `ray.tune.Tuner` as the spec of a sweep. Imports nothing of Ray: reads what the tuner holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
+
+from raysweep import tuneobjects
+from raysweep.errors import SpecError
+from raysweep.spec.sweep import SweepSpec
+from raysweep.spec.validation import show
+
+_DATED: Final = re.compile(r"_\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2}$")
+_HOME: Final = "/ray_results"
+# Tune fills it in for functions, too; here it is a field of its own.
+_TIME: Final = "time_total_s"
+
+
+def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> SweepSpec:
+    """The spec that does what a `ray.tune.Tuner` would: `run_sweep(from_tuner(tuner))` for `tuner.fit()`.
+
+    Args:
+        tuner: What `ray.tune.Tuner(…)` gave; it need not be fitted, and nothing of it is changed.
+        ignore: Parts of the tuner that may be left out, by the names that the error gives them.
+        fields: Fields of `SweepSpec` that take the place of what the tuner says, such as `scheduler="asha"`.
+
+    A field with parts of its own is replaced whole: `stop={"target": 0.1}` replaces the tuner's criteria.
+
+    Raises:
+        SpecError: Parts of the tuner have no counterpart. Names the first and its fix; `others` has the rest.
+    """
+    held = getattr(tuner, "_local_tuner", None)
+    if held is None:
+        raise SpecError(
+            "tuner", f"expected a ray.tune.Tuner, got {show(tuner)}", "give what ray.tune.Tuner(…) returned"
+        )
+    reading = _Reading(held, fields)
+    found = reading.read()
+    problems = [problem for problem in reading.problems if problem[0] not in ignore]
+    if not problems:
+        return SweepSpec.model_validate(found | fields)
+    first, *rest = (SpecError(*problem) for problem in problems)
+    first.others = (*map(str, rest), *_problems_of(found | fields))
+    raise first
+
+
+def _problems_of(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """What would be wrong with the spec besides, were the rest as it should be."""
+    known = {"metric": "loss", "mode": "min", **fields, "num_samples": 1}
+    try:
+        SweepSpec.model_validate(known)
+    except SpecError as error:
+        return (str(error), *error.others)
+    return ()
+
+
+class _Reading:
+    """One tuner: the fields that it says, and the problems that it makes."""
+
+    def __init__(self, held: Any, given: Mapping[str, Any]) -> None:
+        self._held = held
+        self._given = given
+        self._config = held._tune_config
+        self._run = held._run_config
+        self.problems: list[tuple[str, str, str]] = []
+
+    def read(self) -> dict[str, Any]:
+        fields = {
+            "trainable": self._read_trainable(),
+            "param_space": dict(self._held.param_space or {}),
+            **self._read_search(self._config.search_alg),
+            **self._read_scheduler(),
+            **self._read_goal(),
+            **self._read_numbers(),
+            **self._read_place(),
+            **self._read_stop(),
+            **self._read_failure(),
+            **self._read_checkpoints(),
+        }
+        self._refuse_the_rest()
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def _refuse(self, part: str, problem: str, fix: str, field: str = "") -> None:
+        """Note what cannot be said in a spec; not where the caller has given the field of it."""
+        if not field or field not in self._given:
+            self.problems.append((part, problem, fix))
+
+    def _read_trainable(self) -> Any:
+        trainable = self._held.trainable
+        if isinstance(trainable, str):
+            self._refuse(
+                "trainable",
+                f"{trainable!r} is the name of a trainable that is registered with Tune",
+                "give the function or class itself",
+                "trainable",
+            )
+        elif not callable(trainable):
+            self._refuse(
+                "trainable",
+                f"a {type(trainable).__name__} is a trainer of Ray Train",
+                "run the trainer's own fit in a function, and give that",
+                "trainable",
+            )
+        elif source := _asks_by_config(trainable):
+            self._refuse(
+                source,
+                "names its resources as a function of the config",
+                'give from_tuner(…, resources={"cpu": …}) that do for every config',
+                "resources",
+            )
+        return trainable
+
+    def _read_goal(self) -> dict[str, Any]:
+        scheduler, search = self._config.scheduler, self._config.search_alg
+        goal: dict[str, Any] = {}
+        for name in ("metric", "mode"):
+            sources = (self._config, name), (scheduler, f"_{name}"), (search, f"_{name}")
+            values = (getattr(source, attribute, None) for source, attribute in sources)
+            goal[name] = next((value for value in values if value), None)
+            if not isinstance(goal[name], str):
+                what = "is not set" if goal[name] is None else f"{show(goal[name])} is more than one"
+                example = "loss" if name == "metric" else "min"
+                self._refuse(f"tune_config.{name}", what, f'give from_tuner(…, {name}="{example}")', name)
+        return goal
+
+    def _read_numbers(self) -> dict[str, Any]:
+        config = self._config
+        if config.num_samples < 1:
+            self._refuse(
+                "tune_config.num_samples",
+                f"{config.num_samples} stands for samples without an end",
+                "give from_tuner(…, num_samples=…), and a stop.time_budget_s if time is to end it",
+                "num_samples",
+            )
+        return {"num_samples": config.num_samples, **self._read_concurrency()}
+
+    def _read_concurrency(self) -> dict[str, Any]:
+        limits = [
+            self._config.max_concurrent_trials,
+            getattr(self._config.search_alg, "max_concurrent", None),
+        ]
+        found = [limit for limit in limits if limit]
+        return {"max_concurrent_trials": min(found)} if found else {}
+
+    def _read_search(self, search: Any) -> dict[str, Any]:
+        match _kind(search):
+            case "":
+                return {}
+            case "BasicVariantGenerator":
+                return {"points": list(search._points_to_evaluate)} if search._points_to_evaluate else {}
+            case "ConcurrencyLimiter":
+                return self._read_search(search.searcher)
+            case "OptunaSearch":
+                return self._read_optuna(search)
+            case kind:
+                self._refuse(
+                    "tune_config.search_alg",
+                    f"{kind} has no counterpart",
+                    'give from_tuner(…, search="auto"), or another of raysweep\'s searches',
+                    "search",
+                )
+                return {}
+
+    def _read_optuna(self, search: Any) -> dict[str, Any]:
+        held = {
+            "space": search._space,
+            "sampler": search._sampler if _kind(search._sampler) != "TPESampler" else None,
+            "evaluated_rewards": search._evaluated_rewards,
+        }
+        for name, value in held.items():
+            if value is not None and value != []:
+                self._refuse(
+                    f"tune_config.search_alg.{name}",
+                    f"{show(value)} is Optuna's own",
+                    "write the space as param_space" if name == "space" else 'give from_tuner(…, search="…")',
+                    "search",
+                )
+        points = list(search._points_to_evaluate)
+        return {"search": "tpe", "seed": search._seed} | ({"points": points} if points else {})
+
+    def _read_scheduler(self) -> dict[str, Any]:
+        scheduler = self._config.scheduler
+        match _kind(scheduler):
+            case "" | "FIFOScheduler":
+                return {}
+            case "AsyncHyperBandScheduler":
+                return {"scheduler": {"asha": self._read_asha(scheduler)}}
+            case kind:
+                self._refuse(
+                    "tune_config.scheduler",
+                    f"{kind} has no counterpart",
+                    'give from_tuner(…, scheduler="asha"), or another of raysweep\'s schedulers',
+                    "scheduler",
+                )
+                return {}
+
+    def _read_asha(self, scheduler: Any) -> dict[str, Any]:
+        if not scheduler._stop_last_trials:
+            self._refuse(
+                "tune_config.scheduler.stop_last_trials",
+                "False lets trials run beyond max_t",
+                "raise max_t instead",
+                "scheduler",
+            )
+        return {
+            "max_t": scheduler._max_t,
+            "grace_period": scheduler._brackets[0]._rungs[-1][0],
+            "reduction_factor": scheduler._reduction_factor,
+            "brackets": len(scheduler._brackets),
+            "time_attr": scheduler._time_attr,
+        }
+
+    def _read_place(self) -> dict[str, Any]:
+        path = str(self._run.storage_path)
+        if self._run.storage_filesystem is not None:
+            self._refuse(
+                "run_config.storage_filesystem",
+                f"{show(self._run.storage_filesystem)} is a file system of pyarrow",
+                'give from_tuner(…, storage_path="s3://bucket/sweeps")',
+                "storage_path",
+            )
+        # The name that Tune makes has the time in it: another at each start, so that nothing would resume.
+        return {
+            "name": _DATED.sub("", self._run.name),
+            "storage_path": None if path.endswith(_HOME) else path,
+        }
+
+    def _read_stop(self) -> dict[str, Any]:
+        stop: dict[str, Any] = {}
+        budget = self._config.time_budget_s
+        if budget is not None:
+            stop["time_budget_s"] = budget
+        for name, value in self._criteria(self._run.stop):
+            if name in ("time_budget_s", "trial_time_s"):
+                stop[name] = value
+            else:
+                stop.setdefault("trial", {})[name] = value
+        return {"stop": stop} if stop else {}
+
+    def _criteria(self, stop: Any) -> Iterator[tuple[str, Any]]:
+        part, field = "run_config.stop", "stop"
+        if isinstance(stop, Mapping):
+            for name, value in stop.items():
+                if name == "done" and value is True:
+                    continue  # a trial that says so ends anyway
+                if isinstance(value, bool) or not isinstance(value, int | float):
+                    what = f"{show(value)} is not a number"
+                    fix = 'give from_tuner(…, stop={"trial": {…}}) with numbers'
+                    self._refuse(f"{part}.{name}", what, fix, field)
+                else:
+                    yield "trial_time_s" if name == _TIME else name, value
+            return
+        match _kind(stop):
+            case "" | "NoopStopper":
+                return
+            case "MaximumIterationStopper":
+                yield "training_iteration", stop._max_iter
+            case "TimeoutStopper":
+                yield "time_budget_s", stop._timeout_seconds
+            case "CombinedStopper":
+                for each in stop._stoppers:
+                    yield from self._criteria(each)
+            case kind:
+                fix = "give from_tuner(…, stop={…}): target, plateau, trial, trial_time_s, time_budget_s"
+                self._refuse(part, f"a {kind} is code", fix, field)
+
+    def _read_failure(self) -> dict[str, Any]:
+        config = self._run.failure_config
+        if config.max_failures < 0:
+            self._refuse(
+                "run_config.failure_config.max_failures",
+                "-1 stands for retries without an end",
+                'give from_tuner(…, failure={"max_failures": …})',
+                "failure",
+            )
+        failure: dict[str, Any] = {"max_failures": config.max_failures}
+        if config.fail_fast:
+            failure["max_failed_fraction"] = 0.0
+        return {"failure": failure}
+
+    def _read_checkpoints(self) -> dict[str, Any]:
+        config = self._run.checkpoint_config
+        fields: dict[str, Any] = {}
+        keep: dict[str, Any] = {}
+        if config.num_to_keep is not None and config.checkpoint_score_attribute is not None:
+            mode = config.checkpoint_score_order
+            best = {"metric": config.checkpoint_score_attribute, "mode": mode, "num": config.num_to_keep}
+            keep["keep_best"] = best
+        elif config.num_to_keep is not None:
+            keep["keep_last"] = config.num_to_keep
+        if keep:
+            fields["checkpoint"] = keep
+        tune = {
+            "checkpoint_frequency": config.checkpoint_frequency or 0,
+            "checkpoint_at_end": bool(config.checkpoint_at_end),
+            "reuse_actors": bool(self._config.reuse_actors),
+        }
+        if any(tune.values()):
+            fields["tune"] = tune
+        return fields
+
+    def _refuse_the_rest(self) -> None:
+        """What is neither a field of a spec nor without an effect on what comes out."""
+        name_it = "name trials in what you make of the outcome"
+        callback = "read the outcome, the journal or on_progress= of run_sweep"
+        parts = {
+            "tune_config.trial_name_creator": (self._config.trial_name_creator, name_it),
+            "tune_config.trial_dirname_creator": (self._config.trial_dirname_creator, name_it),
+            "run_config.callbacks": (self._run.callbacks, callback),
+            "run_config.sync_config.sync_artifacts": (
+                getattr(self._run.sync_config, "sync_artifacts", False),
+                "put what is to be kept into a checkpoint",
+            ),
+            "tuner": (getattr(self._held, "_is_restored", False), "make a new one with ray.tune.Tuner(…)"),
+        }
+        for part, (value, fix) in parts.items():
+            if value:
+                shown = (
+                    "was restored from a run of Tune's" if part == "tuner" else f"{show(value)} is not run"
+                )
+                self._refuse(part, shown, f"{fix}; or from_tuner(…, ignore=[{part!r}])")
+
+
+def _kind(found: Any) -> str:
+    """The name of its class, with the module where that is not Ray's or Optuna's; empty for None."""
+    if found is None:
+        return ""
+    kind = type(found)
+    is_known = kind.__module__.split(".")[0] in ("ray", "optuna")
+    return kind.__name__ if is_known else f"{kind.__module__}.{kind.__name__}"
+
+
+def _asks_by_config(trainable: Callable[..., Any]) -> str:
+    """What of it gives its resources as a function of the config; empty where nothing does."""
+    asked = tuneobjects.resources_of(trainable)
+    if asked is not None:
+        return "" if hasattr(asked, "bundles") else "trainable.with_resources"
+    if not tuneobjects.is_tune_class(trainable):
+        return ""
+    owner = next(base for base in trainable.__mro__ if "default_resource_request" in vars(base))
+    is_own = owner.__module__ != "ray.tune.trainable.trainable"
+    return "trainable.default_resource_request" if is_own else ""

@@ -1,0 +1,70 @@
+"""Something is done once a module is imported: now if it is already, else when user code imports it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Final
+
+_waiting: Final[dict[str, Callable[[ModuleType], None]]] = {}
+
+
+def after_import(name: str, call: Callable[[ModuleType], None]) -> None:
+    """Call `call(module)` once the module of this name is imported; a later call for it takes the place."""
+    module = sys.modules.get(name)
+    if module is not None and not _is_loading(module):
+        call(module)
+        return
+    _waiting[name] = call
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def forget_import(name: str) -> None:
+    """Do nothing any more when the module of this name is imported."""
+    _waiting.pop(name, None)
+
+
+def _is_loading(module: ModuleType) -> bool:
+    return bool(getattr(module.__spec__, "_initializing", False))
+
+
+class _Finder(MetaPathFinder):
+    """Finds such a module as any other import does, and calls when it has been loaded."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        call = _waiting.pop(fullname, None)
+        if call is None:
+            return None
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            _waiting.setdefault(fullname, call)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _CallingLoader(spec.loader, fullname)
+        return spec
+
+
+class _CallingLoader(Loader):
+    def __init__(self, inner: Loader, name: str) -> None:
+        self._inner = inner
+        self._name = name
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._inner.exec_module(module)
+        call = _waiting.pop(self._name, None)
+        if call is not None:
+            call(module)
+
+    def __getattr__(self, name: str) -> Any:
+        # Resources, source code and the like are the real loader's business.
+        return getattr(self._inner, name)

@@ -1,0 +1,111 @@
+"""`ray.tune.report`, `ray.train.report` and their siblings in a trial: `raysweep.report` and its own.
+
+| theirs | here |
+|---|---|
+| `report(metrics, checkpoint=…)` | `raysweep.report`; metrics in metrics are named `outer/inner` |
+| `report({"done": True})` | the trial ends with this report, completed |
+| `get_checkpoint()` | `raysweep.get_checkpoint().to_ray()` |
+| `get_context()` | ids, resources, a folder of the attempt's own |
+
+Nothing of Ray is imported for it. A trial that imports Ray Tune finds them in place.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from raysweep import trial as trial_api
+from raysweep.errors import TrialStopped
+from raysweep.raycompat import calls as compat
+from raysweep.worker.imports import after_import, forget_import
+
+DONE: Final = "done"
+
+
+class TrialDone(TrialStopped):
+    """The trial has said itself that it is done."""
+
+
+@contextmanager
+def tune_calls() -> Iterator[None]:
+    """While an attempt runs, with its session in place: the calls of Ray Tune and Ray Train go to it."""
+    calls = _Calls()
+    doors = (
+        (compat.TUNE_SESSION, compat.enter_tune, compat.leave_tune),
+        (compat.TRAIN_WORKER, compat.enter_train, compat.leave_train),
+    )
+    for name, enter, _ in doors:
+        after_import(name, lambda module, enter=enter: enter(module, calls))  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        for name, _, leave in doors:
+            forget_import(name)
+            if (module := sys.modules.get(name)) is not None:
+                leave(module)
+        calls.close()
+
+
+def flatten(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"a": {"b": 1}}` as `{"a/b": 1}`, at any depth; lists stay."""
+    if not any(isinstance(value, dict) for value in metrics.values()):
+        return dict(metrics)
+    flat: dict[str, Any] = {}
+    for name, value in metrics.items():
+        if isinstance(value, dict):
+            flat.update((f"{name}/{inner}", each) for inner, each in flatten(value).items())
+        else:
+            flat[name] = value
+    return flat
+
+
+class _Calls:
+    """The trial that runs here, as Ray's calls see it."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+
+    @property
+    def experiment(self) -> str:
+        return trial_api.get_context().sweep_id
+
+    @property
+    def trial_id(self) -> str:
+        return trial_api.get_context().trial_id
+
+    @property
+    def resources(self) -> dict[str, float]:
+        return dict(trial_api.get_context().resources)
+
+    @property
+    def rank(self) -> int:
+        return trial_api.get_context().rank
+
+    @property
+    def world_size(self) -> int:
+        return trial_api.get_context().world_size
+
+    def folder(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="raysweep-trial-"))
+        return self._folder
+
+    def report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
+        is_plain = isinstance(metrics, dict)
+        trial_api.report(flatten(metrics) if is_plain else metrics, checkpoint)
+        if is_plain and metrics.get(DONE):
+            raise TrialDone("done")
+
+    def get_checkpoint(self) -> Any:
+        found = trial_api.get_checkpoint()
+        return None if found is None else found.to_ray()
+
+    def close(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,217 @@
+"""A `ray.tune.Tuner` becomes a spec, or an error that names each part that cannot. Starts no Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray import tune
+from ray.tune.schedulers import (
+    ASHAScheduler,
+    FIFOScheduler,
+    HyperBandScheduler,
+    MedianStoppingRule,
+)
+from ray.tune.search import BasicVariantGenerator, ConcurrencyLimiter
+from ray.tune.stopper import (
+    CombinedStopper,
+    ExperimentPlateauStopper,
+    MaximumIterationStopper,
+    TimeoutStopper,
+)
+
+import raysweep as rs
+from tests.unit.worker.tune_trainables import Counter
+
+Make = Callable[..., tune.Tuner]
+
+
+def train(config: dict[str, Any]) -> None:
+    tune.report({"loss": config["x"]})
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """A tuner: keywords of `TuneConfig` and `RunConfig` mixed."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    def make(trainable: Any = train, space: Any = None, **fields: Any) -> tune.Tuner:
+        of_run = {
+            name: fields.pop(name) for name in list(fields) if name in tune.RunConfig.__dataclass_fields__
+        }
+        plain: dict[str, Any] = {"metric": "loss", "mode": "min"}
+        run = {"storage_path": str(tmp_path / "ray"), "name": "named"} | of_run
+        return tune.Tuner(
+            trainable,
+            param_space={"x": tune.uniform(0, 1)} if space is None else space,
+            tune_config=tune.TuneConfig(**plain | fields),
+            run_config=tune.RunConfig(**run),
+        )
+
+    return make
+
+
+def test_a_plain_tuner_says_what_a_plain_spec_does(make: Make, tmp_path: Path) -> None:
+    assert rs.from_tuner(make(num_samples=7)) == rs.SweepSpec(
+        name="named",
+        trainable=train,
+        param_space={"x": {"uniform": [0, 1]}},
+        metric="loss",
+        mode="min",
+        num_samples=7,
+        failure={"max_failures": 0},
+        storage_path=str(tmp_path / "ray"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"scheduler": FIFOScheduler()}, {}),
+        (
+            {"scheduler": ASHAScheduler(max_t=81, grace_period=3, reduction_factor=3, brackets=2)},
+            {"scheduler": {"asha": {"max_t": 81, "grace_period": 3, "reduction_factor": 3, "brackets": 2}}},
+        ),
+        ({"scheduler": ASHAScheduler(time_attr="epoch")}, {"scheduler": {"asha": {"time_attr": "epoch"}}}),
+        ({"max_concurrent_trials": 3}, {"max_concurrent_trials": 3}),
+        ({"max_concurrent_trials": 0}, {}),
+        ({"search_alg": BasicVariantGenerator(points_to_evaluate=[{"x": 0.5}])}, {"points": [{"x": 0.5}]}),
+        ({"time_budget_s": timedelta(hours=1)}, {"stop": {"time_budget_s": 3600}}),
+        (
+            {"stop": {"training_iteration": 5, "loss": 2}},
+            {"stop": {"trial": {"training_iteration": 5, "loss": 2}}},
+        ),
+        ({"stop": {"done": True}}, {}),
+        ({"stop": {"time_total_s": 60}}, {"stop": {"trial_time_s": 60}}),
+        ({"stop": MaximumIterationStopper(4)}, {"stop": {"trial": {"training_iteration": 4}}}),
+        (
+            {"stop": CombinedStopper(MaximumIterationStopper(4), TimeoutStopper(60))},
+            {"stop": {"trial": {"training_iteration": 4}, "time_budget_s": 60}},
+        ),
+        ({"failure_config": tune.FailureConfig(max_failures=4)}, {"failure": {"max_failures": 4}}),
+        (
+            {"failure_config": tune.FailureConfig(fail_fast=True)},
+            {"failure": {"max_failures": 0, "max_failed_fraction": 0.0}},
+        ),
+        ({"checkpoint_config": tune.CheckpointConfig(num_to_keep=3)}, {"checkpoint": {"keep_last": 3}}),
+        (
+            {"checkpoint_config": tune.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="acc")},
+            {"checkpoint": {"keep_best": {"metric": "acc", "mode": "max", "num": 2}}},
+        ),
+        (
+            {
+                "checkpoint_config": tune.CheckpointConfig(checkpoint_frequency=5, checkpoint_at_end=True),
+                "reuse_actors": True,
+            },
+            {"tune": {"checkpoint_frequency": 5, "checkpoint_at_end": True, "reuse_actors": True}},
+        ),
+    ],
+    ids=lambda value: None,
+)
+def test_what_a_tuner_says_is_said_in_the_spec(
+    make: Make, given: dict[str, Any], said: dict[str, Any]
+) -> None:
+    plain = rs.from_tuner(make())
+    assert rs.from_tuner(make(**given)) == plain.replace(**said)
+
+
+def test_a_limited_search_limits_the_trials_at_once(make: Make) -> None:
+    optuna = pytest.importorskip("ray.tune.search.optuna")
+    search = ConcurrencyLimiter(optuna.OptunaSearch(seed=3), max_concurrent=2)
+    spec = rs.from_tuner(make(search_alg=search))
+    assert (spec.search.kind, spec.seed, spec.max_concurrent_trials) == ("tpe", 3, 2)
+
+
+def test_metric_and_mode_may_be_the_schedulers(make: Make) -> None:
+    tuner = make(scheduler=ASHAScheduler(metric="acc", mode="max"), metric=None, mode=None)
+    spec = rs.from_tuner(tuner)
+    assert (spec.metric, spec.mode) == ("acc", "max")
+
+
+def test_a_name_that_tune_made_is_the_same_tomorrow(make: Make) -> None:
+    assert rs.from_tuner(make(name=None)).name == "train"
+
+
+def test_resources_are_those_of_with_resources(make: Make) -> None:
+    wrapped = tune.with_resources(lambda config: None, {"cpu": 2, "gpu": 0.5})
+    spec = rs.from_tuner(make(wrapped))
+    assert spec.resources == rs.Resources(cpu=2, gpu=0.5)
+    factory = tune.PlacementGroupFactory([{"CPU": 1}, {"CPU": 2}], strategy="SPREAD")
+    spec = rs.from_tuner(make(tune.with_resources(Counter, factory)))
+    assert spec.resources == rs.Resources(bundles=[{"CPU": 1}, {"CPU": 2}], strategy="SPREAD")
+    assert spec.trainable is Counter
+
+
+def test_fields_take_the_place_of_what_the_tuner_says(make: Make) -> None:
+    spec = rs.from_tuner(make(scheduler=MedianStoppingRule()), scheduler="asha", name="other")
+    assert (spec.scheduler.kind, spec.name) == ("asha", "other")
+
+
+class AsksForMore(Counter):
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        return tune.PlacementGroupFactory([{"CPU": config["x"]}])
+
+
+class Quiet(tune.Callback):
+    pass
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"metric": None}, r"tune_config\.metric: is not set", "metric="),
+    ({"mode": None}, r"tune_config\.mode: is not set", "mode="),
+    ({"num_samples": -1}, r"tune_config\.num_samples: -1 ", "num_samples="),
+    ({"scheduler": HyperBandScheduler()}, r"tune_config\.scheduler: HyperBandScheduler", 'scheduler="asha"'),
+    ({"scheduler": ASHAScheduler(stop_last_trials=False)}, r"scheduler\.stop_last_trials", "max_t"),
+    ({"trial_name_creator": str}, r"tune_config\.trial_name_creator", "ignore="),
+    ({"callbacks": [Quiet()]}, r"run_config\.callbacks", "on_progress"),
+    ({"stop": lambda trial, result: False}, r"run_config\.stop: a .* is code", "stop="),
+    ({"stop": ExperimentPlateauStopper("loss")}, r"run_config\.stop: a ExperimentPlateauStopper", "plateau"),
+    ({"stop": {"name": "x"}}, r"run_config\.stop\.name: 'x' is not a number", "stop="),
+    ({"failure_config": tune.FailureConfig(max_failures=-1)}, r"max_failures: -1", "failure="),
+    ({"sync_config": tune.SyncConfig(sync_artifacts=True)}, r"sync_artifacts", "checkpoint"),
+    ({"trainable": AsksForMore}, r"trainable\.default_resource_request", "resources="),
+    (
+        {"trainable": tune.with_resources(lambda config: None, lambda config: {"cpu": config["x"]})},
+        r"trainable\.with_resources: names its resources as a function of the config",
+        "resources",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "said", "fix"), REFUSED, ids=[said for _, said, _ in REFUSED])
+def test_what_has_no_counterpart_is_refused_by_name_and_with_the_fix(
+    make: Make, given: dict[str, Any], said: str, fix: str
+) -> None:
+    with pytest.raises(rs.SpecError, match=said) as caught:
+        rs.from_tuner(make(**given))
+    assert fix in caught.value.fix
+
+
+def test_all_that_has_no_counterpart_is_said_at_once_and_may_be_ignored(make: Make) -> None:
+    space = {"x": tune.uniform(0, 1)}
+    tuner = make(
+        space=space | {"args": object()},
+        callbacks=[Quiet()],
+        scheduler=HyperBandScheduler(),
+        trial_name_creator=str,
+    )
+    with pytest.raises(rs.SpecError) as caught:
+        rs.from_tuner(tuner)
+    parts = {caught.value.field, *(other.split(":")[0] for other in caught.value.others)}
+    wrong = {"run_config.callbacks", "tune_config.scheduler", "tune_config.trial_name_creator"}
+    assert parts == wrong | {"param_space.args"}
+    assert rs.from_tuner(tuner, ignore=wrong, param_space=space).scheduler.kind == "fifo"
+
+
+def test_a_constant_that_json_cannot_hold_is_named(make: Make) -> None:
+    with pytest.raises(rs.SpecError, match=r"param_space\.args"):
+        rs.from_tuner(make(space={"args": object()}))
+
+
+def test_what_is_no_tuner_is_said(make: Make) -> None:
+    with pytest.raises(rs.SpecError, match=r"expected a ray\.tune\.Tuner, got 7"):
+        rs.from_tuner(7)

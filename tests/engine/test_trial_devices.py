@@ -1,0 +1,113 @@
+"""What a trial sees of CPUs and GPUs, in each isolation: threads, visible devices, processes of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from raysweep.worker.cpus import VARIABLES
+
+pytestmark = pytest.mark.ray
+Run = Callable[..., rs.SweepOutcome]
+ISOLATIONS = ["worker", "process", "actor"]
+
+
+def counts_threads(config: dict[str, Any]) -> dict[str, Any]:
+    import os
+
+    import numpy  # noqa: F401  loads its pool
+    import threadpoolctl
+    import torch
+
+    pools = {each["num_threads"] for each in threadpoolctl.threadpool_info()}
+    return {
+        "loss": 1.0,
+        "variables": [os.environ.get(name) for name in VARIABLES],
+        "torch": torch.get_num_threads(),
+        "pools": sorted(pools),
+    }
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_threads_follow_the_trials_cpus(run: Run, isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    outcome = run(counts_threads, isolation=isolation, resources={"cpu": 1}, num_samples=2)
+    for trial in outcome.trials:
+        assert trial.state == "completed", trial.error
+        assert trial.metrics["variables"] == ["1"] * len(VARIABLES)
+        assert trial.metrics["torch"] == 1
+        assert trial.metrics["pools"] == [1]
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_threads_that_the_user_has_set_stand(
+    run: Run, isolation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    (trial,) = run(counts_threads, isolation=isolation, resources={"cpu": 1}).trials
+    assert trial.metrics["variables"] == ["2"] * len(VARIABLES)
+    assert trial.metrics["torch"] == 2
+
+
+GPUS = """
+    import json, os, sys
+    import ray
+    import raysweep as rs
+
+    def train(config):
+        gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return {"loss": 1.0, "gpus": gpus, "pid": os.getpid()}
+
+    ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False,
+             _temp_dir=sys.argv[1])
+    said = {}
+    CASES = {
+        "none": {"cpu": 1},
+        "one": {"gpu": 1},
+        "half": {"gpu": 0.5, "cpu": 0.5},
+        "two": {"gpu": 2},
+        "of others": {"bundles": [{"CPU": 1}, {"GPU": 1}]},
+    }
+    for isolation in ("worker", "process", "actor", None):
+        for case, resources in CASES.items():
+            outcome = rs.run_sweep(
+                dict(name=f"g-{isolation}-{case}", trainable=train, param_space={"x": 1}, metric="loss",
+                     mode="min", num_samples=3, resources=resources, isolation=isolation,
+                     storage_path=sys.argv[2]))
+            assert outcome.counts == {"completed": 3}, (isolation, case, outcome.why)
+            seen = [one.metrics for one in outcome.trials]
+            said[f"{isolation} {case}"] = [[one["gpus"], one["pid"]] for one in seen]
+    print(json.dumps(said))
+"""
+
+
+@pytest.mark.servers
+@pytest.mark.timeout(600)
+def test_each_trial_sees_its_gpus_and_no_other(tmp_path: Path) -> None:
+    script = tmp_path / "gpus.py"
+    script.write_text(textwrap.dedent(GPUS))
+    folders = [str(tmp_path / "ray"), str(tmp_path / "sweeps")]
+    done = subprocess.run(
+        [sys.executable, str(script), *folders], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    for isolation in ("worker", "process", "actor", "None"):
+        seen = {case: [gpus for gpus, _ in said[f"{isolation} {case}"]] for case in ("none", "of others")}
+        assert seen == {"none": [""] * 3, "of others": [""] * 3}, isolation
+        for case in ("one", "half"):
+            assert {gpus for gpus, _ in said[f"{isolation} {case}"]} <= {"0", "1"}, (isolation, case)
+        assert {gpus for gpus, _ in said[f"{isolation} two"]} == {"0,1"}, isolation
+    # By default, and wherever it is asked for, a trial with a GPU has a process of its own.
+    for isolation in ("process", "actor", "None"):
+        for case in ("one", "half", "two"):
+            assert len({pid for _, pid in said[f"{isolation} {case}"]}) == 3, (isolation, case)

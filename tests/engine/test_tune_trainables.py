@@ -1,0 +1,200 @@
+"""Trainables written for Ray Tune in real sweeps: in each isolation, killed, with large parameters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray import tune
+
+import raysweep as rs
+from raysweep.core import events as ev
+from tests.unit.worker.tune_trainables import Counter
+
+pytestmark = pytest.mark.ray
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., rs.SweepOutcome]
+ISOLATIONS = ["worker", "process", "actor"]
+CLASS = "tests.unit.worker.tune_trainables:Counter"
+
+
+def dies_once(config: dict[str, Any]) -> None:
+    """Reports to Ray Tune, with a checkpoint each; is killed once at step 3."""
+    import os
+    import tempfile
+
+    start = 0
+    if (found := tune.get_checkpoint()) is not None:
+        with found.as_directory() as folder:
+            start = int(Path(folder, "step").read_text())
+    for step in range(start + 1, 6):
+        marker = Path(config["log"] + ".died")
+        if step == 4 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), 9)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "step").write_text(str(step))
+            checkpoint = tune.Checkpoint.from_directory(folder)
+            tune.report({"loss": 1 / step, "eval": {"step": step}}, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_a_function_of_tune_resumes_after_sigkill(run: Run, isolation: str) -> None:
+    (trial,) = run(dies_once, isolation=isolation).trials
+    assert trial.state == "completed", trial.error
+    assert trial.metrics["eval/step"] == 5
+    assert trial.num_attempts == 2
+    # However many checkpoints the kill took along, each step counts once.
+    assert trial.metrics["training_iteration"] == 5
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_a_class_of_tune_resumes_after_its_death(
+    run: Run, isolation: str, how: str, lines: Callable[[], Any]
+) -> None:
+    space = {"by": 1.0, "steps": 4, "dies_at": 4, "how": how}
+    outcome = run(CLASS, space, metric="total", isolation=isolation, tune={"checkpoint_frequency": 1})
+    (trial,) = outcome.trials
+    assert trial.state == "completed", trial.error
+    assert trial.metrics["total"] == 4.0
+    assert trial.metrics["training_iteration"] == 4
+    assert trial.num_attempts == 2
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_a_limit_ends_a_class_with_the_step_that_reaches_it(
+    run: Run, isolation: str, lines: Callable[[], Any], events: Any
+) -> None:
+    outcome = run(
+        CLASS,
+        {"by": 1.0, "steps": 100},
+        metric="total",
+        isolation=isolation,
+        num_samples=3,
+        stop={"trial": {"training_iteration": 3}},
+        tune={"checkpoint_at_end": True},
+    )
+    assert [trial.metrics["total"] for trial in outcome.trials] == [3.0] * 3
+    said = [line[0] for line in lines()]
+    assert said.count("save@3") == 3
+    assert said.count("cleanup") == 3
+    assert not [word for word in said if word.startswith("save") and word != "save@3"]
+    assert len(events(ev.CheckpointCommitted)) == 3
+
+
+def test_a_warm_worker_uses_an_instance_again_and_cleans_up_at_its_end(
+    run: Run, lines: Callable[[], Any]
+) -> None:
+    outcome = run(
+        CLASS,
+        {"by": 1.0, "steps": 2},
+        metric="total",
+        isolation="worker",
+        num_samples=3,
+        max_concurrent_trials=1,
+        tune={"reuse_actors": True},
+    )
+    assert [trial.metrics["total"] for trial in outcome.trials] == [2.0] * 3
+    assert [line[0] for line in lines()][:3] == ["setup", "reset", "reset"]
+
+
+class Table:
+    """Counts, in a file, how often it is pickled."""
+
+    def __init__(self, log: str, size: int) -> None:
+        self.log = log
+        self.content = b"x" * size
+
+    def __getstate__(self) -> dict[str, Any]:
+        with Path(self.log).open("a") as file:
+            file.write("pickled\n")
+        return self.__dict__
+
+
+def measures(config: dict[str, Any], table: Any = None, factor: float = 1.0) -> None:
+    tune.report({"loss": len(table.content) * factor, "calls": len(table.content)})
+    table.content += b"y"  # of this trial's own
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_parameters_go_through_the_object_store_once(
+    run: Run, isolation: str, tmp_path: Path, lines: Callable[[], Any]
+) -> None:
+    log = tmp_path / "pickled"
+    table = Table(str(log), 1_000_000)
+    trainable = tune.with_parameters(measures, table=table, factor=2.0)
+    outcome = run(trainable, isolation=isolation, num_samples=8, max_concurrent_trials=2)
+    assert [trial.metrics["loss"] for trial in outcome.trials] == [2_000_000.0] * 8
+    # Into the object store; and out of it into the fork server of each worker, whose children share it.
+    assert len(log.read_text().split()) <= (1 if isolation != "process" else 3)
+
+
+def test_a_class_is_set_up_with_its_parameters(run: Run) -> None:
+    class Doubles(tune.Trainable):
+        def setup(self, config: dict[str, Any], factor: float = 0.0) -> None:
+            self.factor = factor
+
+        def step(self) -> dict[str, Any]:
+            return {"loss": self.factor * self.iteration, "done": self.iteration == 2}
+
+    (trial,) = run(tune.with_parameters(Doubles, factor=2.0)).trials
+    assert trial.state == "completed", trial.error
+    assert trial.metrics["loss"] == 4.0
+
+
+def test_with_resources_is_what_a_trial_gets(run: Run) -> None:
+    outcome = run(tune.with_resources(Counter, {"cpu": 2}), {"by": 1.0, "steps": 1}, metric="total")
+    assert outcome.counts == {"completed": 1}
+    assert outcome.sweep_id
+
+
+def test_resources_that_a_named_function_asks_for_and_the_spec_does_not_give_are_said(run: Run) -> None:
+    with pytest.raises(rs.SpecError, match=r"tune\.with_resources asks for .*'CPU': 2.*write the same into"):
+        run("tests.engine.tune_wrapped:wants_two", num_samples=1)
+    outcome = run("tests.engine.tune_wrapped:wants_two", num_samples=1, resources={"cpu": 2})
+    assert outcome.counts == {"completed": 1}
+
+
+TWICE = """
+    import sys
+    import raysweep as rs
+    from ray import tune
+
+    def train(config, data=None):
+        tune.report({"loss": float(sum(data))})
+
+    if __name__ == "__main__":
+        wrapped = tune.with_parameters(train, data=[1, 2, 3])
+        for key in ("a", "b"):
+            outcome = rs.run_sweep(
+                dict(name="p", trainable=wrapped, param_space={"x": 1}, metric="loss", mode="min",
+                     isolation=sys.argv[2], storage_path=sys.argv[1]),
+                key=key, num_cpus=1,
+            )
+            print(outcome.status, outcome.best.score)
+        again = rs.run_sweep(
+            dict(name="p", trainable=tune.with_parameters(train, data=[1, 2, 3]), param_space={"x": 1},
+                 metric="loss", mode="min", isolation=sys.argv[2], storage_path=sys.argv[1]), key="a")
+        print(again.status, again.best.score)
+"""
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_parameters_outlive_an_embedded_ray(tmp_path: Path, isolation: str) -> None:
+    script = tmp_path / "twice.py"
+    script.write_text(textwrap.dedent(TWICE))
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "sweeps"), isolation],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["completed 6.0"] * 3
