@@ -47,9 +47,9 @@ class TrainWorker(TrainFnUtils):
             experiment_name=calls.experiment,
             world_size=calls.world_size,
             world_rank=calls.rank,
-            local_rank=calls.rank,
+            local_rank=calls.local_rank,
             local_world_size=calls.world_size,
-            node_rank=0,
+            node_rank=calls.node_rank,
         )
 
     def get_all_reported_checkpoints(self, *args: Any, **options: Any) -> NoReturn:

@@ -30,6 +30,16 @@ class TrialCalls(Protocol):
         ...
 
     @property
+    def local_rank(self) -> int:
+        """Among those of them on this node."""
+        ...
+
+    @property
+    def node_rank(self) -> int:
+        """This node's, among theirs."""
+        ...
+
+    @property
     def world_size(self) -> int:
         """How many processes the trial has."""
         ...

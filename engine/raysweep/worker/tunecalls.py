@@ -88,6 +88,14 @@ class _Calls:
         return trial_api.get_context().rank
 
     @property
+    def local_rank(self) -> int:
+        return trial_api.get_context().local_rank
+
+    @property
+    def node_rank(self) -> int:
+        return trial_api.get_context().node_rank
+
+    @property
     def world_size(self) -> int:
         return trial_api.get_context().world_size
 
