@@ -11,8 +11,9 @@ they meet: so that only one has a Ray, or an Airflow, for most of the time, and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ def scope_of(nodeid: str) -> str:
 
 class TwoEnds(LoadScopeScheduling):
     """Deals out a line of files from both of its ends."""
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # the line is in order: not the largest files first
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
