@@ -20,3 +20,10 @@ def drain(address: str, node: str, deadline_ms: int) -> None:
     reason: Any = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
     is_accepted, why = GcsClient(address=address).drain_node(node, reason, "as the test asks", deadline_ms)
     assert is_accepted, why
+
+
+def pbt_insides() -> tuple[Any, Any]:
+    """What Ray Tune's PBT makes of a config, and its state of a trial."""
+    from ray.tune.schedulers.pbt import _explore, _PBTTrialState
+
+    return _explore, _PBTTrialState

@@ -27,7 +27,8 @@ def of(lines: list[list[str]], what: str) -> list[list[str]]:
     return [words[1:] for words in lines if words[0] == what]
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.servers
+@pytest.mark.parametrize("isolation", ["worker", pytest.param("process", marks=pytest.mark.slow)])
 def test_each_rank_knows_its_place_and_the_same_processes_serve_all_trials(
     run: Run, lines: Lines, isolation: str
 ) -> None:
@@ -45,7 +46,7 @@ def test_each_rank_knows_its_place_and_the_same_processes_serve_all_trials(
     }
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.parametrize("isolation", ["worker", pytest.param("process", marks=pytest.mark.servers)])
 def test_ddp_under_asha_with_a_rank_killed_completes_with_equal_weights_on_all_ranks(
     run: Run, lines: Lines, isolation: str
 ) -> None:
@@ -90,6 +91,7 @@ def test_a_killed_rank_costs_one_attempt_and_the_gang_resumes_from_its_newest_ch
     assert events(ev.TrialFailed) == []
 
 
+@pytest.mark.servers
 def test_a_rank_that_raises_fails_the_attempt_with_its_own_error_and_the_workers_stay(
     run: Run, lines: Lines, events: Callable[..., list[Any]]
 ) -> None:
@@ -100,7 +102,8 @@ def test_a_rank_that_raises_fails_the_attempt_with_its_own_error_and_the_workers
     assert len(events(ev.SlotOpened)) == 1
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.servers
+@pytest.mark.parametrize("isolation", ["worker", pytest.param("process", marks=pytest.mark.slow)])
 def test_a_rank_in_a_collective_that_the_other_has_left_is_ended_without_a_kill(
     run: Run, events: Callable[..., list[Any]], isolation: str
 ) -> None:
@@ -116,7 +119,8 @@ def test_a_rank_in_a_collective_that_the_other_has_left_is_ended_without_a_kill(
     assert len(events(ev.SlotOpened)) == 1, "the workers stay"
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.servers
+@pytest.mark.parametrize("isolation", ["worker", pytest.param("process", marks=pytest.mark.slow)])
 def test_a_rank_that_hears_nothing_is_killed_and_the_next_trial_runs(
     run: Run, lines: Lines, isolation: str
 ) -> None:
@@ -131,6 +135,7 @@ def test_a_rank_that_hears_nothing_is_killed_and_the_next_trial_runs(
     assert len(of(lines(), "deaf")) == 2
 
 
+@pytest.mark.servers
 def test_a_sweep_of_gangs_goes_on_after_its_controller_was_killed(
     drive: Callable[..., Driver], make_spec: Callable[..., rs.SweepSpec], lines: Lines, tmp_path: Path
 ) -> None:

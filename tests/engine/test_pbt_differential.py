@@ -18,7 +18,10 @@ pytest.importorskip("ray.tune")
 from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import PopulationBasedTraining
-from ray.tune.schedulers.pbt import _explore, _PBTTrialState
+
+from tests.insides import pbt_insides
+
+ray_explore, RayTrialState = pbt_insides()
 
 
 class Handle:
@@ -45,7 +48,7 @@ class RayPbt(PopulationBasedTraining):
 
     def add(self, trial: int) -> None:
         handle = self.handles[trial] = Handle(trial)
-        self._trial_state[handle] = _PBTTrialState(handle)
+        self._trial_state[handle] = RayTrialState(handle)
 
     def report(self, trial: int, time: float, value: float) -> tuple[list[int], list[int]] | None:
         """The quantiles, if Ray looked at them."""
@@ -165,7 +168,7 @@ def test_perturbs_as_ray_draw_by_draw(seed: int) -> None:
                 ours, mutable_leaves(SPACE), number, resample_probability=0.0, factors=(1.2, 0.8, 2.0)
             )
             random.seed(number)
-            ray, _ = _explore(ray, MUTATIONS, 0.0, (1.2, 0.8, 2.0), None)
+            ray, _ = ray_explore(ray, MUTATIONS, 0.0, (1.2, 0.8, 2.0), None)
             assert ours == ray
     finally:
         random.setstate(state)
@@ -176,7 +179,7 @@ def test_draws_anew_as_often_as_ray_and_from_the_same_distribution() -> None:
     config = {"a": 100, "b": 0.25, "c": {"d": 40, "e": "y"}}
     runs, options = 4000, {"resample_probability": 0.25, "factors": (1.2, 0.8)}
     ours: list[Any] = [explore(config, mutable_leaves(SPACE), n, **options) for n in range(runs)]
-    ray: list[Any] = [_explore(config, MUTATIONS, 0.25, (1.2, 0.8), None)[0] for _ in range(runs)]
+    ray: list[Any] = [ray_explore(config, MUTATIONS, 0.25, (1.2, 0.8), None)[0] for _ in range(runs)]
     counted = {
         "anew": lambda found: found["b"] not in (0.25 * 1.2, 0.25 * 0.8),
         "positive": lambda found: found["b"] > 1.0,

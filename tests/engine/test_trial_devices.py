@@ -17,7 +17,7 @@ from raysweep.worker.cpus import VARIABLES
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
-ISOLATIONS = ["worker", "process", "actor"]
+ISOLATIONS = ["worker", "process", pytest.param("actor", marks=pytest.mark.slow)]
 
 
 def counts_threads(config: dict[str, Any]) -> dict[str, Any]:
@@ -52,6 +52,8 @@ def test_threads_follow_the_trials_cpus(run: Run, isolation: str, monkeypatch: p
 def test_threads_that_the_user_has_set_stand(
     run: Run, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     (trial,) = run(counts_threads, isolation=isolation, resources={"cpu": 1}).trials
     assert trial.metrics["variables"] == ["2"] * len(VARIABLES)

@@ -88,6 +88,7 @@ def as_script(example: Example, monkeypatch: pytest.MonkeyPatch, run: Any) -> It
 
 
 @pytest.mark.ray
+@pytest.mark.servers
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 @pytest.mark.filterwarnings("default")  # those of the examples and of what they import
 def test_an_example_of_ray_tune_runs_as_it_is(

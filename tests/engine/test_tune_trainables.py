@@ -19,7 +19,7 @@ from tests.unit.worker.tune_trainables import Counter
 pytestmark = pytest.mark.ray
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., rs.SweepOutcome]
-ISOLATIONS = ["worker", "process", "actor"]
+ISOLATIONS = ["worker", *(pytest.param(other, marks=pytest.mark.slow) for other in ("process", "actor"))]
 CLASS = "tests.unit.worker.tune_trainables:Counter"
 
 
@@ -77,7 +77,7 @@ def test_a_limit_ends_a_class_with_the_step_that_reaches_it(
         metric="total",
         isolation=isolation,
         num_samples=3,
-        stop={"trial": {"training_iteration": 3}},
+        stop={"trial": {"training_iteration": 3}, "grace_s": 60},
         tune={"checkpoint_at_end": True},
     )
     assert [trial.metrics["total"] for trial in outcome.trials] == [3.0] * 3
@@ -185,7 +185,7 @@ TWICE = """
 """
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.parametrize("isolation", ISOLATIONS[:2])
 def test_parameters_outlive_an_embedded_ray(tmp_path: Path, isolation: str) -> None:
     script = tmp_path / "twice.py"
     script.write_text(textwrap.dedent(TWICE))

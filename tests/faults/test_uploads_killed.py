@@ -24,7 +24,8 @@ from tests.engine.conftest import Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.timeout(1800)]
 HERE = "tests.faults.uploading:train"
-FOLDERS = pytest.mark.parametrize("is_ours", [True, False], ids=["new_checkpoint", "any directory"])
+BOTH = pytest.mark.parametrize("is_ours", [True, False], ids=["new_checkpoint", "any directory"])
+ONE = pytest.mark.parametrize("is_ours", [False], ids=["any directory"])
 
 
 def make(make_spec: Callable[..., rs.SweepSpec], isolation: str = "process", **space: object) -> rs.SweepSpec:
@@ -72,7 +73,7 @@ def kill_workers(
 
 
 @pytest.mark.usefixtures("ray_cluster")
-@FOLDERS
+@BOTH
 def test_a_worker_that_is_killed_while_it_uploads_resumes_from_a_whole_checkpoint(
     is_ours: bool, make_spec: Callable[..., rs.SweepSpec], storage: Path, log: Path
 ) -> None:
@@ -81,7 +82,7 @@ def test_a_worker_that_is_killed_while_it_uploads_resumes_from_a_whole_checkpoin
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
-@FOLDERS
+@BOTH
 @pytest.mark.parametrize("isolation", ["process", "worker"])
 def test_fifty_kills_of_the_worker(
     isolation: str, is_ours: bool, make_spec: Callable[..., rs.SweepSpec], storage: Path, log: Path
@@ -124,7 +125,7 @@ def kill_controllers(
     assert outcome.generation == kills + 1 == len(events(ControllerStarted))
 
 
-@FOLDERS
+@ONE
 def test_a_controller_that_is_killed_while_checkpoints_are_stored(
     is_ours: bool,
     make_spec: Callable[..., rs.SweepSpec],
@@ -138,7 +139,7 @@ def test_a_controller_that_is_killed_while_checkpoints_are_stored(
 
 
 @pytest.mark.slow
-@FOLDERS
+@BOTH
 def test_fifty_kills_of_the_controller(
     is_ours: bool,
     make_spec: Callable[..., rs.SweepSpec],

@@ -83,6 +83,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.servers
 def test_a_night_and_the_same_night_again(home: Path) -> None:
     night = Night(home, steps=2, trials=3)
     process = night.start("2026-11-21")

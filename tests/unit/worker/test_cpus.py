@@ -47,9 +47,11 @@ def test_threads_follow_the_cpus_whatever_is_loaded(
 ) -> None:
     variables, of_torch, of_numpy = use(cpus, *loaded)
     assert variables == [str(threads)] * len(VARIABLES)
-    # MKL takes no more than the machine has, where it reads the variable.
-    assert of_torch in {threads, min(threads, os.cpu_count() or 1)}
-    assert of_numpy == [threads]
+    # MKL and OpenBLAS take no more than the machine has, where they read the variable.
+    able = {threads, min(threads, os.cpu_count() or 1)}
+    assert of_torch in able
+    assert len(of_numpy) == 1
+    assert of_numpy[0] in able
 
 
 def test_what_the_node_or_a_runtime_environment_has_set_stands() -> None:
