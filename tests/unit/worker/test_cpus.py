@@ -12,6 +12,8 @@ import pytest
 
 from raysweep.worker.cpus import VARIABLES, said_by_driver
 
+pytest.importorskip("torch")
+
 CODE = """
 import json, os, sys
 before, cpus, said = json.loads(sys.argv[1])
