@@ -40,9 +40,18 @@ def folder_of(name: str) -> SweepFolder:
 
 
 def found(outcome: dict[str, Any]) -> list[Any]:
-    """What it says of each trial, without times and places."""
+    """What it says of each trial, without times and places.
+
+    A trial that is stopped may report once more before it hears of it: that counts, and is nothing else.
+    """
     return [
-        (trial["number"], trial["state"], trial["config"], trial["metrics"], trial["reports"])
+        (
+            trial["number"],
+            trial["state"],
+            trial["config"],
+            trial["metrics"],
+            trial["reports"] if trial["state"] != "stopped" else None,
+        )
         for trial in outcome["trials"]
     ]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from raysweep.spec.jsonable import leaves
 from raysweep.spec.relations import EXAMPLE, Name, parse_relation
 from raysweep.spec.space import VOCABULARY
 from raysweep.spec.validation import Problem, did_you_mean, show
@@ -41,7 +42,9 @@ def check_where(where: tuple[str, ...], space: Mapping[str, Any]) -> None:
             problem = _problem_of(name, space)
             if problem is not None:
                 raise Problem(
-                    problem, did_you_mean(_shown(name), list(_leaf_names(space))), ("where", number)
+                    problem,
+                    did_you_mean(_shown(name), [known for known, _ in leaves(space, is_leaf=_is_domain)]),
+                    ("where", number),
                 )
 
 
@@ -61,13 +64,8 @@ def _problem_of(name: Name, space: Any) -> str | None:
     return None
 
 
-def _leaf_names(space: Mapping[str, Any], under: str = "") -> Iterator[str]:
-    for key, node in space.items():
-        is_domain = isinstance(node, dict) and len(node) == 1 and next(iter(node)) in VOCABULARY
-        if isinstance(node, dict) and not is_domain:
-            yield from _leaf_names(node, f"{under}{key}.")
-        else:
-            yield f"{under}{key}"
+def _is_domain(node: Mapping[str, Any]) -> bool:
+    return len(node) == 1 and next(iter(node)) in VOCABULARY
 
 
 def _shown(name: Name) -> str:
