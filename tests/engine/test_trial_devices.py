@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -97,10 +98,10 @@ GPUS = """
 def test_each_trial_sees_its_gpus_and_no_other(tmp_path: Path) -> None:
     script = tmp_path / "gpus.py"
     script.write_text(textwrap.dedent(GPUS))
-    folders = [str(tmp_path / "ray"), str(tmp_path / "sweeps")]
-    done = subprocess.run(
-        [sys.executable, str(script), *folders], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    # Ray's sockets are in it: pytest's own folder has too long a path.
+    with tempfile.TemporaryDirectory(prefix="rst-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        arguments = [sys.executable, str(script), folder, str(tmp_path / "sweeps")]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout.splitlines()[-1])
     for isolation in ("worker", "process", "actor", "None"):

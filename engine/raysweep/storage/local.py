@@ -11,7 +11,9 @@ import errno
 import fcntl
 import itertools
 import os
+import random
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
@@ -24,7 +26,10 @@ from raysweep.storage.store import CHUNK_BYTES, ObjectInfo, check_key
 TEMPORARY_MARK = ".raysweep-tmp-"
 LOCK_MARK = f"{TEMPORARY_MARK}lock-"
 """Of the files that replacements of an object are locked with; they stay: somebody may wait there."""
-_CREATE_TRIES = 20
+_CREATE_TRIES = 60
+_TRIES_AT_ONCE = 10
+_BREATH_S = 0.01
+"""Waited at most before a folder that deletes prune again and again is made once more."""
 _counter = itertools.count()
 _T = TypeVar("_T")
 
@@ -118,8 +123,7 @@ class LocalStore:
         # A lock that ends with its process. The object is written beside and renamed: readers take no lock.
         lock = path.parent / f"{LOCK_MARK}{path.name}"
         try:
-            _make_folders(path.parent)
-            with open(lock, "ab") as file:
+            with open(_create(lock, os.O_APPEND)[1], "ab") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 found = self.get_versioned(key)
                 if (found[1] if found is not None else None) != version:
@@ -317,15 +321,17 @@ def _name(temporary: Path, path: Path, *, replace: bool) -> bool:
         temporary.unlink(missing_ok=True)
 
 
-def _create(path: Path) -> tuple[tuple[Path, ...], int]:
-    """Open a new file, its folders created: (the folders that got a new entry, the descriptor)."""
+def _create(path: Path, how: int = os.O_EXCL) -> tuple[tuple[Path, ...], int]:
+    """Open a file, by default a new one, its folders created: (folders with a new entry, the descriptor)."""
     for remaining in reversed(range(_CREATE_TRIES)):
         try:
             created = _make_folders(path.parent)
-            return created, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            return created, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o666)
         except (FileNotFoundError, FileExistsError):  # a delete pruned the folder, empty for a moment
             if not remaining:
                 raise
+            if remaining < _CREATE_TRIES - _TRIES_AT_ONCE:  # in step with those who delete: out of it
+                time.sleep(random.uniform(0, _BREATH_S))
     raise AssertionError("unreachable: the loop returns or raises")
 
 

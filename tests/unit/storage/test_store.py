@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import SpecError, StorageError, StorageNotWritableError, StorageUnavailableError
+from raysweep.storage import local
 from raysweep.storage.local import TEMPORARY_MARK
 from raysweep.storage.opening import open_store
 from raysweep.storage.remote import _first_line
@@ -263,6 +264,29 @@ def test_puts_and_pruning_deletes_do_not_trip_each_other(tmp_path: Path) -> None
     for thread in threads:
         thread.join()
     assert errors == []
+
+
+@pytest.mark.parametrize("how", ["put", "put_if_absent", "put_if_version"])
+def test_a_write_outlasts_deletes_that_prune_its_folder_in_step_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Seen with four threads on a busy machine: twenty times in a row, another's delete came in between."""
+    store = open_store(tmp_path)
+    make_folders, made = local._make_folders, 0
+
+    def pruned_at_once(folder: Path) -> tuple[Path, ...]:
+        nonlocal made
+        touched = make_folders(folder)
+        made += 1
+        if made <= 40:
+            folder.rmdir()
+        return touched
+
+    monkeypatch.setattr(local, "_make_folders", pruned_at_once)
+    version = (None,) if how == "put_if_version" else ()
+    getattr(store, how)("a/b/c", b"x", *version)
+    assert store.get("a/b/c") == b"x"
+    assert made > 40
 
 
 def test_a_forked_child_is_refused_remote_storage_and_may_use_a_folder(
