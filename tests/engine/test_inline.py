@@ -216,8 +216,8 @@ SCRIPT = """
         outcome = rs.run_sweep(
             dict(name="i", trainable=train, param_space={"x": 1}, metric="loss", mode="min",
                  isolation=sys.argv[2], max_concurrent_trials=1, storage_path=sys.argv[1],
-                 failure={"backoff_initial_s": 0.1}),
-            key="k", num_cpus=1)
+                 failure={"backoff_initial_s": 0.1}, stop={"grace_s": 2.0}),
+            key="k", address=sys.argv[3])
         (trial,) = outcome.trials
         print("END", outcome.status, trial.metrics["training_iteration"], trial.metrics["from"])
 """
@@ -234,13 +234,13 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
-def start(script: Path) -> Iterator[Start]:
+def start(script: Path, address: str) -> Iterator[Start]:
     """Start the script; what is left of it is killed at the end of the test."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: str) -> subprocess.Popen[str]:
+    def start(isolation: str, *more: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, str(script), str(script.parent / "sweeps"), *arguments],
+            [sys.executable, str(script), str(script.parent / "sweeps"), isolation, address, *more],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -61,7 +61,10 @@ def next_time(rng: random.Random, time: float, kind: str) -> float:
     return time + rng.random() * 3 if kind == "seconds" else time + 1
 
 
-@pytest.mark.parametrize("first", range(0, 300, 10))
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(first, marks=[pytest.mark.slow] if first % 30 else []) for first in range(0, 300, 10)],
+)
 def test_decides_as_ray(first: int) -> None:
     """Every decision of random streams is Ray's, also when our state is dumped and loaded in between.
 

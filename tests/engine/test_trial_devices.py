@@ -18,7 +18,7 @@ from raysweep.worker.cpus import VARIABLES
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
-ISOLATIONS = ["worker", "process", pytest.param("actor", marks=pytest.mark.slow)]
+ISOLATIONS = ["process", *(pytest.param(each, marks=pytest.mark.slow) for each in ("worker", "actor"))]
 
 
 def counts_threads(config: dict[str, Any]) -> dict[str, Any]:
