@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -147,3 +148,40 @@ def slow(config: Config) -> None:
         if is_over.item():
             return
         time.sleep(0.02)
+
+
+def walk(config: Config) -> None:
+    """Six steps whose loss depends on the config and on all steps before, with a checkpoint at each.
+
+    `config["kills"]` has trials, each with the step before which the last rank kills itself, once. The first
+    trial stands still in its fifth step until the file `config["go"]` is there.
+    """
+    here = rs.get_context()
+    step, value = 0, 0.0
+    if (checkpoint := rs.get_checkpoint()) is not None:
+        with checkpoint as folder:
+            step, value = json.loads((folder / "at.json").read_text())
+        _note(config, "resumed", step, value)
+    while step < 6:
+        step += 1
+        is_last = here.attempt == 1 and here.rank == here.world_size - 1
+        if is_last and config["kills"].get(str(here.number)) == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        value = value / 2 + config["x"] * step + config["slope"] ** 2
+        _note(config, "step", step)
+        while here.number == 0 and step == 5 and not os.path.exists(config["go"]):
+            time.sleep(0.01)
+        with rs.new_checkpoint() as folder:
+            (folder / "at.json").write_text(json.dumps([step, value]))
+            rs.report({"loss": value, "step": step}, checkpoint=folder, wait=True)
+        _meet(config, step)
+
+
+def _meet(config: Config, step: int) -> None:
+    """Wait for the other ranks of the attempt."""
+    here = rs.get_context()
+    met = Path(f"{config['log']}.{here.trial_id}.{here.attempt}.{step}")
+    met.mkdir(exist_ok=True)
+    (met / str(here.rank)).touch()
+    while len(os.listdir(met)) < here.world_size:
+        time.sleep(0.005)
