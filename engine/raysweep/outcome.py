@@ -418,6 +418,15 @@ def trial_row(trial: TrialOutcome) -> dict[str, Any]:
     return {**row, **metrics, **config}
 
 
+class TrainSource(Record):
+    """The trial whose config a training was given."""
+
+    sweep: str
+    """The URI of the sweep's folder."""
+    trial_id: str
+    score: Number | None = None
+
+
 class TrainOutcome(Record):
     """One training run that ended. Times are seconds since 1970 UTC."""
 
@@ -437,6 +446,10 @@ class TrainOutcome(Record):
     error: ErrorInfo | None = None
     resumed: bool = False
     """Whether it went on from an earlier run's checkpoint."""
+    source: TrainSource | None = None
+    """Where the config comes from; None where no sweep handed it on."""
+    versions: dict[str, str] = {}
+    """Of Python and of the packages that trained, by their names on the package index."""
     raysweep_version: str = ""
     format_version: int = 1
 

@@ -79,6 +79,9 @@ def test_two_workers_report_checkpoint_and_leave_nothing_behind(
     assert [progress.metrics["step"] for progress in seen] == [1, 2, 3, 4, 5]
     assert outcome.model_uri is not None
     assert json.loads((Path(outcome.model_uri) / "at.json").read_text()) == outcome.metrics
+    card = json.loads((Path(outcome.uri) / "model_card.json").read_text())
+    assert (card["model_uri"], card["metrics"]) == (outcome.model_uri, outcome.metrics)
+    assert card["versions"]["ray"] == ray.__version__
     assert actors_alive() == 0
     deadline = time.monotonic() + 20
     while ray.available_resources().get("CPU") != 2:  # Ray says so a moment later

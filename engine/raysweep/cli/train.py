@@ -99,6 +99,7 @@ def _summarise(outcome: TrainOutcome, *, is_json: bool) -> None:
         console,
         ("metrics", show_config(outcome.metrics)),
         ("config", show_config(outcome.config)),
+        *([("from", f"{source.sweep} {source.trial_id}")] if (source := outcome.source) else []),
         ("took", show_duration(outcome.took_s)),
         ("model", outcome.model_uri or "none: the trainable reported no checkpoint"),
         ("outcome", f"{outcome.uri}/train_outcome.json"),

@@ -9,7 +9,14 @@ from typing import Any
 
 from raysweep.errors import SweepFailedError
 from raysweep.jobs.connection import is_jobs_address
-from raysweep.outcome import GateOutcome, PipelineOutcome, SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.outcome import (
+    GateOutcome,
+    PipelineOutcome,
+    SweepOutcome,
+    SweepProgress,
+    TrainOutcome,
+    TrialOutcome,
+)
 from raysweep.pipeline.gate import run_gate
 from raysweep.run import run_sweep, run_training
 from raysweep.runs.view import RunView
@@ -120,20 +127,28 @@ def with_best(train: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None) 
         SweepFailedError: The sweep has no best trial.
         SpecError, SweepNotFoundError, StorageError: As `best_config`.
     """
+    from raysweep.training.card import source_tags
     from raysweep.training.handover import train_spec_with
 
-    return train if given is None else train_spec_with(train, _handed_config(given))
+    if given is None:
+        return train
+    if not isinstance(given, SweepOutcome):
+        return train_spec_with(train, best_config(given), tags=source_tags(given))
+    best = _handed(given)
+    return train_spec_with(train, best.config, tags=source_tags(given, best))
 
 
 def _handed_config(given: SweepOutcome | Mapping[str, Any]) -> Mapping[str, Any]:
-    if not isinstance(given, SweepOutcome):
-        return best_config(given)
+    return _handed(given).config if isinstance(given, SweepOutcome) else best_config(given)
+
+
+def _handed(given: SweepOutcome) -> TrialOutcome:
     # The gate's best may be a trial that a task's result did not keep.
     whole = stored_outcome(given) if given.gate is not None else given
     best = handed_on(whole.model_copy(update={"gate": given.gate})).best
     if best is None:
         raise SweepFailedError(whole)
-    return best.config
+    return best
 
 
 def handed_on(outcome: SweepOutcome) -> SweepOutcome:

@@ -4,6 +4,7 @@ train.json             the frozen spec, its digest and key; written once
 attempts/000001.json   who ran it, one for each call that did, and how it ended: the run's lock, see claim.py
 train_progress.json    the holder's heartbeat
 train_outcome.json     the end, as the last of the attempts has it; written once
+model_card.json        how the model came to be, made from the above after the end
 checkpoint_…/          Ray Train's checkpoints; checkpoint_manager_snapshot.json says which of them count
 """
 
@@ -81,6 +82,11 @@ class RunFolder:
         """Write how the run ended, once: an earlier one stays."""
         data = outcome.to_json().encode()
         self.store.put_if_absent(self._key("train_outcome.json"), data, durable=True)
+
+    def write_card(self, card: Mapping[str, Any]) -> None:
+        """Write the model card, once. Raises: StorageError."""
+        data = orjson.dumps(card, option=orjson.OPT_INDENT_2)
+        self.store.put_if_absent(self._key("model_card.json"), data)
 
     def newest_attempt(self) -> int:
         """The number of the last entry of the log of attempts; 0 before the first."""

@@ -8,6 +8,7 @@ from typing import Any
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import SweepOutcome
 from raysweep.spec import TrainSpec
+from raysweep.training.card import source_tags
 
 
 def train_spec_for(train: TrainSpec, outcome: SweepOutcome, *, is_warm: bool = False) -> TrainSpec:
@@ -24,14 +25,20 @@ def train_spec_for(train: TrainSpec, outcome: SweepOutcome, *, is_warm: bool = F
     best = outcome.found_best
     if best is None:
         raise SweepFailedError(outcome)
-    return train_spec_with(train, best.config, best.checkpoint_uri if is_warm else None)
+    return train_spec_with(
+        train, best.config, best.checkpoint_uri if is_warm else None, source_tags(outcome, best)
+    )
 
 
 def train_spec_with(
-    train: TrainSpec, config: Mapping[str, Any], checkpoint_uri: str | None = None
+    train: TrainSpec,
+    config: Mapping[str, Any],
+    checkpoint_uri: str | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> TrainSpec:
-    """The training spec with a config under its own, and a checkpoint to begin from if it names none."""
+    """The training spec with a config and tags under its own; a checkpoint to begin from if it names none."""
     fields = train.to_dict() | {"trainable": train.trainable, "config": {**config, **train.config}}
+    fields["tags"] = {**(tags or {}), **train.tags}
     if train.warm_start_checkpoint is None and checkpoint_uri is not None:
         fields["warm_start_checkpoint"] = checkpoint_uri
     return TrainSpec.from_any(fields)

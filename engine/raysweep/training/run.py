@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ from raysweep.errors import (
     CheckpointDamagedError,
     RaysweepError,
     SpecError,
+    StorageError,
     StorageNotWritableError,
     SweepInterrupted,
     TrainingFailedError,
@@ -25,12 +27,14 @@ from raysweep.runs.training import RunFolder
 from raysweep.spec import RunRequest, TrainSpec, load_trainable
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
+from raysweep.training.card import installed_versions, make_card, source_of
 from raysweep.training.feasibility import check_cluster, check_scaling, machine_totals
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot
 from raysweep.training.warmstart import check_warm_start
 from raysweep.training.watch import TrainProgress, Watch
 
+_log = logging.getLogger(__name__)
 _PRELOAD_VARIABLE = "RAY_preload_python_modules"
 
 
@@ -50,6 +54,7 @@ def run_training(
     finished = folder.read_outcome()
     if finished is not None:
         folder.freeze_spec(spec, key)
+        _keep_card(folder, spec, finished)  # the process that trained may have died before it did
         return finished
     load_trainable(spec.trainable)
     if spec.warm_start_checkpoint is not None:
@@ -119,6 +124,8 @@ def _train(
             ended_at=time.time(),
             error=_error(result, watch) if result.error else None,
             resumed=is_resumed,
+            source=source_of(spec),
+            versions=installed_versions(),
             raysweep_version=_version(),
         )
         if result.error:
@@ -127,7 +134,15 @@ def _train(
         # No newer attempt can come to need what is deleted now.
         kept = {path.rstrip("/").rsplit("/", 1)[-1] for path in _checkpoint_paths(result)}
         folder.delete_unused_checkpoints(frozenset(kept))
+        _keep_card(folder, spec, outcome)
     return outcome
+
+
+def _keep_card(folder: RunFolder, spec: TrainSpec, outcome: TrainOutcome) -> None:
+    try:
+        folder.write_card(make_card(spec, outcome))
+    except StorageError as error:  # the training is done: the same call writes it later
+        _log.warning("the model card could not be written: %s", error)
 
 
 def _fit(spec: TrainSpec, claim: Claim, watch: Watch, stop: threading.Event) -> tuple[Any, bool]:
