@@ -178,6 +178,10 @@ def should_checkpoint() -> bool:
     A trial that checkpoints seldom reports one as soon as this is true; it ends there, and goes on from it on
     another node, or when the sweep is resumed. One that checkpoints with every report need not ask.
 
+    In a training of several workers all have to ask equally often, as they have to report: the answer is the
+    same for all. Once a node of theirs is about to go it is true until the next report; the training keeps
+    running, and resumes elsewhere from that checkpoint when the node is gone.
+
     Raises:
         RaysweepError: Called outside a trial.
     """

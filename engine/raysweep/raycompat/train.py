@@ -85,12 +85,16 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, WorkerGroupError | WorkerGroupStartupFailedError | RayActorError)
 
 
-def is_preemption(error: BaseException) -> bool:
-    """Whether a node was taken away."""
-    failures = list(getattr(error, "worker_failures", {}).values())
-    causes = [getattr(failure, "health_check_failure", failure) for failure in failures]
+def is_preemption(error: BaseException, announced: frozenset[int] = frozenset()) -> bool:
+    """Whether a node was taken away; `announced` are the ranks on nodes that were said to go.
+
+    Ray itself counts a node that goes before the time that was announced as one that failed.
+    """
+    failures: dict[int, BaseException] = getattr(error, "worker_failures", {})
     return type(error).__name__ == "PreemptionError" or any(
-        getattr(cause, "preempted", False) for cause in causes
+        getattr(death, "preempted", False) or rank in announced
+        for rank, failure in failures.items()
+        if (death := worker_death(failure)) is not None
     )
 
 
@@ -98,14 +102,17 @@ def is_preemption(error: BaseException) -> bool:
 
 
 class Decision(FailurePolicy):
-    """Workers are started again where `is_retried` says so of what failed."""
+    """Workers are started again where a node was taken away, or `is_retried` says so of what failed."""
 
     def __init__(self, failure_config: Any, is_retried: Callable[[BaseException], bool]) -> None:
         super().__init__(failure_config)
         self._is_retried = is_retried
+        self.announced: Callable[[], frozenset[int]] = frozenset
+        """The ranks on nodes that are about to go."""
 
     def make_decision(self, training_failed_error: Any) -> FailureDecision:
-        is_retried = self._is_retried(cause_of(training_failed_error))
+        cause = cause_of(training_failed_error)
+        is_retried = is_preemption(cause, self.announced()) or self._is_retried(cause)
         return FailureDecision.RETRY if is_retried else FailureDecision.RAISE
 
 
@@ -159,6 +166,12 @@ class LocalController(TrainController):
         """Whether there is a checkpoint to go on from."""
         return self._checkpoint_manager.latest_checkpoint_result is not None
 
+    @property
+    def announced(self) -> frozenset[int]:
+        """The ranks on nodes that are about to go."""
+        info = getattr(self.get_state(), "preemption_info", None)
+        return frozenset() if info is None else frozenset(info.preempted_ranks)
+
     def close(self) -> None:
         """End the workers, if any are left."""
         group = self.get_worker_group()
@@ -202,6 +215,8 @@ def make_controller(
             listener,
         ],
     )
+
+    policy.announced = lambda: controller.announced
 
     class WorkersOfThisRun(_Workers):
         pass

@@ -90,7 +90,7 @@ async def _run(
 
 
 class _Retries:
-    """Try again `max_failures` times; a node that is taken away costs nothing."""
+    """Try again `max_failures` times."""
 
     def __init__(self, max_failures: int, watch: Watch) -> None:
         self._max_failures = max_failures
@@ -98,8 +98,6 @@ class _Retries:
         self._failures = 0
 
     def __call__(self, cause: BaseException) -> bool:
-        if train.is_preemption(cause):
-            return True
         if not train.is_of_workers(cause):
             self._watch.failed(_error_info(cause))
         self._failures += 1

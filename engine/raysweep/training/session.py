@@ -26,11 +26,19 @@ class TrainWorkerSession:
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
+        self._heard: Any = None
+        self._answered: Any = None
 
     @property
     def should_checkpoint(self) -> bool:
-        """Nobody asks a training worker for a checkpoint: it checkpoints at its own pace."""
-        return False
+        """Whether a node of the run's workers is about to go, and nothing was reported since that was heard.
+
+        All workers have to ask equally often: they get one answer, that of rank 0.
+        """
+        import ray.train
+
+        self._heard = ray.train.get_preemption_info()
+        return self._heard is not None and self._heard != self._answered
 
     @property
     def context(self) -> TrialContext:
@@ -54,6 +62,7 @@ class TrainWorkerSession:
         if isinstance(checkpoint, StoredAt):
             raise RaysweepError("report(checkpoint_uri=…) is for trials: in a training, report a directory")
         train_report(metrics, checkpoint)
+        self._answered = self._heard
 
     def new_checkpoint(self) -> AbstractContextManager[Path]:
         """A temporary folder: Ray Train stores what is reported before `report` returns."""

@@ -163,6 +163,24 @@ def test_a_node_that_is_taken_away_is_no_failure() -> None:
     assert train.is_preemption(WorkerGroupError("died", {1: sick}))
 
 
+def test_a_node_that_goes_before_its_time_is_no_failure_either() -> None:
+    died = WorkerGroupError("died", {0: ValueError(), 1: RayActorError()})
+    assert train.is_preemption(died, frozenset({1}))
+    assert not train.is_preemption(died, frozenset({2}))
+    assert not train.is_preemption(died, frozenset({0})), "what the user raised is a failure anywhere"
+
+
+def test_what_was_announced_is_retried_without_being_asked_for() -> None:
+    from ray.train import FailureConfig
+    from ray.train.v2._internal.execution.failure_handling import FailureDecision
+
+    decision = train.Decision(FailureConfig(), lambda error: False)
+    error = ControllerError(WorkerGroupError("died", {1: RayActorError()}))
+    assert decision.make_decision(error) is FailureDecision.RAISE
+    decision.announced = lambda: frozenset({1})
+    assert decision.make_decision(error) is FailureDecision.RETRY
+
+
 @pytest.mark.parametrize("is_retried", [True, False])
 def test_the_decision_is_handed_on(is_retried: bool) -> None:
     from ray.train import FailureConfig

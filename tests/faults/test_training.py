@@ -1,0 +1,102 @@
+"""A training whose node is taken away: it is asked for a checkpoint in time, and loses no step."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from tests.engine.conftest import ROOT, wait_for
+from tests.engine.trainables import note
+from tests.faults.nodes import node_id, read_log, several_nodes
+from tests.insides import drain
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(400)]
+RUN = """
+import sys
+import raysweep as rs
+
+print(rs.run_training(sys.argv[1], key="k", address=sys.argv[2]).to_json())
+"""
+
+
+def seldom(config: dict[str, Any]) -> None:
+    """Steps that are stored only when somebody asks for it, until the file `config["go"]` is there."""
+    import ray
+    from ray.train.collective import broadcast_from_rank_zero
+
+    rank = rs.get_context().rank
+    step = 0
+    if (checkpoint := rs.get_checkpoint()) is not None:
+        with checkpoint as folder:
+            step = int((folder / "step").read_text())
+    note(config, "begin", rank, step, ray.get_runtime_context().get_node_id())
+    while not broadcast_from_rank_zero(Path(config["go"]).exists()):
+        step += 1
+        time.sleep(0.05)
+        if rs.should_checkpoint():
+            assert rs.should_checkpoint(), "until it is answered"
+            note(config, "asked", rank, step)
+            with rs.new_checkpoint() as folder:
+                (folder / "step").write_text(str(step))
+                rs.report({"step": step}, checkpoint=folder if rank == 0 else None)
+        note(config, "step", rank, step)
+    rs.report({"step": step})
+
+
+def test_a_training_whose_node_will_go_is_asked_for_a_checkpoint_and_resumes_from_it(tmp_path: Path) -> None:
+    log, go = tmp_path / "log", tmp_path / "go"
+    log.touch()
+
+    def said(what: str) -> list[list[str]]:
+        return [words[1:] for words in read_log(log) if words[0] == what]
+
+    spec = rs.TrainSpec(
+        trainable="tests.faults.test_training:seldom",
+        config={"log": str(log), "go": str(go)},
+        scaling={"num_workers": 2, "placement_strategy": "STRICT_SPREAD"},
+        max_failures=0,
+        storage_path=str(tmp_path / "runs"),
+    )
+    with several_nodes() as cluster:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1)
+        arguments = [sys.executable, "-c", RUN, str(tmp_path / "train.json"), cluster.address]
+        (tmp_path / "train.json").write_text(spec.to_json())
+        with subprocess.Popen(
+            arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as running:
+            try:
+                wait_for(lambda: len(said("begin")) == 2 or running.poll() is not None)
+                assert running.poll() is None, running.communicate()
+                begun = said("begin")
+                wait_for(lambda: len(said("step")) > 4)
+                assert said("asked") == []
+                going = next(node for rank, _, node in begun if rank == "1")
+                node = next(each for each in cluster.worker_nodes if node_id(each) == going)
+                cluster.add_node(num_cpus=1)
+                drain(cluster.address, going, int((time.time() + 120) * 1000))
+                asked = wait_for(lambda: said("asked") if len(said("asked")) == 2 else None)
+                assert len({step for _, step in asked}) == 1, "all workers at the same step"
+                at = int(asked[0][1])
+                wait_for(lambda: max(int(step) for _, step in said("step")) > at + 5)
+                assert len(said("asked")) == 2, "once"
+                cluster.remove_node(node, allow_graceful=False)
+                wait_for(lambda: len(said("begin")) == 4 or running.poll() is not None)
+                assert running.poll() is None, running.communicate()
+                again = said("begin")[2:]
+                go.touch()
+                out, errors = running.communicate(timeout=200)
+            finally:
+                running.kill()
+    assert running.returncode == 0, errors[-3000:]
+    assert {(int(step), node == going) for _, step, node in again} == {(at, False)}
+    outcome = json.loads(out.strip().splitlines()[-1])
+    assert outcome["status"] == "completed"
+    assert outcome["metrics"]["step"] >= at
