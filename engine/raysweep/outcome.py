@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -137,6 +137,9 @@ class TrialOutcome(Record):
     """The report with the best metric."""
     score: Number | None = None
     """The metric that ranks the trial; None where it never reported one."""
+    violations: dict[str, Number | None] = {}
+    """By constraint, how far the report that ranks the trial is from satisfying it: 0 or less, it does; None:
+    that cannot be told of it. Empty in a sweep without constraints."""
     reports: int = 0
     overrun_reports: int = 0
     """Reports that came after the trial was told to stop; they rank nothing."""
@@ -147,6 +150,21 @@ class TrialOutcome(Record):
     started_at: float | None = None
     ended_at: float | None = None
     error: ErrorInfo | None = None
+
+    @property
+    def violated(self) -> tuple[str, ...]:
+        """The constraints that it does not satisfy, or of which that cannot be told."""
+        return tuple(text for text, far in self.violations.items() if far is None or far > 0.0)
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether it satisfies all constraints."""
+        return not self.violated
+
+    @property
+    def violation(self) -> float:
+        """How far it is from satisfying all of them: 0, it does; infinite: it cannot be told."""
+        return sum(math.inf if far is None else max(far, 0.0) for far in self.violations.values())
 
     @property
     def num_attempts(self) -> int:
@@ -215,6 +233,8 @@ class Confirmed(Record):
     """The standard deviation over the seeds; 0 for one."""
     n: int = 0
     """How many seeds gave a score."""
+    violated: tuple[str, ...] = ()
+    """The constraints that it did not satisfy under some seed: it is not promoted."""
     checkpoint_uri: str | None = None
 
 
@@ -275,9 +295,12 @@ class SweepOutcome(Record):
     """The gate's evidence."""
     metric: str
     mode: Literal["min", "max"]
+    constraints: tuple[str, ...] = ()
+    """What the metrics of a trial had to satisfy."""
     best: TrialOutcome | None = None
-    """The trial with the best score; None where no trial has one. Of a sweep that failed before any had,
-    asking for it raises SweepFailedError with the first error; `found_best` never does."""
+    """The trial with the best score, of those that satisfy the constraints; None where no trial has one. Of a
+    sweep that failed before any had, or where none satisfies them, asking for it raises SweepFailedError, which
+    says so; `found_best` never does."""
     trials: tuple[TrialOutcome, ...] = ()
     counts: Counts = Counts()
     """How many trials ended in each state."""
@@ -311,21 +334,25 @@ class SweepOutcome(Record):
     def top(self, k: int) -> tuple[TrialOutcome, ...]:
         """The `k` best trials, best first; without those that failed, or have no finite score.
 
-        Ties keep their order.
+        Those that break a constraint come after all that do not, the nearest first. Ties keep their order.
         """
         trials = [trial for trial in self.trials if trial.state != "failed"]
         scored = [(t.score, t) for t in trials if t.score is not None and math.isfinite(t.score)]
         sign = -1 if self.mode == "max" else 1
-        return tuple(trial for _, trial in sorted(scored, key=lambda pair: sign * pair[0])[: max(k, 0)])
+        scored.sort(key=lambda pair: (pair[1].violation, sign * pair[0]))
+        return tuple(trial for _, trial in scored[: max(k, 0)])
 
     @property
     def reason(self) -> str:
         """Why it ended, without the counts and the best that `why` has around it."""
-        _, found, rest = self.why.partition(", ended by ")
+        why = self.why
+        if self.infeasible:
+            why = why.removesuffix(f"; {self.infeasible}")
+        _, found, rest = why.partition(", ended by ")
         if found:
             return rest.partition("; best ")[0]
-        _, found, rest = self.why.partition(f"{self.status}: ")
-        return rest.rpartition("; best ")[0] or rest if found else self.why
+        _, found, rest = why.partition(f"{self.status}: ")
+        return rest.rpartition("; best ")[0] or rest if found else why
 
     @property
     def wanted_trials(self) -> int:
@@ -337,6 +364,17 @@ class SweepOutcome(Record):
         """The trial with the best score; None where no trial has one, also where the sweep failed."""
         found: TrialOutcome | None = self.__dict__["best"]
         return found
+
+    @property
+    def infeasible(self) -> str:
+        """Why there is no best trial although some have a score: none satisfies the constraints; else empty.
+
+        `no trial satisfies latency_ms <= 20; the nearest is trial 00003 with loss 0.2`
+        """
+        nearest = next(iter(self.top(1)), None)
+        if self.found_best is not None or nearest is None or nearest.is_feasible:
+            return ""
+        return show_infeasible(self.constraints, nearest, self.metric)
 
     @property
     def first_failure(self) -> TrialOutcome | None:
@@ -392,7 +430,7 @@ class SweepOutcome(Record):
 
 
 def _best_or_why(outcome: SweepOutcome) -> TrialOutcome | None:
-    if outcome.found_best is None and outcome.status == "failed":
+    if outcome.found_best is None and (outcome.status == "failed" or outcome.infeasible):
         raise SweepFailedError(outcome)
     return outcome.found_best
 
@@ -400,6 +438,14 @@ def _best_or_why(outcome: SweepOutcome) -> TrialOutcome | None:
 # Over the field of the same name, which stays as it is in documents, copies and comparisons: what comes next
 # in a script is `outcome.best.config`, and 'NoneType' object has no attribute 'config' helps nobody.
 SweepOutcome.best = property(_best_or_why)  # type: ignore[assignment]
+
+
+def show_infeasible(constraints: Sequence[str], nearest: TrialOutcome | None, metric: str) -> str:
+    """`no trial satisfies latency_ms <= 20; the nearest is trial 00003 with loss 0.2`."""
+    text = f"no trial satisfies {' and '.join(constraints)}"
+    if nearest is None or nearest.score is None:
+        return text
+    return f"{text}; the nearest is trial {nearest.trial_id} with {metric} {nearest.score:.6g}"
 
 
 TRIAL_TIMES: Final = frozenset({"started_at", "ended_at"})
@@ -413,6 +459,8 @@ def trial_row(trial: TrialOutcome) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(trial, name) for name in _TRIAL_COLUMNS}
     row["attempts"] = trial.num_attempts
     row["error"] = trial.error.message if trial.error else None
+    if trial.violations:
+        row["violated"] = "; ".join(trial.violated)
     metrics = {(f"metrics/{name}" if name in row else name): value for name, value in trial.metrics.items()}
     config = {f"config/{path}": value for path, value in leaves(trial.config, separator="/")}
     return {**row, **metrics, **config}
@@ -526,6 +574,8 @@ class SweepProgress(Record):
     """How many trials there will be; None where that is not known."""
     metric: str
     mode: Literal["min", "max"]
+    constraints: tuple[str, ...] = ()
+    """What the metrics of a trial have to satisfy to be the best."""
     best: BestTrial | None = None
     running: tuple[RunningTrial, ...] = ()
     slots: int = 0

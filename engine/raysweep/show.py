@@ -55,7 +55,8 @@ def show_best(progress: SweepProgress, *, has_config: bool = True) -> str:
     """`best auc 0.7213 (trial 00007): lr=0.01`, or that there is none yet."""
     best = progress.best
     if best is None:
-        return f"no {progress.metric} yet"
+        meeting = f" with {' and '.join(progress.constraints)}" if progress.constraints else ""
+        return f"no {progress.metric}{meeting} yet"
     head = f"best {show_score(progress.metric, best.score, best.trial_id)}"
     return f"{head}: {show_config(best.config)}" if has_config else head
 
@@ -73,6 +74,8 @@ def show_conclusion(outcome: SweepOutcome) -> list[str]:
     if best is not None:
         score = show_score(outcome.metric, best.score, best.trial_id)
         head += f"; best {score}: {show_config(best.config)}"
+    elif outcome.infeasible:
+        head += f"; {outcome.infeasible}"
     return [head, *show_failure(outcome)]
 
 

@@ -35,6 +35,8 @@ def leaderboard(status: RunStatus) -> list[dict[str, Any]]:
     for place, trial in enumerate(status.top[:ROWS], 1):
         row: dict[str, Any] = {"#": place, "trial": trial.trial_id, status.metric: trial.score}
         row |= {"state": trial.state, "reports": trial.reports}
+        if status.constraints:
+            row["violates"] = "; ".join(trial.violated)
         row |= {name: _cell(value) for name, value in trial.config.items() if name not in row}
         rows.append(row)
     return rows
@@ -45,6 +47,8 @@ def report_text(status: RunStatus) -> str:
     parts = [f"# {_escape(status.name)}: {status.status}", _summary(status)]
     if status.why:
         parts.append(_escape(status.why))
+    if status.infeasible:
+        parts += [f"## No best\n\n{_escape(status.infeasible)}"]
     if status.best is not None:
         parts += [f"## Best {_escape(status.metric)}: {show_number(status.best.score)}", _trial(status.best)]
     if len(status.curve) > 1:

@@ -31,7 +31,8 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
     status, _ = read_sweep(name, storage)
     best = status.best
     if best is None:
-        reason = f"no trial of {status.run_id} has reported {status.metric!r}"
+        nothing = f"no trial of {status.run_id} has reported {status.metric!r}"
+        reason = f"{status.run_id}: {status.infeasible}" if status.infeasible else nothing
         return say_error(f"{reason}; see {command('trials', status.run_id, status.storage)}", FAILED)
     if is_json:
         print_json(
@@ -40,6 +41,7 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
                 "sweep_status": status.status,
                 "metric": status.metric,
                 "mode": status.mode,
+                **({"constraints": list(status.constraints)} if status.constraints else {}),
                 **best.model_dump(mode="json"),
             }
         )
@@ -51,6 +53,7 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
         console,
         ("config", show_config(best.config)),
         ("metrics", show_config(best.metrics)),
+        *([("satisfies", " and ".join(status.constraints))] if status.constraints else []),
         ("checkpoint", best.checkpoint_uri or "none: the trial reported no checkpoint"),
         ("sweep", f"{status.run_id}, {status.status}: {show_counts(status.counts)}"),
     )
@@ -119,6 +122,9 @@ def select(
     there = [pair for pair in zip(values, trials, strict=True) if _is_value(pair[0])]
     missing = [trial for value, trial in zip(values, trials, strict=True) if not _is_value(value)]
     there.sort(key=lambda pair: _order(pair[0]), reverse=is_down)
+    if is_score and not is_turned:
+        # Best first: what breaks a constraint is behind all that does not.
+        there.sort(key=lambda pair: pair[1].violation)
     return [*(trial for _, trial in there), *missing][:top]
 
 
@@ -173,7 +179,7 @@ def _print_json_rows(rows: Iterable[dict[str, Any]]) -> None:
 
 def _list_trials(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
     short = ("trial", "state", f"{status.metric}>", "reports>", "attempts>", "time>")
-    listing = Listing(short, ("config", "error"))
+    listing = Listing(short, ("config", *(["violates"] if status.constraints else []), "error"))
     for trial in trials:
         listing.add(*_cells(status, trial))
     listing.show(make_console())
@@ -213,6 +219,7 @@ def _cells(status: RunStatus, trial: TrialOutcome) -> tuple[Cell, ...]:
         str(trial.num_attempts),
         _took(trial),
         Text(show_config(trial.config)),
+        *([Text("; ".join(trial.violated))] if status.constraints else []),
         Text(trial.problem),
     )
 

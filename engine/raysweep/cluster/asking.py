@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from time import time as now
 from typing import Final, TypeVar
 
-from raysweep.cluster.suggesting import suggest
+from raysweep.cluster.suggesting import suggest, tell
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.search import Searcher
@@ -66,7 +66,7 @@ class Asking:
         if self._searcher.is_adaptive:
             self._submit(command)
         else:
-            self._searcher.tell(command.trial, command.value, command.end)
+            tell(self._searcher, command)
 
     def close(self) -> None:
         """Answer nothing any more. An ask under way comes to its end on its thread, and is dropped."""
@@ -94,7 +94,7 @@ class Asking:
 
     def _do(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
         if isinstance(work, cmd.TellSearch):
-            self._searcher.tell(work.trial, work.value, work.end)
+            tell(self._searcher, work)
             return
         with _yielding:
             event = suggest(self._searcher, work, now())

@@ -184,6 +184,8 @@ def spec_fault(state: SweepState) -> SpecError:
     if state.fault_field == "resources":
         return InfeasibleResourcesError("resources", state.why)
     fix = f"set {state.fault_field} to a name that the trainable reports"
+    if state.fault_field == "constraints":
+        fix = "report it beside the metric, or name in constraints what the trainable reports"
     if NOTHING_REPORTED in state.why:
         name = state.spec.metric
         fix = f'call raysweep.report({{"{name}": value}}) in it, or return {{"{name}": value}} or the value'

@@ -1,4 +1,4 @@
-"""What a searcher suggests, as the core's event; the same for the controller and the simulator."""
+"""What a searcher suggests and is told, as the core has it; the same for the controller and the simulator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 from raysweep.core.fleet.words import failure_of
 from raysweep.errors import SampleFromError
-from raysweep.search import Searcher
+from raysweep.search import Searcher, tell_end
 from raysweep.search.asking import ask_configs
 from raysweep.worker.runner import describe
 
@@ -27,6 +27,11 @@ def suggest(searcher: Searcher, command: cmd.SuggestConfigs, at: float) -> ev.Co
             ev.FailedConfig(number=number, failure=_failure(error)) for number, error in answer.failed
         ),
     )
+
+
+def tell(searcher: Searcher, command: cmd.TellSearch) -> None:
+    """Let the searcher know how a trial ended."""
+    tell_end(searcher, command.trial, command.value, command.violations, state=command.end)
 
 
 def _failure(error: Exception) -> Failure:

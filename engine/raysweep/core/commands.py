@@ -63,11 +63,16 @@ class SuggestConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellSearch:
-    """Tell the searcher how a trial ended; `value` is its score, None where it has none."""
+    """Tell the searcher how a trial ended; `value` is its score, None where it has none.
+
+    `violations`: how far it is from satisfying each constraint (0 or less: it does). One of which that cannot
+    be told has no value either.
+    """
 
     trial: int
     value: float | None
     end: TrialEnd
+    violations: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

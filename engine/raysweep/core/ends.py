@@ -17,7 +17,7 @@ from raysweep.core.failures import (
 )
 from raysweep.core.lifecycle import FINAL, Cause, TrialState
 from raysweep.core.reports import NON_FINITE
-from raysweep.core.scores import consider_best, score_of, told_value, trial_time
+from raysweep.core.scores import consider_best, ranking_report, score_of, told, trial_time
 from raysweep.core.state import Fault, SweepState
 from raysweep.core.trial import Attempt, Trial
 
@@ -217,6 +217,10 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         is_cut_short = cause == "reached" or (state.behaviour >= 2 and trial.stop_reason == "limit")
         _give_up(state, trial, _missing_score(state, trial, is_cut_short=is_cut_short), at, out)
         return
+    lacking = _missing_constraint(state, trial)
+    if lacking is not None:
+        _give_up(state, trial, lacking, at, out)
+        return
     _close(state, trial, at, cause, out)
     problem = _missing_time(state, trial)
     if not problem:
@@ -244,6 +248,8 @@ def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: 
     state.failed_kinds[kind] = state.failed_kinds.get(kind, 0) + 1
     if failure.type == _NO_METRIC and not state.has_scored:
         moves.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field="metric")
+    elif failure.type == _NO_CONSTRAINED and not state.counts.get("completed"):
+        moves.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field="constraints")
     else:
         why = _breaker(state, trial, failure)
         if why:
@@ -296,18 +302,19 @@ def _close(
 def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None, out: Out) -> None:
     trial.ended_at = at
     moves.forget_active(state, trial)
-    told = _TOLD_AS.get(trial.state)
-    if told is not None and trial.max_t is None:
-        out.append(TellSearch(trial=trial.number, value=told_value(state, trial), end=told))
+    told_as = _TOLD_AS.get(trial.state)
+    if told_as is not None and trial.max_t is None:
+        value, violations = told(state, trial)
+        out.append(TellSearch(trial=trial.number, value=value, end=told_as, violations=violations))
     if trial.state != "failed":
         consider_best(state, trial)
-    if started_at is not None and told in ("completed", "stopped"):
+    if started_at is not None and told_as in ("completed", "stopped"):
         seconds, mean = max(0.0, at - started_at), state.mean_duration_s
         state.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
     state.unranked.append(trial.number)
     if trial.max_t is not None:
         return  # neither scheduler nor searcher has a say in it any more
-    if told == "completed":
+    if told_as == "completed":
         decisions = state.scheduler.end(trial.number, trial_time(state, trial), trial.last_score)
         stopping.note_completed(state, trial, score_of(state, trial), at, out)
     else:
@@ -336,6 +343,7 @@ def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
 
 
 _NO_METRIC = "MetricNeverReported"
+_NO_CONSTRAINED = "ConstraintMetricNotReported"
 NOTHING_REPORTED = "the trainable returned without reporting anything"
 
 
@@ -363,6 +371,19 @@ def _missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Fa
     else:
         problem = f"{metric!r} was never reported by trial {trial.number}; {NOTHING_REPORTED}"
     return Failure(origin="exception", type=_NO_METRIC, message=problem)
+
+
+def _missing_constraint(state: SweepState, trial: Trial) -> Failure | None:
+    """Why it cannot be told whether a trial that is done satisfies the constraints; None where it can."""
+    report, which = ranking_report(state, trial), "best" if state.rules.ranks_by_best else "last"
+    for constraint in state.rules.constraints:
+        name = constraint.missing(report)
+        if name is not None:
+            seen = ", ".join(map(repr, report))
+            message = f"the {which} report of trial {trial.number} has no {name!r}, which the constraint"
+            message += f" {constraint.text!r} names; it has {seen}"
+            return Failure(origin="exception", type=_NO_CONSTRAINED, message=message)
+    return None
 
 
 def _missing_time(state: SweepState, trial: Trial) -> str:

@@ -11,7 +11,7 @@ from raysweep.core.commands import AnswerReport, Command
 from raysweep.core.events import CheckpointCommitted, CheckpointDamaged, Row, TrialReported
 from raysweep.core.lifecycle import Cause
 from raysweep.core.rules import Limit
-from raysweep.core.scores import as_number, is_better
+from raysweep.core.scores import as_number, is_better, is_better_report, violation
 from raysweep.core.state import SweepState
 from raysweep.core.stops import STOPS, StopReason
 from raysweep.core.trial import Checkpoint, Metrics, Trial
@@ -96,7 +96,7 @@ def _take_one(state: SweepState, trial: Trial, metrics: Metrics, out: Out) -> St
     if value is not None:
         state.has_scored = True
         trial.last_score = value
-        if is_better(state, value, trial.best_score):
+        if is_better_report(state, trial, value, metrics):
             trial.best_score, trial.best = value, metrics
     return _verdict(state, trial, metrics, value, out)
 
@@ -114,7 +114,7 @@ def _verdict(
             if decisions:
                 state.undecided.extend(each for each in decisions if each[0] != trial.number)
     # What ends the whole sweep counts before what would only end the trial.
-    if state.behaviour >= 2 and _reaches_target(state, trial, value):
+    if state.behaviour >= 2 and _reaches_target(state, trial, metrics, value):
         return "limit"
     max_t = rules.max_t if trial.max_t is None else trial.max_t
     if max_t is not None and time is not None and time >= max_t:
@@ -125,7 +125,7 @@ def _verdict(
         return "limit"
     if trial.max_t is None and stoppers.has_settled(rules, trial, metrics):
         return "limit"
-    if _reaches_target(state, trial, value):
+    if _reaches_target(state, trial, metrics, value):
         return "limit"
     return _own_verdict(state, trial, decisions, out) if decisions else None
 
@@ -140,9 +140,11 @@ def _own_verdict(state: SweepState, trial: Trial, decisions: Decisions, out: Out
     return turn.reason
 
 
-def _reaches_target(state: SweepState, trial: Trial, value: float | None) -> bool:
+def _reaches_target(state: SweepState, trial: Trial, metrics: Metrics, value: float | None) -> bool:
     rules = state.rules
     if value is None or rules.target is None or not _hits(value, rules.target, rules.is_max):
+        return False
+    if violation(state, metrics):
         return False
     state.target_trial = trial.number
     return True

@@ -6,12 +6,20 @@ from typing import Final
 
 from raysweep.core.failures import Failure
 from raysweep.core.lifecycle import FINAL, Cause
-from raysweep.core.scores import ranked, score_of
+from raysweep.core.scores import best_ranked, ranked, score_of, violations
 from raysweep.core.state import SweepState
 from raysweep.core.stopping import usage
 from raysweep.core.trial import Attempt, Trial, trial_id
 from raysweep.errors import RaysweepError
-from raysweep.outcome import AttemptOutcome, EndedBy, ErrorInfo, SweepOutcome, TrialOutcome, Usage
+from raysweep.outcome import (
+    AttemptOutcome,
+    EndedBy,
+    ErrorInfo,
+    SweepOutcome,
+    TrialOutcome,
+    Usage,
+    show_infeasible,
+)
 from raysweep.spec.space import grid_points
 
 # What a person calls the causes in the lifecycle table.
@@ -41,7 +49,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
     """
     if state.status is None or state.started_at is None or state.ended_at is None:
         raise RaysweepError(f"sweep {sweep_id} has not ended")
-    best = next(iter(ranked(state)), None)
+    best = best_ranked(state)
     trials = tuple(trial_outcome(state, trial) for trial in state.trials.values())
     return SweepOutcome(
         sweep_id=sweep_id,
@@ -54,6 +62,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         min_trials=state.spec.stop.min_trials,
         metric=state.spec.metric,
         mode=state.spec.mode,
+        constraints=state.spec.constraints,
         best=trials[best.number] if best else None,
         trials=trials,
         num_trials=num_trials(state),
@@ -84,7 +93,11 @@ def explain(state: SweepState) -> str:
         parts = [f"{len(ended)} of {total} trials ended"]
         parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
         parts.append(f"{state.status}: {state.why}" if state.status else "still running")
-    best = next(iter(ranked(state)), None)
+    first = next(iter(ranked(state)), None)
+    best = best_ranked(state)
+    if best is None and first is not None:
+        nearest = trial_outcome(state, first)
+        parts.append(show_infeasible(state.spec.constraints, nearest, state.spec.metric))
     if best is not None:
         parts.append(f"best {state.spec.metric} {score_of(state, best):.6g} (trial {trial_id(best.number)})")
     return "; ".join(part for part in parts if part)
@@ -115,6 +128,12 @@ def trial_outcome(state: SweepState, trial: Trial) -> TrialOutcome:
         metrics=trial.last,
         best_metrics=trial.best,
         score=score_of(state, trial),
+        violations={
+            constraint.text: far
+            for constraint, far in zip(state.rules.constraints, violations(state, trial), strict=True)
+        }
+        if score_of(state, trial) is not None
+        else {},
         reports=trial.reports,
         overrun_reports=trial.overrun,
         attempts=tuple(_attempt_outcome(attempt) for attempt in trial.attempts),

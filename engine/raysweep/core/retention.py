@@ -23,7 +23,7 @@ from raysweep.core import moves, turns
 from raysweep.core.commands import Command
 from raysweep.core.lifecycle import TrialState
 from raysweep.core.rules import Rules
-from raysweep.core.scores import score_of
+from raysweep.core.scores import Place, place, score_of
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Checkpoint, Trial
 
@@ -96,11 +96,9 @@ def release(state: SweepState, released: Sequence[tuple[int, int]], out: Out) ->
                 turns.discard(state, number, checkpoint, out)
 
 
-def _place(state: SweepState, trial: Trial) -> tuple[bool, float, int]:
+def _place(state: SweepState, trial: Trial) -> tuple[bool, Place]:
     """Sorts trials as `scores.ranked` does, those without a score last."""
-    score = score_of(state, trial)
-    sign = -1.0 if state.rules.is_max else 1.0
-    return score is None, sign * (score or 0.0), trial.number
+    return score_of(state, trial) is None, place(state, trial)
 
 
 def _empty(state: SweepState, trial: Trial, out: Out) -> None:

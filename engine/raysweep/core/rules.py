@@ -8,6 +8,7 @@ from typing import Final
 
 from raysweep.schedulers import Scheduler
 from raysweep.spec import SweepSpec
+from raysweep.spec.constraints import Constraint
 from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
 
 Limit = tuple[str, float | None, float | None, float | None]
@@ -26,7 +27,7 @@ class Rules:
     `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
     `looks_at_order`: something follows from the order in which trials end: what is asked, stopped, or ended.
     `is_plain`: no report can end a trial (a scheduler without moves, no limits, no target, nothing about its
-    progress): only the last and the best one matter.
+    progress), and none is better for another reason than its metric: only the last and the best one matter.
     `best_by`, `best_is_max`: what ranks a trial's checkpoints, where that is not the sweep's metric (empty).
     `keep_best`: how many of a trial's best checkpoints are kept; `keep_every`: every so-manyth is, too.
     `keep_top`: how many of the trials that are done keep checkpoints.
@@ -36,6 +37,7 @@ class Rules:
 
     metric: str
     is_max: bool
+    constraints: tuple[Constraint, ...]
     is_blind: bool
     looks_at_order: bool
     is_plain: bool
@@ -82,6 +84,7 @@ class Rules:
         return cls(
             metric=spec.metric,
             is_max=spec.mode == "max",
+            constraints=spec.parsed_constraints,
             is_blind=is_blind,
             looks_at_order=(
                 not is_blind
@@ -89,7 +92,7 @@ class Rules:
                 or (stop.target, stop.plateau, spec.failure.max_failed_fraction) != (None, None, None)
             ),
             is_plain=(
-                not (scheduler.moves or scheduler.max_t is not None or limits)
+                not (scheduler.moves or scheduler.max_t is not None or limits or spec.constraints)
                 and (stop.target, stop.trial_plateau, stop.trial_patience) == (None, None, None)
             ),
             is_timed=has_end or any((stop.trial_time_s, spec.failure.report_timeout_s)),

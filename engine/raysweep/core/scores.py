@@ -1,14 +1,29 @@
-"""Ranking: which report counts for a trial, and which trial is the best."""
+"""Ranking: which report counts for a trial, and which trial is the best.
+
+A trial satisfies the sweep's constraints if the report that ranks it does: its last, or with `score: best` its
+best. One that does not, or of which that cannot be told, is never the best; it stands behind all that do, the
+nearest first. Of a trial's reports, too, any that satisfies them is better than any that does not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import isfinite
+from math import inf, isfinite
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from raysweep.core.state import SweepState
-from raysweep.core.trial import Trial
+from raysweep.core.trial import Metrics, Trial
+
+Place = tuple[bool, float, float, int]
+
+
+class Told(NamedTuple):
+    """What the searcher is told of a trial: see `TellSearch`."""
+
+    value: float | None
+    violations: tuple[float, ...] = ()
 
 
 def score_of(state: SweepState, trial: Trial) -> float | None:
@@ -16,9 +31,42 @@ def score_of(state: SweepState, trial: Trial) -> float | None:
     return trial.best_score if state.rules.ranks_by_best else trial.last_score
 
 
-def told_value(state: SweepState, trial: Trial) -> float | None:
-    """What the searcher is told of a trial: nothing, where its results are those of another config."""
-    return score_of(state, trial) if trial.suggested is None else None
+def ranking_report(state: SweepState, trial: Trial) -> Metrics:
+    """The report that ranks a trial: its last, or its best, as the spec's `score` says."""
+    return trial.best if state.rules.ranks_by_best else trial.last
+
+
+def violations(state: SweepState, trial: Trial) -> tuple[float | None, ...]:
+    """How far a trial is from satisfying each constraint: 0 or less, it does; None: it cannot be told."""
+    report = ranking_report(state, trial)
+    return tuple(constraint.violation(report) for constraint in state.rules.constraints)
+
+
+def violation(state: SweepState, report: Metrics) -> float:
+    """How far a report is from satisfying all constraints: 0, it does; infinite: it cannot be told."""
+    total = 0.0
+    for constraint in state.rules.constraints:
+        distance = constraint.violation(report)
+        total += inf if distance is None else max(distance, 0.0)
+    return total
+
+
+def may_be_best(state: SweepState, trial: Trial) -> bool:
+    """Whether a trial has a score and satisfies the constraints."""
+    return score_of(state, trial) is not None and not violation(state, ranking_report(state, trial))
+
+
+def told(state: SweepState, trial: Trial) -> Told:
+    """What the searcher is told of a trial: nothing, where its results are those of another config.
+
+    Nothing either where it has not reported what the constraints name: no number would be true of it.
+    """
+    value = score_of(state, trial)
+    if value is None or trial.suggested is not None:
+        return Told(None)
+    found = violations(state, trial)
+    known = tuple(each for each in found if each is not None)
+    return Told(value, known) if len(known) == len(found) else Told(None)
 
 
 def is_better(state: SweepState, score: float, other: float | None) -> bool:
@@ -28,35 +76,47 @@ def is_better(state: SweepState, score: float, other: float | None) -> bool:
     return score > other if state.rules.is_max else score < other
 
 
+def is_better_report(state: SweepState, trial: Trial, score: float, report: Metrics) -> bool:
+    """Whether a report of a trial, with this score, beats its best one so far."""
+    if state.rules.constraints and trial.best_score is not None:
+        now, before = violation(state, report), violation(state, trial.best)
+        if not now or not before:
+            return is_better(state, score, trial.best_score) if now == before else not now
+    return is_better(state, score, trial.best_score)
+
+
+def place(state: SweepState, trial: Trial) -> Place:
+    """Sorts trials, the best first: those that satisfy the constraints by score, the others by distance."""
+    distance = violation(state, ranking_report(state, trial))
+    sign = -1.0 if state.rules.is_max else 1.0
+    return distance > 0.0, distance, sign * (score_of(state, trial) or 0.0), trial.number
+
+
 def best_of(state: SweepState, trials: Iterable[Trial]) -> Trial | None:
-    """The best trial that has a score; the lower number where two are equal."""
-    best: Trial | None = None
-    for trial in trials:
-        if best is None or _is_ahead(state, trial, best):
-            best = trial if score_of(state, trial) is not None else best
-    return best
-
-
-def _is_ahead(state: SweepState, trial: Trial, best: Trial) -> bool:
-    score, best_score = score_of(state, trial), score_of(state, best)
-    if score is None:
-        return False
-    return is_better(state, score, best_score) or (score == best_score and trial.number < best.number)
+    """The best trial, of those that may be; the lower number where two are equal."""
+    candidates = (trial for trial in trials if may_be_best(state, trial))
+    return min(candidates, key=lambda trial: place(state, trial), default=None)
 
 
 def consider_best(state: SweepState, trial: Trial) -> None:
     """Remember a trial that has ended, and did not fail, if it is the best of these."""
-    if state.best_ended is None:
-        state.best_ended = trial.number if score_of(state, trial) is not None else None
-    elif _is_ahead(state, trial, state.trials[state.best_ended]):
+    if not may_be_best(state, trial):
+        return
+    known = state.trials[state.best_ended] if state.best_ended is not None else None
+    if known is None or place(state, trial) < place(state, known):
         state.best_ended = trial.number
 
 
 def ranked(state: SweepState) -> list[Trial]:
-    """All trials that have a score and did not fail, the best first."""
+    """All trials that have a score and did not fail, the best first; those that break constraints come last."""
     scored = [t for t in state.trials.values() if t.state != "failed" and score_of(state, t) is not None]
-    sign = -1.0 if state.rules.is_max else 1.0
-    return sorted(scored, key=lambda trial: (sign * (score_of(state, trial) or 0.0), trial.number))
+    return sorted(scored, key=lambda trial: place(state, trial))
+
+
+def best_ranked(state: SweepState) -> Trial | None:
+    """The best of all trials; None where none may be."""
+    first = next(iter(ranked(state)), None)
+    return first if first is not None and may_be_best(state, first) else None
 
 
 def current_best(state: SweepState) -> Trial | None:

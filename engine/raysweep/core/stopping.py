@@ -26,7 +26,7 @@ from pydantic import JsonValue
 from raysweep.core import moves
 from raysweep.core.commands import Command, SweepStatus
 from raysweep.core.lifecycle import Cause
-from raysweep.core.scores import consider_best, is_better
+from raysweep.core.scores import consider_best, is_better, may_be_best
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Trial
 
@@ -224,6 +224,11 @@ def note_completed(state: SweepState, trial: Trial, score: float | None, at: flo
     if plateau is None or score is None:
         return
     best = state.plateau_best
+    if not may_be_best(state, trial):
+        # It moves no best; where there is none yet, none has come to rest.
+        if best is None:
+            return
+        score = best
     gain = 0.0 if best is None else (score - best if state.rules.is_max else best - score)
     if best is None or (gain >= plateau.min_improvement and is_better(state, score, best)):
         state.plateau_best, state.plateau_since = score, 0

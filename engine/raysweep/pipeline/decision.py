@@ -38,7 +38,8 @@ def decide(
 ) -> GateOutcome:
     """Which candidate is promoted, if one is, and why.
 
-    Of the candidates that pass, the best is promoted; more seeds with a score come before better scores.
+    Of the candidates that pass, the best is promoted; more seeds with a score come before better scores. One
+    that did not satisfy the sweep's constraints under some seed does not pass.
 
     Args:
         gate: What it has to show.
@@ -48,13 +49,20 @@ def decide(
             count. None: the first.
         lost: Why the champion does not run any more: the candidates are judged as on a first night.
     """
-    ranked = _ranked(candidates, mode)
+    refused = _ranked([each for each in candidates if each.violated], mode)
+    ranked = _ranked([each for each in candidates if not each.violated], mode)
     common: dict[str, Any] = {
         "champion": champion,
         "min_improvement": gate.min_improvement,
         "test": gate.test,
         "notes": (lost,) if lost else (),
     }
+    if refused:
+        verdict = decide(gate, mode, [each for each in candidates if not each.violated], champion, lost=lost)
+        if not ranked:
+            broken = " and ".join(dict.fromkeys(text for each in refused for text in each.violated))
+            verdict = verdict.model_copy(update={"why": f"not promoted: no candidate satisfies {broken}"})
+        return verdict.model_copy(update={"candidates": (*verdict.candidates, *refused)})
     if not ranked:
         return GateOutcome(
             promoted=False, why="not promoted: no candidate gave a score", candidates=(), **common

@@ -179,10 +179,14 @@ def settle(
 
 
 def _why_lost(gate: GateSpec, champion: Confirmed, trials: tuple[TrialOutcome, ...]) -> str:
-    """Why the champion cannot be compared any more: its trials failed; empty where it can.
+    """Why the champion cannot be compared any more: its trials failed, or break a constraint; else empty.
 
     It ran beside the candidates, with the same seeds and retries: where they ran well, it is to blame.
     """
+    if champion.violated:
+        return (
+            f"the champion of {champion.sweep_id} does not satisfy {' and '.join(champion.violated)} any more"
+        )
     failed = [trial for trial in trials if trial.state == "failed"]
     if champion.n >= seeds_needed(gate) or not failed:
         return ""
@@ -240,7 +244,10 @@ def _with_scores(confirmed: Confirmed, trials: tuple[TrialOutcome, ...], seeds: 
     ]
     # A sweep that was cut short has not drawn all of them.
     scores = (*found, *[None] * (seeds - len(found)))
-    update: dict[str, Any] = {"scores": scores}
+    update: dict[str, Any] = {
+        "scores": scores,
+        "violated": tuple(dict.fromkeys(text for trial in trials for text in trial.violated)),
+    }
     if confirmed.checkpoint_uri is None:
         update["checkpoint_uri"] = next((t.checkpoint_uri for t in trials if t.checkpoint_uri), None)
     return confirmed.model_copy(update=update)

@@ -58,14 +58,15 @@ def gate_id(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> str:
         for trial in distinct(outcome, gate.confirm_top_k + 1)
     ]
     asked = gate.model_dump(mode="json") | {"champion": gate.champion or spec.name}
-    return digest_of({"best": best, "gate": asked, "metric": spec.metric, "mode": spec.mode})[:12]
+    judged = {"constraints": list(spec.constraints)} if spec.constraints else {}
+    return digest_of({"best": best, "gate": asked, "metric": spec.metric, "mode": spec.mode, **judged})[:12]
 
 
 def distinct(outcome: SweepOutcome, count: int) -> list[TrialOutcome]:
-    """The best `count` trials of different configs."""
+    """The best `count` trials of different configs, of those that satisfy the constraints."""
     found: list[TrialOutcome] = []
     for trial in outcome.top(len(outcome.trials)):
-        if len(found) == count:
+        if len(found) == count or not trial.is_feasible:
             break
         if all(trial.config != other.config for other in found):
             found.append(trial)

@@ -24,7 +24,7 @@ from typing import Final
 from raysweep.core import SweepState, decode, encode, step
 from raysweep.core.events import ControllerStarted
 from raysweep.core.result import trial_outcome
-from raysweep.core.scores import ranked
+from raysweep.core.scores import best_ranked, ranked
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.trial import Trial, trial_id
 from raysweep.errors import CheckpointDamagedError, RaysweepError, SegmentExistsError, StorageError
@@ -228,7 +228,7 @@ def _replay(folder: SweepFolder, record: SweepRecord) -> _Ended:
 
 def _pin_best(newest: _Ended, planning: _Planning) -> None:
     """What is done next with a sweep that has just ended (a gate, a training) begins from its best trial."""
-    best = next(iter(ranked(newest.state)), None)
+    best = best_ranked(newest.state)
     if best is not None and best.checkpoint is not None:
         uri = best.checkpoint.uri
         planning.pins = {**planning.pins, uri: (*planning.pins.get(uri, ()), "the best of the newest sweep")}
@@ -347,7 +347,7 @@ def _tell_outcome(ended: _Ended) -> None:
         trials = tuple(
             each.model_copy(update={"checkpoint_uri": uris[each.number]}) for each in outcome.trials
         )
-        best = outcome.best
+        best = outcome.found_best
         if best is not None:
             best = best.model_copy(update={"checkpoint_uri": uris[best.number]})
         return outcome.model_copy(update={"trials": trials, "best": best})

@@ -33,6 +33,7 @@ def make_progress(
         num_trials=total,
         metric=state.spec.metric,
         mode=state.spec.mode,
+        constraints=state.spec.constraints,
         best=BestTrial(
             trial_id=trial_id(best.number),
             score=score_of(state, best) or 0.0,

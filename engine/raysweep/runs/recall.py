@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from raysweep.errors import StorageError
-from raysweep.outcome import SweepOutcome
+from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.champions import read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.search import WarmStart
@@ -47,23 +47,40 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
         with suppress(ValueError):  # it is among the trials below, which name it
             first = refit(space, nights[0].found_best.config)
     told: list[tuple[dict[str, Any], float]] = []
+    violations: list[tuple[float, ...]] = []
     for outcome in nights:
         for trial in outcome.trials:
             if trial.score is None or not math.isfinite(trial.score) or len(told) >= MAX_TOLD:
                 continue
             try:
-                told.append((refit(space, trial.config), float(trial.score)))
+                config, judged = refit(space, trial.config), _judged(spec, trial)
             except ValueError as error:
                 left_out.append(f"{outcome.sweep_id} trial {trial.trial_id}: {error}")
+                continue
+            told.append((config, float(trial.score)))
+            violations.append(judged)
     if left_out:
         more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
         log.warning("warm start leaves out what does not fit the space: %s%s", "; ".join(left_out[:3]), more)
     return WarmStart(
         first=first,
         told=tuple(told),
+        violations=tuple(violations) if spec.constraints else (),
         sources=tuple(outcome.sweep_id for outcome in nights),
         left_out=tuple(left_out[:_LEFT_OUT_SHOWN]),
     )
+
+
+def _judged(spec: SweepSpec, trial: TrialOutcome) -> tuple[float, ...]:
+    """How far an earlier trial is from satisfying tonight's constraints. Raises ValueError: cannot be told."""
+    report = trial.best_metrics if spec.score == "best" else trial.metrics
+    found = []
+    for constraint in spec.parsed_constraints:
+        distance = constraint.violation(report)
+        if distance is None:
+            raise ValueError(f"has not reported what {constraint.text!r} names")
+        found.append(distance)
+    return tuple(found)
 
 
 def earlier(store: Store, spec: SweepSpec, own_id: str, count: int) -> list[SweepOutcome]:
@@ -99,8 +116,10 @@ def _is_like(outcome: SweepOutcome, spec: SweepSpec) -> bool:
 
 def warm_to_json(warm: WarmStart) -> dict[str, Any]:
     """For the sweep's record."""
+    judged = {"violations": [list(each) for each in warm.violations]} if warm.violations else {}
     return {
         "first": warm.first,
+        **judged,
         "told": [[config, value] for config, value in warm.told],
         "sources": list(warm.sources),
         "left_out": list(warm.left_out),
@@ -114,6 +133,7 @@ def warm_from_json(fields: Mapping[str, Any] | None) -> WarmStart | None:
     return WarmStart(
         first=fields["first"],
         told=tuple((config, float(value)) for config, value in fields["told"]),
+        violations=tuple(tuple(map(float, each)) for each in fields.get("violations", ())),
         sources=tuple(fields["sources"]),
         left_out=tuple(fields["left_out"]),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from raysweep.core.result import trial_outcome
-from raysweep.core.scores import ranked, score_of
+from raysweep.core.scores import may_be_best, ranked, score_of
 from raysweep.core.state import SweepState
 from raysweep.core.trial import trial_id
 from raysweep.fields import Counts
@@ -24,6 +24,7 @@ from raysweep.outcome import (
     TrainOutcome,
     TrialOutcome,
     Usage,
+    show_infeasible,
 )
 from raysweep.runs.curve import Dot, best_so_far
 from raysweep.runs.holder import HolderState, holder_state
@@ -62,12 +63,14 @@ class RunStatus(Record):
     """The same, without counts and best."""
     metric: str = ""
     mode: Literal["min", "max"] = "max"
+    constraints: tuple[str, ...] = ()
+    """What the metrics of a trial have to satisfy to be the best."""
     counts: Counts = Counts()
     """Trials by state; of a training, its reports."""
     num_trials: int | None = None
     """How many there will be; None where that is not known."""
     best: TrialOutcome | None = None
-    """The best trial so far; one that still runs may be it."""
+    """The best trial so far, of those that satisfy the constraints; one that still runs may be it."""
     curve: tuple[Dot, ...] = ()
     """The best score so far, a point for each time that it was beaten, in the order of time."""
     dots: tuple[Dot, ...] = ()
@@ -102,6 +105,13 @@ class RunStatus(Record):
     """What its trials run, by name; empty where that is not known."""
     read_at: float = 0.0
     """When this was read."""
+
+    @property
+    def infeasible(self) -> str:
+        """Why there is no best although trials have a score: none satisfies the constraints; else empty."""
+        if self.best is not None or not self.constraints or not self.top:
+            return ""
+        return show_infeasible(self.constraints, self.top[0], self.metric)
 
     @property
     def is_running(self) -> bool:
@@ -162,7 +172,10 @@ def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> Ru
     """Of a sweep that has ended."""
     trials = outcome.trials
     curve, dots = best_so_far(
-        ((trial.ended_at, trial.state, trial.score, trial.trial_id) for trial in trials),
+        (
+            (trial.ended_at, trial.state, trial.score if trial.is_feasible else None, trial.trial_id)
+            for trial in trials
+        ),
         is_max=outcome.mode == "max",
     )
     failed = sorted((t for t in trials if t.state == "failed"), key=lambda trial: -(trial.ended_at or 0.0))
@@ -177,6 +190,7 @@ def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> Ru
         reason=outcome.reason,
         metric=outcome.metric,
         mode=outcome.mode,
+        constraints=outcome.constraints,
         counts=outcome.counts,
         num_trials=outcome.wanted_trials,
         best=outcome.found_best,
@@ -218,6 +232,7 @@ def status_of_heartbeat(
         status=heartbeat.status if held == "alive" or not heartbeat.is_at_work else INTERRUPTED,
         metric=heartbeat.metric,
         mode=heartbeat.mode,
+        constraints=heartbeat.constraints,
         counts=heartbeat.counts,
         num_trials=heartbeat.num_trials,
         best=_best_of(heartbeat),
@@ -251,7 +266,15 @@ def status_of_state(
     counts = Counts.of(state.counts)
     num_trials = heartbeat.num_trials if heartbeat is not None else None
     curve, dots = best_so_far(
-        ((trial.ended_at, trial.state, score_of(state, trial), trial_id(trial.number)) for trial in trials),
+        (
+            (
+                trial.ended_at,
+                trial.state,
+                score_of(state, trial) if may_be_best(state, trial) else None,
+                trial_id(trial.number),
+            )
+            for trial in trials
+        ),
         is_max=state.rules.is_max,
     )
     # Only those that are shown are made into outcomes: there may be ten thousand.
@@ -268,9 +291,10 @@ def status_of_state(
         trainable=trainable_name(state.spec.trainable),
         metric=state.spec.metric,
         mode=state.spec.mode,
+        constraints=state.spec.constraints,
         counts=counts,
         num_trials=num_trials,
-        best=top[0] if top else None,
+        best=top[0] if top and top[0].is_feasible else None,
         curve=curve,
         dots=dots,
         top=top,

@@ -15,7 +15,7 @@ from raysweep.core import SweepState, encode, make_outcome
 from raysweep.core.again import find_failed
 from raysweep.core.events import ControllerStarted, SpecChanged
 from raysweep.core.lifecycle import FINAL
-from raysweep.core.scores import told_value
+from raysweep.core.scores import told
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
@@ -25,7 +25,7 @@ from raysweep.runs.pins import find_pins
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.runs.reopening import NOT_AGAIN, check_same, check_whole, reopens
 from raysweep.runs.replay import rebuild
-from raysweep.search import Searcher, WarmStart, make_searcher
+from raysweep.search import Searcher, WarmStart, make_searcher, tell_end
 from raysweep.spec import Changes, SweepSpec, changes
 from raysweep.spec.again import Again
 from raysweep.spec.wallclock import check_deadline, resolve_deadline
@@ -242,7 +242,7 @@ def rebuild_searcher(
         if trial.config:  # else it could not be made at all
             searcher.restore(number, trial.config if trial.suggested is None else trial.suggested)
         if trial.state in FINAL and trial.state != "cancelled" and number not in retried:
-            searcher.tell(number, told_value(state, trial), _TOLD[trial.state])
+            tell_end(searcher, number, *told(state, trial), state=_TOLD[trial.state])
     return searcher
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from raysweep.errors import SpecError
-from raysweep.search.base import Searcher, SearchSetup, TrialEnd
+from raysweep.search.base import Judging, Result, Searcher, SearchSetup, TrialEnd, tell_end
 from raysweep.search.brute import BruteForceSearcher
 from raysweep.search.configs import ConfigSearcher
 from raysweep.search.model import Model, ModelSearcher, refuse_grid
@@ -22,12 +22,15 @@ from raysweep.spec.search import (
     ConfigsOptions,
     GpOptions,
     HaltonOptions,
+    Nsga2Options,
     SobolOptions,
     TpeOptions,
 )
 from raysweep.spec.sweep import SweepSpec
 
 __all__ = [
+    "Judging",
+    "Result",
     "SearchSetup",
     "Searcher",
     "TrialEnd",
@@ -35,6 +38,7 @@ __all__ = [
     "WarmStart",
     "load_searcher",
     "make_searcher",
+    "tell_end",
 ]
 
 
@@ -65,6 +69,7 @@ def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> 
         seed=seed,
         param_space=spec.param_space,
         where=spec.where,
+        constraints=spec.constraints,
         num_samples=spec.num_samples,
     )
     make = _KINDS.get(spec.search.kind)
@@ -117,11 +122,25 @@ def _make_cma(options: CmaEsOptions, setup: SearchSetup) -> Searcher:
     return _around(CmaModel(setup.space, setup.seed, setup.mode, options), setup)
 
 
+def _make_nsga2(options: Nsga2Options, setup: SearchSetup) -> Searcher:
+    refuse_grid(setup.space.searched, "nsga2")
+    with _needs("nsga2", "ray", "optuna"):
+        from raysweep.search.nsga import NsgaModel
+    return _around(NsgaModel(setup.space, setup.seed, setup.mode, options), setup)
+
+
 def _make_auto(options: AutoOptions, setup: SearchSetup) -> Searcher:
     refuse_grid(setup.space.searched, "auto")
     with _needs("auto", "ray", "optuna"):
         from raysweep.search.auto import AutoModel
-    model = AutoModel(setup.space, setup.num_samples, setup.seed, setup.mode, options)
+    model = AutoModel(
+        setup.space,
+        setup.num_samples,
+        setup.seed,
+        setup.mode,
+        options,
+        has_constraints=bool(setup.constraints),
+    )
     return _around(model, setup)
 
 
@@ -149,6 +168,7 @@ _KINDS: Final[dict[str, Callable[[Any, SearchSetup], Searcher]]] = {
     "tpe": _make_tpe,
     "gp": _make_gp,
     "cma_es": _make_cma,
+    "nsga2": _make_nsga2,
     "auto": _make_auto,
     "sobol": _make_sequence,
     "halton": _make_sequence,

@@ -1,8 +1,8 @@
 """`auto`: the method that suits the space and the number of results, by the rules of OptunaHub's AutoSampler.
 
-In a space of numbers a Gaussian process, and CMA-ES that begins with its results once there are many; with
-choices between unordered values TPE. Where the package for one of them is not installed, TPE takes its
-place, and the sweep says so.
+In a space of numbers a Gaussian process, and CMA-ES that begins with its results once there are many (with
+constraints TPE); with choices between unordered values TPE. Where the package for one of them is not
+installed, TPE takes its place, and the sweep says so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
+from raysweep.search.base import Result
 from raysweep.search.cells import LeafPath
 from raysweep.search.model import Model
 from raysweep.search.tpe import TpeModel
@@ -28,9 +29,19 @@ class AutoModel:
         seed: the seed of the sweep.
         mode: "min" or "max".
         options: see `AutoOptions`.
+        has_constraints: whether results have to satisfy something.
     """
 
-    def __init__(self, space: Space, num_samples: int, seed: int, mode: str, options: AutoOptions) -> None:
+    def __init__(
+        self,
+        space: Space,
+        num_samples: int,
+        seed: int,
+        mode: str,
+        options: AutoOptions,
+        *,
+        has_constraints: bool = False,
+    ) -> None:
         self._switch_after = options.switch_after
         self._results = 0
         self._lacking: list[str] = []
@@ -42,7 +53,8 @@ class AutoModel:
         )
         self._later = self._first
         if not has_choices and num_samples > options.switch_after:
-            self._later = self._many(space, seed, mode)
+            make = self._tpe_later if has_constraints else self._many
+            self._later = make(space, seed, mode)
         self.paths = self._first.paths
 
     @property
@@ -61,16 +73,16 @@ class AutoModel:
         for model in self._models():
             model.add(number, values)
 
-    def end(self, number: int, value: float | None) -> None:
+    def end(self, number: int, result: Result | None) -> None:
         """Let both know."""
         for model in self._models():
-            model.end(number, value)
-        self._results += value is not None
+            model.end(number, result)
+        self._results += result is not None
 
-    def add_earlier(self, values: Mapping[LeafPath, Any], value: float) -> None:
+    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Let both know."""
         for model in self._models():
-            model.add_earlier(values, value)
+            model.add_earlier(values, result)
 
     def _now(self) -> Model:
         return self._first if self._results < self._switch_after else self._later
@@ -89,14 +101,14 @@ class AutoModel:
 
         return GpModel(space, seed, mode, GpOptions())
 
+    def _tpe_later(self, space: Space, seed: int, mode: str) -> Model:
+        is_there = isinstance(self._first, TpeModel)
+        return self._first if is_there else TpeModel(space, seed, mode, TpeOptions())
+
     def _many(self, space: Space, seed: int, mode: str) -> Model:
         if not _is_there("cmaes"):
             self._lacking.append("cmaes is not installed, for many trials (pip install raysweep[search])")
-            return (
-                self._first
-                if isinstance(self._first, TpeModel)
-                else TpeModel(space, seed, mode, TpeOptions())
-            )
+            return self._tpe_later(space, seed, mode)
         from raysweep.search.cma import CmaModel
 
         return CmaModel(space, seed, mode, CmaEsOptions(), after=self._switch_after)

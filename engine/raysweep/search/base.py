@@ -15,9 +15,26 @@ TrialEnd = Literal["completed", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSetup(PolicySetup):
-    """What a searcher is made from, beside its options; made anew at each resume, with what is asked then."""
+    """What a searcher is made from, beside its options; made anew at each resume, with what is asked then.
+
+    `constraints`: what results have to satisfy, as the spec has it; see `Judging`.
+    """
 
     num_samples: int
+    constraints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a trial gave: its value, and how far it is from satisfying each constraint (<= 0: it does)."""
+
+    value: float
+    violations: tuple[float, ...] = ()
+
+    @property
+    def penalty(self) -> float:
+        """How far it is from satisfying all of them; 0: it does."""
+        return sum(max(each, 0.0) for each in self.violations)
 
 
 class Searcher(Protocol):
@@ -61,6 +78,56 @@ class Searcher(Protocol):
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep, before the first ask. Its config fits the space."""
         ...
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """A searcher that knows constraints; any other is told that a trial which breaks one has failed."""
+
+    def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
+        """Report how a trial with a value ended, in place of `tell`, where the sweep has constraints."""
+        ...
+
+    def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
+        """The same in place of `tell_earlier`."""
+        ...
+
+
+def tell_end(
+    searcher: Searcher,
+    number: int,
+    value: float | None,
+    violations: tuple[float, ...] = (),
+    *,
+    state: TrialEnd,
+) -> None:
+    """Tell a searcher how a trial ended, as much of it as it wants to know.
+
+    Args:
+        searcher: who is told.
+        number: the trial's.
+        value: the raw metric; None if it never reported.
+        violations: see `Result`; empty in a sweep without constraints.
+        state: how it ended.
+    """
+    if value is None or not violations:
+        searcher.tell(number, value, state)
+    elif isinstance(searcher, Judging):
+        searcher.tell_result(number, Result(value, violations), state)
+    elif Result(value, violations).penalty:
+        searcher.tell(number, None, "failed")
+    else:
+        searcher.tell(number, value, state)
+
+
+def tell_earlier(searcher: Searcher, config: dict[str, Any], result: Result) -> None:
+    """Tell a searcher of a trial of an earlier sweep, before the first ask; see `tell_end`."""
+    if not result.violations:
+        searcher.tell_earlier(config, result.value)
+    elif isinstance(searcher, Judging):
+        searcher.tell_earlier_result(config, result)
+    elif not result.penalty:
+        searcher.tell_earlier(config, result.value)
 
 
 @runtime_checkable

@@ -7,6 +7,9 @@ Which generation a trial belongs to would depend on when others ended, and a res
 generations are cut from the results themselves: sorted by number, the first `population_size` are the first
 one, and so on; with one trial at a time these are those of the textbook. A result that comes late moves the
 ones after it along, and the generations from there on are computed again.
+
+What breaks a constraint is worse than all of its generation that does not, by as much as it breaks it: Deb,
+"An efficient constraint handling method for genetic algorithms", 2000.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 import cmaes
 import numpy as np
 
-from raysweep.search.base import derived_rng, derived_seed
+from raysweep.search.base import Result, derived_rng, derived_seed
 from raysweep.search.cells import LeafPath
 from raysweep.search.units import from_unit, to_unit
 from raysweep.spec.domains import Float, Integer
@@ -31,6 +34,9 @@ WARM_LEAST = 10
 _FINITE = 1e300
 _EDGE = 1e-9
 Solution = tuple[Any, float]
+Cost = tuple[float, float]
+"""What is to be small, and how far from satisfying the constraints it is."""
+Judged = tuple[Any, Cost]
 
 
 class CmaModel:
@@ -56,10 +62,10 @@ class CmaModel:
             if isinstance(domain, Float | Integer) and _is_open(domain)
         ]
         self.paths = frozenset(path for path, _ in self._leaves)
-        self._earlier: list[Solution] = []
+        self._earlier: list[Judged] = []
         self._places: dict[int, Any] = {}
         self._ended: list[int] = []  # numbers, sorted
-        self._values: dict[int, float] = {}
+        self._values: dict[int, Cost] = {}
         # After how many results each generation was complete, and the optimizer then, which stays as it is.
         self._states: list[tuple[int, cmaes.CMA]] = []
 
@@ -80,44 +86,46 @@ class CmaModel:
         """Take note of where a trial is."""
         self._places[number] = self._place(values)
 
-    def end(self, number: int, value: float | None) -> None:
+    def end(self, number: int, result: Result | None) -> None:
         """Take note of a result; a failed trial is in no generation."""
-        if value is None:
+        if result is None:
             del self._places[number]
             return
         at = bisect_left(self._ended, number)
         self._ended.insert(at, number)
-        self._values[number] = self._cost(value)
+        self._values[number] = self._cost(result)
         while self._states and (self._states[-1][0] > at or at < self._after):
             self._states.pop()
 
-    def add_earlier(self, values: Mapping[LeafPath, Any], value: float) -> None:
+    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Take note of a result that the first generation begins with."""
-        self._earlier.append((self._place(values), self._cost(value)))
+        self._earlier.append((self._place(values), self._cost(result)))
 
     def _place(self, values: Mapping[LeafPath, Any]) -> Any:
         return np.array([to_unit(domain, values[path]) for path, domain in self._leaves])
 
-    def _cost(self, value: float) -> float:
-        return min(max(self._sign * value, -_FINITE), _FINITE)
+    def _cost(self, result: Result) -> Cost:
+        return min(max(self._sign * result.value, -_FINITE), _FINITE), min(result.penalty, _FINITE)
 
     def _optimizer(self) -> cmaes.CMA:
         """The optimizer after all whole generations."""
         if not self._states:
             first = min(self._after, len(self._ended))
-            self._states.append((first, self._begin([*self._earlier, *self._solutions(0, first)])))
+            self._states.append(
+                (first, self._begin(_judged([*self._earlier, *self._ended_between(0, first)])))
+            )
         while True:
             done, optimizer = self._states[-1]
             until = done + optimizer.population_size
             if until > len(self._ended):
                 return optimizer
             after = copy.deepcopy(optimizer)
-            after.tell(self._solutions(done, until))
+            after.tell(_judged(self._ended_between(done, until)))
             if self._options.restarts and after.should_stop():
                 after = self._restart(until, after.population_size * 2)
             self._states.append((until, after))
 
-    def _solutions(self, first: int, until: int) -> list[Solution]:
+    def _ended_between(self, first: int, until: int) -> list[Judged]:
         return [(self._places[number], self._values[number]) for number in self._ended[first:until]]
 
     def _begin(self, earlier: Sequence[Solution]) -> cmaes.CMA:
@@ -144,6 +152,12 @@ class CmaModel:
             population_size=population_size,
             seed=0,  # it is seeded before each ask
         )
+
+
+def _judged(found: Sequence[Judged]) -> list[Solution]:
+    """Places and what they cost, with what breaks a constraint behind all that does not."""
+    worst = max((cost for _, (cost, penalty) in found if not penalty), default=0.0)
+    return [(place, min(worst + penalty, _FINITE) if penalty else cost) for place, (cost, penalty) in found]
 
 
 def _is_open(domain: Float | Integer) -> bool:

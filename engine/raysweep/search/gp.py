@@ -60,7 +60,7 @@ class GpModel(OptunaModel):
         values = _finite([trial.values[0] for trial in done])
         if self._options.warp:
             values = warped(values)
-        study = quiet_study("maximize" if self._mode == "max" else "minimize")
+        study = quiet_study(self._mode)
         study.add_trials([_with_value(trial, value) for trial, value in zip(done, values, strict=True)])
         study.add_trials([trial for trial in trials if trial.state == TrialState.RUNNING])
         return study
@@ -70,7 +70,11 @@ class GpModel(OptunaModel):
         if len(done) <= count:
             return done
         sign = -1 if self._mode == "max" else 1
-        ranked = sorted(done, key=lambda trial: (sign * trial.values[0], trial.number))
+
+        def place(trial: FrozenTrial) -> tuple[float, float, int]:
+            return _penalty(trial), sign * trial.values[0], trial.number
+
+        ranked = sorted(done, key=place)
         best, rest = ranked[: count // BEST_PART], ranked[count // BEST_PART :]
         rest.sort(key=lambda trial: trial.number)
         return sorted(best + rest[len(best) - count :], key=lambda trial: trial.number)
@@ -95,6 +99,11 @@ def _finite(values: list[float]) -> list[float]:
     """Infinite values as the worst or best finite one, as Optuna has it."""
     finite = [value for value in values if math.isfinite(value)] or [0.0]
     return [min(max(value, min(finite)), max(finite)) for value in values]
+
+
+def _penalty(trial: FrozenTrial) -> float:
+    """How far a trial is from satisfying the constraints; 0: it does."""
+    return sum(max(each, 0.0) for each in trial.constraints.values())
 
 
 def _with_value(trial: FrozenTrial, value: float) -> FrozenTrial:

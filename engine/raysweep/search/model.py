@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from raysweep.errors import SpecError
-from raysweep.search.base import TrialEnd, derived_rng, derived_seed
+from raysweep.search.base import Result, TrialEnd, derived_rng, derived_seed
 from raysweep.search.cells import (
     Cell,
     Leaf,
@@ -58,11 +58,11 @@ class Model(Protocol):
         """
         ...
 
-    def end(self, number: int, value: float | None) -> None:
+    def end(self, number: int, result: Result | None) -> None:
         """Take note of a result; None: it failed. Called once for each trial that was added."""
         ...
 
-    def add_earlier(self, values: Mapping[LeafPath, Any], value: float) -> None:
+    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Take note of a result of an earlier sweep."""
         ...
 
@@ -150,16 +150,27 @@ class ModelSearcher:
         A stopped trial counts with its value as a completed one does. Without a value, or with NaN, it
         failed.
         """
-        if number not in self._running:
-            return
-        self._running.remove(number)
-        has_failed = state == "failed" or value is None or math.isnan(value)
-        self._model.end(number, None if has_failed or value is None else float(value))
+        self._end(number, Result(float(value)) if value is not None else None, state)
+
+    def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
+        """Report how a trial ended, with what there is to know of constraints; else as `tell`."""
+        self._end(number, result, state)
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Let the model know of a trial of an earlier sweep. A discrete space may try its config again."""
+        self.tell_earlier_result(config, Result(float(value)))
+
+    def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
+        """The same, with what there is to know of constraints."""
         values = {path: leaf_value(config, path) for path, _ in self._space.searched}
-        self._model.add_earlier(values, float(value))
+        self._model.add_earlier(values, result)
+
+    def _end(self, number: int, result: Result | None, state: TrialEnd) -> None:
+        if number not in self._running:
+            return
+        self._running.remove(number)
+        has_failed = state == "failed" or result is None or math.isnan(result.value)
+        self._model.end(number, None if has_failed else result)
 
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         rng = derived_rng(self._seed, derived_seed(self._seed, number, attempt))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from raysweep.search.base import derived_seed
+from raysweep.search.base import Result, derived_seed
 from raysweep.search.cells import LeafPath
 from raysweep.search.optuna_params import params_of
 from raysweep.spec.space import Space
@@ -38,7 +38,8 @@ class OptunaModel(ABC):
         self._params = params_of(space.searched)
         self.paths = frozenset(param.path for param in self._params)
         self._distributions = {param.name: param.distribution for param in self._params}
-        self._study = quiet_study("maximize" if mode == "max" else "minimize")
+        self._storage = _Storage()
+        self._study = quiet_study(mode, self._storage)
         self._numbers: dict[int, int] = {}  # our number -> Optuna's
         self._added = 0
 
@@ -74,30 +75,47 @@ class OptunaModel(ABC):
         self._numbers[number] = self._added
         self._added += 1
 
-    def end(self, number: int, value: float | None) -> None:
+    def end(self, number: int, result: Result | None) -> None:
         """Tell the study how it ended."""
         optuna_number = self._numbers.pop(number)
-        if value is None:
+        if result is None:
             self._study.tell(optuna_number, state=TrialState.FAIL)
-        else:
-            self._study.tell(optuna_number, value)
+            return
+        self._constrain(optuna_number, result)
+        self._study.tell(optuna_number, result.value)
 
-    def add_earlier(self, values: Mapping[LeafPath, Any], value: float) -> None:
+    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Put a completed trial into the study."""
-        self._study.add_trial(self._trial(values, value=value))
+        self._study.add_trial(self._trial(values, value=result.value, constraints=constraints_of(result)))
         self._added += 1
+
+    def _constrain(self, optuna_number: int, result: Result) -> None:
+        """Note in a trial of the study, before its end, how far it is from satisfying the constraints."""
+        storage, study_id = self._storage, self._study._study_id
+        # As `Trial.set_constraint` does, and where: the attributes that a trial with these has.
+        noted = create_trial(state=TrialState.RUNNING, constraints=constraints_of(result)).system_attrs
+        trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, optuna_number)
+        for key, value in noted.items():
+            storage.note(trial_id, key, value)
 
     def _trial(self, values: Mapping[LeafPath, Any], **state: Any) -> FrozenTrial:
         params = {param.name: param.to_param(values[param.path]) for param in self._params}
         return create_trial(params=params, distributions=self._distributions, **state)
 
 
-def quiet_study(direction: Literal["minimize", "maximize"]) -> optuna.Study:
-    """Return an empty study in memory, without Optuna's message about it."""
+def constraints_of(result: Result) -> dict[str, float] | None:
+    """What Optuna is told of the constraints, by their place."""
+    return {str(place): each for place, each in enumerate(result.violations)} or None
+
+
+def quiet_study(mode: str, storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:
+    """Return an empty study in memory of this mode, "min" or "max", without Optuna's message about it."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        return optuna.create_study(storage=_Storage(), direction=direction)
+        return optuna.create_study(
+            storage=storage or _Storage(), direction="maximize" if mode == "max" else "minimize"
+        )
     finally:
         optuna.logging.set_verbosity(verbosity)
 
@@ -111,3 +129,7 @@ class _Storage(optuna.storages.InMemoryStorage):
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
         """Do nothing."""
+
+    def note(self, trial_id: int, key: str, value: Any) -> None:
+        """Set an attribute of a trial that has not ended."""
+        super().set_trial_system_attr(trial_id, key, value)

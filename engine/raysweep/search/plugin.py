@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from raysweep.search.base import Searcher, SearchSetup, TrialEnd
+from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, tell_earlier, tell_end
 from raysweep.spec.jsonable import plain
 from raysweep.spec.plugins import Plugins
 from raysweep.spec.relations import parse_relation
@@ -67,6 +67,20 @@ class PluginSearcher:
             self._inner.tell(number, value, state)
         except Exception as error:
             raise PLUGINS.failed(self._kind, "tell", error) from error
+
+    def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
+        """Report how a trial ended; a class without this method is told as `tell_end` says."""
+        try:
+            tell_end(self._inner, number, result.value, result.violations, state=state)
+        except Exception as error:
+            raise PLUGINS.failed(self._kind, "tell_result", error) from error
+
+    def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
+        """Report a trial of an earlier sweep, in the same way."""
+        try:
+            tell_earlier(self._inner, config, result)
+        except Exception as error:
+            raise PLUGINS.failed(self._kind, "tell_earlier_result", error) from error
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep."""

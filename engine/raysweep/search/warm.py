@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from raysweep.search.base import Searcher, TrialEnd, substitution_of
+from raysweep.search.base import Result, Searcher, TrialEnd, substitution_of, tell_earlier, tell_end
 from raysweep.search.cells import LeafPath, leaf_value
 from raysweep.search.points import FirstPoints, holds
 from raysweep.spec.jsonable import leaves
@@ -24,6 +24,8 @@ class WarmStart:
     """The config that is run first: the champion's."""
     told: tuple[tuple[dict[str, Any], float], ...] = ()
     """Configs of earlier sweeps and their scores."""
+    violations: tuple[tuple[float, ...], ...] = ()
+    """For each of these, how far it is from satisfying tonight's constraints; empty without constraints."""
     sources: tuple[str, ...] = ()
     """The sweeps that they come from."""
     left_out: tuple[str, ...] = field(default=())
@@ -45,8 +47,9 @@ class WarmSearcher:
         self._points = points or FirstPoints.none()
         self._count = len(self._points) + (warm.first is not None)
         self._shift = self._count if has_grid else 0
-        for config, value in warm.told:
-            inner.tell_earlier(config, value)
+        known = warm.violations or [()] * len(warm.told)
+        for (config, value), violations in zip(warm.told, known, strict=True):
+            tell_earlier(inner, config, Result(value, violations))
         self.is_adaptive = inner.is_adaptive
 
     @property
@@ -86,6 +89,15 @@ class WarmSearcher:
         """Report how a trial ended."""
         if number >= self._shift:
             self._inner.tell(number - self._shift, value, state)
+
+    def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
+        """Report how a trial ended, with what there is to know of constraints."""
+        if number >= self._shift:
+            tell_end(self._inner, number - self._shift, result.value, result.violations, state=state)
+
+    def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
+        """Report a trial of an earlier sweep, with what there is to know of constraints."""
+        tell_earlier(self._inner, config, result)
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep."""

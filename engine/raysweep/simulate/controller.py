@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from raysweep.cluster.suggesting import suggest
+from raysweep.cluster.suggesting import suggest, tell
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.invariants import check
@@ -113,7 +113,7 @@ class SimulatedController:
             case cmd.SuggestConfigs():
                 self.emit(suggest(self._held.searcher, command, self._clock.now))
             case cmd.TellSearch():
-                self._held.searcher.tell(command.trial, command.value, command.end)
+                tell(self._held.searcher, command)
             case cmd.SetTimer():
                 self._set_timer(command.at)
             case cmd.EndSweep():

@@ -67,23 +67,23 @@ def _said(error: Exception) -> str:
     return f"it has no {error}" if isinstance(error, KeyError) else str(error)
 
 
-def parse_relation(text: str) -> Relation:
-    """The relation that a text says. Raises Problem."""
+def parse_relation(text: str, *, example: str = EXAMPLE, noun: str = "parameter") -> Relation:
+    """The relation that a text says; `example` and `noun` are for what is wrong with it. Raises Problem."""
     if len(text) > MAX_LENGTH:
         raise Problem(f"is longer than {MAX_LENGTH} characters", "say it in several relations: all must hold")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise Problem(f"{show(text)} is no expression", EXAMPLE) from None
+        raise Problem(f"{show(text)} is no expression", example) from None
     names: list[Name] = []
     try:
-        value = _compiled(tree, names)
+        value = compiled(tree, names)
     except RecursionError:
-        raise Problem(f"{show(text)} is nested too deeply", EXAMPLE) from None
+        raise Problem(f"{show(text)} is nested too deeply", example) from None
     if not _is_boolean(tree):
-        raise Problem(f"{show(text)} says nothing that is true or false", EXAMPLE)
+        raise Problem(f"{show(text)} says nothing that is true or false", example)
     if not names:
-        raise Problem(f"{show(text)} names no parameter", EXAMPLE)
+        raise Problem(f"{show(text)} names no {noun}", example)
     return Relation(text=text.strip(), names=tuple(dict.fromkeys(names)), value=value)
 
 
@@ -100,20 +100,20 @@ def _is_boolean(node: ast.expr) -> bool:
     return isinstance(node, ast.Compare)
 
 
-def _compiled(node: ast.expr, names: list[Name]) -> Value:
-    """A node as a function of the config. Whatever is not listed here is refused."""
+def compiled(node: ast.expr, names: list[Name]) -> Value:
+    """A node as a function of the config; adds to `names`. Raises Problem: whatever is not listed here."""
     if isinstance(node, ast.BoolOp):
-        parts = [_compiled(each, names) for each in node.values]
+        parts = [compiled(each, names) for each in node.values]
         combine = all if isinstance(node.op, ast.And) else any
         return lambda config: combine(part(config) for part in parts)
     if isinstance(node, ast.Compare):
         return _comparison(node, names)
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        left, right = _compiled(node.left, names), _compiled(node.right, names)
+        left, right = compiled(node.left, names), compiled(node.right, names)
         compute = _ARITHMETIC[type(node.op)]
         return lambda config: compute(_number(left(config)), _number(right(config)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-        inner, is_not = _compiled(node.operand, names), isinstance(node.op, ast.Not)
+        inner, is_not = compiled(node.operand, names), isinstance(node.op, ast.Not)
         return lambda config: not inner(config) if is_not else -_number(inner(config))
     if isinstance(node, ast.Constant) and type(node.value) in (int, float, str, bool):
         constant = node.value
@@ -123,11 +123,11 @@ def _compiled(node: ast.expr, names: list[Name]) -> Value:
         return lambda config: known
     name = _name(node)
     names.append(name)
-    return lambda config: _at(config, name)
+    return lambda config: value_at(config, name)
 
 
 def _comparison(node: ast.Compare, names: list[Name]) -> Value:
-    values = [_compiled(each, names) for each in (node.left, *node.comparators)]
+    values = [compiled(each, names) for each in (node.left, *node.comparators)]
     compares = []
     for op in node.ops:
         if type(op) not in _COMPARISONS:
@@ -153,7 +153,7 @@ def _name(node: ast.expr) -> Name:
             return (*_name(inner), key)
     raise Problem(
         f"{ast.unparse(node)!r} is not known here",
-        "use names of parameters, numbers, + - * /, comparisons, and, or, not",
+        "use names, numbers, + - * /, comparisons, and, or, not",
     )
 
 
@@ -164,8 +164,15 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _at(config: Mapping[str, Any], name: Name) -> Any:
+def value_at(config: Mapping[str, Any], name: Name) -> Any:
+    """The value of a name. Raises KeyError, IndexError or TypeError where there is none."""
     node: Any = config
     for part in name:
         node = node[part]
     return node
+
+
+def dotted_name(name: Name) -> str:
+    """A name as it is written: `block.a`, `a[0]`."""
+    first, *rest = name
+    return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)

@@ -147,6 +147,23 @@ class GpOptions(SearchOptions):
     """How many results the model is made of, as an ask costs their cube: the best third and the newest."""
 
 
+class Nsga2Options(SearchOptions):
+    """Nondominated sorting genetic algorithm II (Deb et al., 2002), by Optuna: many trials, constraints."""
+
+    is_adaptive = True
+    is_bounded = True
+    is_counted = True
+
+    population_size: int = Field(default=50, ge=2)
+    """How many results make a generation; the first one is random."""
+    crossover_prob: float = Field(default=0.9, ge=0, le=1)
+    """How often a config is crossed from two parents; else it begins as a copy of one."""
+    swapping_prob: float = Field(default=0.5, ge=0, le=1)
+    """How often a crossing takes a parameter from the second parent."""
+    mutation_prob: Annotated[float, Field(ge=0, le=1)] | None = None
+    """How often each parameter is drawn anew; default: 1 / the number of parameters."""
+
+
 class AutoOptions(SearchOptions):
     """By the space and the number of results: Gaussian process, then CMA-ES; with choices TPE."""
 
@@ -198,6 +215,7 @@ class SearchSpec(KindSpec):
         "tpe": TpeOptions,
         "gp": GpOptions,
         "cma_es": CmaEsOptions,
+        "nsga2": Nsga2Options,
         "auto": AutoOptions,
         "sobol": SobolOptions,
         "halton": HaltonOptions,
@@ -215,6 +233,7 @@ class SearchSpec(KindSpec):
         | TpeOptions
         | GpOptions
         | CmaEsOptions
+        | Nsga2Options
         | AutoOptions
         | SobolOptions
         | HaltonOptions

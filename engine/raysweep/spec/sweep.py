@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from raysweep import tuneobjects
+from raysweep.spec.constraints import Constraint, Constraints, parse_constraints
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.points import Points, check_points
@@ -82,6 +83,8 @@ class SweepSpec(SpecDocument):
     """Which reported value ranks the trials."""
     mode: Mode
     """Whether the metric is better when it is larger (`max`) or smaller (`min`)."""
+    constraints: Constraints = ()
+    """What a trial's metrics have to satisfy to be the best: `["latency_ms <= 20"]`."""
     num_samples: int = Field(default=1, ge=1)
     """How many configs are drawn; with a grid, each grid point runs `num_samples` times."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
@@ -141,6 +144,7 @@ class SweepSpec(SpecDocument):
             param_space: Mapping[str, Any],
             metric: str,
             mode: str,
+            constraints: str | Sequence[str] = (),
             num_samples: int = 1,
             seed: int | None = None,
             resources: Resources | Mapping[str, Any] | object = ...,
@@ -227,8 +231,9 @@ class SweepSpec(SpecDocument):
             fields.pop("points", None)
         if self.scaling is None:
             fields.pop("scaling", None)
-        if not self.where:
-            fields.pop("where", None)
+        for name in ("where", "constraints"):
+            if not getattr(self, name):
+                fields.pop(name, None)
         if self.tune == TuneOptions():
             fields.pop("tune", None)
         return fields
@@ -257,6 +262,11 @@ class SweepSpec(SpecDocument):
     def trial_resources(self) -> Resources:
         """What one trial takes, with all its workers."""
         return self.resources if self.scaling is None else self.scaling.to_resources()
+
+    @cached_property
+    def parsed_constraints(self) -> tuple[Constraint, ...]:
+        """`constraints`, parsed."""
+        return parse_constraints(self.constraints)
 
     @property
     def space(self) -> Space:

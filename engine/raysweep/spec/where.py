@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 from raysweep.spec.jsonable import leaves
-from raysweep.spec.relations import EXAMPLE, Name, parse_relation
+from raysweep.spec.relations import EXAMPLE, Name, dotted_name, parse_relation
 from raysweep.spec.space import VOCABULARY
 from raysweep.spec.validation import Problem, did_you_mean, show
 
@@ -43,7 +43,9 @@ def check_where(where: tuple[str, ...], space: Mapping[str, Any]) -> None:
             if problem is not None:
                 raise Problem(
                     problem,
-                    did_you_mean(_shown(name), [known for known, _ in leaves(space, is_leaf=_is_domain)]),
+                    did_you_mean(
+                        dotted_name(name), [known for known, _ in leaves(space, is_leaf=_is_domain)]
+                    ),
                     ("where", number),
                 )
 
@@ -54,20 +56,19 @@ def _problem_of(name: Name, space: Any) -> str | None:
     for part in name:
         word = next(iter(node)) if isinstance(node, dict) and len(node) == 1 else ""
         if word in VOCABULARY:
-            return None if word in ("choice", "grid_search", "const") else f"{_shown(name)!r} is no parameter"
+            return (
+                None
+                if word in ("choice", "grid_search", "const")
+                else f"{dotted_name(name)!r} is no parameter"
+            )
         try:
             node = node[part]
         except (KeyError, IndexError, TypeError):
-            return f"{_shown(name)!r} is not in param_space"
+            return f"{dotted_name(name)!r} is not in param_space"
     if isinstance(node, dict) and "sample_from" in node:
-        return f"{_shown(name)!r} is made by a function of the others, after they are chosen"
+        return f"{dotted_name(name)!r} is made by a function of the others, after they are chosen"
     return None
 
 
 def _is_domain(node: Mapping[str, Any]) -> bool:
     return len(node) == 1 and next(iter(node)) in VOCABULARY
-
-
-def _shown(name: Name) -> str:
-    first, *rest = name
-    return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)

@@ -30,7 +30,8 @@ def brief(
 
     Returns:
         Of a sweep: kind, status, why, counts, metric, mode, best (trial_id, config, metrics, score,
-        checkpoint_uri; None where there is none), top_k, promoted, gate, sweep_id, name, key, uri,
+        checkpoint_uri; None where there is none), top_k (as `best`, and `violated`, the constraints that one
+        does not satisfy, where there are such), promoted, gate, sweep_id, name, key, uri,
         outcome_uri, cut. Of a training run: kind, status, why, metrics, config, model_uri, checkpoint_uri,
         run_id, name, key, uri, outcome_uri, cut.
     """
@@ -169,6 +170,7 @@ def _trial(trial: TrialOutcome, metric: str) -> dict[str, Any]:
         "metrics": fields["metrics"] if is_last else fields["best_metrics"],
         "score": fields["score"],
         "checkpoint_uri": trial.checkpoint_uri,
+        **({"violated": list(trial.violated)} if trial.violated else {}),
     }
 
 

@@ -133,10 +133,10 @@ def _sweep_text(outcome: SweepOutcome, accept_partial: bool) -> str:
         elif finished < needed:
             why = f"{finished} finished trials are fewer than the {needed} needed (stop.min_trials)"
         else:
-            why = "no trial has a score"
+            why = outcome.infeasible or "no trial has a score"
         return f"{head}; {why}; give it more time, or see {outcome.uri}"
     if outcome.status != "failed":
-        return f"{head}; no trial has a score; see {outcome.uri}"
+        return f"{head}; {outcome.infeasible or 'no trial has a score'}; see {outcome.uri}"
     return f"{head}; {_error_text(outcome.error, _config_of(outcome))}; see {outcome.uri}"
 
 

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import orjson
 import pytest
 
-from raysweep.search.base import Searcher, TrialEnd
+from raysweep.search.base import Result, Searcher, TrialEnd, tell_earlier, tell_end
 from raysweep.spec.jsonable import plain
 
-Told = tuple[int, float | None, TrialEnd]
+Told = tuple[int, float | None, tuple[float, ...], TrialEnd]
 
 
 class SearcherContract:
@@ -35,6 +35,10 @@ class SearcherContract:
     def score(self, config: dict[str, Any]) -> float:
         """The result of a trial with this config; override it where the searcher wants a certain kind."""
         return sum(orjson.dumps(config, option=orjson.OPT_SORT_KEYS)) % 997 / 997
+
+    def violations(self, config: dict[str, Any]) -> tuple[float, ...]:
+        """How far a trial with this config is from satisfying each constraint; override it to have some."""
+        return ()
 
     def test_it_says_what_the_engine_wants_to_know(self) -> None:
         searcher = self.make_searcher()
@@ -73,14 +77,14 @@ class SearcherContract:
         played = self._play(width)
         for at in range(0, len(played), 3):
             rebuilt = self.make_searcher()
-            told = {number: (value, end) for _, before in played[:at] for number, value, end in before}
+            told = {each[0]: each for _, before in played[:at] for each in before}
             # As a resume does: by number, whatever the order in which the trials ended.
             for number in range(at):
                 rebuilt.restore(number, orjson.loads(orjson.dumps(played[number][0])))
                 if number in told:
-                    rebuilt.tell(number, *told[number])
+                    _tell(rebuilt, told[number])
             for each in played[at][1]:
-                rebuilt.tell(*each)
+                _tell(rebuilt, each)
             assert rebuilt.ask(at) == played[at][0], f"asked for config {at} after a resume there"
 
     def test_who_changes_a_config_changes_no_other(self) -> None:
@@ -88,7 +92,7 @@ class SearcherContract:
         searcher = self.make_searcher()
         for number, (config, told) in enumerate(first):
             for each in told:
-                searcher.tell(*each)
+                _tell(searcher, each)
             given = searcher.ask(number)
             assert given == config
             for value in given.values():
@@ -111,7 +115,8 @@ class SearcherContract:
     def test_results_of_earlier_sweeps_come_before_the_first_ask(self) -> None:
         searcher = self.make_searcher()
         for config, _ in self._play(1)[:3]:
-            searcher.tell_earlier(copy.deepcopy(config), self.score(config))
+            result = Result(self.score(config), self.violations(config))
+            tell_earlier(searcher, copy.deepcopy(config), result)
         assert searcher.ask(0) is not None
 
     def _play(self, width: int) -> list[tuple[dict[str, Any], list[Told]]]:
@@ -122,19 +127,24 @@ class SearcherContract:
         for number in range(self.trials):
             told = [running.pop(chance.randrange(len(running)))] if len(running) >= width else []
             for each in told:
-                searcher.tell(*each)
+                _tell(searcher, each)
             config = searcher.ask(number)
             if config is None:
                 break
             played.append((copy.deepcopy(config), told))
-            running.append(_end(number, self.score(config)))
+            running.append(_end(number, self.score(config), self.violations(config)))
         return played
 
 
-def _end(number: int, score: float) -> Told:
+def _end(number: int, score: float, violations: tuple[float, ...]) -> Told:
     """How trial `number` ends: every seventh fails, every fifth is stopped, the ninth before any report."""
     if number % 7 == 6:
-        return number, None, "failed"
+        return number, None, (), "failed"
     if number % 5 == 4:
-        return number, None if number == 9 else score, "stopped"
-    return number, score, "completed"
+        return (number, None, (), "stopped") if number == 9 else (number, score, violations, "stopped")
+    return number, score, violations, "completed"
+
+
+def _tell(searcher: Searcher, told: Told) -> None:
+    number, value, violations, end = told
+    tell_end(searcher, number, value, violations, state=end)

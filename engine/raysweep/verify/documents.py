@@ -18,10 +18,10 @@ from raysweep.verify.report import Finding
 
 REPAIR_FIX = "`raysweep verify --repair` writes it anew from the journal"
 # What an outcome must have in common with the state; the rest is words and versions.
-_SAME = ("status", "counts", "seed", "started_at", "ended_at", "spec_digest", "metric", "mode")
+_SAME = ("status", "counts", "seed", "started_at", "ended_at", "spec_digest", "metric", "mode", "constraints")
 _SAME_TRIAL = (
-    *("trial_id", "number", "state", "config", "metrics", "best_metrics", "score", "reports"),
-    *("overrun_reports", "checkpoint_uri", "started_at", "ended_at"),
+    *("trial_id", "number", "state", "config", "metrics", "best_metrics", "score", "violations"),
+    *("reports", "overrun_reports", "checkpoint_uri", "started_at", "ended_at"),
 )
 
 

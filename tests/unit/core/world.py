@@ -37,7 +37,7 @@ from raysweep.core.lifecycle import FINAL
 from raysweep.core.liveness import UnderWay, explain_stuck
 from raysweep.core.loop import Loop
 from raysweep.core.rules import checkpoint_metric
-from raysweep.core.scores import as_number, score_of, told_value
+from raysweep.core.scores import as_number, score_of, told
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.stops import STOPS
 from raysweep.schedulers import load_scheduler
@@ -147,7 +147,7 @@ class World:
         ended = {"completed", "stopped", "failed"}
         for trial in self.state.trials.values():
             if trial.state in ended and trial.number not in wanted.get("retried", ()):
-                self.searcher.tell(trial.number, told_value(self.state, trial), trial.state)
+                self.searcher.tell(trial.number, told(self.state, trial).value, trial.state)
         self.send(
             ev.ControllerStarted(
                 at=self.now,

@@ -14,7 +14,7 @@ import pytest
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.asking import ask_configs
 from raysweep.search.auto import AutoModel
-from raysweep.search.base import derived_seed
+from raysweep.search.base import Result, derived_seed
 from raysweep.search.cma import CmaModel
 from raysweep.search.gp import GpModel, warped
 from raysweep.search.optuna_params import params_of
@@ -52,7 +52,7 @@ def test_numbers_have_a_gaussian_process_and_then_cma_es() -> None:
     for number in range(250):
         assert model._now() is model._first
         model.add(number, {("x",): 0.5, ("n",): 3})
-        model.end(number, 1.0)
+        model.end(number, Result(1.0))
     assert model._now() is model._later
 
 
@@ -70,7 +70,7 @@ def test_failed_trials_do_not_count_towards_the_switch() -> None:
     model = auto(NUMBERS, switch_after=10)
     for number in range(20):
         model.add(number, {("x",): 0.5, ("n",): 3})
-        model.end(number, None if number % 2 else 1.0)
+        model.end(number, None if number % 2 else Result(1.0))
     assert model._now() is model._later
     assert auto(NUMBERS, samples=250)._later is not CmaModel
 
@@ -81,7 +81,7 @@ def test_cma_es_goes_on_where_the_gaussian_process_was() -> None:
     for number in range(40):
         x = 0.2 + 0.01 * (number % 7) if number % 2 else number / 40
         model.add(number, {("x",): x, ("n",): 10})
-        model.end(number, (x - 0.23) ** 2)
+        model.end(number, Result((x - 0.23) ** 2))
     xs = [model.sample(number, 0)["x",] for number in range(40, 60)]
     assert abs(sum(xs) / 20 - 0.23) < 0.1
 
@@ -161,7 +161,7 @@ def test_of_many_results_the_best_and_the_newest_are_modelled() -> None:
     for number in range(30):
         model.add(number, {("x",): number / 30, ("n",): 3})
         if number < 29:
-            model.end(number, float(-number) if number % 2 else -100.0 - number)
+            model.end(number, Result(float(-number) if number % 2 else -100.0 - number))
     trials = model.study_to_ask().get_trials(deepcopy=False)
     done = sorted(round(t.params["x"] * 30) for t in trials if t.state == optuna.trial.TrialState.COMPLETE)
     assert done == [1, 3, 5, 7, *range(21, 29)]

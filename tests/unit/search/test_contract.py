@@ -19,6 +19,7 @@ SPACE: dict[str, Any] = {
 }
 
 
+BOUNDS = ["lr_used <= 0.01", "other <= 1"]
 NUMBERS: dict[str, Any] = {"lr": {"loguniform": [1e-4, 1e-1]}, "layers": [{"randint": [1, 9]}]}
 
 
@@ -28,6 +29,7 @@ def make(
     samples: int = 20,
     warm: WarmStart | None = None,
     points: Sequence[dict[str, Any]] = (),
+    constraints: Sequence[str] = (),
 ) -> Searcher:
     spec = SweepSpec(
         name="s",
@@ -38,6 +40,7 @@ def make(
         num_samples=samples,
         search=search,
         points=points,
+        constraints=constraints,
     )
     return make_searcher(spec, 5, warm)
 
@@ -96,6 +99,53 @@ class TestCmaEsInIntegers(SearcherContract):
     def make_searcher(self) -> Searcher:
         space = {"a": {"randint": [0, 9]}, "b": {"lograndint": [1, 9]}}
         return make({"cma_es": {"population_size": 4, "sigma0": 0.05}}, space, samples=80)
+
+
+class TestNsga2(SearcherContract):
+    trials = 40
+
+    def make_searcher(self) -> Searcher:
+        return make({"nsga2": {"population_size": 4}}, samples=50)
+
+
+class Constrained(SearcherContract):
+    """Large rates break the one constraint, the other holds for all."""
+
+    def violations(self, config: dict[str, Any]) -> tuple[float, ...]:
+        return config["lr"] - 0.01, -1.0
+
+
+class TestNsga2WithConstraints(Constrained):
+    trials = 40
+
+    def make_searcher(self) -> Searcher:
+        return make({"nsga2": {"population_size": 4}}, samples=50, constraints=BOUNDS)
+
+
+class TestTpeWithConstraints(Constrained):
+    def make_searcher(self) -> Searcher:
+        return make({"tpe": {"n_startup_trials": 4}}, constraints=BOUNDS)
+
+
+class TestGpWithConstraints(Constrained):
+    trials = 18
+
+    def make_searcher(self) -> Searcher:
+        return make({"gp": {"n_startup_trials": 4, "max_results": 10}}, NUMBERS, constraints=BOUNDS)
+
+
+class TestCmaEsWithConstraints(Constrained):
+    trials = 40
+
+    def make_searcher(self) -> Searcher:
+        return make({"cma_es": {"population_size": 4}}, samples=50, constraints=BOUNDS)
+
+
+class TestWarmWithConstraints(Constrained):
+    def make_searcher(self) -> Searcher:
+        first = {"lr": 0.01, "layers": [3, "a"], "fixed": {"nested": {"k": [1, 2]}}}
+        warm = WarmStart(first=first, told=((first, 0.5),), violations=((0.2, -1.0),))
+        return make({"tpe": {"n_startup_trials": 4}}, warm=warm, constraints=BOUNDS)
 
 
 class TestAuto(SearcherContract):

@@ -28,6 +28,7 @@ def test_each_named_search_has_an_example() -> None:
     elsewhere = {"random", "grid", "configs"}
     assert kinds == set(SearchSpec.kinds) - elsewhere
     assert any(read(path).points for path in EXAMPLES)
+    assert {read(path).search.kind for path in EXAMPLES if read(path).constraints} == {"tpe", "nsga2"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -46,6 +47,8 @@ def test_an_example_runs_to_its_end(path: Path) -> None:
     assert outcome.counts.get("completed", 0) == wanted
     assert outcome.best.score is not None
     assert outcome.best.score < FINDS.get(path.stem, 0.15)
+    if spec.constraints:
+        assert outcome.best.metrics["latency_ms"] <= 20 < max(t.metrics["latency_ms"] for t in outcome.trials)
     for number, point in enumerate(spec.points):
         config = outcome.trials[number].config
         assert {name: config[name] for name in point} == point

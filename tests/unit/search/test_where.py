@@ -264,7 +264,7 @@ def test_strings_are_not_multiplied() -> None:
     [
         ("low < hihg", "where[0]: 'hihg' is not in param_space; did you mean 'high'?"),
         (["low < high", "low <"], "where[1]: 'low <' is no expression; write such as"),
-        ("open('f') < low", "where[0]: \"open('f')\" is not known here; use names of parameters"),
+        ("open('f') < low", "where[0]: \"open('f')\" is not known here; use names, numbers"),
         ("low.x < 1", "where[0]: 'low.x' is no parameter"),
         ([1], "where[0]: expected a relation, got 1"),
         ("made < 1", "where[0]: 'made' is made by a function of the others, after they are chosen"),

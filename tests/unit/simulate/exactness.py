@@ -26,6 +26,17 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
     "gp": {"search": {"gp": {"n_startup_trials": 6}}, "num_samples": 12},
     "cma_es": {"search": {"cma_es": {"population_size": 4}}, "num_samples": 14},
     "auto": {"search": {"auto": {"switch_after": 10}}, "num_samples": 14},
+    # With the least loss out of bounds.
+    "bounded": {
+        "search": {"tpe": {"n_startup_trials": 3}},
+        "constraints": ["size >= 0.4 or epoch > 99"],
+        "num_samples": 12,
+    },
+    "nsga2": {
+        "search": {"nsga2": {"population_size": 4}},
+        "constraints": ["size >= 0.4"],
+        "num_samples": 14,
+    },
     "sobol": {"search": "sobol", "num_samples": 12},
     "halton": {"search": "halton", "num_samples": 12},
     "brute": {
@@ -101,7 +112,8 @@ class Curve:
             return {"loss": "NaN", "epoch": iteration}
         if iteration > LENGTH or (kind == 4 and iteration > 1):
             return None
-        return {"loss": round((x - 0.3) ** 2 + x / iteration, 6), "epoch": iteration}
+        loss = round((x - 0.3) ** 2 + x / iteration, 6)
+        return {"loss": loss, "epoch": iteration, "size": round(x, 6)}
 
 
 class Exact:

@@ -172,7 +172,9 @@
   function bestPanel(data) {
     const best = data.best;
     if (!best) {
-      return panel(data.has_ended ? "Best" : "Best so far", el("p", { class: "faint", text: data.has_ended ? `No trial reported ${data.metric}.` : `No trial has reported ${data.metric} yet.` }));
+      const why = data.infeasible ? `${data.infeasible[0].toUpperCase()}${data.infeasible.slice(1)}.`
+        : data.has_ended ? `No trial reported ${data.metric}.` : `No trial has reported ${data.metric} yet.`;
+      return panel(data.has_ended ? "Best" : "Best so far", el("p", { class: "faint", text: why }));
     }
     const goal = data.mode === "max" ? "highest" : "lowest";
     const state = best.state === "running" ? "still running" : best.state;
@@ -390,6 +392,7 @@
     }
     if (data.top.length) {
       const title = data.top.length > 1 ? `Best ${data.top.length} trials` : "Best trial";
+      const breaks = data.top.filter((trial) => trial.violated.length);
       const rows = isLong ? data.top : data.top.slice(0, SHORT);
       const more = data.top.length > SHORT && el("button", {
         type: "button", "data-key": "long", "aria-expanded": String(isLong),
@@ -399,9 +402,10 @@
       found.push(panel(title, table(title, [
         { name: "#", kind: "number", bare: true, of: (_, index) => `${index + 1}.` },
         id, score, { name: "state", kind: "word", bare: true, of: (trial) => NAMES[trial.state] || trial.state },
+        breaks.length && { name: "violates", kind: "text", of: (trial) => trial.violated.join("; ") || "–" },
         { name: "reports", kind: "number", of: (trial) => String(trial.reports) },
         { name: "time", kind: "number", of: took }, settings,
-      ], rows, true), more));
+      ].filter(Boolean), rows, true), more));
     }
     if (data.failures.length) {
       const title = data.counts.failed > data.failures.length

@@ -1,0 +1,152 @@
+"""NSGA-II, by Optuna, over the results in the order of their trials' numbers.
+
+Algorithm: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE TEC 2002, with its
+constrained domination: what satisfies the constraints beats what does not, then what is nearer to it.
+
+Which generation a trial belongs to would depend on when others ended, and a resume does not know that. So
+generations are cut from the results themselves, as those of CMA-ES are: sorted by number, the first
+`population_size` are the first one, and so on. Crossover, mutation and the choice of who survives are Optuna's
+(`optuna.samplers.NSGAIISampler`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import optuna
+from optuna.samplers import NSGAIISampler
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from raysweep.search.base import Result, derived_seed
+from raysweep.search.cells import LeafPath
+from raysweep.search.optuna_model import constraints_of, quiet_study
+from raysweep.search.optuna_params import params_of
+from raysweep.spec.search import Nsga2Options
+from raysweep.spec.space import Space
+
+_PARENTS = 2
+"""How many a crossover takes."""
+
+
+class NsgaModel:
+    """A population: its children are crossed from the best of all generations before.
+
+    Args:
+        space: the parsed search space, without `grid_search`.
+        seed: the seed of the sweep.
+        mode: "min" or "max".
+        options: see `Nsga2Options`.
+    """
+
+    substitution: str | None = None
+
+    def __init__(self, space: Space, seed: int, mode: str, options: Nsga2Options) -> None:
+        self._seed, self._options = seed, options
+        self._params = params_of(space.searched)
+        self.paths = frozenset(param.path for param in self._params)
+        self._distributions = {param.name: param.distribution for param in self._params}
+        self._study = quiet_study(mode)
+        self._running: dict[int, dict[str, Any]] = {}
+        self._earlier: list[FrozenTrial] = []
+        self._ended: list[int] = []  # numbers, sorted
+        self._results: dict[int, FrozenTrial] = {}
+        # After how many results each generation was complete, and who its children have for parents.
+        self._generations: list[tuple[int, list[FrozenTrial]]] = []
+
+    def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
+        """Return values of the leaves: those of a child, or in the first generation drawn ones."""
+        sampler = self._sampler(derived_seed(self._seed, number, attempt), self._parents())
+        trial = create_trial(state=TrialState.RUNNING)
+        child = sampler.sample_relative(self._study, trial, self._distributions)
+        values: dict[LeafPath, Any] = {}
+        for param in self._params:
+            raw = child.get(param.name)
+            if raw is None:
+                raw = sampler.sample_independent(self._study, trial, param.name, param.distribution)
+            values[param.path] = param.to_value(raw)
+        return values
+
+    def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
+        """Take note of where a trial is."""
+        self._running[number] = self._params_of(values)
+
+    def end(self, number: int, result: Result | None) -> None:
+        """Take note of a result; a failed trial is in no generation."""
+        params = self._running.pop(number)
+        if result is None:
+            return
+        at = bisect_left(self._ended, number)
+        self._ended.insert(at, number)
+        self._results[number] = self._individual(number, params, result)
+        while self._generations and self._generations[-1][0] > at:
+            self._generations.pop()
+
+    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
+        """Take note of a result that the first generation may have for a parent."""
+        self._earlier.append(self._individual(-1 - len(self._earlier), self._params_of(values), result))
+
+    def _params_of(self, values: Mapping[LeafPath, Any]) -> dict[str, Any]:
+        return {param.name: param.to_param(values[param.path]) for param in self._params}
+
+    def _individual(self, number: int, params: Mapping[str, Any], result: Result) -> FrozenTrial:
+        trial = create_trial(
+            params=dict(params),
+            distributions=self._distributions,
+            value=result.value,
+            constraints=constraints_of(result),
+        )
+        trial.number = number
+        return trial
+
+    def _parents(self) -> list[FrozenTrial]:
+        """The best of all whole generations."""
+        size = self._options.population_size
+        if not self._generations:
+            self._generations.append((0, self._survivors(0, self._earlier, [])))
+        while True:
+            done, parents = self._generations[-1]
+            if done + size > len(self._ended):
+                return parents
+            born = [self._results[number] for number in self._ended[done : done + size]]
+            self._generations.append((done + size, self._survivors(done + size, born, parents)))
+
+    def _survivors(
+        self, results: int, born: Sequence[FrozenTrial], parents: Sequence[FrozenTrial]
+    ) -> list[FrozenTrial]:
+        """Who of a generation and its parents is a parent of the next one."""
+        if len(born) + len(parents) < _PARENTS:
+            return []
+        sampler = self._sampler(derived_seed(self._seed, results), parents, born)
+        return sampler.select_parent(self._study, 1)
+
+    def _sampler(
+        self, seed: int, parents: Sequence[FrozenTrial], born: Sequence[FrozenTrial] = ()
+    ) -> _Generation:
+        return _Generation(
+            parents,
+            born,
+            seed=seed % 2**32,
+            population_size=self._options.population_size,
+            mutation_prob=self._options.mutation_prob,
+            crossover_prob=self._options.crossover_prob,
+            swapping_prob=self._options.swapping_prob,
+        )
+
+
+class _Generation(NSGAIISampler):
+    """Optuna's sampler with the generations that it is given, in place of those in the study's attributes."""
+
+    def __init__(self, parents: Sequence[FrozenTrial], born: Sequence[FrozenTrial], **options: Any) -> None:
+        super().__init__(**options)
+        self._parents, self._born = list(parents), list(born)
+
+    def get_trial_generation(self, study: optuna.Study, trial: FrozenTrial) -> int:
+        return 1
+
+    def get_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
+        return list(self._born)
+
+    def get_parent_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
+        return list(self._parents)
