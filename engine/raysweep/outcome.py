@@ -298,9 +298,9 @@ class SweepOutcome(Record):
     constraints: tuple[str, ...] = ()
     """What the metrics of a trial had to satisfy."""
     best: TrialOutcome | None = None
-    """The trial with the best score, of those that satisfy the constraints; None where no trial has one. Of a
-    sweep that failed before any had, or where none satisfies them, asking for it raises SweepFailedError, which
-    says so; `found_best` never does."""
+    """The trial with the best score, of those that satisfy the constraints; None where no trial has one. Of
+    a sweep that failed before any had, or where none satisfies them, asking for it raises SweepFailedError,
+    which says so; `found_best` never does."""
     trials: tuple[TrialOutcome, ...] = ()
     counts: Counts = Counts()
     """How many trials ended in each state."""

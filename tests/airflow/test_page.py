@@ -39,6 +39,23 @@ def night() -> Night:
 # --- what it says
 
 
+def test_what_breaks_a_constraint_is_marked_and_is_no_best(tmp_path: Path) -> None:
+    never, some = (pages.night(num_samples=12, constraints=[f"auc > {bound}"]) for bound in (9, 0.7))
+    pages.store(tmp_path / "a", *never)
+    data = room.view_of(task(place=place(tmp_path / "a")), Readers())
+    assert data["best"] is None
+    assert data["infeasible"].startswith("no trial satisfies auc > 9; the nearest is trial ")
+    assert {tuple(trial["violated"]) for trial in data["top"]} == {("auc > 9",)}
+    pages.store(tmp_path / "b", *some)
+    data = room.view_of(task(place=place(tmp_path / "b")), Readers())
+    assert data["best"]["score"] > 0.7
+    assert data["infeasible"] == ""
+    kept = [bool(trial["violated"]) for trial in data["top"]]
+    assert kept == sorted(kept)
+    assert set(kept) == {True, False}
+    json.dumps(data, allow_nan=False)
+
+
 def test_a_running_sweep(night: Night, tmp_path: Path) -> None:
     pages.store(tmp_path, *night, part=0.6)
     data = room.view_of(task(place=place(tmp_path)), Readers())

@@ -178,6 +178,20 @@ def test_the_leaderboard_has_the_best_first_and_its_config() -> None:
     }
 
 
+def test_what_breaks_a_constraint_is_marked_and_is_no_best() -> None:
+    bound = "latency_ms <= 20"
+    trials = tuple(t.model_copy(update={"violations": {bound: 5.0 - t.number}}) for t in outcome().trials)
+    given = outcome().model_copy(update={"trials": trials, "best": None, "constraints": (bound,)})
+    status = status_of_outcome(given, now=20.0)
+    rows = leaderboard(status)
+    assert [row["trial"] for row in rows] == ["00003", "00001", "00000"], "the nearest first"
+    assert {row["violates"] for row in rows} == {bound}
+    text = report_text(status)
+    assert "## No best" in text
+    assert "no trial satisfies latency\\_ms" in text
+    assert "## Best loss" not in text
+
+
 def test_the_report_tells_what_matters_and_breaks_no_table() -> None:
     text = report_text(status_of_outcome(outcome(), now=20.0))
     assert text.startswith("# Flights: East: completed")

@@ -52,6 +52,17 @@ def swept(name: str, *scores: float) -> SweepOutcome:
     )
 
 
+def judged(outcome: SweepOutcome, bound: str, *far: float | None) -> SweepOutcome:
+    """The same outcome of a sweep with this constraint, each trial so far from satisfying it."""
+    trials = tuple(
+        trial.model_copy(update={"violations": {bound: each}})
+        for trial, each in zip(outcome.trials, far, strict=True)
+    )
+    outcome = outcome.model_copy(update={"trials": trials, "constraints": (bound,)})
+    best = next((trial for trial in outcome.top(1) if trial.is_feasible), None)
+    return outcome.model_copy(update={"best": best})
+
+
 def gave(prepared: GateRun, *scores: float | None) -> SweepOutcome:
     """How the gate's sweep ends, with scores seed by seed; None: that trial failed."""
     run = prepared.request.run

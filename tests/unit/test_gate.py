@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from raysweep.errors import SpecError
+from raysweep.errors import SpecError, SweepFailedError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome
 from raysweep.pipeline.decision import decide, measured
 from raysweep.pipeline.gate import prepare_gate
 from raysweep.pipeline.night import handed_on, with_gate
+from raysweep.pipeline.plan import gate_id
 from raysweep.runs.champions import ChampionRecord, Night, read_champion
 from raysweep.spec import SweepSpec
 from raysweep.spec.pipeline import GateSpec, PipelineSpec
 from raysweep.step import why_not_trained
 from raysweep.storage.opening import open_store
-from tests.unit.gates import configs, gave, make_spec, swept
+from tests.unit.gates import configs, gave, judged, make_spec, swept
 
 
 def config(*scores: float | None, name: str = "a") -> Confirmed:
@@ -168,6 +169,68 @@ def test_the_verdict_is_in_the_outcome_and_skips_the_training() -> None:
     best_trial = handed_on(merged).best
     assert best_trial is not None
     assert best_trial.trial_id == "00000", "the one that was best when run again, not the sweep's luckiest"
+
+
+BOUND = "latency_ms <= 20"
+
+
+def test_only_configs_that_satisfy_the_constraints_are_run_again(tmp_path: Path) -> None:
+    spec, gate = make_spec(tmp_path, constraints=[BOUND]), GateSpec(confirm_top_k=3)
+    outcome = judged(swept("n1", 0.5, 0.9, 0.6, 0.7), BOUND, -1.0, 3.0, 0.0, None)
+    prepared = prepare_gate(spec, outcome, gate)
+    assert configs(prepared) == [{"x": 0.6}, {"x": 0.5}]
+    assert prepared.request.spec.constraints == (BOUND,), "what runs again is judged again"
+    none = judged(swept("n2", 0.5), BOUND, 3.0)
+    with pytest.raises(SweepFailedError):
+        prepare_gate(spec, none, gate)
+
+
+def test_a_config_that_breaks_a_constraint_under_any_seed_is_not_promoted(tmp_path: Path) -> None:
+    spec, gate = make_spec(tmp_path, constraints=[BOUND]), GateSpec(confirm_top_k=2)
+    outcome = judged(swept("n1", 0.7, 0.5), BOUND, -1.0, -1.0)
+    prepared = prepare_gate(spec, outcome, gate)
+    scores = [c["x"] + seed / 1000 for seed in range(gate.seeds) for c in configs(prepared)]
+    again = judged(gave(prepared, *scores), BOUND, -1.0, -1.0, 0.5, -1.0, -1.0, -1.0)
+    verdict = prepared.settle(again)
+    assert verdict.promoted
+    assert [(each.trial_id, each.violated) for each in verdict.candidates] == [
+        ("00001", ()),
+        ("00000", (BOUND,)),
+    ]
+    record = read_champion(open_store(tmp_path), "flights")
+    assert record.champion is not None
+    assert record.champion.config == {"x": 0.5}
+    assert GateOutcome.from_json(verdict.to_json()) == verdict
+
+
+def test_where_all_break_a_constraint_nothing_is_promoted_and_it_is_said(tmp_path: Path) -> None:
+    spec, gate = make_spec(tmp_path, constraints=[BOUND]), GateSpec(confirm_top_k=2, test="mean")
+    run_again(make_spec(tmp_path), swept("n0", 0.3), gate)()
+    prepared = prepare_gate(spec, judged(swept("n1", 0.7, 0.5), BOUND, -1.0, -1.0), gate)
+    assert configs(prepared)[-1] == {"x": 0.3}, "the champion runs beside"
+    again = gave(prepared, *[0.9] * 9)
+    verdict = prepared.settle(judged(again, BOUND, *[1.0, 2.0, -1.0] * 3))
+    assert not verdict.promoted
+    assert verdict.why == f"not promoted: no candidate satisfies {BOUND}"
+    assert len(verdict.candidates) == 2
+    assert handed_on(with_gate(outcome := swept("n1", 0.7, 0.5), verdict)).promoted is False, outcome
+
+
+def test_a_champion_that_breaks_tonights_constraints_is_none_to_beat(tmp_path: Path) -> None:
+    spec, gate = make_spec(tmp_path, constraints=[BOUND]), GateSpec(confirm_top_k=1, test="mean")
+    run_again(make_spec(tmp_path), swept("n0", 0.9), gate)()
+    prepared = prepare_gate(spec, judged(swept("n1", 0.5), BOUND, -1.0), gate)
+    again = gave(prepared, *[0.5, 0.9] * 3)
+    verdict = prepared.settle(judged(again, BOUND, *[-1.0, 4.0] * 3))
+    assert verdict.promoted
+    assert f"the champion of n0 does not satisfy {BOUND} any more" in verdict.why
+    assert verdict.notes == (f"the champion of n0 does not satisfy {BOUND} any more",)
+
+
+def test_the_gate_of_a_sweep_without_constraints_is_named_as_it_was(tmp_path: Path) -> None:
+    outcome, gate = swept("n1", 0.5, 0.7), GateSpec()
+    assert gate_id(make_spec(tmp_path), outcome, gate) == "85eeea9ddb46"
+    assert gate_id(make_spec(tmp_path, constraints=[BOUND]), outcome, gate) != "85eeea9ddb46"
 
 
 def test_a_pipeline_file(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Ranking: which report counts for a trial, and which trial is the best.
 
-A trial satisfies the sweep's constraints if the report that ranks it does: its last, or with `score: best` its
-best. One that does not, or of which that cannot be told, is never the best; it stands behind all that do, the
-nearest first. Of a trial's reports, too, any that satisfies them is better than any that does not.
+A trial satisfies the sweep's constraints if the report that ranks it does: its last, or with `score: best`
+its best. One that does not, or of which that cannot be told, is never the best; it stands behind all that do,
+the nearest first. Of a trial's reports, too, any that satisfies them is better than any that does not.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def consider_best(state: SweepState, trial: Trial) -> None:
 
 
 def ranked(state: SweepState) -> list[Trial]:
-    """All trials that have a score and did not fail, the best first; those that break constraints come last."""
+    """All trials that have a score and did not fail, best first; those that break constraints come last."""
     scored = [t for t in state.trials.values() if t.state != "failed" and score_of(state, t) is not None]
     return sorted(scored, key=lambda trial: place(state, trial))
 

@@ -72,7 +72,7 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
 
 
 def _judged(spec: SweepSpec, trial: TrialOutcome) -> tuple[float, ...]:
-    """How far an earlier trial is from satisfying tonight's constraints. Raises ValueError: cannot be told."""
+    """How far an earlier trial is from satisfying tonight's constraints. Raises ValueError: unknown."""
     report = trial.best_metrics if spec.score == "best" else trial.metrics
     found = []
     for constraint in spec.parsed_constraints:

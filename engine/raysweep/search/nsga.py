@@ -5,8 +5,8 @@ constrained domination: what satisfies the constraints beats what does not, then
 
 Which generation a trial belongs to would depend on when others ended, and a resume does not know that. So
 generations are cut from the results themselves, as those of CMA-ES are: sorted by number, the first
-`population_size` are the first one, and so on. Crossover, mutation and the choice of who survives are Optuna's
-(`optuna.samplers.NSGAIISampler`).
+`population_size` are the first one, and so on. Crossover, mutation and the choice of who survives are those
+of `optuna.samplers.NSGAIISampler`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ class NsgaModel:
         if len(born) + len(parents) < _PARENTS:
             return []
         sampler = self._sampler(derived_seed(self._seed, results), parents, born)
-        return sampler.select_parent(self._study, 1)
+        # By number, as in Optuna's study: which of two is drawn must not depend on how they were sorted out.
+        return sorted(sampler.select_parent(self._study, 1), key=lambda trial: trial.number)
 
     def _sampler(
         self, seed: int, parents: Sequence[FrozenTrial], born: Sequence[FrozenTrial] = ()

@@ -85,6 +85,23 @@ def test_a_trial_ranked_by_its_best_report_shows_that_one() -> None:
     assert brief(outcome)["best"]["metrics"] == {"auc": 0.9}
 
 
+def test_what_breaks_a_constraint_says_so_and_comes_last() -> None:
+    plain = sweep(trials=3)
+    bound = "latency_ms <= 20"
+    trials = tuple(
+        trial.model_copy(update={"violations": {bound: 1.0 if trial.number == 2 else -1.0}})
+        for trial in plain.trials
+    )
+    judged = plain.model_copy(update={"trials": trials, "best": trials[1], "constraints": (bound,)})
+    found = brief(judged)["top_k"]
+    assert [(each["trial_id"], each.get("violated")) for each in found] == [
+        ("00001", None),
+        ("00000", None),
+        ("00002", [bound]),
+    ]
+    assert not any("violated" in each for each in brief(plain)["top_k"])
+
+
 @pytest.mark.parametrize("limit", [1500, 4000, 16_384])
 def test_any_limit_holds(limit: int) -> None:
     outcome = sweep(trials=40, metrics=30, config=30, why="w" * 5000)
