@@ -17,7 +17,6 @@ from raysweep.search.cma import CmaModel, _judged
 from raysweep.search.gp import GpModel
 from raysweep.search.optuna_params import params_of
 from raysweep.search.tpe import TpeModel
-from raysweep.simulate import simulate
 from raysweep.spec import SweepSpec
 from raysweep.spec.search import AutoOptions
 
@@ -208,15 +207,6 @@ def test_optunas_running_trials_have_no_constraints_yet() -> None:
     trials = searcher._model._study.get_trials()  # type: ignore[attr-defined]
     assert [bool(trial.constraints) for trial in trials] == [bool(number % 3) for number in range(12)]
     assert create_trial(state=TrialState.RUNNING).constraints == {}
-
-
-def test_a_night_is_told_of_the_nights_before_by_tonights_constraints() -> None:
-    """In virtual time: the earlier sweep had none; its trials are judged by what they reported."""
-    outcome = simulate(
-        spec_of("tpe", 12, warm_start="last"),
-        lambda config, step: {"loss": loss(config), "size": config["x"]} if step < 2 else None,
-    ).outcome
-    assert outcome.best.metrics["size"] >= 0.5
 
 
 def test_a_result_says_how_far_it_is() -> None:

@@ -123,6 +123,32 @@ def test_nights_are_told_and_the_rest_is_named(tmp_path: Path) -> None:
     assert only == WarmStart(first=config(lr=0.05, rows=100))
 
 
+def test_earlier_trials_are_judged_by_tonights_constraints(tmp_path: Path) -> None:
+    """By what they reported then: the night before need not have had any."""
+    store, bound = open_store(tmp_path), "latency_ms <= 20"
+    night = add_sweep(tmp_path, "n1", [config(lr=0.02), config(lr=0.03), config(lr=0.04)], 100.0)
+    folder = SweepFolder(store, night)
+    reports: list[dict[str, Any]] = [{"latency_ms": 50.0}, {"latency_ms": 5.0}, {}]
+
+    def mended(outcome: SweepOutcome) -> SweepOutcome:
+        pairs = zip(outcome.trials, reports, strict=True)
+        trials = tuple(trial.model_copy(update={"metrics": metrics}) for trial, metrics in pairs)
+        return outcome.model_copy(update={"trials": trials})
+
+    folder.mend_outcome(mended)
+    spec = make_spec(tmp_path, warm_start="last", constraints=[bound])
+    warm = recall(store, spec, sweep_id("flights", "tonight"))
+    assert warm is not None
+    assert [told["lr"] for told, _ in warm.told] == [0.02, 0.03]
+    assert warm.violations == ((30.0,), (-15.0,))
+    assert warm.left_out == (f"{night} trial 00002: has not reported what {bound!r} names",)
+    assert warm_from_json(warm_to_json(warm)) == warm
+    searcher: Any = make_searcher(spec, 3, warm)
+    trials = searcher._inner._model._study.get_trials()
+    assert [list(trial.constraints.values()) for trial in trials] == [[30.0], [-15.0]]
+    assert "violations" not in warm_to_json(WarmStart(told=warm.told))
+
+
 @pytest.mark.parametrize("search", ["random", {"tpe": {"n_startup_trials": 4}}])
 def test_a_rebuilt_search_goes_on_as_the_first(search: Any, tmp_path: Path) -> None:
     spec = make_spec(tmp_path, search=search)
