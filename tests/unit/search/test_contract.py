@@ -127,8 +127,9 @@ class TestTpeWithConstraints(Constrained):
         return make({"tpe": {"n_startup_trials": 4}}, constraints=BOUNDS)
 
 
+@pytest.mark.slow
 class TestGpWithConstraints(Constrained):
-    trials = 18
+    trials = 14
 
     def make_searcher(self) -> Searcher:
         return make({"gp": {"n_startup_trials": 4, "max_results": 10}}, NUMBERS, constraints=BOUNDS)
