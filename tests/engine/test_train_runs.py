@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import raysweep as rs
 from raysweep.core import events as ev
-from tests.engine.conftest import wait_for
+from tests.engine.conftest import ROOT, wait_for
 
 pytestmark = pytest.mark.ray
 FIT = "tests.engine.trainruns:fit"
@@ -139,3 +140,24 @@ def test_a_run_for_which_the_trial_holds_nothing_is_refused_with_what_to_write(r
     (trial,) = run(FIT, config, resources={"cpu": 1}).trials
     assert trial.error is not None
     assert "resources: {train: {num_workers: 2, resources_per_worker: {CPU: 0.5}}}" in trial.error.message
+
+
+@pytest.mark.servers
+def test_the_example_trains_with_torch_and_asha(ray_cluster: object, storage: Path) -> None:
+    pytest.importorskip("torch")
+    spec = yaml.safe_load((ROOT / "examples/train_run.yaml").read_text())
+    outcome = rs.run_sweep({**spec, "storage_path": str(storage)}, key="k")
+    assert sum(outcome.counts.values()) == 4
+    assert set(outcome.counts) <= {"completed", "stopped"}
+    assert outcome.best is not None
+    assert outcome.best.metrics["epoch"] == 4
+    assert outcome.best.metrics["loss"] < 1
+
+
+@pytest.mark.slow
+def test_a_fresh_process_for_each_trial_drives_a_run_of_one_worker(run: Run, lines: Lines) -> None:
+    config, resources = train_run(1, 2)
+    outcome = run(FIT, config, num_samples=3, resources=resources, isolation="actor")
+    assert outcome.counts == {"completed": 3}
+    assert len({words[2] for words in of(lines(), "begin")}) == 3
+    assert all(trial.num_attempts == 1 for trial in outcome.trials)

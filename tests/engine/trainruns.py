@@ -44,7 +44,7 @@ def _interfere(config: Config, rank: int, step: int) -> None:
     mark = Path(config["log"] + ".killed")
     if config["kill"] == "driver" and rank == 0:
         # Until the second checkpoint is being stored: then the sweep knows the first.
-        while not list(Path(config["log"]).parent.glob("sweeps/*/checkpoints/00000/1/*")):
+        while not list(Path(config["log"]).parent.glob("sweeps/*/checkpoints/00000/1*")):
             threading.Event().wait(0.01)
         os.kill(config["driver"], signal.SIGKILL)
         threading.Event().wait(600)

@@ -57,8 +57,8 @@ def test_a_runs_config_is_replaced_with_another_storage() -> None:
     given = RunConfig(name="a", checkpoint_config=CheckpointConfig(num_to_keep=None))
     assert given.checkpoint_config is not None
     assert given.checkpoint_config.num_to_keep is None
-    assert isinstance(inspect.getattr_static(RunConfig, "storage_context").func, object)
-    check_uses(RunConfig, "experiment_dir_name=self.name", "storage_path=self.storage_path")
+    storage = inspect.getattr_static(RunConfig, "storage_context").func
+    check_uses(storage, "experiment_dir_name=self.name", "storage_path=self.storage_path")
     assert "run_config" in parameters(TrainRunContext)
     check_uses(
         StorageContext.persist_current_checkpoint, "build_checkpoint_path_from_name(checkpoint_dir_name)"
