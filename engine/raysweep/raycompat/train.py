@@ -194,6 +194,11 @@ class LocalController(TrainController):
         info = getattr(self.get_state(), "preemption_info", None)
         return frozenset() if info is None else frozenset(info.preempted_ranks)
 
+    def watch_no_nodes(self) -> None:
+        """Start no process that looks for nodes which will be taken away."""
+        hooks = self._worker_group_callbacks_to_propagate
+        hooks[:] = [each for each in hooks if type(each).__name__ != "PreemptionCallback"]
+
     def close(self) -> None:
         """End the workers, if any are left."""
         group = self.get_worker_group()
@@ -247,8 +252,7 @@ def make_controller(
     controller.worker_group_cls = WorkersOfThisRun
     controller._health_check_interval_s = POLL_FASTEST_S
     if not watches_nodes:
-        hooks = controller._worker_group_callbacks_to_propagate
-        hooks[:] = [each for each in hooks if type(each).__name__ != "PreemptionCallback"]
+        controller.watch_no_nodes()
     manager: Any = controller._checkpoint_manager
     manager._write_state_to_storage = lambda: store(manager._save_state())
     return controller

@@ -200,6 +200,8 @@ class TrialRun:
             ],
         )
         controller.worker_group_cls = Workers
+        if sum(node["Alive"] for node in ray.nodes()) == 1:  # type: ignore[no-untyped-call]
+            controller.watch_no_nodes()
         controller._health_check_interval_s = POLL_FASTEST_S
         manager: Any = controller._checkpoint_manager
         # What a later attempt begins from, the sweep says.
@@ -261,12 +263,10 @@ class _Workers(LocalWorkers):
         )
 
     def kill(self) -> None:
-        """End them at once."""
-        state: Any = self.get_worker_group_state()
-        for worker in state.workers:
+        """End them at once: the hooks that Ray Train would give them seconds for are those of dead actors."""
+        for worker in self.get_workers():
             ray.kill(worker.actor)
-        ray.kill(state.sync_actor)
-        self._clear_state()  # type: ignore[no-untyped-call]
+        self.abort()  # type: ignore[no-untyped-call]
 
 
 class _Lent(DefaultPlacementGroupHandle):

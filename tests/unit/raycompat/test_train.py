@@ -31,7 +31,7 @@ SUBCLASSES = (
     train.LocalWorkers,
 )
 TELL = "worker.actor.init_train_context.remote"
-OURS = {"has_checkpoint", "close", "stop"}
+OURS = {"has_checkpoint", "close", "stop", "watch_no_nodes"}
 OVERRIDDEN = [
     (cls, name)
     for cls in SUBCLASSES

@@ -73,6 +73,7 @@ def test_workers_begin_from_the_newest_checkpoint_that_the_manager_has() -> None
 
 
 def test_a_group_that_is_killed_is_its_workers_and_one_actor_more() -> None:
-    check_uses(WorkerGroup, "def get_worker_group_state", "def _clear_state", "def has_started")
-    check_uses(WorkerGroupState, "self.workers", "self.sync_actor", "self.placement_group_handle")
+    check_uses(WorkerGroup, "def get_workers", "def abort", "def has_started")
+    check_uses(WorkerGroup.abort, "self._worker_group_state.shutdown()", "after_worker_group_abort(")
+    check_uses(WorkerGroupState, "_shutdown_workers(self.workers)", "_shutdown_sync_actor(self.sync_actor)")
     assert issubclass(trialrun.Reports, ReportCallback)
