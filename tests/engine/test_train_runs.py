@@ -55,7 +55,7 @@ def groups_of_ray() -> list[dict[str, Any]]:
 
 def test_a_run_reports_for_its_trial_and_leaves_nothing_behind(run: Run, lines: Lines, storage: Path) -> None:
     config, resources = train_run(2, 0.5)
-    outcome = run(FIT, config, resources=resources, checkpoint={"keep_last": 1})
+    outcome = run(FIT, config, resources={**resources, "cpu": 1}, checkpoint={"keep_last": 1})
     (trial,) = outcome.trials
     assert outcome.counts == {"completed": 1}
     assert trial.reports == 2
@@ -135,6 +135,7 @@ def test_workers_that_ray_train_starts_again_repeat_no_report(
     assert {words[4] for words in of(lines(), "worker")} in ({"0", "1"}, {"0", "2"})
 
 
+@pytest.mark.servers
 def test_a_run_for_which_the_trial_holds_nothing_is_refused_with_what_to_write(run: Run) -> None:
     config, _ = train_run(2, 0.5)
     (trial,) = run(FIT, config, resources={"cpu": 1}).trials

@@ -53,6 +53,8 @@ class RunPlace:
     storage_path: str
     folder: str
     """Its name in `storage_path`."""
+    is_given: bool = False
+    """Whether the trainer has said the storage, and with it perhaps a file system of its own."""
 
 
 def asked_by(trainer: DataParallelTrainer) -> Asked:
@@ -90,12 +92,19 @@ def asked_by(trainer: DataParallelTrainer) -> Asked:
     )
 
 
-def place_run(trainer: DataParallelTrainer, storage_path: str, folder: str) -> RunPlace:
-    """Where this run keeps its checkpoints: below the trainer's own storage path, else below this one."""
+def place_run(trainer: DataParallelTrainer, storage_path: str, sweep: str, folder: str) -> RunPlace:
+    """Where this run keeps its checkpoints.
+
+    Args:
+        trainer: Whose own storage path is used where it has one, below it a folder of this sweep's.
+        storage_path: Else this one.
+        sweep: The name of the sweep's folder, which no other sweep has.
+        folder: The name of the run's.
+    """
     given = trainer.run_config.storage_path
-    return RunPlace(
-        storage_path=storage_path if given in (None, DEFAULT_STORAGE_PATH) else str(given), folder=folder
-    )
+    if given in (None, DEFAULT_STORAGE_PATH):
+        return RunPlace(storage_path=storage_path, folder=folder)
+    return RunPlace(storage_path=f"{str(given).rstrip('/')}/{sweep}", folder=folder, is_given=True)
 
 
 def find_group() -> Any:
@@ -130,7 +139,6 @@ class TrialRun:
         on_report: Callable[[dict[str, Any], Any], None],
     ) -> None:
         config: Any = trainer.run_config
-        is_own = place.storage_path != str(config.storage_path)
         keeps = config.checkpoint_config
         if keeps.num_to_keep is None:
             keeps = replace(keeps, num_to_keep=1)  # the sweep keeps those that it was handed
@@ -138,7 +146,7 @@ class TrialRun:
             config,
             name=place.folder,
             storage_path=place.storage_path,
-            storage_filesystem=None if is_own else config.storage_filesystem,
+            storage_filesystem=config.storage_filesystem if place.is_given else None,
             checkpoint_config=keeps,
         )
         trainer.run_config = mine

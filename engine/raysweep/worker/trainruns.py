@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import trial as trial_api
@@ -113,9 +114,7 @@ class _Runs:
                 "a trial has one trainer.fit() at a time: call the next one when it has returned"
             )
         try:
-            run = self._make_run(trainer)
-            self._runs.append(run)
-            result = self._wait_for(run)
+            result = self._wait_for(self._make_run(trainer))
         finally:
             self._running.release()
         if result.error is not None:
@@ -141,9 +140,11 @@ class _Runs:
         self._check_order(number, restored is not None or self._has_checkpoint)
         job = self._session.job
         prefix = f"{job.trial:05d}-"
-        place = trialrun.place_run(trainer, self._storage_path(), f"{prefix}{job.attempt}-{number}")
+        own = f"{prefix}{job.attempt}-{number}"
+        place = trialrun.place_run(trainer, self._storage_path(), self._folder_of_sweep(), own)
         self._check_storage(place.storage_path)
         run = trialrun.TrialRun(trainer, place, group, room.first, lambda *each: self._report(number, *each))
+        self._runs.append(run)
         if job.attempt > 1 and number == 0:
             run.remove_earlier(prefix)
         if restored is not None:
@@ -153,6 +154,11 @@ class _Runs:
 
     def _storage_path(self) -> str:
         return f"{self._place.storage_path}/{self._place.sweep_id}/{FOLDER}"
+
+    def _folder_of_sweep(self) -> str:
+        """Of this sweep's alone, also where sweeps of the same id lie in other storages."""
+        place = self._place
+        return f"{place.sweep_id}-{sha256(place.storage_path.encode()).hexdigest()[:8]}"
 
     def _check_storage(self, path: str) -> None:
         scheme = path.partition("://")[0] if "://" in path else "file"

@@ -39,13 +39,17 @@ def test_what_is_overridden_is_there_and_takes_the_same(cls: type, name: str) ->
 def test_fit_is_one_call_that_all_trainers_inherit() -> None:
     assert importlib.import_module(calls.TRAINER).DataParallelTrainer is DataParallelTrainer
     assert list(inspect.signature(DataParallelTrainer.fit).parameters) == ["self"]
-    from ray.train.torch import TorchTrainer
-
-    assert TorchTrainer.fit is DataParallelTrainer.fit
     check_uses(DataParallelTrainer, "self.train_run_context = ", "self._create_default_callbacks()")
     check_uses(DataParallelTrainer, "raise result.error", "create_failure_policy(self.run_config.failure")
     check_uses(DataParallelTrainer._create_default_callbacks, *trialrun._LEFT_OUT[:2])
     check_uses(DataParallelTrainer._create_default_callbacks, "train_run_context=self.train_run_context")
+
+
+def test_torchs_trainer_inherits_it() -> None:
+    pytest.importorskip("torch")
+    from ray.train.torch import TorchTrainer
+
+    assert TorchTrainer.fit is DataParallelTrainer.fit
 
 
 def test_the_callback_for_ray_tune_is_where_it_is_replaced() -> None:

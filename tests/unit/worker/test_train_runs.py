@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ pytest.importorskip("ray")
 
 from raysweep.errors import SpecError, TrialStopped
 from raysweep.messages import Job
-from raysweep.raycompat.trialrun import Asked, Reports, asked_by, place_run
+from raysweep.raycompat.trialrun import Asked, Reports, RunPlace, TrialRun, asked_by, place_run
 from raysweep.testing import run_trial
 from raysweep.worker.place import InnerRoom, SweepPlace
 from raysweep.worker.session import Session
@@ -88,8 +89,39 @@ def test_checkpoints_go_where_the_trainer_says_else_below_the_sweep() -> None:
     from ray.train import RunConfig
 
     own = trainer_of(run_config=RunConfig(storage_path="s3://bucket/runs"))
-    assert place_run(own, "/sweeps/s/train", "00000-1-0").storage_path == "s3://bucket/runs"
-    assert place_run(trainer_of(), "/sweeps/s/train", "00000-1-0").storage_path == "/sweeps/s/train"
+    assert place_run(own, "/sweeps/s/train", "s-1", "00000-1-0").storage_path == "s3://bucket/runs/s-1"
+    assert place_run(trainer_of(), "/sweeps/s/train", "s-1", "00000-1-0").storage_path == "/sweeps/s/train"
+
+
+def test_a_later_attempt_removes_what_earlier_ones_of_its_trial_left_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("00001-1-0", "00001-2-0", "00001-3-0", "00002-1-0", "100001-1-0"):
+        (tmp_path / name / "checkpoint").mkdir(parents=True)
+    run = TrialRun(
+        trainer_of(),
+        RunPlace(storage_path=str(tmp_path), folder="00001-3-0"),
+        group=None,
+        first=0,
+        on_report=lambda metrics, checkpoint: None,
+    )
+    run.remove_earlier("00001-")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["00001-3-0", "00002-1-0", "100001-1-0"]
+    run.remove()
+    run.remove()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["00002-1-0", "100001-1-0"]
+
+
+def test_a_run_keeps_its_newest_checkpoint_only_unless_its_config_says_more(tmp_path: Path) -> None:
+    from ray.train import CheckpointConfig, RunConfig
+
+    def kept(**fields: Any) -> Any:
+        trainer = trainer_of(run_config=RunConfig(name="mine", **fields))
+        TrialRun(trainer, RunPlace(storage_path=str(tmp_path), folder="a"), None, 0, lambda *each: None)
+        assert trainer.run_config.name == "a"
+        assert trainer.train_run_context.run_config is trainer.run_config
+        return trainer.run_config.checkpoint_config.num_to_keep
+
+    assert kept() == 1
+    assert kept(checkpoint_config=CheckpointConfig(num_to_keep=3)) == 3
 
 
 class Made:
