@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +14,7 @@ import yaml
 
 import raysweep as rs
 from raysweep.core import events as ev
-from tests.engine.conftest import ROOT, wait_for
+from tests.engine.conftest import ROOT, Driver, wait_for
 
 pytestmark = pytest.mark.ray
 FIT = "tests.engine.trainruns:fit"
@@ -120,6 +122,28 @@ def test_a_killed_driver_takes_its_workers_along_and_resumes_from_its_newest_che
     assert int(resumed) in (1, 2), "from a checkpoint that it had reported"
     steps = reported(events, attempt=2)
     assert steps == list(range(int(resumed) + 1, 5)), "and the sweep counts from there"
+    assert not list(storage.glob("*/train/*"))
+
+
+@pytest.mark.servers
+def test_a_sweep_whose_controller_was_killed_resumes_its_runs_where_the_journal_has_them(
+    make_spec: Callable[..., rs.SweepSpec],
+    drive: Callable[..., Driver],
+    run: Run,
+    lines: Lines,
+    storage: Path,
+    events: Callable[..., list[Any]],
+) -> None:
+    config, resources = train_run(2, 1, steps=4, kill="controller")
+    driver = drive(make_spec(FIT, config, resources=resources))
+    wait_for(lambda: list(storage.glob("*/checkpoints/00000/1.json")))
+    os.kill(driver.pid, signal.SIGKILL)
+    outcome = run(FIT, config, resources=resources)
+    assert outcome.counts == {"completed": 1}
+    (resumed,) = {words[4] for words in of(lines(), "worker") if words[1] == "2"}
+    assert int(resumed) in (1, 2)
+    assert reported(events, attempt=2) == list(range(int(resumed) + 1, 5))
+    assert outcome.trials[0].reports == 4
     assert not list(storage.glob("*/train/*"))
 
 

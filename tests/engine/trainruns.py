@@ -38,9 +38,11 @@ def loop(config: Config) -> None:
 
 
 def _interfere(config: Config, rank: int, step: int) -> None:
-    """At step 2 of the first attempt rank 0 kills the driver (`kill: driver`), or rank 1 itself."""
+    """At step 2 of the first attempt rank 0 kills the driver (`kill: driver`), or rank 1 itself (`worker`)."""
     if config["attempt"] != 1 or step != 2 or not config.get("kill"):
         return
+    if config["kill"] == "controller":  # the test does; until then the run stands still
+        threading.Event().wait(600)
     mark = Path(config["log"] + ".killed")
     if config["kill"] == "driver" and rank == 0:
         # Until the second checkpoint is being stored: then the sweep knows the first.
