@@ -38,7 +38,7 @@ def loop(config: Config) -> None:
 
 
 def _interfere(config: Config, rank: int, step: int) -> None:
-    """At step 2 of the first attempt rank 0 kills the driver (`kill: driver`), or rank 1 itself (`worker`)."""
+    """At step 2 of the first attempt: kills the driver from rank 0, or rank 1, or stands still."""
     if config["attempt"] != 1 or step != 2 or not config.get("kill"):
         return
     if config["kill"] == "controller":  # the test does; until then the run stands still
