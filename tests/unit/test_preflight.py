@@ -155,12 +155,12 @@ FOUR = {"num_workers": 4, "resources_per_worker": {"CPU": 1}}
         (
             PAIR,
             {
-                "train": {**FOUR, "num_workers": 2},
-                "cpu": 2,
+                "train": {**FOUR, "num_workers": 1},
+                "cpu": 0.5,
                 "label_selector": {"kind": "spot"},
                 "driver_label_selector": {"kind": "safe"},
             },
-            2,
+            4,
         ),
     ],
 )
