@@ -49,7 +49,6 @@ _ALL: Final = (
     Benchmark(name="chunking", module="chunking", needs_ray=False),
     Benchmark(name="search", module="search", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
-    Benchmark(name="gang", module="gang"),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),
 )
 BENCHMARKS: Final = {benchmark.name: benchmark for benchmark in _ALL if benchmark.is_there}
