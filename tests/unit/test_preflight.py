@@ -125,3 +125,67 @@ def test_a_group_that_does_not_fit_takes_nothing() -> None:
     nodes = [node("a", CPU=3), node("b", CPU=3), node("c", CPU=2)]
     assert slots(nodes, bundles=[{"CPU": 3}, {"CPU": 3}]) == 1
     assert slots(nodes, cpu=1) == 8
+
+
+# Eight CPUs on one node, and on two.
+EIGHT = [node("a", CPU=8)]
+PAIR = [
+    node("a", CPU=4, labels={"kind": "spot"}),
+    node(
+        "b",
+        CPU=4,
+        labels={"kind": "safe"},
+    ),
+]
+FOUR = {"num_workers": 4, "resources_per_worker": {"CPU": 1}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "resources", "expected"),
+    [
+        (EIGHT, {"train": FOUR}, 2),
+        (EIGHT, {"train": FOUR, "cpu": 1}, 1),
+        (EIGHT, {"train": {**FOUR, "resources_per_worker": {"CPU": 0.5}}}, 4),
+        (EIGHT, {"train": {**FOUR, "num_workers": 8}}, 1),
+        (PAIR, {"train": FOUR}, 2),
+        (PAIR, {"train": {**FOUR, "num_workers": 2, "placement_strategy": "STRICT_SPREAD"}}, 4),
+        (PAIR, {"train": {**FOUR, "placement_strategy": "STRICT_PACK"}}, 2),
+        (PAIR, {"train": FOUR, "label_selector": {"kind": "spot"}}, 1),
+        (PAIR, {"train": FOUR, "cpu": 1, "driver_label_selector": {"kind": "safe"}}, 1),
+        (
+            PAIR,
+            {
+                "train": {**FOUR, "num_workers": 1},
+                "cpu": 0.5,
+                "label_selector": {"kind": "spot"},
+                "driver_label_selector": {"kind": "safe"},
+            },
+            4,
+        ),
+    ],
+)
+def test_as_many_drivers_run_as_their_workers_fit(
+    nodes: list[Node], resources: dict[str, Any], expected: int
+) -> None:
+    assert slots(nodes, **resources) == expected
+
+
+@pytest.mark.parametrize(
+    ("resources", "field"),
+    [
+        ({"train": {"resources_per_worker": {"CPU": 5}}}, "resources.train.resources_per_worker.CPU"),
+        ({"train": FOUR, "cpu": 5}, "resources.cpu"),
+        (
+            {"train": FOUR, "cpu": 1, "driver_label_selector": {"kind": "none"}},
+            "resources.driver_label_selector",
+        ),
+        ({"train": FOUR, "label_selector": {"kind": "none"}}, "resources.label_selector"),
+        ({"train": {**FOUR, "num_workers": 9}}, "resources"),
+    ],
+)
+def test_a_run_that_can_never_start_is_refused_by_the_field_that_says_so(
+    resources: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InfeasibleResourcesError) as refused:
+        slots(PAIR, **resources)
+    assert refused.value.field == field

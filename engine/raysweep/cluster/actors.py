@@ -88,8 +88,8 @@ class ActorPool:
         return self._groups[group][1].to_bundles() if group in self._groups else []
 
     def find_groups(self) -> dict[str, list[dict[str, float]]]:
-        """All groups of this sweep, by Ray's ids."""
-        return {group.id.hex(): resources.to_bundles() for group, resources in self._groups.values()}
+        """All groups of this sweep, by Ray's ids: the trial's own bundle first, which may be empty."""
+        return {group.id.hex(): _with_own(resources) for group, resources in self._groups.values()}
 
     def start(self, action: StartWorker) -> None:
         """Start an actor in its bundle of its group."""
@@ -140,6 +140,11 @@ class ActorPool:
         if actor.worker in self._alive:
             self.kill(actor.worker)
             self._on_ended(actor.worker, error)
+
+
+def _with_own(resources: Resources) -> list[dict[str, float]]:
+    bundles = resources.to_bundles()
+    return [{}, *bundles] if resources.is_head_empty else bundles
 
 
 def explain_end(error: BaseException | None, node: str = "") -> Failure:

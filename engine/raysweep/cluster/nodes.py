@@ -68,7 +68,9 @@ def _room_to_come(spec: SweepSpec, nodes: list[Node]) -> Room:
     Few clusters say which kinds of node they could add; those that do are taken at their word.
     """
     kinds = addable_nodes()
-    if kinds and not spec.trial_resources.label_selector:  # the labels of what is to come are not known
+    if kinds and not any(
+        spec.trial_resources.to_label_selectors()
+    ):  # the labels of what is to come are not known
         count_trials(spec, [*nodes, *kinds], limit=1)
     return Room(slots=spec.max_concurrent_trials or 1, nodes=max(1, len(nodes)), memory_bytes=0)
 
@@ -103,10 +105,9 @@ def state_of_node(node_id: str, text: str) -> NodeState:
 
 def avoiding(resources: Resources, excluded: Collection[str]) -> list[dict[str, str]] | None:
     """The label selector of each bundle of these resources that keeps them off excluded nodes."""
-    selector = dict(resources.label_selector)
-    if excluded:
-        selector[NODE_LABEL] = f"!in({','.join(sorted(excluded))})"
-    return [selector] * len(resources.to_bundles()) if selector else None
+    off = {NODE_LABEL: f"!in({','.join(sorted(excluded))})"} if excluded else {}
+    selectors = [{**selector, **off} for selector in resources.to_label_selectors()]
+    return selectors if any(selectors) else None
 
 
 def with_memory(resources: Resources, memory_bytes: int | None, *, is_gang: bool = False) -> Resources:

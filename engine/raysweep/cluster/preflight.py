@@ -33,18 +33,14 @@ def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None =
         InfeasibleResourcesError: not even one fits; says what was asked for and what the largest node has.
     """
     bundles = resources.to_bundles()
-    usable = [node for node in nodes if _has_labels(node, resources.label_selector)]
-    if not usable:
-        raise InfeasibleResourcesError(
-            "resources.label_selector",
-            f"no live node has the labels {resources.label_selector}",
-            f"the nodes' labels are {[dict(node.labels) for node in nodes][:5]}",
-        )
+    selectors = resources.to_label_selectors()
+    usable = [node for node in nodes if any(_has_labels(node, selector) for selector in selectors)]
+    may_hold = [_with_labels(usable, selector, nodes, resources) for selector in selectors]
     for number, bundle in enumerate(bundles):
-        _check_bundle(bundle, number, len(bundles), usable)
+        _check_bundle(bundle, _name_of(number, resources), [usable[index] for index in may_hold[number]])
     free = [dict(node.total) for node in usable]
     slots, most = 0, min(limit or MAX_SLOTS, MAX_SLOTS)
-    while slots < most and _place(bundles, free, resources.strategy):
+    while slots < most and _place(bundles, free, resources.strategy, may_hold):
         slots += 1
     if not slots:
         raise InfeasibleResourcesError(
@@ -54,6 +50,30 @@ def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None =
             "ask for less, choose another strategy, or add nodes",
         )
     return slots
+
+
+def _with_labels(
+    usable: Sequence[Node], selector: Mapping[str, str], nodes: Sequence[Node], resources: Resources
+) -> list[int]:
+    """The usable nodes, by their places, with these labels. Raises: InfeasibleResourcesError: none has."""
+    found = [index for index, node in enumerate(usable) if _has_labels(node, selector)]
+    if found:
+        return found
+    is_driver = selector == resources.driver_label_selector and bool(selector)
+    raise InfeasibleResourcesError(
+        f"resources.{'driver_' if is_driver else ''}label_selector",
+        f"no live node has the labels {dict(selector)}",
+        f"the nodes' labels are {[dict(node.labels) for node in nodes][:5]}",
+    )
+
+
+def _name_of(number: int, resources: Resources) -> str:
+    """Where the spec says what this bundle holds; what it is of which resource comes after it."""
+    if resources.train is not None:
+        is_driver = number == 0 and not resources.is_head_empty
+        return "resources" if is_driver else "resources.train.resources_per_worker"
+    is_single = resources.bundles is None or len(resources.to_bundles()) == 1
+    return "resources" if is_single else f"resources.bundles[{number}]"
 
 
 def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = None) -> int:
@@ -82,16 +102,16 @@ def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = Non
         ) from None
 
 
-def _check_bundle(bundle: Bundle, number: int, of: int, nodes: Sequence[Node]) -> None:
+def _check_bundle(bundle: Bundle, where: str, nodes: Sequence[Node]) -> None:
     if any(_fits(bundle, node.total) for node in nodes):
         return
+    is_workers = where.endswith("per_worker")
     for name, amount in bundle.items():
         most = max(node.total.get(name, 0.0) for node in nodes)
         if amount > most + _EPSILON:
-            where = "resources" if of == 1 else f"resources.bundles[{number}]"
             raise InfeasibleResourcesError(
-                f"{where}.{_field(name)}",
-                f"one trial asks for {_amount(name, amount)} {name};"
+                f"{where}.{name if is_workers else _field(name)}",
+                f"one {'worker' if is_workers else 'trial'} asks for {_amount(name, amount)} {name};"
                 f" the largest node has {_amount(name, most)}",
                 f"ask for at most {_amount(name, most)}"
                 if most
@@ -104,22 +124,27 @@ def _check_bundle(bundle: Bundle, number: int, of: int, nodes: Sequence[Node]) -
     )
 
 
-def _place(bundles: Sequence[Bundle], free: list[dict[str, float]], strategy: str) -> bool:
-    """Take one group's bundles off the nodes; False (and nothing taken) if it does not fit."""
+def _place(
+    bundles: Sequence[Bundle],
+    free: list[dict[str, float]],
+    strategy: str,
+    may_hold: Sequence[Sequence[int]],
+) -> bool:
+    """Take one group's bundles off the nodes; False (and nothing taken) if it does not fit.
+
+    `may_hold`: the nodes that each of them may be placed on.
+    """
     if strategy == "STRICT_PACK":
         total: dict[str, float] = {}
         for bundle in bundles:
             for name, amount in bundle.items():
                 total[name] = total.get(name, 0.0) + amount
-        return _take(total, free, range(len(free))) is not None
+        everywhere = set(may_hold[0]).intersection(*may_hold)
+        return _take(total, free, sorted(everywhere)) is not None
     taken: list[tuple[int, Bundle]] = []
-    for bundle in bundles:
+    for bundle, nodes in zip(bundles, may_hold, strict=True):
         used = {index for index, _ in taken}
-        spread = (
-            [i for i in range(len(free)) if i not in used]
-            if strategy == "STRICT_SPREAD"
-            else range(len(free))
-        )
+        spread = [i for i in nodes if i not in used] if strategy == "STRICT_SPREAD" else nodes
         index = _take(bundle, free, spread)
         if index is None:
             for earlier, given in taken:

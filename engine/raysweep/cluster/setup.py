@@ -27,7 +27,7 @@ from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
 from raysweep.tuneobjects import has_parameters
 from raysweep.worker.cpus import said_by_driver
-from raysweep.worker.place import ClassOptions, SweepPlace
+from raysweep.worker.place import ClassOptions, InnerRoom, SweepPlace
 from raysweep.worker.setup import WorkerSetup
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             parallel_puts=spec.checkpoint.parallel_puts,
             node_cache=spec.checkpoint.node_cache,
             tune=ClassOptions(**spec.tune.model_dump()),
+            inner=inner_room(spec),
             limits=spec.stop.trial_limits,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
@@ -146,6 +147,16 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         log_bytes=log_limit(),
         process_group=(spec.scaling.process_group or "") if spec.scaling is not None else "",
     )
+
+
+def inner_room(spec: SweepSpec) -> InnerRoom:
+    """What a trial of this spec holds for what it starts; a gang's bundles are its members' own."""
+    if spec.scaling is not None:
+        return InnerRoom()
+    resources = spec.resources
+    first = 0 if resources.is_head_empty else 1
+    bundles = tuple(resources.to_bundles()[first:])
+    return InnerRoom(bundles=bundles, first=first, strategy=resources.strategy)
 
 
 def _share_parameters(trainable: str | Callable[..., Any]) -> tuple[Mapping[str, Any], ...]:

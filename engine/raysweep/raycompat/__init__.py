@@ -6,6 +6,7 @@
     quiet       what Ray's daemon prints
     patience    the start of a node: how long it may take, and its agents' ports
     train       the parts of Ray Train V2's controller
+    trialrun    a run of Ray Train V2 inside a trial
     lightgbm    the network of LightGBM's workers
     calls       what ray.tune.report, ray.train.report and their siblings talk to (trialcalls, trainworker)
     trainable   instances of ray.tune.Trainable

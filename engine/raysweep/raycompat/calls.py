@@ -6,6 +6,7 @@ module is imported here: a trial that does without Ray Tune starts without it, w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
@@ -15,6 +16,11 @@ TUNE_SESSION: Final = "ray.train._internal.session"
 """The module in which Ray Tune's calls look for their session."""
 TRAIN_WORKER: Final = "ray.train.v2._internal.execution.train_fn_utils"
 """The module in which the calls of Ray Train V2 look for what they do."""
+TRAINER: Final = "ray.train.v2.api.data_parallel_trainer"
+"""The module of the trainer that all others of Ray Train V2 inherit `fit` from."""
+TUNE_CALLBACK: Final = "ray.tune.integration.ray_train"
+"""The module of the callback that hands the reports of a Ray Train run on to Ray Tune."""
+_their_own: Final[dict[tuple[type, str], Any]] = {}
 
 
 def enter_tune(module: ModuleType, calls: TrialCalls) -> None:
@@ -41,6 +47,39 @@ def leave_train(module: ModuleType) -> None:
 
     if isinstance(module._train_fn_utils, TrainWorker):
         module.set_train_fn_utils(None)
+
+
+def enter_trainer(module: ModuleType, fit: Callable[[Any], Any]) -> None:
+    """From now on `trainer.fit()` is `fit(trainer)`; `module`: `TRAINER`."""
+    _replace(module.DataParallelTrainer, "fit", lambda trainer: fit(trainer))
+
+
+def leave_trainer(module: ModuleType) -> None:
+    """No trial runs here any more."""
+    _put_back(module.DataParallelTrainer)
+
+
+def enter_tune_callback(module: ModuleType) -> None:
+    """From now on `TuneReportCallback` does nothing: what it would hand on is; `module`: `TUNE_CALLBACK`."""
+    _replace(module.TuneReportCallback, "__init__", lambda callback: None)
+    _replace(
+        module.TuneReportCallback, "after_report", lambda callback, run_context, metrics, checkpoint: None
+    )
+
+
+def leave_tune_callback(module: ModuleType) -> None:
+    """No trial runs here any more."""
+    _put_back(module.TuneReportCallback)
+
+
+def _replace(cls: type, name: str, ours: Callable[..., Any]) -> None:
+    _their_own.setdefault((cls, name), getattr(cls, name))
+    setattr(cls, name, ours)
+
+
+def _put_back(cls: type) -> None:
+    for owner, name in [each for each in _their_own if each[0] is cls]:
+        setattr(owner, name, _their_own.pop((owner, name)))
 
 
 class TuneSession:

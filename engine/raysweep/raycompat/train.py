@@ -17,8 +17,10 @@ Figures: docs/performance.md.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -44,11 +46,31 @@ from ray.train.v2._internal.util import ObjectRefWrapper
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
-__all__ = ["Decision", "Listener", "LocalController", "StateRestoreError", "make_controller"]
+__all__ = [
+    "Decision",
+    "FixedSize",
+    "Listener",
+    "LocalController",
+    "LocalWorkers",
+    "StateRestoreError",
+    "make_controller",
+    "own_logging_left_alone",
+]
 
 POLL_FASTEST_S = 0.01
 POLL_SLOWEST_S = 0.2
 WAIT_SLICE_S = 0.5
+
+
+@contextmanager
+def own_logging_left_alone() -> Iterator[None]:
+    """The controller sets up the logger `ray.train` as if the process were its own: undo that."""
+    logger = logging.getLogger("ray.train")
+    before = (logger.level, logger.handlers[:], logger.filters[:], logger.propagate)
+    try:
+        yield
+    finally:
+        logger.level, logger.handlers[:], logger.filters[:], logger.propagate = before
 
 
 # --- what failed
@@ -172,6 +194,11 @@ class LocalController(TrainController):
         info = getattr(self.get_state(), "preemption_info", None)
         return frozenset() if info is None else frozenset(info.preempted_ranks)
 
+    def watch_no_nodes(self) -> None:
+        """Start no process that looks for nodes which will be taken away."""
+        hooks = self._worker_group_callbacks_to_propagate
+        hooks[:] = [each for each in hooks if type(each).__name__ != "PreemptionCallback"]
+
     def close(self) -> None:
         """End the workers, if any are left."""
         group = self.get_worker_group()
@@ -204,7 +231,7 @@ def make_controller(
     controller = LocalController(
         train_fn_ref=ObjectRefWrapper(trainer._get_train_func()),
         train_run_context=context,
-        scaling_policy=_FixedSize(context.scaling_config),
+        scaling_policy=FixedSize(context.scaling_config),
         failure_policy=policy,
         callbacks=[
             *_initialize_env_callbacks(),
@@ -218,15 +245,14 @@ def make_controller(
 
     policy.announced = lambda: controller.announced
 
-    class WorkersOfThisRun(_Workers):
+    class WorkersOfThisRun(LocalWorkers):
         pass
 
     WorkersOfThisRun.stop = stop
     controller.worker_group_cls = WorkersOfThisRun
     controller._health_check_interval_s = POLL_FASTEST_S
     if not watches_nodes:
-        hooks = controller._worker_group_callbacks_to_propagate
-        hooks[:] = [each for each in hooks if type(each).__name__ != "PreemptionCallback"]
+        controller.watch_no_nodes()
     manager: Any = controller._checkpoint_manager
     manager._write_state_to_storage = lambda: store(manager._save_state())
     return controller
@@ -252,7 +278,7 @@ class _Room(DefaultPlacementGroupHandle):
         return True
 
 
-class _Workers(WorkerGroup):
+class LocalWorkers(WorkerGroup):
     """A worker group whose controller is no actor."""
 
     stop: threading.Event
@@ -298,7 +324,7 @@ class _Workers(WorkerGroup):
         self._decorate_worker_log_file_paths(workers)
 
 
-class _FixedSize(FixedScalingPolicy):
+class FixedSize(FixedScalingPolicy):
     """The workers that the spec asks for, without a coordinator."""
 
     def after_controller_start(self, train_run_context: Any) -> None:

@@ -51,6 +51,8 @@ def _bundles(given: Any) -> Any:
 class Resources(SpecModel):
     """What one trial takes: one bundle of amounts, or several `bundles`, the first being the trial's own.
 
+    With `train`, the workers of a Ray Train run that the trial starts; its own amounts are then the driver's.
+
     Also made from a mapping with the keys `CPU` and `GPU`, a `tune.PlacementGroupFactory` or a
     `ray.train.ScalingConfig`.
     """
@@ -63,10 +65,13 @@ class Resources(SpecModel):
         "custom_resources": "custom",
         "resources": "custom",
         "labels": "label_selector",
+        "scaling": "train",
+        "scaling_config": "train",
+        "driver_labels": "driver_label_selector",
     }
 
     cpu: Amount = 1.0
-    """CPUs of one trial; fractions allowed."""
+    """CPUs of one trial; fractions allowed. With `train` 0, unless given."""
     gpu: Amount = 0.0
     """GPUs of one trial; fractions share a device."""
     memory: Annotated[int, Field(ge=1)] | None = None
@@ -82,6 +87,14 @@ class Resources(SpecModel):
     """How the bundles are placed on nodes."""
     label_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that a node must have."""
+    train: Scaling | None = None
+    """The workers of the Ray Train run that the trial starts with `trainer.fit()`.
+
+    They are placed together with the trial, which is their driver, or not at all. Also a
+    `ray.train.ScalingConfig`.
+    """
+    driver_label_selector: dict[str, str] = Field(default_factory=dict)
+    """With `train`: labels that the driver's node must have, in place of `label_selector`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -96,10 +109,20 @@ class Resources(SpecModel):
         for name in ("CPU", "GPU"):
             if name in fields:
                 fields[name.lower()] = fields.pop(name)
-        return _memory_as_int(_own_from_head(fields))
+        return _memory_as_int(_of_driver(_own_from_head(fields)))
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        if self.train is None:  # specs without are written, and digested, as before there were any
+            fields.pop("train", None)
+        if not self.driver_label_selector:
+            fields.pop("driver_label_selector", None)
+        return fields
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        self._check_train()
         if self.bundles is not None:
             self._check_bundles(self.bundles)
         elif not self.to_bundles():
@@ -112,6 +135,26 @@ class Resources(SpecModel):
                     ("custom",),
                 )
         return self
+
+    def _check_train(self) -> None:
+        if self.train is None:
+            if self.driver_label_selector:
+                fix = "give train, the workers of the trial's Ray Train run, or use label_selector"
+                raise Problem("is of the driver of a Ray Train run", fix, ("driver_label_selector",))
+            return
+        if self.bundles is not None:
+            fix = "remove bundles: train gives one to each worker, and cpu, gpu and custom are the driver's"
+            raise Problem("train says already what the trial's workers take", fix, ("bundles",))
+        said = self.train.placement_strategy
+        if self.strategy != said:
+            problem = f"{show(self.strategy)} is not train.placement_strategy, {show(said)}"
+            raise Problem(problem, "remove strategy: train says it", ("strategy",))
+        if self.train.backend is not None:
+            fix = "leave it out: the trainer sets its own up"
+            raise Problem("is for trials that are gangs themselves", fix, ("train", "backend"))
+        if self.driver_label_selector and self.is_head_empty:
+            fix = "give it something of that node, such as memory: 500000000"
+            raise Problem("has no say where the driver takes nothing", fix, ("driver_label_selector",))
 
     def _check_bundles(self, bundles: tuple[dict[str, float], ...]) -> None:
         if not any(self.to_bundles()):
@@ -132,6 +175,8 @@ class Resources(SpecModel):
     @property
     def is_head_empty(self) -> bool:
         """True where the trial itself takes nothing and only its bundles for workers do."""
+        if self.train is not None:
+            return not any(self._own().values())
         return self.bundles is not None and not any(self.bundles[0].values())
 
     @property
@@ -144,10 +189,19 @@ class Resources(SpecModel):
 
         Where `is_head_empty`, the first is that of the first worker, as Ray has no empty bundles.
         """
-        own = {"CPU": self.cpu, "GPU": self.gpu, "memory": float(self.memory or 0), **self.custom}
-        bundles = [own] if self.bundles is None else self.bundles
+        bundles = (self._own(),) if self.bundles is None else self.bundles
+        if self.train is not None:
+            bundles = (*bundles, *(self.train.worker_bundle(),) * self.train.num_workers)
         stripped = [{name: float(amount) for name, amount in bundle.items() if amount} for bundle in bundles]
         return [bundle for bundle in stripped if bundle]
+
+    def to_label_selectors(self) -> list[dict[str, str]]:
+        """What labels the node of each of `to_bundles` must have."""
+        selectors = [self.label_selector] * len(self.to_bundles())
+        return [self.driver_label_selector, *selectors[1:]] if self.driver_label_selector else selectors
+
+    def _own(self) -> dict[str, float]:
+        return {"CPU": self.cpu, "GPU": self.gpu, "memory": float(self.memory or 0), **self.custom}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -205,6 +259,16 @@ def _own_from_head(fields: dict[Any, Any]) -> dict[Any, Any]:
     if not all(isinstance(v, int | float) and 0 <= v < float("inf") for v in head.values()):
         return fields  # pydantic says what is wrong with the bundle
     return {**_head_fields(head), **fields}
+
+
+def _of_driver(fields: dict[Any, Any]) -> dict[Any, Any]:
+    """With a Ray Train run, the trial's own amounts are the driver's, who needs none."""
+    train = fields.get("train")
+    if train is None:
+        return fields
+    given = train.get("placement_strategy") if isinstance(train, Mapping) else None
+    strategy = given or getattr(train, "placement_strategy", "PACK")
+    return {"cpu": 0.0, "strategy": strategy, **fields}
 
 
 def _memory_as_int(fields: dict[Any, Any]) -> dict[Any, Any]:
@@ -299,3 +363,6 @@ class Scaling(SpecModel):
         """What a trial takes: a bundle for each worker."""
         bundle = self.worker_bundle()
         return Resources(bundles=(bundle,) * self.num_workers, strategy=self.placement_strategy)
+
+
+Resources.model_rebuild()

@@ -97,7 +97,7 @@ class SweepSpec(SpecDocument):
     """Where a trial runs: `worker` (in a warm worker), `process` (a forked child) or `actor` (a fresh actor).
 
     Or `inline`: in the process that runs the sweep, one at a time, for a debugger.
-    Default: `process` where a trial takes GPUs, else `worker`.
+    Default: `process` where a trial takes GPUs, else `worker`; `worker` with `resources.train`.
     """
     where: Where = ()
     """Relations that each config satisfies: `["min_lr < max_lr"]`."""
@@ -188,6 +188,7 @@ class SweepSpec(SpecDocument):
                 ("search",),
             )
         self._check_scaling()
+        self._check_train()
         check_where(self.where, self.param_space)
         if self.where and isinstance(self.search.options, ConfigsOptions):
             raise Problem("has no say in a list of configs", "leave it out", ("where",))
@@ -224,6 +225,20 @@ class SweepSpec(SpecDocument):
                 ("isolation",),
             )
 
+    def _check_train(self) -> None:
+        if self.resources.train is None or self.isolation not in ("process", "inline"):
+            return
+        why = (
+            "a forked process has no Ray"
+            if self.isolation == "process"
+            else "inline trials hold no resources"
+        )
+        raise Problem(
+            f"{why}, which resources.train needs: the trial starts its workers by it",
+            "use worker, or actor (a fresh process for each trial)",
+            ("isolation",),
+        )
+
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = write(self)
@@ -256,7 +271,10 @@ class SweepSpec(SpecDocument):
     @property
     def effective_isolation(self) -> Isolation:
         """`isolation`, or its default for these resources."""
-        return self.isolation or ("process" if self.trial_resources.total_gpus > 0 else "worker")
+        if self.isolation is not None:
+            return self.isolation
+        resources = self.trial_resources
+        return "process" if resources.total_gpus > 0 and resources.train is None else "worker"
 
     @cached_property
     def trial_resources(self) -> Resources:

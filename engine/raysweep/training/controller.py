@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import traceback
-from collections.abc import Iterator
 from concurrent.futures import wait
-from contextlib import contextmanager
 from typing import Any
 
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
@@ -34,7 +31,7 @@ def run_controller(
     """
 
     def run() -> tuple[Any, bool]:
-        with _own_logging_left_alone():
+        with train.own_logging_left_alone():
             return asyncio.run(_run(trainer, watch, snapshot, stop))
 
     running = start_thread(run, "raysweep-training")
@@ -44,17 +41,6 @@ def run_controller(
         stop.set()
         wait([running])
         raise
-
-
-@contextmanager
-def _own_logging_left_alone() -> Iterator[None]:
-    """The controller sets up the logger `ray.train` as if the process were its own: undo that."""
-    logger = logging.getLogger("ray.train")
-    before = (logger.level, logger.handlers[:], logger.filters[:], logger.propagate)
-    try:
-        yield
-    finally:
-        logger.level, logger.handlers[:], logger.filters[:], logger.propagate = before
 
 
 async def _run(

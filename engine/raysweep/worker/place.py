@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,16 @@ class ClassOptions:
     checkpoint_frequency: int = 0
     checkpoint_at_end: bool = False
     reuse_actors: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InnerRoom:
+    """What a trial holds beside its own process, for what it starts: bundles of its placement group."""
+
+    bundles: tuple[Mapping[str, float], ...] = ()
+    first: int = 0
+    """The place of the first of them in the group; the others follow."""
+    strategy: str = "PACK"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +43,7 @@ class SweepPlace:
     node_cache: int = 0
     """See `spec.policies.CheckpointPolicy`."""
     tune: ClassOptions = ClassOptions()
+    inner: InnerRoom = InnerRoom()
     limits: tuple[tuple[str, float | None, float | None, float | None], ...] = ()
     """See `StopPolicy.trial_limits`: a class of Ray Tune, which runs step by step, ends with the step that
     reaches one."""

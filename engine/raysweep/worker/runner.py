@@ -24,6 +24,7 @@ from raysweep.worker.place import SweepPlace
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import Attempt, WorkerShell
+from raysweep.worker.trainruns import train_runs
 from raysweep.worker.tunecalls import TrialDone, flatten, tune_calls
 
 Trainable = Callable[[dict[str, Any]], Any]
@@ -137,7 +138,7 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
             _interruptible = session
             session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
-            with gang.joined(session), tune_calls():
+            with gang.joined(session), tune_calls(), train_runs(session, place):
                 _report_returned(trainable(job.config), place.metric)
         finally:
             _interruptible = None

@@ -243,6 +243,19 @@ class Session:
         if self.stop_reason is not None:
             self._raise_stopped()
 
+    def raise_if_over(self) -> None:
+        """For code that only waits for others: as `raise_if_interrupted`, already when it was told to end and
+        may make nothing more.
+
+        Raises:
+            TrialStopped: It was.
+        """
+        if self.stop_reason is not None and (self.is_interrupted or not self._may_make_more()):
+            self._raise_stopped()
+
+    def _may_make_more(self) -> bool:
+        return self.wants_checkpoint or self.allows != "nothing"
+
     def _await_answer(self, index: int) -> None:
         with self.changed:
             while self._answered < index and not self._is_to_end():

@@ -65,6 +65,17 @@ def flatten(metrics: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def report_flat(metrics: dict[str, Any], checkpoint: Any, *, wait: bool = False) -> None:
+    """`raysweep.report` as Ray names metrics; a report that says `done` is the trial's last.
+
+    Raises: TrialDone. As `raysweep.report`.
+    """
+    is_plain = isinstance(metrics, dict)
+    trial_api.report(flatten(metrics) if is_plain else metrics, checkpoint, wait=wait)
+    if is_plain and metrics.get(DONE):
+        raise TrialDone("done")
+
+
 class _Calls:
     """The trial that runs here, as Ray's calls see it."""
 
@@ -105,10 +116,7 @@ class _Calls:
         return self._folder
 
     def report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
-        is_plain = isinstance(metrics, dict)
-        trial_api.report(flatten(metrics) if is_plain else metrics, checkpoint)
-        if is_plain and metrics.get(DONE):
-            raise TrialDone("done")
+        report_flat(metrics, checkpoint)
 
     def get_checkpoint(self) -> Any:
         found = trial_api.get_checkpoint()

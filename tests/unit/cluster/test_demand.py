@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from raysweep.cluster.actors import ActorPool
 from raysweep.cluster.demand import (
     DemandWatch,
     Holdings,
@@ -20,6 +22,7 @@ from raysweep.cluster.demand import (
 )
 from raysweep.raycompat import cluster
 from raysweep.raycompat.cluster import Demand, Load, WaitingGroup
+from raysweep.spec import Resources
 
 GROUP = "a1b2"
 ACTOR = "0102"
@@ -188,3 +191,15 @@ def test_a_look_at_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         "a worker waits for a place: it asks for {CPU: 5}; free is {CPU: 3}, this sweep holds {CPU: 2}"
         " in 1 placement groups, others hold {CPU: 3}"
     )
+
+
+def test_a_trial_that_takes_nothing_itself_holds_all_its_bundles_for_what_it_starts() -> None:
+    held = ActorPool.find_groups(_pool_with(Resources.model_validate({"train": {"num_workers": 1}})))
+    assert held == {GROUP: [{}, {"CPU": 1.0}]}
+    waits_for_the_one_before = demand({f"CPU_group_0_{GROUP}": 1}, ready=1)
+    assert _of_demand(waits_for_the_one_before, sight(*held[GROUP])) is None
+
+
+def _pool_with(resources: Resources) -> Any:
+    group = SimpleNamespace(id=SimpleNamespace(hex=lambda: GROUP))
+    return SimpleNamespace(_groups={0: (group, resources)})

@@ -26,12 +26,12 @@ SUBCLASSES = (
     train.Decision,
     train.Listener,
     train.LocalController,
-    train._FixedSize,
+    train.FixedSize,
     train._Room,
-    train._Workers,
+    train.LocalWorkers,
 )
 TELL = "worker.actor.init_train_context.remote"
-OURS = {"has_checkpoint", "close", "stop"}
+OURS = {"has_checkpoint", "close", "stop", "watch_no_nodes"}
 OVERRIDDEN = [
     (cls, name)
     for cls in SUBCLASSES
@@ -80,7 +80,7 @@ def keywords(function: Any, call: str) -> dict[str | None, str]:
 
 
 def test_workers_are_told_what_ray_tells_them_but_for_the_controller() -> None:
-    ours = keywords(train._Workers._init_train_context_on_workers, TELL)
+    ours = keywords(train.LocalWorkers._init_train_context_on_workers, TELL)
     theirs = keywords(WorkerGroup._init_train_context_on_workers, TELL)
     assert set(ours) == set(theirs)
     changed = {name for name in ours if name is not None and ours[name] != theirs[name]}
@@ -119,7 +119,7 @@ def test_the_trainer_has_what_the_controller_is_given() -> None:
 
 def test_the_workers_module_is_where_the_preload_finds_it() -> None:
     worker = importlib.import_module(TRAIN_WORKER_MODULE).RayTrainWorker
-    told = {name for name in keywords(train._Workers._init_train_context_on_workers, TELL) if name}
+    told = {name for name in keywords(train.LocalWorkers._init_train_context_on_workers, TELL) if name}
     assert told <= set(parameters(worker.init_train_context))
 
 

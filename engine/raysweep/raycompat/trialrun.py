@@ -1,0 +1,327 @@
+"""A run of Ray Train V2 inside a trial: its controller in the trial's process, its workers in its bundles.
+
+`trainer.fit()` starts a controller actor, which asks for a placement group of its own. In a trial that group
+would come on top of what the trial holds: with all drivers placed, none of their groups may be. Here the
+workers go into bundles of the group that the trial holds already, and the controller's loop runs on a thread
+of the trial's own process: what ends that process ends the workers, which are its actors; nothing is left.
+Imports Ray Train.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.fs
+import ray
+from ray.train import Checkpoint
+from ray.train._internal.session import _TrainingResult
+from ray.train.constants import DEFAULT_STORAGE_PATH
+from ray.train.v2._internal.execution.callback import ReportCallback, WorkerGroupCallback
+from ray.train.v2._internal.execution.failure_handling import create_failure_policy
+from ray.train.v2._internal.execution.worker_group.placement_group_handle import DefaultPlacementGroupHandle
+from ray.train.v2._internal.util import ObjectRefWrapper
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+from raysweep.raycompat.train import POLL_FASTEST_S, FixedSize, LocalController, LocalWorkers
+from raysweep.raycompat.train import own_logging_left_alone as _own_logging_left_alone
+
+STOP_SLICE_S: Final = 0.1
+# They see to a placement group and to a controller that are actors of Ray's own; there are neither.
+_LEFT_OUT: Final = ("PlacementGroupCleanerCallback", "StateManagerCallback", "DatasetsCallback")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a trainer asks for. `refused`: what of it a trial cannot give, each with what to do."""
+
+    num_workers: int
+    bundle: dict[str, float]
+    strategy: str
+    refused: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlace:
+    """Where a run keeps its checkpoints while the attempt lasts: a folder that all nodes reach."""
+
+    storage_path: str
+    folder: str
+    """Its name in `storage_path`."""
+    is_given: bool = False
+    """Whether the trainer has said the storage, and with it perhaps a file system of its own."""
+
+
+def asked_by(trainer: DataParallelTrainer) -> Asked:
+    """What this trainer asks for."""
+    scaling: Any = trainer.scaling_config
+    is_elastic = isinstance(scaling.num_workers, tuple)
+    workers = scaling.num_workers[1] if is_elastic else scaling.num_workers
+    refused = [
+        (is_elastic, "elastic num_workers", "give one number of workers"),
+        (workers == 0, "num_workers=0, which trains in the calling process", "give num_workers=1"),
+        (scaling.use_tpu, "use_tpu", "run it outside of a sweep"),
+        (
+            scaling.label_selector,
+            "ScalingConfig.label_selector",
+            "write it into the spec, as resources.label_selector",
+        ),
+        (
+            trainer.datasets,
+            "datasets",
+            "load the data in the training function: they want CPUs that no trial holds",
+        ),
+        (
+            trainer.validation_config,
+            "validation_config",
+            "report the validation's metrics from the training function",
+        ),
+    ]
+    return Asked(
+        num_workers=workers,
+        bundle={
+            name: float(amount) for name, amount in scaling._resources_per_worker_not_none.items() if amount
+        },
+        strategy=scaling.placement_strategy,
+        refused=tuple((what, fix) for is_there, what, fix in refused if is_there),
+    )
+
+
+def place_run(trainer: DataParallelTrainer, storage_path: str, sweep: str, folder: str) -> RunPlace:
+    """Where this run keeps its checkpoints.
+
+    Args:
+        trainer: Whose own storage path is used where it has one, below it a folder of this sweep's.
+        storage_path: Else this one.
+        sweep: The name of the sweep's folder, which no other sweep has.
+        folder: The name of the run's.
+    """
+    given = trainer.run_config.storage_path
+    if given in (None, DEFAULT_STORAGE_PATH):
+        return RunPlace(storage_path=storage_path, folder=folder)
+    return RunPlace(storage_path=f"{str(given).rstrip('/')}/{sweep}", folder=folder, is_given=True)
+
+
+def find_group() -> Any:
+    """The placement group that this process runs in; None: it is in none, or not connected to Ray."""
+    if not ray.is_initialized():
+        return None
+    return ray.util.get_current_placement_group()
+
+
+# --- the run
+
+
+class TrialRun:
+    """One run, from its folder in the storage to its end.
+
+    Args:
+        trainer: What is to run; its name, its storage and how many checkpoints it keeps become the
+            trial's.
+        place: Its folder.
+        group: The placement group that the workers go into.
+        first: The bundle of rank 0; the other ranks have those that follow.
+        on_report: Gets rank 0's metrics, and the checkpoint as Ray has it or None, once for each report.
+            What it raises ends the run.
+    """
+
+    def __init__(
+        self,
+        trainer: DataParallelTrainer,
+        place: RunPlace,
+        group: Any,
+        first: int,
+        on_report: Callable[[dict[str, Any], Any], None],
+    ) -> None:
+        config: Any = trainer.run_config
+        keeps = config.checkpoint_config
+        if keeps.num_to_keep is None:
+            keeps = replace(keeps, num_to_keep=1)  # the sweep keeps those that it was handed
+        mine: Any = replace(
+            config,
+            name=place.folder,
+            storage_path=place.storage_path,
+            storage_filesystem=config.storage_filesystem if place.is_given else None,
+            checkpoint_config=keeps,
+        )
+        trainer.run_config = mine
+        trainer.train_run_context = replace(trainer.train_run_context, run_config=mine)
+        self._trainer = trainer
+        self._config = mine
+        self._storage: Any = mine.storage_context
+        self._group, self._first, self._on_report = group, first, on_report
+        self._restored: Checkpoint | None = None
+
+    def begin_from(self, folder: Path) -> None:
+        """`ray.train.get_checkpoint()` in the workers gives what is in this folder, on whatever node."""
+        given = Checkpoint.from_directory(str(folder))
+        self._restored = self._storage.persist_current_checkpoint(given, "restored")
+
+    def run(self, stop: threading.Event) -> Any:
+        """Run to the end, or until `stop` is set; blocks. The workers are gone when it returns or raises.
+
+        Returns: Ray Train's result; its `error` is set if the run failed.
+        Raises: CancelledError: `stop` was set. What `on_report` raised.
+        """
+        with _own_logging_left_alone():
+            try:
+                return asyncio.run(self._drive(stop))
+            except _HandingOnFailed as failed:
+                raise failed.error from None
+
+    async def _drive(self, stop: threading.Event) -> Any:
+        controller = self._make_controller()
+        try:
+            running = asyncio.ensure_future(controller.run())  # type: ignore[no-untyped-call]
+            while not running.done():
+                await asyncio.wait([running], timeout=STOP_SLICE_S)
+                if stop.is_set():
+                    running.cancel()
+                    break
+            await running
+            return controller.get_result()
+        finally:
+            controller.kill()
+
+    def _make_controller(self) -> _Controller:
+        trainer = self._trainer
+        context = trainer.train_run_context
+
+        class Workers(_Workers):
+            group = self._group
+            first = self._first
+
+        callbacks: list[Any] = trainer._create_default_callbacks()
+        controller = _Controller(
+            train_fn_ref=ObjectRefWrapper(trainer._get_train_func()),
+            train_run_context=context,
+            scaling_policy=FixedSize(context.scaling_config),
+            failure_policy=create_failure_policy(self._config.failure_config),
+            callbacks=[
+                *(each for each in callbacks if type(each).__name__ not in _LEFT_OUT),
+                Reports(self._on_report),
+            ],
+        )
+        controller.worker_group_cls = Workers
+        if sum(node["Alive"] for node in ray.nodes()) == 1:  # type: ignore[no-untyped-call]
+            controller.watch_no_nodes()
+        controller._health_check_interval_s = POLL_FASTEST_S
+        manager: Any = controller._checkpoint_manager
+        # What a later attempt begins from, the sweep says.
+        manager._write_state_to_storage = lambda: None
+        if self._restored is not None:
+            manager._latest_checkpoint_result = _TrainingResult(checkpoint=self._restored, metrics={})
+        return controller
+
+    def remove_earlier(self, prefix: str) -> None:
+        """Remove the folders of runs that begin so and were left by attempts whose process was killed."""
+        files, here = self._storage.storage_filesystem, self._storage.storage_fs_path
+        with suppress(OSError):
+            for found in files.get_file_info(pyarrow.fs.FileSelector(here, allow_not_found=True)):
+                if found.base_name.startswith(prefix) and found.base_name != self._config.name:
+                    files.delete_dir(found.path)
+
+    def remove(self) -> None:
+        """Remove its folder, as far as that can be done."""
+        with suppress(OSError):
+            self._storage.storage_filesystem.delete_dir(self._storage.experiment_fs_path)
+
+
+class _Controller(LocalController):
+    def kill(self) -> None:
+        """End the workers at once, if any are left: no hook of theirs is waited for."""
+        group: Any = self.get_worker_group()
+        if group is not None and group.has_started():
+            group.kill()
+
+
+class _Workers(LocalWorkers):
+    """Workers in bundles of a placement group that is not theirs."""
+
+    group: Any
+    first: int
+
+    def _create_placement_group(self, scaling_config: Any, worker_group_context: Any) -> Any:
+        return _Lent(self.group)
+
+    def _create_workers(
+        self,
+        num_workers: int,
+        placement_group: Any,
+        resources_per_worker: dict[str, float],
+        placement_group_bundle_indices: list[int] | None = None,
+        starting_world_rank: int = 0,
+        world_size: int | None = None,
+        replica_group_size: int | None = None,
+    ) -> Any:
+        indices = placement_group_bundle_indices or [self.first + rank for rank in range(num_workers)]
+        return super()._create_workers(
+            num_workers,
+            placement_group,
+            resources_per_worker,
+            indices,
+            starting_world_rank,
+            world_size,
+            replica_group_size,
+        )
+
+    def kill(self) -> None:
+        """End them at once: the hooks that Ray Train would give them seconds for are those of dead actors."""
+        for worker in self.get_workers():
+            ray.kill(worker.actor)
+        self.abort()  # type: ignore[no-untyped-call]
+
+
+class _Lent(DefaultPlacementGroupHandle):
+    """The trial's own group: it is there, and it stays."""
+
+    def wait(self, timeout_seconds: float = 0) -> bool:
+        return True
+
+    def shutdown(self) -> None:
+        pass
+
+
+# --- its reports
+
+
+class _HandingOnFailed(BaseException):
+    """Not an Exception: Ray Train's controller would take it for one of its own, and might try again."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Reports(ReportCallback, WorkerGroupCallback):
+    """Hands each report on, once.
+
+    Workers that Ray Train starts again begin from their newest checkpoint: they repeat the reports after it,
+    and which report of the trial is its nth must not depend on that.
+    """
+
+    def __init__(self, on_report: Callable[[dict[str, Any], Any], None]) -> None:
+        self._on_report = on_report
+        self._made = 0
+        self._at = 0
+        self._at_checkpoint = 0
+
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        self._at = self._at_checkpoint
+
+    def after_report(self, training_report: Any, metrics: list[dict[str, Any]]) -> None:
+        self._at += 1
+        if training_report.checkpoint is not None:
+            self._at_checkpoint = self._at
+        if self._at <= self._made:
+            return
+        self._made = self._at
+        try:
+            self._on_report(metrics[0], training_report.checkpoint)
+        except Exception as error:
+            raise _HandingOnFailed(error) from error

@@ -1,0 +1,188 @@
+"""Ray Train runs as trials, on a real Ray: who runs at once, what is reported, how they end and resume."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import raysweep as rs
+from raysweep.core import events as ev
+from tests.engine.conftest import ROOT, Driver, wait_for
+
+pytestmark = pytest.mark.ray
+FIT = "tests.engine.trainruns:fit"
+Run = Callable[..., rs.SweepOutcome]
+Lines = Callable[[], list[list[str]]]
+
+
+def of(lines: list[list[str]], what: str) -> list[list[str]]:
+    return [words[1:] for words in lines if words[0] == what]
+
+
+def train_run(workers: int, each: float, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A config, and the resources of its trial."""
+    asked = {"num_workers": workers, "resources_per_worker": {"CPU": each}}
+    return {"workers": workers, "each": each, "steps": 2, **more}, {"train": asked}
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def reported(events: Callable[..., list[Any]], attempt: int) -> list[int]:
+    """The steps that an attempt of the only trial has reported."""
+    return [
+        dict(zip(each.keys, row, strict=True))["step"]
+        for each in events(ev.TrialReported)
+        if each.attempt == attempt
+        for row in each.rows
+    ]
+
+
+def groups_of_ray() -> list[dict[str, Any]]:
+    import ray
+
+    table: dict[str, dict[str, Any]] = ray.util.placement_group_table()  # type: ignore[no-untyped-call]
+    return [each for each in table.values() if each["state"] != "REMOVED"]
+
+
+def test_a_run_reports_for_its_trial_and_leaves_nothing_behind(run: Run, lines: Lines, storage: Path) -> None:
+    config, resources = train_run(2, 0.5)
+    outcome = run(FIT, config, resources={**resources, "cpu": 1}, checkpoint={"keep_last": 1})
+    (trial,) = outcome.trials
+    assert outcome.counts == {"completed": 1}
+    assert trial.reports == 2
+    assert trial.metrics["rank"] == 0
+    assert trial.metrics["step"] == 2
+    assert of(lines(), "result") == [["0", "2"]]
+    assert {tuple(words[2:5]) for words in of(lines(), "worker")} == {("0", "2", "0"), ("1", "2", "0")}
+    pids = [int(words[5]) for words in of(lines(), "worker")]
+    wait_for(lambda: not any(map(is_alive, pids)))
+    assert not list(storage.glob("*/train/*")), "its own folder goes with the attempt"
+    assert trial.checkpoint_uri is not None
+    assert groups_of_ray() == []
+
+
+@pytest.mark.servers
+def test_no_more_drivers_run_than_their_workers_fit_and_none_waits_for_ever(run: Run, lines: Lines) -> None:
+    # Row 10 of Ray Tune's users: four trials of four workers each, where eight fit at once.
+    config, resources = train_run(4, 0.25, batch_size={"grid_search": [16, 32, 64, 128]})
+    seen: list[int] = []
+    outcome = run(FIT, config, resources=resources, on_progress=lambda now: seen.append(len(groups_of_ray())))
+    assert outcome.counts == {"completed": 4}
+    at_once, most = 0, 0
+    for words in lines():
+        at_once += {"begin": 1, "end": -1}.get(words[0], 0)
+        most = max(most, at_once)
+    assert most == 2
+    assert max(seen) == 2, "the trials' own groups, and no others"
+    assert len(of(lines(), "worker")) == 16
+    assert {trial.config["batch_size"] for trial in outcome.trials} == {16, 32, 64, 128}
+    assert all(trial.num_attempts == 1 for trial in outcome.trials)
+
+
+@pytest.mark.servers
+def test_a_stop_by_the_scheduler_ends_the_workers_and_the_next_trial_has_their_place(
+    run: Run, lines: Lines
+) -> None:
+    config, resources = train_run(2, 1, waits=True, x={"grid_search": [0.1, 0.5, 0.9]})
+    halving = {"asha": {"max_t": 2, "grace_period": 1, "reduction_factor": 2}}
+    outcome = run(FIT, config, resources=resources, scheduler=halving, stop={"grace_s": 60})
+    assert outcome.counts == {"completed": 1, "stopped": 2}, "no worker returns by itself"
+    assert {words[2] for words in of(lines(), "begin")} == {of(lines(), "begin")[0][2]}, (
+        "one process drives all"
+    )
+    assert [words[0] for words in lines() if words[0] in ("begin", "end")] == ["begin", "end"] * 3
+    pids = [int(words[5]) for words in of(lines(), "worker")]
+    assert len(pids) == 6
+    wait_for(lambda: not any(map(is_alive, pids)))
+    assert groups_of_ray() == []
+
+
+@pytest.mark.servers
+def test_a_killed_driver_takes_its_workers_along_and_resumes_from_its_newest_checkpoint(
+    run: Run, lines: Lines, storage: Path, events: Callable[..., list[Any]]
+) -> None:
+    config, resources = train_run(2, 1, steps=4, kill="driver")
+    outcome = run(FIT, config, resources=resources)
+    (trial,) = outcome.trials
+    assert outcome.counts == {"completed": 1}
+    assert trial.num_attempts == 2
+    begun = {(words[1], words[4]) for words in of(lines(), "worker")}
+    (resumed,) = {begin for attempt, begin in begun if attempt == "2"}
+    assert int(resumed) in (1, 2), "from a checkpoint that it had reported"
+    steps = reported(events, attempt=2)
+    assert steps == list(range(int(resumed) + 1, 5)), "and the sweep counts from there"
+    assert not list(storage.glob("*/train/*"))
+
+
+@pytest.mark.servers
+def test_a_sweep_whose_controller_was_killed_resumes_its_runs_where_the_journal_has_them(
+    make_spec: Callable[..., rs.SweepSpec],
+    drive: Callable[..., Driver],
+    run: Run,
+    lines: Lines,
+    storage: Path,
+    events: Callable[..., list[Any]],
+) -> None:
+    config, resources = train_run(2, 1, steps=4, kill="controller")
+    driver = drive(make_spec(FIT, config, resources=resources))
+    wait_for(lambda: list(storage.glob("*/checkpoints/00000/1.json")))
+    os.kill(driver.pid, signal.SIGKILL)
+    outcome = run(FIT, config, resources=resources)
+    assert outcome.counts == {"completed": 1}
+    (resumed,) = {words[4] for words in of(lines(), "worker") if words[1] == "2"}
+    assert int(resumed) in (1, 2)
+    assert reported(events, attempt=2) == list(range(int(resumed) + 1, 5))
+    assert outcome.trials[0].reports == 4
+    assert not list(storage.glob("*/train/*"))
+
+
+@pytest.mark.servers
+def test_workers_that_ray_train_starts_again_repeat_no_report(
+    run: Run, lines: Lines, events: Callable[..., list[Any]]
+) -> None:
+    config, resources = train_run(2, 1, steps=4, kill="worker", again=1)
+    outcome = run(FIT, config, resources=resources)
+    assert outcome.counts == {"completed": 1}
+    assert outcome.trials[0].num_attempts == 1, "it is the run's own affair"
+    assert reported(events, attempt=1) == [1, 2, 3, 4]
+    assert {words[4] for words in of(lines(), "worker")} in ({"0", "1"}, {"0", "2"})
+
+
+@pytest.mark.servers
+def test_a_run_for_which_the_trial_holds_nothing_is_refused_with_what_to_write(run: Run) -> None:
+    config, _ = train_run(2, 0.5)
+    (trial,) = run(FIT, config, resources={"cpu": 1}).trials
+    assert trial.error is not None
+    assert "resources: {train: {num_workers: 2, resources_per_worker: {CPU: 0.5}}}" in trial.error.message
+
+
+@pytest.mark.servers
+def test_the_example_trains_with_torch_and_asha(ray_cluster: object, storage: Path) -> None:
+    pytest.importorskip("torch")
+    spec = yaml.safe_load((ROOT / "examples/train_run.yaml").read_text())
+    outcome = rs.run_sweep({**spec, "storage_path": str(storage)}, key="k")
+    assert sum(outcome.counts.values()) == 4
+    assert set(outcome.counts) <= {"completed", "stopped"}
+    assert outcome.best is not None
+    assert outcome.best.metrics["epoch"] == 4
+    assert outcome.best.metrics["loss"] < 1
+
+
+@pytest.mark.slow
+def test_a_fresh_process_for_each_trial_drives_a_run_of_one_worker(run: Run, lines: Lines) -> None:
+    config, resources = train_run(1, 2)
+    outcome = run(FIT, config, num_samples=3, resources=resources, isolation="actor")
+    assert outcome.counts == {"completed": 3}
+    assert len({words[2] for words in of(lines(), "begin")}) == 3
+    assert all(trial.num_attempts == 1 for trial in outcome.trials)

@@ -1,0 +1,83 @@
+"""Ray Train V2's insides, as raysweep.raycompat.trialrun takes them: what has moved is said by name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+from ray.train.v2._internal.execution.callback import ReportCallback
+from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
+from ray.train.v2._internal.execution.context import TrainRunContext
+from ray.train.v2._internal.execution.storage import StorageContext
+from ray.train.v2._internal.execution.worker_group import WorkerGroup
+from ray.train.v2._internal.execution.worker_group.state import WorkerGroupState
+from ray.train.v2.api.config import CheckpointConfig, RunConfig, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+from ray.tune.integration import ray_train
+
+from raysweep.raycompat import calls, trialrun
+from tests.unit.raycompat.moved import check_uses, parameters
+
+OVERRIDDEN = [
+    (trialrun._Workers, "_create_placement_group"),
+    (trialrun._Workers, "_create_workers"),
+    (trialrun._Lent, "wait"),
+    (trialrun._Lent, "shutdown"),
+    (trialrun.Reports, "after_report"),
+    (trialrun.Reports, "after_worker_group_start"),
+]
+
+
+@pytest.mark.parametrize(("cls", "name"), OVERRIDDEN, ids=lambda each: getattr(each, "__name__", each))
+def test_what_is_overridden_is_there_and_takes_the_same(cls: type, name: str) -> None:
+    theirs = [getattr(base, name) for base in cls.__mro__[1:] if name in vars(base)]
+    assert theirs, f"Ray's {cls.__mro__[1].__name__} has no {name} any more"
+    assert parameters(getattr(cls, name)) == parameters(theirs[-1] if cls is trialrun._Workers else theirs[0])
+
+
+def test_fit_is_one_call_that_all_trainers_inherit() -> None:
+    assert importlib.import_module(calls.TRAINER).DataParallelTrainer is DataParallelTrainer
+    assert list(inspect.signature(DataParallelTrainer.fit).parameters) == ["self"]
+    check_uses(DataParallelTrainer, "self.train_run_context = ", "self._create_default_callbacks()")
+    check_uses(DataParallelTrainer, "raise result.error", "create_failure_policy(self.run_config.failure")
+    check_uses(DataParallelTrainer._create_default_callbacks, *trialrun._LEFT_OUT[:2])
+    check_uses(DataParallelTrainer._create_default_callbacks, "train_run_context=self.train_run_context")
+
+
+def test_torchs_trainer_inherits_it() -> None:
+    pytest.importorskip("torch")
+    from ray.train.torch import TorchTrainer
+
+    assert TorchTrainer.fit is DataParallelTrainer.fit
+
+
+def test_the_callback_for_ray_tune_is_where_it_is_replaced() -> None:
+    assert importlib.import_module(calls.TUNE_CALLBACK) is ray_train
+    assert {"__init__", "after_report"} <= set(vars(ray_train.TuneReportCallback))
+
+
+def test_a_runs_config_is_replaced_with_another_storage() -> None:
+    given = RunConfig(name="a", checkpoint_config=CheckpointConfig(num_to_keep=None))
+    assert given.checkpoint_config is not None
+    assert given.checkpoint_config.num_to_keep is None
+    storage = inspect.getattr_static(RunConfig, "storage_context").func
+    check_uses(storage, "experiment_dir_name=self.name", "storage_path=self.storage_path")
+    assert "run_config" in parameters(TrainRunContext)
+    check_uses(
+        StorageContext.persist_current_checkpoint, "build_checkpoint_path_from_name(checkpoint_dir_name)"
+    )
+    assert {"num_workers", "use_tpu", "label_selector"} <= set(parameters(ScalingConfig))
+
+
+def test_workers_begin_from_the_newest_checkpoint_that_the_manager_has() -> None:
+    check_uses(CheckpointManager, "self._latest_checkpoint_result", "def before_init_train_context")
+    check_uses(CheckpointManager.before_init_train_context, "latest_checkpoint_result.checkpoint")
+    check_uses(CheckpointManager, "def _write_state_to_storage(self)")
+
+
+def test_a_group_that_is_killed_is_its_workers_and_one_actor_more() -> None:
+    check_uses(WorkerGroup, "def get_workers", "def abort", "def has_started")
+    check_uses(WorkerGroup.abort, "self._worker_group_state.shutdown()", "after_worker_group_abort(")
+    check_uses(WorkerGroupState, "_shutdown_workers(self.workers)", "_shutdown_sync_actor(self.sync_actor)")
+    assert issubclass(trialrun.Reports, ReportCallback)

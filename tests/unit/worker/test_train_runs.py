@@ -1,0 +1,221 @@
+"""`trainer.fit()` in a trial: what is counted and what refused, which reports count. Without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+from raysweep.errors import SpecError, TrialStopped
+from raysweep.messages import Job
+from raysweep.raycompat.trialrun import Asked, Reports, RunPlace, TrialRun, asked_by, place_run
+from raysweep.testing import run_trial
+from raysweep.worker.place import InnerRoom, SweepPlace
+from raysweep.worker.session import Session
+from raysweep.worker.trainruns import check_asked
+
+ONE = {"CPU": 1.0}
+
+
+def asked(workers: int = 2, strategy: str = "PACK", **bundle: float) -> Asked:
+    return Asked(num_workers=workers, bundle=bundle or ONE, strategy=strategy)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "room"),
+    [
+        (asked(), InnerRoom(bundles=(ONE, ONE))),
+        (asked(1), InnerRoom(bundles=(ONE, ONE), first=1)),
+        (asked(CPU=0.5), InnerRoom(bundles=(ONE, ONE))),
+        (asked(CPU=0.1 + 0.2), InnerRoom(bundles=({"CPU": 0.3},) * 2)),
+        (asked(strategy="SPREAD"), InnerRoom(bundles=(ONE, ONE), strategy="SPREAD")),
+        (asked(), InnerRoom(bundles=(ONE, ONE), strategy="STRICT_SPREAD")),
+    ],
+)
+def test_a_run_may_take_what_its_trial_holds_and_less(wanted: Asked, room: InnerRoom) -> None:
+    check_asked(wanted, room)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "room", "says"),
+    [
+        (asked(), InnerRoom(), "{train: {num_workers: 2, resources_per_worker: {CPU: 1}}}"),
+        (asked(3), InnerRoom(bundles=(ONE, ONE)), "num_workers: 3"),
+        (asked(CPU=2), InnerRoom(bundles=(ONE, ONE)), "resources_per_worker: {CPU: 2}"),
+        (asked(GPU=1), InnerRoom(bundles=(ONE, ONE)), "resources_per_worker: {GPU: 1}"),
+        (asked(), InnerRoom(bundles=(ONE, {"CPU": 0.5})), "and the trial holds {CPU: 1}, {CPU: 0.5}"),
+        (asked(strategy="SPREAD"), InnerRoom(bundles=(ONE, ONE)), "placement_strategy: SPREAD"),
+    ],
+)
+def test_a_run_may_take_no_more_and_is_told_what_to_write(wanted: Asked, room: InnerRoom, says: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        check_asked(wanted, room)
+    assert refused.value.field == "resources.train"
+    assert says in str(refused.value)
+
+
+def trainer_of(**fields: Any) -> Any:
+    from ray.train import ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    scaling = fields.pop("scaling", {"num_workers": 2})
+    return DataParallelTrainer(print, scaling_config=ScalingConfig(**scaling), **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"scaling": {"num_workers": (1, 2)}}, "elastic num_workers"),
+        ({"scaling": {"num_workers": 0}}, "num_workers=0"),
+        ({"scaling": {"num_workers": 1, "label_selector": {"a": "b"}}}, "label_selector"),
+        ({"datasets": {"train": [1]}}, "datasets"),
+    ],
+)
+def test_what_a_trial_cannot_give_is_refused_by_name(fields: dict[str, Any], what: str) -> None:
+    with pytest.raises(SpecError, match=what):
+        check_asked(asked_by(trainer_of(**fields)), InnerRoom(bundles=(ONE, ONE)))
+
+
+def test_what_a_trainer_asks_for_is_read_as_ray_reads_it() -> None:
+    found = asked_by(trainer_of(scaling={"num_workers": 3, "use_gpu": True, "placement_strategy": "SPREAD"}))
+    assert found == Asked(num_workers=3, bundle={"GPU": 1.0}, strategy="SPREAD")
+
+
+def test_checkpoints_go_where_the_trainer_says_else_below_the_sweep() -> None:
+    from ray.train import RunConfig
+
+    own = trainer_of(run_config=RunConfig(storage_path="s3://bucket/runs"))
+    assert place_run(own, "/sweeps/s/train", "s-1", "00000-1-0").storage_path == "s3://bucket/runs/s-1"
+    assert place_run(trainer_of(), "/sweeps/s/train", "s-1", "00000-1-0").storage_path == "/sweeps/s/train"
+
+
+def test_a_later_attempt_removes_what_earlier_ones_of_its_trial_left_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("00001-1-0", "00001-2-0", "00001-3-0", "00002-1-0", "100001-1-0"):
+        (tmp_path / name / "checkpoint").mkdir(parents=True)
+    run = TrialRun(
+        trainer_of(),
+        RunPlace(storage_path=str(tmp_path), folder="00001-3-0"),
+        group=None,
+        first=0,
+        on_report=lambda metrics, checkpoint: None,
+    )
+    run.remove_earlier("00001-")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["00001-3-0", "00002-1-0", "100001-1-0"]
+    run.remove()
+    run.remove()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["00002-1-0", "100001-1-0"]
+
+
+def test_a_run_keeps_its_newest_checkpoint_only_unless_its_config_says_more(tmp_path: Path) -> None:
+    from ray.train import CheckpointConfig, RunConfig
+
+    def kept(**fields: Any) -> Any:
+        trainer = trainer_of(run_config=RunConfig(name="mine", **fields))
+        TrialRun(trainer, RunPlace(storage_path=str(tmp_path), folder="a"), None, 0, lambda *each: None)
+        assert trainer.run_config.name == "a"
+        assert trainer.train_run_context.run_config is trainer.run_config
+        return trainer.run_config.checkpoint_config.num_to_keep
+
+    assert kept() == 1
+    assert kept(checkpoint_config=CheckpointConfig(num_to_keep=3)) == 3
+
+
+class Made:
+    """What `Reports` hands on, as workers report and start again."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self._reports = Reports(lambda metrics, checkpoint: self.steps.append(metrics["step"]))
+
+    def start(self) -> Made:
+        self._reports.after_worker_group_start(None)
+        return self
+
+    def report(self, *steps: int, checkpoint: bool = False) -> Made:
+        for step in steps:
+            told = SimpleNamespace(checkpoint=object() if checkpoint else None)
+            self._reports.after_report(told, [{"step": step}, {"step": -1}])
+        return self
+
+
+def test_workers_that_start_again_repeat_the_reports_after_their_checkpoint_and_these_count_once() -> None:
+    made = Made().start().report(1).report(2, checkpoint=True).report(3, 4)
+    assert made.start().report(3, 4, 5).steps == [1, 2, 3, 4, 5]
+    assert made.start().report(3).report(4, checkpoint=True).start().report(5, 6).steps == [1, 2, 3, 4, 5, 6]
+
+
+def test_workers_without_a_checkpoint_repeat_all() -> None:
+    assert Made().start().report(1, 2).start().report(1, 2, 3).steps == [1, 2, 3]
+
+
+def test_an_error_in_handing_on_is_no_error_of_the_workers() -> None:
+    def refuse(metrics: dict[str, Any], checkpoint: Any) -> None:
+        raise ValueError("no JSON")
+
+    reports = Reports(refuse)
+    with pytest.raises(BaseException, match="no JSON") as raised:
+        reports.after_report(SimpleNamespace(checkpoint=None), [{}])
+    assert not isinstance(raised.value, Exception), "Ray Train would try again"
+
+
+class Silence:
+    """A link on which nothing is said."""
+
+    def send(self, message: Any, *, waits: bool = False) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("told", "is_over"),
+    [
+        ({}, True),
+        ({"wants_checkpoint": True}, False),
+        ({"allows": "checkpoint"}, False),
+        ({"allows": "report"}, False),
+    ],
+)
+def test_a_trial_that_only_waits_ends_when_it_may_make_nothing_more(
+    told: dict[str, Any], is_over: bool
+) -> None:
+    place = SweepPlace(sweep_id="s-1", storage_path="", resources={})
+    session = Session(Job(trial=0, attempt=1, config={}, seed=0), place, Silence())  # type: ignore[arg-type]
+    session.raise_if_over()
+    session.stop("scheduler", **told)
+    if not is_over:
+        session.raise_if_over()
+        session.interrupt()
+    with pytest.raises(TrialStopped):
+        session.raise_if_over()
+
+
+def fits(config: dict[str, Any]) -> None:
+    trainer_of().fit()
+
+
+def test_a_trial_without_a_cluster_says_that_it_needs_one() -> None:
+    import ray.train.v2.api.data_parallel_trainer as theirs
+
+    before = theirs.DataParallelTrainer.fit
+    (attempt,) = run_trial(fits, {})
+    assert attempt.error is not None
+    assert "isolation: worker" in attempt.error["message"]
+    assert theirs.DataParallelTrainer.fit is before, "and leaves Ray Train as it was"
+
+
+def calls_back(config: dict[str, Any]) -> None:
+    from ray.tune.integration.ray_train import TuneReportCallback
+
+    TuneReportCallback().after_report(None, [{}], None)
+
+
+def test_rays_callback_for_this_does_nothing_in_a_trial_and_is_its_own_again_after() -> None:
+    from ray.tune.integration.ray_train import TuneReportCallback
+
+    before = dict(vars(TuneReportCallback))
+    (attempt,) = run_trial(calls_back, {})
+    assert attempt.end == "returned", attempt.error
+    assert dict(vars(TuneReportCallback)) == before
