@@ -24,13 +24,15 @@ class AutoModel:
 
     Args:
         space: the parsed search space, without `grid_search`.
-        num_samples: how many configs there will be.
+        num_samples: how many configs there will be; None: as many as there is time for.
         seed: the seed of the sweep.
         mode: "min" or "max".
         options: see `AutoOptions`.
     """
 
-    def __init__(self, space: Space, num_samples: int, seed: int, mode: str, options: AutoOptions) -> None:
+    def __init__(
+        self, space: Space, num_samples: int | None, seed: int, mode: str, options: AutoOptions
+    ) -> None:
         self._switch_after = options.switch_after
         self._results = 0
         self._lacking: list[str] = []
@@ -41,7 +43,8 @@ class AutoModel:
             TpeModel(space, seed, mode, TpeOptions()) if has_choices else self._few(space, seed, mode)
         )
         self._later = self._first
-        if not has_choices and num_samples > options.switch_after:
+        may_be_many = num_samples is None or num_samples > options.switch_after
+        if not has_choices and may_be_many:
             self._later = self._many(space, seed, mode)
         self.paths = self._first.paths
 

@@ -17,7 +17,8 @@ TrialEnd = Literal["completed", "stopped", "failed"]
 class SearchSetup(PolicySetup):
     """What a searcher is made from, beside its options; made anew at each resume, with what is asked then."""
 
-    num_samples: int
+    num_samples: int | None
+    """How many configs; None: as many as are asked for."""
 
 
 class Searcher(Protocol):

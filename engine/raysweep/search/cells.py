@@ -219,8 +219,15 @@ def leaf_value(config: dict[str, Any], path: LeafPath) -> Any:
     return node
 
 
-def exhausted_note(size: int, num_samples: int) -> str | None:
+def total_of(num_samples: int | None, size: int | None) -> int | None:
+    """Return how many configs there will be, of a space of `size`; None (twice): without an end."""
+    return min((count for count in (num_samples, size) if count is not None), default=None)
+
+
+def exhausted_note(size: int, num_samples: int | None) -> str | None:
     """Return what the user is told where a space has fewer configs than samples were asked for."""
+    if num_samples is None:
+        return f"the space has only {size} different configs: each is tried once"
     if size >= num_samples:
         return None
     return (
@@ -228,8 +235,10 @@ def exhausted_note(size: int, num_samples: int) -> str | None:
     )
 
 
-def left_over_note(count: int, num_samples: int) -> str:
+def left_over_note(count: int, num_samples: int | None) -> str:
     """Return what the user is told where fewer configs satisfy `where` than samples were asked for."""
+    if num_samples is None:
+        return f"no more than {count} configs satisfy where: each is tried once"
     return f"num_samples is {num_samples}, but no more than {count} configs satisfy where: each is tried once"
 
 

@@ -23,6 +23,7 @@ from raysweep.search.cells import (
     exhausted_note,
     leaf_value,
     left_over_note,
+    total_of,
     widened,
 )
 from raysweep.search.configview import with_views
@@ -75,14 +76,14 @@ class ModelSearcher:
 
     Args:
         space: the parsed search space, without `grid_search`.
-        num_samples: how many configs.
+        num_samples: how many configs; None: without an end.
         seed: the seed of the sweep.
         model: what the asks come from.
     """
 
     is_adaptive = True
 
-    def __init__(self, space: Space, num_samples: int, seed: int, model: Model) -> None:
+    def __init__(self, space: Space, num_samples: int | None, seed: int, model: Model) -> None:
         self._space = with_views(space)
         self._seed, self._num_samples = seed, num_samples
         self._model = model
@@ -91,7 +92,7 @@ class ModelSearcher:
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
         self._cells = None if has_functions else cells_of(space.searched)
         size = None if self._cells is None else self._cells.size
-        self.total: int | None = num_samples if size is None else min(num_samples, size)
+        self.total: int | None = total_of(num_samples, size)
         self.note: str | None = None if size is None else exhausted_note(size, num_samples)
         self.substitution: str | None = model.substitution
         self._used: set[tuple[int, ...]] = set()

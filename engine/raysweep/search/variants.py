@@ -23,6 +23,7 @@ from raysweep.search.cells import (
     exhausted_note,
     leaf_value,
     left_over_note,
+    total_of,
     widened,
 )
 from raysweep.search.configview import with_views
@@ -44,13 +45,13 @@ class VariantSearcher:
 
     Args:
         space: the parsed search space.
-        num_samples: how many samples of each point of the grid.
+        num_samples: how many samples of each point of the grid; None: without an end.
         seed: the seed of the sweep.
     """
 
     is_adaptive = False
 
-    def __init__(self, space: Space, num_samples: int, seed: int) -> None:
+    def __init__(self, space: Space, num_samples: int | None, seed: int) -> None:
         self._space = with_views(space)
         self._seed = seed
         self._grid = _grid_leaves(self._space)
@@ -62,8 +63,8 @@ class VariantSearcher:
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in self._space.leaves)
         self._cells: Cells | None = None if has_functions else cells_of(self._random)
         size = None if self._cells is None else self._cells.size
-        rounds = num_samples if size is None else min(num_samples, size)
-        self.total: int | None = rounds * self._points
+        rounds = total_of(num_samples, size)
+        self.total: int | None = None if rounds is None else rounds * self._points
         self.note: str | None = None if size is None else exhausted_note(size, num_samples)
         # Discrete spaces only: what each trial got, and per grid point what is used.
         self._cell_of: dict[int, Cell] = {}
