@@ -1,8 +1,8 @@
 """`auto`: the method that suits the space and the number of results, by the rules of OptunaHub's AutoSampler.
 
 In a space of numbers a Gaussian process, and CMA-ES that begins with its results once there are many; with
-choices between unordered values TPE. Where the package for one of them is not installed, TPE takes its
-place, and the sweep says so.
+choices between unordered values, or parameters that only some configs have, TPE. Where the package for one of
+them is not installed, TPE takes its place, and the sweep says so.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AutoModel:
         self._switch_after = options.switch_after
         self._results = 0
         self._lacking: list[str] = []
-        has_choices = any(
+        has_choices = bool(space.parents) or any(
             isinstance(domain, Choice) and domain.cardinality > 1 for _, domain in space.searched
         )
         self._first: Model = (

@@ -87,7 +87,7 @@ def _cells(space: Space) -> Cells | None:
                 "brute_force tries every value, and this has no end of them",
                 'write {"choice": [...]}, randint, or quniform with a step; or search: "random"',
             )
-    return cells_of(space.searched)
+    return cells_of(space.searched, space.parents)
 
 
 def _shuffled(place: int, size: int, key: str) -> int:

@@ -21,7 +21,6 @@ from raysweep.search.cells import (
     cells_of,
     draw_unused,
     exhausted_note,
-    leaf_value,
     left_over_note,
     total_of,
     widened,
@@ -48,11 +47,14 @@ class Model(Protocol):
         ...
 
     def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
-        """Return values of the leaves that it models, for trial `number`. Changes nothing."""
+        """Return values of the leaves that it models, for trial `number`. Changes nothing.
+
+        Those in branches that these values do not take may be left out, or there.
+        """
         ...
 
     def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
-        """Take note of a trial that runs with these values of all leaves.
+        """Take note of a trial that runs with these values of all leaves that its config has.
 
         Raises:
             ValueError, TypeError: a value is outside its domain.
@@ -90,12 +92,12 @@ class ModelSearcher:
         # Normally distributed leaves and those with one value, mostly.
         self._unmodelled = [leaf for leaf in space.searched if leaf[0] not in model.paths]
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
-        self._cells = None if has_functions else cells_of(space.searched)
+        self._cells = None if has_functions else cells_of(space.searched, space.parents)
         size = None if self._cells is None else self._cells.size
         self.total: int | None = total_of(num_samples, size)
         self.note: str | None = None if size is None else exhausted_note(size, num_samples)
         self.substitution: str | None = model.substitution
-        self._used: set[tuple[int, ...]] = set()
+        self._used: set[Cell] = set()
         self._running: set[int] = set()
 
     def ask(self, number: int) -> dict[str, Any] | None:
@@ -121,6 +123,7 @@ class ModelSearcher:
                 self.note = left_over_note(len(self._used), self._num_samples)
                 return None
             values = dict(drawn)
+        values = self._space.reached(values)
         # First, as it calls functions of the user: an ask that raises leaves the model as it was.
         config = self._space.build(values)
         self._add(number, values)
@@ -135,7 +138,7 @@ class ModelSearcher:
             SpecError: the config does not fit the search space.
         """
         try:
-            values = {path: leaf_value(config, path) for path, _ in self._space.searched}
+            values = self._space.read(config)
             self._add(number, values)
             if self._cells is not None:
                 self._used.add(self._cells.cell(values))
@@ -159,8 +162,7 @@ class ModelSearcher:
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Let the model know of a trial of an earlier sweep. A discrete space may try its config again."""
-        values = {path: leaf_value(config, path) for path, _ in self._space.searched}
-        self._model.add_earlier(values, float(value))
+        self._model.add_earlier(self._space.read(config), float(value))
 
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         rng = derived_rng(self._seed, derived_seed(self._seed, number, attempt))
@@ -188,3 +190,21 @@ def refuse_grid(leaves: Iterable[Leaf], kind: str) -> None:
                 f"grid_search cannot be combined with the {kind} search",
                 'write {"choice": [...]}, or search: "grid"',
             )
+
+
+def unconditional(space: Space, kind: str) -> tuple[Leaf, ...]:
+    """Return the leaves that every config has, for a model that compares configs by the same parameters.
+
+    Raises:
+        SpecError: all are in branches, so that there would be nothing to model.
+    """
+    found = tuple((path, domain) for path, domain in space.searched if path not in space.parents)
+    if space.parents and all(path in space.switches for path, _ in found):
+        raise without_model(kind)
+    return found
+
+
+def without_model(kind: str) -> SpecError:
+    """Return the error for a space of which a search would model nothing."""
+    what = f"{kind} models parameters that every config has, and here all are in branches"
+    return SpecError("search", what, 'take "tpe" or "auto", which model each branch')

@@ -17,7 +17,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from raysweep.search.base import derived_seed
-from raysweep.search.cells import LeafPath
+from raysweep.search.cells import Leaf, LeafPath
 from raysweep.search.optuna_params import params_of
 from raysweep.spec.space import Space
 
@@ -35,12 +35,18 @@ class OptunaModel(ABC):
 
     def __init__(self, space: Space, seed: int, mode: str) -> None:
         self._seed = seed
-        self._params = params_of(space.searched)
+        self._space = space
+        self._params = params_of(self.modelled(space))
         self.paths = frozenset(param.path for param in self._params)
         self._distributions = {param.name: param.distribution for param in self._params}
         self._study = quiet_study("maximize" if mode == "max" else "minimize")
         self._numbers: dict[int, int] = {}  # our number -> Optuna's
         self._added = 0
+
+    @staticmethod
+    def modelled(space: Space) -> tuple[Leaf, ...]:
+        """The leaves that it can know about."""
+        return space.searched
 
     @abstractmethod
     def make_sampler(self, seed: int) -> BaseSampler:
@@ -58,6 +64,8 @@ class OptunaModel(ABC):
         sampled = sampler.sample_relative(study, trial, relative_space)
         values: dict[LeafPath, Any] = {}
         for param in self._params:
+            if not self._space.is_reached(param.path, values):
+                continue
             raw = sampled.get(param.name)
             if raw is None:
                 raw = sampler.sample_independent(study, trial, param.name, param.distribution)
@@ -88,8 +96,10 @@ class OptunaModel(ABC):
         self._added += 1
 
     def _trial(self, values: Mapping[LeafPath, Any], **state: Any) -> FrozenTrial:
-        params = {param.name: param.to_param(values[param.path]) for param in self._params}
-        return create_trial(params=params, distributions=self._distributions, **state)
+        known = [param for param in self._params if self._space.is_reached(param.path, values)]
+        params = {param.name: param.to_param(values[param.path]) for param in known}
+        distributions = {name: self._distributions[name] for name in params}
+        return create_trial(params=params, distributions=distributions, **state)
 
 
 def quiet_study(direction: Literal["minimize", "maximize"]) -> optuna.Study:

@@ -20,7 +20,6 @@ from raysweep.search.cells import (
     cells_of,
     draw_unused,
     exhausted_note,
-    leaf_value,
     left_over_note,
     total_of,
     widened,
@@ -61,7 +60,7 @@ class SequenceSearcher:
         # The places in the sequence of the points that satisfy `where`, as far as they were looked for.
         self._allowed: list[int] = []
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
-        self._cells = None if has_functions else cells_of(space.searched)
+        self._cells = None if has_functions else cells_of(space.searched, space.parents)
         size = None if self._cells is None else self._cells.size
         self.total: int | None = total_of(num_samples, size)
         self.note: str | None = None if size is None else exhausted_note(size, num_samples)
@@ -101,7 +100,7 @@ class SequenceSearcher:
         if self._cells is None:
             return
         try:
-            cell = self._cells.cell({path: leaf_value(config, path) for path, _ in self._leaves})
+            cell = self._cells.cell(self._space.read(config))
         except (ValueError, TypeError, KeyError, IndexError):
             return  # outside the space: it cannot be drawn again
         self._take(number, cell)

@@ -1,4 +1,4 @@
-"""`num_samples: null`: as many configs as there is time for, whatever the search; and a limit that ends them."""
+"""`num_samples: null`: as many configs as there is time for, whatever the search, until a limit."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_list_of_configs_ends_by_itself() -> None:
 
 
 def test_a_population_has_a_size() -> None:
-    with pytest.raises(SpecError, match="^num_samples: null is no size of a population"):
+    with pytest.raises(SpecError, match=r"^num_samples: null is no size of a population"):
         make_spec(scheduler="pbt")
 
 
@@ -161,7 +161,6 @@ def test_auto_expects_many() -> None:
 
 
 # -- the sweep -----------------------------------------------------------------------------------------------
-
 
 
 def test_a_limit_is_its_proper_end() -> None:
