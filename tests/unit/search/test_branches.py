@@ -24,7 +24,7 @@ from raysweep.simulate import simulate
 from raysweep.spec import SweepSpec
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.perturbation import explore, mutable_leaves
-from raysweep.spec.search import AutoOptions, SearchSpec
+from raysweep.spec.search import AutoOptions, SearchSpec, TpeOptions
 from tests.unit.simulate.exactness import Exact, kills_of
 from tests.unit.simulate.sweeps import shown
 
@@ -248,6 +248,18 @@ def test_tpe_learns_inside_the_branch_that_is_good() -> None:
         late = [config["model"]["svm"]["c"] for config in configs[30:] if "svm" in config["model"]]
         assert len(late) > 20
         assert sum(abs(c - 3.0) < 1.5 for c in late) > len(late) / 2
+
+
+def test_tpe_models_what_is_in_one_branch_together() -> None:
+    """Optuna's groups: with them, parameters that not every trial has are sampled from one joint model."""
+    space = make_spec().space
+    model = TpeModel(space, 1, "min", TpeOptions(n_startup_trials=2))
+    for number, config in enumerate(ask_all(make_spec(num_samples=12))):
+        model.add(number, space.read(config))
+        model.end(number, score(config))
+    sampler = model.make_sampler(1)
+    joint = sampler.infer_relative_search_space(model.study_to_ask(), model.study_to_ask().trials[0])
+    assert {"lr", "model", "model/svm/c", "model/forest/depth"} <= joint.keys()
 
 
 def test_auto_models_branches_by_tpe() -> None:
