@@ -100,7 +100,7 @@ def test_read(parsed: Callable[[dict[str, Any]], Space], written: Any, domain: A
         ({"a": {"choice": ["\ud800"]}}, "param_space.a.choice[0]: '\\ud800' is not valid Unicode; use valid text"),
         ({"a": {"choice": [{"uniform": [0, 1]}]}}, "param_space.a.choice[0]: a value holds a search domain, which would not be sampled; give it its own parameter, or write branches, each with its own: {\"choice\": {\"a\": {...}}}"),
         ({"a": {"choice": [[{"uniform": [0, 1]}]]}}, "param_space.a.choice[0]: a value holds a search domain, which would not be sampled; give it its own parameter, or write branches, each with its own: {\"choice\": {\"a\": {...}}}"),
-        ({"a": {"grid_search": {"b": 1}}}, "param_space.a.grid_search: expected a list of values, got {'b': 1}; write [a, b, c]"),
+        ({"a": {"grid_search": {}}}, "param_space.a.grid_search: has no branches; name one, as {\"svm\": {\"c\": {\"uniform\": [0, 1]}}}"),
         ({"a": {"uniform": [0]}}, "param_space.a.uniform: takes 2 numbers, got [0]; write {\"uniform\": [lower, upper]}"),
         ({"a": {"uniform": 3}}, "param_space.a.uniform: takes 2 numbers, got 3; write {\"uniform\": [lower, upper]}"),
         ({"a": {"uniform": ["1e-4", 1]}}, "param_space.a.uniform: lower must be a number, got '1e-4'; write a number, without quotes"),
