@@ -166,8 +166,8 @@ class ModelSearcher:
 
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         rng = derived_rng(self._seed, derived_seed(self._seed, number, attempt))
-        if attempt >= ATTEMPTS and self._space.where:
-            # Where the model wants to be is not allowed: it learns as much from what is drawn.
+        if attempt >= ATTEMPTS and (self._space.where or self._space.parents):
+            # Where the model wants to be is not allowed, or used up: it learns as much from what is drawn.
             return {path: widened(domain, attempt).sample(rng) for path, domain in self._space.searched}
         values = {path: widened(domain, attempt).sample(rng) for path, domain in self._unmodelled}
         return values | self._model.sample(number, attempt)

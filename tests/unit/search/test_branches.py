@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from random import Random
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from optuna.exceptions import ExperimentalWarning
 
 from raysweep.cli.plan import _fixed
 from raysweep.errors import SpecError
@@ -98,7 +100,7 @@ def fits(node: Any, value: Any) -> bool:
             return isinstance(value, float) and argument[0] <= value <= argument[1]
         if word in ("randint", "lograndint"):
             return isinstance(value, int) and argument[0] <= value < argument[1]
-        if word == "randn":
+        if word in ("randn", "qrandn"):
             return isinstance(value, float)
         if word == "const":
             return bool(value == argument)
@@ -250,6 +252,19 @@ def test_tpe_learns_inside_the_branch_that_is_good() -> None:
         assert sum(abs(c - 3.0) < 1.5 for c in late) > len(late) / 2
 
 
+def test_a_model_that_wants_a_branch_that_is_used_up_takes_another() -> None:
+    """The other one never is: of a quantised normal distribution there is always more."""
+    space = {"b": {"choice": {"endless": {"n": {"qrandn": [0, 1, 1]}}, "good": {"k": {"choice": [1, 2]}}}}}
+    for options in ({"n_startup_trials": 2}, {"n_startup_trials": 2, "multivariate": False}):
+        spec = make_spec(search={"tpe": options}, param_space=space, num_samples=20)
+        searcher, configs = make_searcher(spec, 1), []
+        for number in range(20):
+            config = searcher.ask(number) or {}
+            searcher.tell(number, 0.0 if "good" in config["b"] else 1.0, "completed")
+            configs.append(text(config))
+        assert len(set(configs)) == 20
+
+
 def test_tpe_models_what_is_in_one_branch_together() -> None:
     """Optuna's groups: with them, parameters that not every trial has are sampled from one joint model."""
     space = make_spec().space
@@ -257,7 +272,9 @@ def test_tpe_models_what_is_in_one_branch_together() -> None:
     for number, config in enumerate(ask_all(make_spec(num_samples=12))):
         model.add(number, space.read(config))
         model.end(number, score(config))
-    sampler = model.make_sampler(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        sampler = model.make_sampler(1)
     joint = sampler.infer_relative_search_space(model.study_to_ask(), model.study_to_ask().trials[0])
     assert {"lr", "model", "model/svm/c", "model/forest/depth"} <= joint.keys()
 
@@ -286,7 +303,13 @@ def test_what_does_not_walk_grids_refuses_one_of_branches(search: str) -> None:
 # -- random nested spaces --------------------------------------------------------------------------------
 
 NUMBERS = st.sampled_from(
-    [{"uniform": [0, 1]}, {"loguniform": [1e-3, 1]}, {"quniform": [0, 1, 0.25]}, {"randn": [0, 1]}]
+    [
+        {"uniform": [0, 1]},
+        {"loguniform": [1e-3, 1]},
+        {"quniform": [0, 1, 0.25]},
+        {"randn": [0, 1]},
+        {"qrandn": [0, 1, 1]},
+    ]
 )
 DISCRETE = st.sampled_from(
     [{"randint": [0, 4]}, {"lograndint": [1, 9]}, {"choice": [1, "a", None]}, {"const": {"k": 1}}, 5, "s"]
