@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import raysweep as rs
 
@@ -25,6 +26,22 @@ def machine(config: Mapping[str, object]) -> dict[str, float]:
     rate = math.log10(float(str(config["lr"]))) - best
     width = math.log2(int(str(config["width"])) / 64)
     return {"loss": 0.1 + 0.2 * (config["optimizer"] != "adam") + 0.3 * rate**2 + 0.05 * width**2}
+
+
+def pipeline(config: Mapping[str, Any]) -> dict[str, float]:
+    """A made-up error of one of two models, with the parameters of the branch that was taken.
+
+    Least, 0.1, for a `svm` on standardised inputs with an rbf kernel, `c` of 1 and `gamma` of 0.1; no
+    `forest` is below 0.2.
+    """
+    match config["model"]:
+        case {"forest": {"depth": depth, "trees": trees}}:
+            return {"loss": 0.2 + 0.01 * abs(depth - 10) + 0.02 * math.log10(1000 / trees)}
+        case {"svm": {"c": c, "kernel": {"rbf": {"gamma": gamma}}}}:
+            miss = math.log10(c) ** 2 + (math.log10(gamma) + 1) ** 2
+            return {"loss": 0.1 + 0.05 * miss + 0.3 * (config["scale"] != "standard")}
+        case _:
+            return {"loss": 0.4}
 
 
 def curve(config: Mapping[str, float], epoch: int) -> dict[str, float]:

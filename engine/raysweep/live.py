@@ -191,7 +191,7 @@ def draw_progress(
     if progress.deadline is not None:
         head.append(f"  deadline in {show_duration(progress.deadline - now)}", "yellow")
     rows: list[RenderableType] = [head]
-    if progress.num_trials:
+    if progress.num_trials or progress.expected_end_at is not None:
         rows.append(_bar(progress.share))
     rows.append(Text(show_counts(progress.counts, progress.num_trials)))
     rows.append(Text(show_best(progress), style="bold green" if progress.best else "dim"))

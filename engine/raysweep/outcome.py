@@ -9,7 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from raysweep.errors import RaysweepError, SpecError, SweepFailedError, TrainingFailedError, one_line
 from raysweep.fields import Counts, Metrics, Number
@@ -305,7 +312,9 @@ class SweepOutcome(Record):
     counts: Counts = Counts()
     """How many trials ended in each state."""
     num_trials: int | None = None
-    """How many were to run; outcomes of earlier versions do not say."""
+    """How many were to run; None: as many as there was time for. Outcomes of earlier versions do not say."""
+    is_open_ended: bool = False
+    """Whether no number of samples was asked for, so that a limit is its proper end."""
     seed: int | None = None
     started_at: float
     ended_at: float
@@ -321,6 +330,14 @@ class SweepOutcome(Record):
     """What a person should know besides: nodes that were excluded, checkpoints that were not stored, ..."""
     raysweep_version: str = ""
     format_version: int = 1
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_new(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What a later version added is written only where it says something."""
+        fields: dict[str, Any] = write(self)
+        if not self.is_open_ended:
+            fields.pop("is_open_ended", None)
+        return fields
 
     def __len__(self) -> int:
         return len(self.trials)
@@ -355,8 +372,13 @@ class SweepOutcome(Record):
         return rest.rpartition("; best ")[0] or rest if found else why
 
     @property
-    def wanted_trials(self) -> int:
-        """How many were to run; of an outcome of an earlier version, or without all trials, what it had."""
+    def wanted_trials(self) -> int | None:
+        """How many were to run; of an outcome of an earlier version, or without all trials, what it had.
+
+        None: as many as there was time for.
+        """
+        if self.is_open_ended and self.num_trials is None:
+            return None
         return self.num_trials if self.num_trials is not None else self.counts.total
 
     @property
@@ -382,17 +404,24 @@ class SweepOutcome(Record):
         return next((trial for trial in self.trials if trial.state == "failed"), None)
 
     @property
-    def is_partial(self) -> bool:
-        """Whether a deadline or a budget ended it before its search was done."""
+    def has_run_out(self) -> bool:
+        """Whether a deadline or a budget ended it."""
         return self.status in ("deadline", "budget")
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a deadline or a budget ended it before its search was done: one without an end never is."""
+        return self.has_run_out and not self.is_open_ended
 
     def raise_for_status(self, *, accept_partial: bool = True) -> Self:
         """The outcome itself, or SweepFailedError.
 
         A failure is a sweep that failed or was cancelled, and one that a deadline or a budget ended: always
-        where `accept_partial` is off, else with fewer finished trials than the spec's `stop.min_trials`.
+        where `accept_partial` is off (and `num_samples` was a number), else with fewer finished trials than
+        the spec's `stop.min_trials`.
         """
-        is_too_little = self.is_partial and (not accept_partial or self.counts.finished < self.min_trials)
+        is_refused = self.is_partial and not accept_partial
+        is_too_little = is_refused or (self.has_run_out and self.counts.finished < self.min_trials)
         if self.status in ("failed", "cancelled") or is_too_little:
             raise SweepFailedError(self)
         return self
@@ -581,9 +610,19 @@ class SweepProgress(Record):
     slots: int = 0
     """How many trials can run at once."""
     deadline: float | None = None
+    expected_end_at: float | None = None
+    """When a limit will end a sweep without a number of samples, if its slots stay as they are."""
     notes: tuple[str, ...] = ()
     has_left: bool = False
     """The holder gave the sweep up before its end, and may live on: no process runs it."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_new(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What a later version added is written only where it says something."""
+        fields: dict[str, Any] = write(self)
+        if not self.expected_end_at:
+            fields.pop("expected_end_at", None)
+        return fields
 
     @property
     def is_at_work(self) -> bool:
@@ -592,13 +631,14 @@ class SweepProgress(Record):
 
     @property
     def share(self) -> float:
-        """How far it is, from 0 to 1: by its trials, or by its deadline if their number is unknown."""
+        """How far it is, from 0 to 1: by its trials, or by its expected end if their number is unknown."""
         if not self.is_at_work:
             return 1.0
         if self.num_trials:
             return min(1.0, self.counts.ended / self.num_trials)
-        if self.deadline is not None and self.deadline > self.started_at:
-            span_s = self.deadline - self.started_at
+        end = self.expected_end_at if self.expected_end_at is not None else self.deadline
+        if end is not None and end > self.started_at:
+            span_s = end - self.started_at
             return max(0.0, min(1.0, (self.at - self.started_at) / span_s))
         return 0.0
 

@@ -145,6 +145,13 @@ def test_resources_are_those_of_with_resources(make: Make) -> None:
     assert spec.trainable is Counter
 
 
+def test_samples_without_an_end_are_as_many_as_there_is_time_for(make: Make) -> None:
+    spec = rs.from_tuner(make(num_samples=-1, time_budget_s=60))
+    assert (spec.num_samples, spec.stop.time_budget_s) == (None, 60)
+    assert rs.from_tuner(make(num_samples=-1), stop={"target": 0.1}).num_samples is None
+    assert rs.from_tuner(make(num_samples=-1), num_samples=3).num_samples == 3
+
+
 def test_fields_take_the_place_of_what_the_tuner_says(make: Make) -> None:
     spec = rs.from_tuner(make(scheduler=MedianStoppingRule()), scheduler="asha", name="other")
     assert (spec.scheduler.kind, spec.name) == ("asha", "other")

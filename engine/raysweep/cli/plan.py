@@ -20,7 +20,7 @@ from raysweep.runs.reader import SweepReader
 from raysweep.runs.reopening import NOT_AGAIN, reopens, stored_changes
 from raysweep.runs.status import RunStatus
 from raysweep.show import show_age, show_config
-from raysweep.spec import Changes, Const, Resources, RunRequest, SweepSpec
+from raysweep.spec import Changes, Const, Resources, RunRequest, Space, SweepSpec
 from raysweep.storage.opening import open_store
 
 
@@ -111,10 +111,13 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
         search=_kind(fields.get("search")),
         scheduler=_kind(fields.get("scheduler")),
         isolation=spec.effective_isolation,
-        fixed={
-            ".".join(path): domain.value for path, domain in spec.space.leaves if isinstance(domain, Const)
-        },
+        fixed=_fixed(spec.space),
     )
+
+
+def _fixed(space: Space) -> dict[str, Any]:
+    constants = ((path, domain) for path, domain in space.leaves if path not in space.parents)
+    return {".".join(path): domain.value for path, domain in constants if isinstance(domain, Const)}
 
 
 def _state(folder: SweepFolder, spec: SweepSpec) -> tuple[str, tuple[str, ...]]:

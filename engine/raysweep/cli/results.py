@@ -135,8 +135,9 @@ def _value(trial: TrialOutcome, name: str) -> Any:
 
 
 def _names(trials: Sequence[TrialOutcome]) -> list[str]:
-    first = trials[0]
-    return [*(path for path, _ in leaves(first.config)), *first.metrics]
+    """Parameters, then metrics: a trial has only those of the branches that it took."""
+    found = [path for trial in trials for path, _ in leaves(trial.config)]
+    return list(dict.fromkeys([*found, *(name for trial in trials for name in trial.metrics)]))
 
 
 def _is_value(value: Any) -> bool:

@@ -66,6 +66,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         best=trials[best.number] if best else None,
         trials=trials,
         num_trials=num_trials(state),
+        is_open_ended=state.spec.is_open_ended,
         counts={name: number for name, number in sorted(state.counts.items()) if number},
         seed=state.seed,
         started_at=state.started_at,
@@ -85,12 +86,11 @@ def explain(state: SweepState) -> str:
     ended = [trial for trial in state.trials.values() if trial.state in FINAL and trial.state != "cancelled"]
     counts = state.counts
     if state.ended_by is not None and state.status in ("deadline", "budget", "plateau"):
-        wanted = num_trials(state)
-        parts = [f"{len(ended)} of {wanted} trials, ended by {state.why}"]
+        parts = [f"{_of_wanted(len(ended), num_trials(state))}, ended by {state.why}"]
     else:
         # The sentences of sweeps of old stay as they were.
         total = num_trials(state) if state.behaviour >= 2 else len(state.trials)
-        parts = [f"{len(ended)} of {total} trials ended"]
+        parts = [f"{_of_wanted(len(ended), total)} ended"]
         parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
         parts.append(f"{state.status}: {state.why}" if state.status else "still running")
     first = next(iter(ranked(state)), None)
@@ -103,10 +103,19 @@ def explain(state: SweepState) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def num_trials(state: SweepState) -> int:
-    """How many trials were to run: those that were asked for, whether they have been drawn yet or not."""
+def _of_wanted(count: int, wanted: int | None) -> str:
+    return f"{count} trials" if wanted is None else f"{count} of {wanted} trials"
+
+
+def num_trials(state: SweepState) -> int | None:
+    """How many trials were to run: those that were asked for, whether they have been drawn yet or not.
+
+    None: as many as there was time for.
+    """
     spec = state.spec
-    if state.is_exhausted or not spec.search.options.is_counted:
+    if not state.is_exhausted and spec.is_open_ended:
+        return None
+    if state.is_exhausted or not spec.search.options.is_counted or spec.num_samples is None:
         return len(state.trials)
     points = 1 if state.rules.max_trials is not None else grid_points(spec.param_space)
     return max(len(state.trials), spec.num_samples * points)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from raysweep.schedulers import Scheduler
 from raysweep.spec import SweepSpec
 from raysweep.spec.constraints import Constraint
+from raysweep.spec.openended import use_per_slot_hour
 from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
 
 Limit = tuple[str, float | None, float | None, float | None]
@@ -76,8 +76,8 @@ class Rules:
         """The rules of a spec under its scheduler."""
         search, stop = spec.search.options, spec.stop
         limits = stop.trial_limits
-        use = _use_per_slot_hour(spec)
-        budgets = _budgets(spec, dict(use))
+        use = use_per_slot_hour(spec)
+        budgets = _budgets(spec, use)
         best = _best(spec)
         has_end = any((stop.deadline, stop.time_budget_s, budgets))
         is_blind = not search.is_adaptive
@@ -108,7 +108,7 @@ class Rules:
             deadline=stop.deadline.timestamp() if isinstance(stop.deadline, datetime) else None,
             time_budget_s=stop.time_budget_s,
             budgets=budgets,
-            use_per_slot_hour=use,
+            use_per_slot_hour=tuple(use.items()),
             plateau=stop.plateau,
             trial_plateau=stop.trial_plateau,
             trial_patience=stop.trial_patience,
@@ -140,20 +140,6 @@ def checkpoint_metric(spec: SweepSpec) -> str:
     best = _best(spec)
     metric = best.metric if best is not None else None
     return "" if metric is None or metric == spec.metric else metric
-
-
-def _use_per_slot_hour(spec: SweepSpec) -> tuple[tuple[str, float], ...]:
-    """What an hour of one slot uses."""
-    total: dict[str, float] = {}
-    for bundle in spec.trial_resources.to_bundles():
-        for name, amount in bundle.items():
-            total[name] = total.get(name, 0.0) + amount
-    prices = {_RAY_NAMES.get(name, name): price for name, price in spec.stop.cost_per_hour.items()}
-    cost = sum(amount * prices.get(name, 0.0) for name, amount in total.items())
-    return (("cpu_hours", total.get("CPU", 0.0)), ("gpu_hours", total.get("GPU", 0.0)), ("cost", cost))
-
-
-_RAY_NAMES: Final = {"cpu": "CPU", "gpu": "GPU"}
 
 
 def _budgets(spec: SweepSpec, use: dict[str, float]) -> tuple[tuple[str, float, float], ...]:

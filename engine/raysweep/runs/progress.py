@@ -7,6 +7,7 @@ from typing import Literal
 from raysweep.core.commands import SweepStatus
 from raysweep.core.scores import current_best, score_of
 from raysweep.core.state import SweepState
+from raysweep.core.stopping import end_in_sight
 from raysweep.core.trial import trial_id
 from raysweep.fields import Counts
 from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
@@ -21,6 +22,7 @@ def make_progress(
 ) -> SweepProgress:
     """The state of a sweep, as much as is worth showing."""
     best = current_best(state)
+    end = end_in_sight(state) if total is None and state.phase == "running" else None
     return SweepProgress(
         sweep_id=sweep_id,
         name=state.spec.name,
@@ -45,6 +47,7 @@ def make_progress(
         running=_running(state),
         slots=sum(slot.is_open for slot in state.slots.values()),
         deadline=state.deadline_at,
+        expected_end_at=end.at if end is not None else None,
         notes=(*state.notes[-MAX_NOTES:], *([state.why] if state.is_interrupted else [])),
     )
 

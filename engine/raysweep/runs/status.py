@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from raysweep.core.result import trial_outcome
 from raysweep.core.scores import may_be_best, ranked, score_of
 from raysweep.core.state import SweepState
+from raysweep.core.stopping import end_in_sight
 from raysweep.core.trial import trial_id
 from raysweep.fields import Counts
 from raysweep.outcome import (
@@ -238,6 +239,7 @@ def status_of_heartbeat(
         best=_best_of(heartbeat),
         started_at=heartbeat.started_at,
         deadline=heartbeat.deadline,
+        expected_end_at=heartbeat.expected_end_at if held == "alive" else None,
         generation=heartbeat.generation,
         problem=problem,
         notes=(*heartbeat.notes[-MAX_NOTES:], *([problem] if problem else [])),
@@ -350,7 +352,10 @@ def _status(state: SweepState, heartbeat: SweepProgress | None, held: HolderStat
 
 
 def _expected_end(state: SweepState, ended: int, num_trials: int | None, now: float) -> float | None:
-    """By the pace of this sweep so far; its pauses do not count."""
+    """By the pace of this sweep so far (its pauses do not count), or by the limit that is to end it."""
+    if state.spec.is_open_ended and num_trials is None:
+        end_by_limit = end_in_sight(state)
+        return end_by_limit.at if end_by_limit is not None else None
     if num_trials is None or ended < _MIN_ENDED or ended >= num_trials:
         return None
     end = now + state.active_s(now) / ended * (num_trials - ended)

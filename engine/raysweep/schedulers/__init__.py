@@ -27,7 +27,6 @@ from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
 from raysweep.schedulers.promotion import PromotionScheduler
 from raysweep.spec.perturbation import mutable_leaves
 from raysweep.spec.plugins import PolicySetup
-from raysweep.spec.relations import parse_relation
 from raysweep.spec.schedulers import (
     AshaOptions,
     FifoOptions,
@@ -36,6 +35,7 @@ from raysweep.spec.schedulers import (
     PashaOptions,
     PbtOptions,
 )
+from raysweep.spec.space import parse_where
 from raysweep.spec.sweep import SweepSpec
 
 __all__ = [
@@ -146,7 +146,7 @@ def _make_pbt(options: PbtOptions, setup: PolicySetup) -> Scheduler:
         perturbation_factors=options.perturbation_factors,
         synch=options.synch,
         leaves=mutable_leaves(setup.param_space, options.hyperparam_mutations),
-        where=tuple(map(parse_relation, setup.where)),
+        where=parse_where(setup.where, setup.param_space),
     )
     return PbtScheduler(
         mode=setup.mode,

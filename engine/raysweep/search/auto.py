@@ -1,8 +1,8 @@
 """`auto`: the method that suits the space and the number of results, by the rules of OptunaHub's AutoSampler.
 
 In a space of numbers a Gaussian process, and CMA-ES that begins with its results once there are many (with
-constraints TPE); with choices between unordered values TPE. Where the package for one of them is not
-installed, TPE takes its place, and the sweep says so.
+constraints TPE); with choices between unordered values, or parameters that only some configs have, TPE. Where
+the package for one of them is not installed, TPE takes its place, and the sweep says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AutoModel:
 
     Args:
         space: the parsed search space, without `grid_search`.
-        num_samples: how many configs there will be.
+        num_samples: how many configs there will be; None: as many as there is time for.
         seed: the seed of the sweep.
         mode: "min" or "max".
         options: see `AutoOptions`.
@@ -35,7 +35,7 @@ class AutoModel:
     def __init__(
         self,
         space: Space,
-        num_samples: int,
+        num_samples: int | None,
         seed: int,
         mode: str,
         options: AutoOptions,
@@ -45,14 +45,15 @@ class AutoModel:
         self._switch_after = options.switch_after
         self._results = 0
         self._lacking: list[str] = []
-        has_choices = any(
+        has_choices = bool(space.parents) or any(
             isinstance(domain, Choice) and domain.cardinality > 1 for _, domain in space.searched
         )
         self._first: Model = (
             TpeModel(space, seed, mode, TpeOptions()) if has_choices else self._few(space, seed, mode)
         )
         self._later = self._first
-        if not has_choices and num_samples > options.switch_after:
+        may_be_many = num_samples is None or num_samples > options.switch_after
+        if not has_choices and may_be_many:
             make = self._tpe_later if has_constraints else self._many
             self._later = make(space, seed, mode)
         self.paths = self._first.paths

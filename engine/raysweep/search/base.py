@@ -20,7 +20,8 @@ class SearchSetup(PolicySetup):
     `constraints`: what results have to satisfy, as the spec has it; see `Judging`.
     """
 
-    num_samples: int
+    num_samples: int | None
+    """How many configs; None: as many as are asked for."""
     constraints: tuple[str, ...] = ()
 
 

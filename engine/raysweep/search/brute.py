@@ -24,7 +24,7 @@ class BruteForceSearcher:
 
     Args:
         space: the parsed search space.
-        num_samples: how often each config runs.
+        num_samples: how often each config runs; None: without an end.
         seed: the seed of the sweep.
 
     Raises:
@@ -34,14 +34,14 @@ class BruteForceSearcher:
     is_adaptive = False
     note: str | None = None
 
-    def __init__(self, space: Space, num_samples: int, seed: int) -> None:
+    def __init__(self, space: Space, num_samples: int | None, seed: int) -> None:
         self._space = with_views(space)
         self._seed = seed
         self._cells = _cells(space)
         self._size = 1 if self._cells is None else self._cells.size or 1
         self._allowed = self._find_allowed()
         self._size = self._size if self._allowed is None else len(self._allowed)
-        self.total: int | None = self._size * num_samples
+        self.total: int | None = None if num_samples is None else self._size * num_samples
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`; None past the last."""
@@ -87,7 +87,7 @@ def _cells(space: Space) -> Cells | None:
                 "brute_force tries every value, and this has no end of them",
                 'write {"choice": [...]}, randint, or quniform with a step; or search: "random"',
             )
-    return cells_of(space.searched)
+    return cells_of(space.searched, space.parents)
 
 
 def _shuffled(place: int, size: int, key: str) -> int:

@@ -10,13 +10,14 @@ from typing import Any, Protocol
 
 import orjson
 
+from raysweep.spec.branches import LeafPath as LeafPath
+from raysweep.spec.branches import Parents, Tree, is_reached
 from raysweep.spec.domains import Choice, Domain, Float, Integer, Normal, grid_index
 from raysweep.spec.space import MAX_DRAWS
 
-LeafPath = tuple[str, ...]
 Leaf = tuple[LeafPath, Domain]
-Cell = tuple[int, ...]
-"""One config: per leaf, the index of its value."""
+Cell = tuple[int | None, ...]
+"""One config: per leaf, the index of its value; None where the config does not have it."""
 Allows = Callable[[Mapping[LeafPath, Any]], bool]
 """Whether values of the leaves satisfy the space's relations."""
 COUNTABLE = 100_000
@@ -116,19 +117,30 @@ def codec(domain: Domain) -> Codec | None:
 class Cells:
     """The cells of a space whose every leaf is discrete."""
 
-    def __init__(self, leaves: Sequence[Leaf], codecs: Sequence[Codec]) -> None:
+    def __init__(self, leaves: Sequence[Leaf], codecs: Sequence[Codec], parents: Parents) -> None:
         self._leaves = [(path, numbering) for (path, _), numbering in zip(leaves, codecs, strict=True)]
-        sizes = [numbering.size for numbering in codecs]
-        self._sizes = [size for size in sizes if size is not None]
-        self.size: int | None = math.prod(self._sizes) if len(self._sizes) == len(sizes) else None
+        paths = {path for path, _ in leaves}
+        self._parents = {
+            path: parent for path, parent in parents.items() if path in paths and parent[0] in paths
+        }
+        sizes = {path: numbering.size for path, numbering in self._leaves}
+        names = {path: domain.values for path, domain in leaves if isinstance(domain, Choice)}
+        self._tree = Tree(sizes, self._parents, names)
+        self.size: int | None = self._tree.size
 
     def cell(self, values: Mapping[LeafPath, Any]) -> Cell:
         """Return the cell that leaf values fall into. Raises ValueError or TypeError outside the space."""
-        return tuple(numbering.index(values[path]) for path, numbering in self._leaves)
+        if not self._parents:
+            return tuple(numbering.index(values[path]) for path, numbering in self._leaves)
+        return tuple(
+            numbering.index(values[path]) if is_reached(path, values, self._parents) else None
+            for path, numbering in self._leaves
+        )
 
     def values(self, cell: Cell) -> dict[LeafPath, Any]:
         """Return the leaf values of a cell."""
-        return {path: numbering.value(i) for (path, numbering), i in zip(self._leaves, cell, strict=True)}
+        pairs = zip(self._leaves, cell, strict=True)
+        return {path: numbering.value(i) for (path, numbering), i in pairs if i is not None}
 
     def unused(self, used: set[Cell], rng: Random, allows: Allows | None = None) -> Cell:
         """Return a random cell that is not `used`, and whose values are allowed. The space must be finite.
@@ -152,17 +164,14 @@ class Cells:
         return self.values(self._unranked(rank))
 
     def _unranked(self, rank: int) -> Cell:
-        indices = []
-        for size in self._sizes:
-            rank, index = divmod(rank, size)
-            indices.append(index)
-        return tuple(indices)
+        indices = self._tree.at(rank)
+        return tuple(indices.get(path) for path, _ in self._leaves)
 
 
-def cells_of(leaves: Sequence[Leaf]) -> Cells | None:
+def cells_of(leaves: Sequence[Leaf], parents: Parents) -> Cells | None:
     """Return the cells of these leaves; None if one of them is continuous, or if there are none."""
     codecs = [numbering for _, domain in leaves if (numbering := codec(domain)) is not None]
-    return Cells(leaves, codecs) if leaves and len(codecs) == len(leaves) else None
+    return Cells(leaves, codecs, parents) if leaves and len(codecs) == len(leaves) else None
 
 
 def draw_unused(
@@ -207,20 +216,15 @@ def widened(domain: Domain, attempt: int) -> Domain:
     return domain
 
 
-def leaf_value(config: dict[str, Any], path: LeafPath) -> Any:
-    """Return the value at a leaf's path.
-
-    Raises:
-        KeyError, IndexError, TypeError, ValueError: there is none.
-    """
-    node: Any = config
-    for part in path:
-        node = node[int(part)] if isinstance(node, list) else node[part]
-    return node
+def total_of(num_samples: int | None, size: int | None) -> int | None:
+    """Return how many configs there will be, of a space of `size`; None (twice): without an end."""
+    return min((count for count in (num_samples, size) if count is not None), default=None)
 
 
-def exhausted_note(size: int, num_samples: int) -> str | None:
+def exhausted_note(size: int, num_samples: int | None) -> str | None:
     """Return what the user is told where a space has fewer configs than samples were asked for."""
+    if num_samples is None:
+        return f"the space has only {size} different configs: each is tried once"
     if size >= num_samples:
         return None
     return (
@@ -228,8 +232,10 @@ def exhausted_note(size: int, num_samples: int) -> str | None:
     )
 
 
-def left_over_note(count: int, num_samples: int) -> str:
+def left_over_note(count: int, num_samples: int | None) -> str:
     """Return what the user is told where fewer configs satisfy `where` than samples were asked for."""
+    if num_samples is None:
+        return f"no more than {count} configs satisfy where: each is tried once"
     return f"num_samples is {num_samples}, but no more than {count} configs satisfy where: each is tried once"
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from raysweep.search.base import Result, derived_rng, derived_seed
 from raysweep.search.cells import LeafPath
+from raysweep.search.model import unconditional, without_model
 from raysweep.search.units import from_unit, to_unit
 from raysweep.spec.domains import Float, Integer
 from raysweep.spec.search import CmaEsOptions
@@ -43,8 +44,8 @@ class CmaModel:
     """A normal distribution over the numeric leaves that moves to where results are good.
 
     Args:
-        space: the parsed search space, without `grid_search`; choices and normal distributions in it are
-            not modelled.
+        space: the parsed search space, without `grid_search`; choices, normal distributions and what is in
+            branches are not modelled.
         seed: the seed of the sweep.
         mode: "min" or "max".
         options: see `CmaEsOptions`.
@@ -58,9 +59,11 @@ class CmaModel:
         self._sign = -1.0 if mode == "max" else 1.0
         self._leaves = [
             (path, domain)
-            for path, domain in space.searched
+            for path, domain in unconditional(space, "cma_es")
             if isinstance(domain, Float | Integer) and _is_open(domain)
         ]
+        if space.parents and not self._leaves:
+            raise without_model("cma_es")
         self.paths = frozenset(path for path, _ in self._leaves)
         self._earlier: list[Judged] = []
         self._places: dict[int, Any] = {}

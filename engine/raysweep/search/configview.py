@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from raysweep.spec.branches import Branches
 from raysweep.spec.domains import SampleFrom
 from raysweep.spec.space import Space
 
@@ -52,6 +53,8 @@ def with_views(space: Space) -> Space:
 def _with_views(node: Any) -> Any:
     if isinstance(node, SampleFrom):
         return SampleFrom(function=lambda config: node.resolve(ConfigView(config)))
+    if isinstance(node, Branches):
+        return Branches(domain=node.domain, nodes=_with_views(dict(node.nodes)))
     if isinstance(node, dict):
         return {key: _with_views(item) for key, item in node.items()}
     if isinstance(node, list):

@@ -19,7 +19,8 @@ from optuna.samplers import BaseSampler, GPSampler
 from optuna.trial import FrozenTrial, TrialState
 from scipy import stats
 
-from raysweep.search.cells import LeafPath
+from raysweep.search.cells import Leaf, LeafPath
+from raysweep.search.model import unconditional
 from raysweep.search.optuna_model import OptunaModel, quiet_study
 from raysweep.spec.search import GpOptions
 from raysweep.spec.space import Space
@@ -29,12 +30,20 @@ BEST_PART = 3
 
 
 class GpModel(OptunaModel):
-    """A Gaussian process over the results, or over the best and the newest where there are very many."""
+    """A Gaussian process over the results, or over the best and the newest where there are very many.
+
+    What is in a branch is not modelled: its kernel compares configs that have the same parameters.
+    """
 
     def __init__(self, space: Space, seed: int, mode: str, options: GpOptions) -> None:
         super().__init__(space, seed, mode)
         self._options = options
         self._mode = mode
+
+    @staticmethod
+    def modelled(space: Space) -> tuple[Leaf, ...]:
+        """The leaves that each config has."""
+        return unconditional(space, "gp")
 
     def make_sampler(self, seed: int) -> BaseSampler:
         """Return Optuna's sampler with these options."""

@@ -21,8 +21,8 @@ from raysweep.search.cells import (
     cells_of,
     draw_unused,
     exhausted_note,
-    leaf_value,
     left_over_note,
+    total_of,
     widened,
 )
 from raysweep.search.configview import with_views
@@ -47,11 +47,14 @@ class Model(Protocol):
         ...
 
     def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
-        """Return values of the leaves that it models, for trial `number`. Changes nothing."""
+        """Return values of the leaves that it models, for trial `number`. Changes nothing.
+
+        Those in branches that these values do not take may be left out, or there.
+        """
         ...
 
     def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
-        """Take note of a trial that runs with these values of all leaves.
+        """Take note of a trial that runs with these values of all leaves that its config has.
 
         Raises:
             ValueError, TypeError: a value is outside its domain.
@@ -75,26 +78,26 @@ class ModelSearcher:
 
     Args:
         space: the parsed search space, without `grid_search`.
-        num_samples: how many configs.
+        num_samples: how many configs; None: without an end.
         seed: the seed of the sweep.
         model: what the asks come from.
     """
 
     is_adaptive = True
 
-    def __init__(self, space: Space, num_samples: int, seed: int, model: Model) -> None:
+    def __init__(self, space: Space, num_samples: int | None, seed: int, model: Model) -> None:
         self._space = with_views(space)
         self._seed, self._num_samples = seed, num_samples
         self._model = model
         # Normally distributed leaves and those with one value, mostly.
         self._unmodelled = [leaf for leaf in space.searched if leaf[0] not in model.paths]
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
-        self._cells = None if has_functions else cells_of(space.searched)
+        self._cells = None if has_functions else cells_of(space.searched, space.parents)
         size = None if self._cells is None else self._cells.size
-        self.total: int | None = num_samples if size is None else min(num_samples, size)
+        self.total: int | None = total_of(num_samples, size)
         self.note: str | None = None if size is None else exhausted_note(size, num_samples)
         self.substitution: str | None = model.substitution
-        self._used: set[tuple[int, ...]] = set()
+        self._used: set[Cell] = set()
         self._running: set[int] = set()
 
     def ask(self, number: int) -> dict[str, Any] | None:
@@ -120,6 +123,7 @@ class ModelSearcher:
                 self.note = left_over_note(len(self._used), self._num_samples)
                 return None
             values = dict(drawn)
+        values = self._space.reached(values)
         # First, as it calls functions of the user: an ask that raises leaves the model as it was.
         config = self._space.build(values)
         self._add(number, values)
@@ -134,7 +138,7 @@ class ModelSearcher:
             SpecError: the config does not fit the search space.
         """
         try:
-            values = {path: leaf_value(config, path) for path, _ in self._space.searched}
+            values = self._space.read(config)
             self._add(number, values)
             if self._cells is not None:
                 self._used.add(self._cells.cell(values))
@@ -162,8 +166,7 @@ class ModelSearcher:
 
     def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
         """The same, with what there is to know of constraints."""
-        values = {path: leaf_value(config, path) for path, _ in self._space.searched}
-        self._model.add_earlier(values, result)
+        self._model.add_earlier(self._space.read(config), result)
 
     def _end(self, number: int, result: Result | None, state: TrialEnd) -> None:
         if number not in self._running:
@@ -174,8 +177,8 @@ class ModelSearcher:
 
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         rng = derived_rng(self._seed, derived_seed(self._seed, number, attempt))
-        if attempt >= ATTEMPTS and self._space.where:
-            # Where the model wants to be is not allowed: it learns as much from what is drawn.
+        if attempt >= ATTEMPTS and (self._space.where or self._space.parents):
+            # Where the model wants to be is not allowed, or used up: it learns as much from what is drawn.
             return {path: widened(domain, attempt).sample(rng) for path, domain in self._space.searched}
         values = {path: widened(domain, attempt).sample(rng) for path, domain in self._unmodelled}
         return values | self._model.sample(number, attempt)
@@ -198,3 +201,21 @@ def refuse_grid(leaves: Iterable[Leaf], kind: str) -> None:
                 f"grid_search cannot be combined with the {kind} search",
                 'write {"choice": [...]}, or search: "grid"',
             )
+
+
+def unconditional(space: Space, kind: str) -> tuple[Leaf, ...]:
+    """Return the leaves that every config has, for a model that compares configs by the same parameters.
+
+    Raises:
+        SpecError: all are in branches, so that there would be nothing to model.
+    """
+    found = tuple((path, domain) for path, domain in space.searched if path not in space.parents)
+    if space.parents and all(path in space.switches for path, _ in found):
+        raise without_model(kind)
+    return found
+
+
+def without_model(kind: str) -> SpecError:
+    """Return the error for a space of which a search would model nothing."""
+    what = f"{kind} models parameters that every config has, and here all are in branches"
+    return SpecError("search", what, 'take "tpe" or "auto", which model each branch')

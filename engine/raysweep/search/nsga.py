@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from raysweep.search.base import Result, derived_seed
 from raysweep.search.cells import LeafPath
+from raysweep.search.model import unconditional
 from raysweep.search.optuna_model import constraints_of, quiet_study
 from raysweep.search.optuna_params import params_of
 from raysweep.spec.search import Nsga2Options
@@ -34,7 +35,7 @@ class NsgaModel:
     """A population: its children are crossed from the best of all generations before.
 
     Args:
-        space: the parsed search space, without `grid_search`.
+        space: the parsed search space, without `grid_search`; what is in branches is not modelled.
         seed: the seed of the sweep.
         mode: "min" or "max".
         options: see `Nsga2Options`.
@@ -44,7 +45,7 @@ class NsgaModel:
 
     def __init__(self, space: Space, seed: int, mode: str, options: Nsga2Options) -> None:
         self._seed, self._options = seed, options
-        self._params = params_of(space.searched)
+        self._params = params_of(unconditional(space, "nsga2"))
         self.paths = frozenset(param.path for param in self._params)
         self._distributions = {param.name: param.distribution for param in self._params}
         self._study = quiet_study(mode)

@@ -17,7 +17,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from raysweep.search.base import Result, derived_seed
-from raysweep.search.cells import LeafPath
+from raysweep.search.cells import Leaf, LeafPath
 from raysweep.search.optuna_params import params_of
 from raysweep.spec.space import Space
 
@@ -35,13 +35,19 @@ class OptunaModel(ABC):
 
     def __init__(self, space: Space, seed: int, mode: str) -> None:
         self._seed = seed
-        self._params = params_of(space.searched)
+        self._space = space
+        self._params = params_of(self.modelled(space))
         self.paths = frozenset(param.path for param in self._params)
         self._distributions = {param.name: param.distribution for param in self._params}
         self._storage = _Storage()
         self._study = quiet_study(mode, self._storage)
         self._numbers: dict[int, int] = {}  # our number -> Optuna's
         self._added = 0
+
+    @staticmethod
+    def modelled(space: Space) -> tuple[Leaf, ...]:
+        """The leaves that it can know about."""
+        return space.searched
 
     @abstractmethod
     def make_sampler(self, seed: int) -> BaseSampler:
@@ -59,6 +65,8 @@ class OptunaModel(ABC):
         sampled = sampler.sample_relative(study, trial, relative_space)
         values: dict[LeafPath, Any] = {}
         for param in self._params:
+            if not self._space.is_reached(param.path, values):
+                continue
             raw = sampled.get(param.name)
             if raw is None:
                 raw = sampler.sample_independent(study, trial, param.name, param.distribution)
@@ -99,8 +107,10 @@ class OptunaModel(ABC):
             storage.note(trial_id, key, value)
 
     def _trial(self, values: Mapping[LeafPath, Any], **state: Any) -> FrozenTrial:
-        params = {param.name: param.to_param(values[param.path]) for param in self._params}
-        return create_trial(params=params, distributions=self._distributions, **state)
+        known = [param for param in self._params if self._space.is_reached(param.path, values)]
+        params = {param.name: param.to_param(values[param.path]) for param in known}
+        distributions = {name: self._distributions[name] for name in params}
+        return create_trial(params=params, distributions=distributions, **state)
 
 
 def constraints_of(result: Result) -> dict[str, float] | None:

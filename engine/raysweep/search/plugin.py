@@ -7,8 +7,8 @@ from typing import Any, Final
 from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, tell_earlier, tell_end
 from raysweep.spec.jsonable import plain
 from raysweep.spec.plugins import Plugins
-from raysweep.spec.relations import parse_relation
 from raysweep.spec.search import SearchSpec
+from raysweep.spec.space import parse_where
 from raysweep.spec.validation import Problem
 
 PLUGINS: Final[Plugins[Searcher]] = Plugins("search", ("ask", "restore", "tell", "tell_earlier"))
@@ -26,7 +26,7 @@ class PluginSearcher:
 
     def __init__(self, spec: SearchSpec, setup: SearchSetup) -> None:
         self._kind = spec.kind
-        self._where = tuple(map(parse_relation, setup.where))
+        self._where = parse_where(setup.where, setup.param_space)
         self._inner = PLUGINS.make(spec.kind, spec.options, setup)
         self.is_adaptive = self._read("is_adaptive", bool, "True or False")
         self.total: int | None = self._read("total", int | None, "a number of configs, or None")

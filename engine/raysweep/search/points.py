@@ -10,7 +10,7 @@ import orjson
 
 from raysweep.errors import SpecError
 from raysweep.search.base import derived_seed
-from raysweep.search.cells import LeafPath, codec, leaf_value
+from raysweep.search.cells import LeafPath, codec
 from raysweep.search.configview import with_views
 from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
 from raysweep.spec.space import Space
@@ -59,9 +59,13 @@ def _drawn(space: Space, point: dict[str, Any], number: int, rng: Random) -> dic
         is_searched = not isinstance(domain, Const | SampleFrom)
         # Drawn in any case: what a point names does not change what the rest of it gets.
         drawn = domain.sample(rng) if is_searched else None
+        if not space.is_reached(path, values):
+            continue
         try:
-            value = leaf_value(point, path)
-        except (KeyError, IndexError, TypeError, ValueError):
+            value = space.value_at(point, path)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            if path in space.switches and isinstance(error, ValueError):
+                raise _misfit(number, ".".join(path), str(error)) from None
             if is_searched:
                 values[path] = drawn
             continue
@@ -72,11 +76,19 @@ def _drawn(space: Space, point: dict[str, Any], number: int, rng: Random) -> dic
             values[path] = value
         else:
             raise _misfit(number, ".".join(path), f"{value!r} is outside {domain!r}")
-    known = tuple(".".join(path) for path, _ in space.leaves)
     for name in _names(point):
-        if not any(name == each or name.startswith(f"{each}.") for each in known):
+        if not _is_known(space, name):
             raise _misfit(number, name, "is not in param_space")
-    return values
+    return space.reached(values)
+
+
+def _is_known(space: Space, name: str) -> bool:
+    for path, _ in space.leaves:
+        known = ".".join(path)
+        if name == known or (path not in space.switches and name.startswith(f"{known}.")):
+            return True
+    # A branch of which a point says nothing but that it is taken.
+    return any(name == ".".join((*switch, branch)) for switch, branch in space.parents.values())
 
 
 def _names(node: Any, name: str = "") -> Iterator[str]:

@@ -20,8 +20,8 @@ from raysweep.search.cells import (
     cells_of,
     draw_unused,
     exhausted_note,
-    leaf_value,
     left_over_note,
+    total_of,
     widened,
 )
 from raysweep.search.configview import with_views
@@ -40,7 +40,7 @@ class SequenceSearcher:
 
     Args:
         space: the parsed search space, without `grid_search`.
-        num_samples: how many configs.
+        num_samples: how many configs; None: without an end.
         seed: the seed of the sweep; it scrambles the sequence.
         options: which sequence.
     """
@@ -48,7 +48,7 @@ class SequenceSearcher:
     is_adaptive = False
 
     def __init__(
-        self, space: Space, num_samples: int, seed: int, options: SobolOptions | HaltonOptions
+        self, space: Space, num_samples: int | None, seed: int, options: SobolOptions | HaltonOptions
     ) -> None:
         self._space = with_views(space)
         self._seed, self._num_samples = seed, num_samples
@@ -60,9 +60,9 @@ class SequenceSearcher:
         # The places in the sequence of the points that satisfy `where`, as far as they were looked for.
         self._allowed: list[int] = []
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
-        self._cells = None if has_functions else cells_of(space.searched)
+        self._cells = None if has_functions else cells_of(space.searched, space.parents)
         size = None if self._cells is None else self._cells.size
-        self.total: int | None = num_samples if size is None else min(num_samples, size)
+        self.total: int | None = total_of(num_samples, size)
         self.note: str | None = None if size is None else exhausted_note(size, num_samples)
         self._cell_of: dict[int, Cell] = {}
         self._used: set[Cell] = set()
@@ -100,7 +100,7 @@ class SequenceSearcher:
         if self._cells is None:
             return
         try:
-            cell = self._cells.cell({path: leaf_value(config, path) for path, _ in self._leaves})
+            cell = self._cells.cell(self._space.read(config))
         except (ValueError, TypeError, KeyError, IndexError):
             return  # outside the space: it cannot be drawn again
         self._take(number, cell)

@@ -14,11 +14,16 @@ from raysweep.spec.space import Space
 
 
 class TpeModel(OptunaModel):
-    """Tree-structured Parzen estimator; with `constant_liar` it keeps away from where trials run."""
+    """Tree-structured Parzen estimator; with `constant_liar` it keeps away from where trials run.
+
+    What is in branches is modelled from the trials that took them: leaves that are always there together,
+    together (Optuna's `group`).
+    """
 
     def __init__(self, space: Space, seed: int, mode: str, options: TpeOptions) -> None:
         super().__init__(space, seed, mode)
         self._options = options
+        self._has_branches = bool(space.parents)
 
     def make_sampler(self, seed: int) -> BaseSampler:
         """Return Optuna's sampler with these options."""
@@ -28,4 +33,5 @@ class TpeModel(OptunaModel):
             n_ei_candidates=self._options.n_ei_candidates,
             multivariate=self._options.is_multivariate,
             constant_liar=self._options.constant_liar,
+            group=self._options.is_multivariate and self._has_branches,
         )

@@ -6,8 +6,7 @@ of the `grid_search` leaves, and draws the other leaves anew for each of its poi
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -21,11 +20,12 @@ from raysweep.search.cells import (
     cells_of,
     draw_unused,
     exhausted_note,
-    leaf_value,
     left_over_note,
+    total_of,
     widened,
 )
 from raysweep.search.configview import with_views
+from raysweep.spec.branches import Branches, Tree
 from raysweep.spec.domains import Grid, SampleFrom
 from raysweep.spec.relations import Relation
 from raysweep.spec.space import Space
@@ -44,27 +44,27 @@ class VariantSearcher:
 
     Args:
         space: the parsed search space.
-        num_samples: how many samples of each point of the grid.
+        num_samples: how many samples of each point of the grid; None: without an end.
         seed: the seed of the sweep.
     """
 
     is_adaptive = False
 
-    def __init__(self, space: Space, num_samples: int, seed: int) -> None:
+    def __init__(self, space: Space, num_samples: int | None, seed: int) -> None:
         self._space = with_views(space)
         self._seed = seed
-        self._grid = _grid_leaves(self._space)
+        self._grid = dict(_grid_leaves(self._space))
         self._random: list[Leaf] = [leaf for leaf in self._space.searched if not isinstance(leaf[1], Grid)]
+        names = {path: domain.values for path, domain in self._grid.items()}
+        self._tree = Tree({path: len(values) for path, values in names.items()}, space.parents, names)
         # The points of the grid that satisfy `where`, as far as that does not look at what is drawn.
-        self._kept = self._grid_points(math.prod(len(domain.values) for _, domain in self._grid))
-        self._points = len(self._kept)
+        self._kept = self._grid_points(self._tree.size or 1)
         self._num_samples = num_samples
-        has_functions = any(isinstance(domain, SampleFrom) for _, domain in self._space.leaves)
-        self._cells: Cells | None = None if has_functions else cells_of(self._random)
-        size = None if self._cells is None else self._cells.size
-        rounds = num_samples if size is None else min(num_samples, size)
-        self.total: int | None = rounds * self._points
-        self.note: str | None = None if size is None else exhausted_note(size, num_samples)
+        self._has_functions = any(isinstance(domain, SampleFrom) for _, domain in self._space.leaves)
+        self._cells_by_leaves: dict[tuple[LeafPath, ...], Cells | None] = {}
+        self._rounds = Rounds(self._kept, num_samples, self._sizes())
+        self.total: int | None = self._rounds.total
+        self.note: str | None = self._rounds.note
         # Discrete spaces only: what each trial got, and per grid point what is used.
         self._cell_of: dict[int, Cell] = {}
         self._used: dict[int, set[Cell]] = {}
@@ -73,17 +73,19 @@ class VariantSearcher:
         """Return the config of trial `number`; None past the last sample."""
         if self.total is not None and number >= self.total:
             return None
-        grid = self._grid_values(self._kept[number % self._points])
-        if self._cells is None:
+        point = self._rounds.point(number)
+        grid = self._grid_values(point)
+        cells = self._cells_at(grid)
+        if cells is None:
             rng = derived_rng(self._seed, number)
             values = self._space.draw(
                 lambda _: grid | {path: domain.sample(rng) for path, domain in self._random}
             )
             return self._space.build(values)
         try:
-            return self._space.build(grid | dict(self._unused_values(self._cells, number, grid)))
+            return self._space.build(grid | dict(self._unused_values(cells, number, point, grid)))
         except NoneLeftError:
-            used = self._used.get(number % self._points)
+            used = self._used.get(point)
             if not used:
                 raise self._space.unsatisfied() from None
             self.note = left_over_note(len(used), self._num_samples)
@@ -91,13 +93,17 @@ class VariantSearcher:
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
         """Take note of what a discrete trial used. Nothing is kept for continuous spaces."""
-        if self._cells is None:
+        if self.total is not None and number >= self.total:
+            return
+        point = self._rounds.point(number)
+        cells = self._cells_at(self._grid_values(point))
+        if cells is None:
             return
         try:
-            cell = self._cells.cell({path: leaf_value(config, path) for path, _ in self._random})
+            cell = cells.cell(self._space.read(config))
         except (ValueError, TypeError, KeyError, IndexError):
             return  # outside the space: it cannot be drawn again
-        self._take(number, cell)
+        self._take(number, point, cell)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Do nothing: results do not change what is asked for."""
@@ -106,15 +112,32 @@ class VariantSearcher:
         """Do nothing, as `tell`."""
 
     def _grid_values(self, point: int) -> dict[LeafPath, Any]:
-        values: dict[LeafPath, Any] = {}
-        for path, domain in self._grid:  # the first path varies fastest
-            point, index = divmod(point, len(domain.values))
-            values[path] = domain.values[index]
-        return values
+        indices = self._tree.at(point)  # the first path varies fastest
+        return {path: self._grid[path].values[index] for path, index in indices.items()}
+
+    def _cells_at(self, grid: Mapping[LeafPath, Any]) -> Cells | None:
+        """The cells of what is drawn at a point of the grid; None where they cannot be counted."""
+        if self._has_functions:
+            return None
+        leaves = [leaf for leaf in self._random if self._space.is_reached(leaf[0], grid)]
+        key = tuple(path for path, _ in leaves)
+        if key not in self._cells_by_leaves:
+            self._cells_by_leaves[key] = cells_of(leaves, self._space.parents)
+        return self._cells_by_leaves[key]
+
+    def _sizes(self) -> Sequence[int | None]:
+        """How many cells each point of the grid has; one number where all have the same."""
+        has_grid_of_branches = any(path in self._space.switches for path in self._grid)
+        points = self._kept if has_grid_of_branches else self._kept[:1]
+        found = (self._cells_at(self._grid_values(point)) for point in points)
+        return [None if cells is None else cells.size for cells in found]
 
     def _grid_points(self, count: int) -> Sequence[int]:
         drawn = [path for path, _ in self._random]
-        relations = [each for each in self._space.where if not any(_touches(each, path) for path in drawn)]
+        switches = self._space.switches
+        relations = [
+            each for each in self._space.where if not any(_touches(each, path, switches) for path in drawn)
+        ]
         if not relations:
             return range(count)
         space = Space(leaves=self._space.leaves, template=self._space.template, where=tuple(relations))
@@ -126,7 +149,7 @@ class VariantSearcher:
         return kept
 
     def _unused_values(
-        self, cells: Cells, number: int, grid: Mapping[LeafPath, Any]
+        self, cells: Cells, number: int, point: int, grid: Mapping[LeafPath, Any]
     ) -> Mapping[LeafPath, Any]:
         known = self._cell_of.get(number)
         if known is not None:
@@ -136,25 +159,64 @@ class VariantSearcher:
         def draw(attempt: int) -> dict[LeafPath, Any]:
             return {path: widened(domain, attempt).sample(rng) for path, domain in self._random}
 
-        used = self._used.get(number % self._points, set())
+        used = self._used.get(point, set())
         # Past half of the cells, most draws would be repeats.
         is_sparse = cells.size is None or 2 * len(used) < cells.size
         attempts = ATTEMPTS if is_sparse else 0
         is_bound = bool(self._space.where)
         allows = (lambda values: self._space.allows({**grid, **values})) if is_bound else None
         cell, values = draw_unused(cells, used, draw, rng, attempts, allows)
-        self._take(number, cell)
+        self._take(number, point, cell)
         return values
 
-    def _take(self, number: int, cell: Cell) -> None:
+    def _take(self, number: int, point: int, cell: Cell) -> None:
         self._cell_of[number] = cell
-        self._used.setdefault(number % self._points, set()).add(cell)
+        self._used.setdefault(point, set()).add(cell)
 
 
-def _touches(relation: Relation, path: LeafPath) -> bool:
+class Rounds:
+    """Which point of the grid each trial is at: all in turn, those without cells that are left passed over.
+
+    Args:
+        points: the points of the grid.
+        num_samples: how many rounds at most; None: without an end.
+        sizes: how many cells each point has (None: no end of them), or one number for all.
+    """
+
+    def __init__(self, points: Sequence[int], num_samples: int | None, sizes: Sequence[int | None]) -> None:
+        sizes = sizes if len(sizes) == len(points) else [sizes[0]]
+        limits = [total_of(num_samples, size) for size in sizes]
+        ends = sorted({limit for limit in limits if limit is not None})
+        # From which trial on which points are left, until the next ones of them are done.
+        self._stretches: list[tuple[int, Sequence[int]]] = []
+        first = done = 0
+        for end in [*ends, None]:
+            left = points
+            if len(limits) > 1:
+                pairs = zip(points, limits, strict=True)
+                left = [point for point, limit in pairs if limit is None or limit > done]
+            elif limits[0] is not None and limits[0] <= done:
+                left = []
+            self._stretches.append((first, left))
+            first, done = (first, done) if end is None else (first + (end - done) * len(left), end)
+        self.total: int | None = None if None in limits else first
+        known = [size for size in sizes if size is not None]
+        self.note: str | None = exhausted_note(min(known), num_samples) if known else None
+        if self.note is not None and len(set(sizes)) > 1:
+            self.note = "some points of the grid have fewer configs than samples: each is tried once"
+
+    def point(self, number: int) -> int:
+        """Return the point of trial `number`, which is below `total`."""
+        first, points = next(each for each in reversed(self._stretches) if each[0] <= number and each[1])
+        return points[(number - first) % len(points)]
+
+
+def _touches(relation: Relation, path: LeafPath, switches: Collection[LeafPath]) -> bool:
     """Whether a relation looks at a leaf, at a part of it, or at what holds it."""
     for name in relation.names:
         parts = tuple(map(str, name))
+        if parts in switches and parts != path:
+            continue  # it looks at the name of the branch, not into it
         common = min(len(parts), len(path))
         if parts[:common] == path[:common]:
             return True
@@ -168,6 +230,7 @@ def _grid_leaves(space: Space) -> list[tuple[LeafPath, Grid]]:
         node: Any = space.template
         keys: list[str | int] = []
         for part in leaf[0]:
+            node = node.nodes if isinstance(node, Branches) else node
             keys.append(int(part) if isinstance(node, list) else part)
             node = node[keys[-1]]
         return keys

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from raysweep.search.base import Result, Searcher, TrialEnd, substitution_of, tell_earlier, tell_end
-from raysweep.search.cells import LeafPath, leaf_value
+from raysweep.search.cells import LeafPath
 from raysweep.search.points import FirstPoints, holds
+from raysweep.spec.branches import switch_of
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.space import VOCABULARY, Space, has_domain
 
@@ -118,8 +119,10 @@ def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
     values: dict[LeafPath, Any] = {}
     for path, domain in space.searched:
         name = ".".join(path)
+        if not space.is_reached(path, values):
+            continue
         try:
-            value = leaf_value(config, path)
+            value = space.value_at(config, path)
         except (KeyError, IndexError, TypeError, ValueError):
             raise ValueError(f"has no {name}") from None
         if not holds(domain, value):
@@ -149,6 +152,12 @@ def _now(node: Any, earlier: Any) -> Any:
     """A part of a normalised space as an earlier config has it; `_ABSENT` where that has nothing."""
     if not has_domain(node):
         return node
+    branches = switch_of(node)
+    if branches is not None:
+        if not isinstance(earlier, Mapping) or len(earlier) != 1:
+            return earlier
+        taken, below = next(iter(earlier.items()))
+        return {taken: _now(branches[taken], below)} if taken in branches else earlier
     if isinstance(node, Mapping):
         if len(node) > 1 or next(iter(node)) not in VOCABULARY:
             return at_constants(node, earlier if isinstance(earlier, Mapping) else {})

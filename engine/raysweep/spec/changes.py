@@ -46,9 +46,10 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
 
     A trainable is known by its name: whether its code is another is no matter here. What `new` leaves open
     (`tpe.multivariate`) is as in `old`.
-    Safe are: more samples, a later or no deadline, larger budgets or none, and any change of the
-    concurrency, `autoscaled`, the isolation, the tags, the failure policy, `stop.min_trials`, and
-    how checkpoints are moved, or how much all of them may take up (`_SAFE_FIELDS`).
+    Safe are: more samples (null is more than any number, and may come with a first limit), a later or no
+    deadline, larger budgets or none, and any change of the concurrency, `autoscaled`, the isolation, the
+    tags, the failure policy, `stop.min_trials`, and how checkpoints are moved, or how much all of them may
+    take up (`_SAFE_FIELDS`).
 
     Args:
         old: The spec of the sweep as it is.
@@ -59,9 +60,10 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
     new = new.settled_by(old)
     safe: list[str] = []
     unsafe: list[str] = []
+    is_opened = new.num_samples is None and old.num_samples is not None
     for each in differences(*(_with_kinds(spec, old, new) for spec in (old, new)), is_leaf=_is_domain):
         if not _is_said_otherwise(each):
-            (safe if _is_safe(each.field, each.was, each.now, scheduled_at) else unsafe).append(str(each))
+            (safe if _is_safe(each, scheduled_at, is_opened=is_opened) else unsafe).append(str(each))
     return Changes(tuple(safe), tuple(unsafe))
 
 
@@ -107,15 +109,16 @@ def _is_domain(value: Mapping[str, Any]) -> bool:
     return len(value) == 1 and next(iter(value)) in VOCABULARY
 
 
-def _is_safe(field: str, was: Any, now: Any, scheduled_at: float | None) -> bool:
+def _is_safe(each: Difference, scheduled_at: float | None, *, is_opened: bool) -> bool:
+    field, was, now = each.field, each.was, each.now
     if field.split(".")[0] in _ALWAYS_SAFE or field in _SAFE_FIELDS:
         return True
     if field == "num_samples":
-        return bool(now > was)
+        return now is None or (was is not None and bool(now > was))
     if not (field in ("stop.deadline", "stop.time_budget_s") or field.startswith("stop.budget.")):
         return False
     if was is None or was is _ABSENT:
-        return False
+        return is_opened  # who takes the number of samples away says what ends the sweep instead
     if now is None:
         return True
     if field == "stop.deadline":

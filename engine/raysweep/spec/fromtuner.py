@@ -79,7 +79,8 @@ class _Reading:
             **self._read_checkpoints(),
         }
         self._refuse_the_rest()
-        return {name: value for name, value in fields.items() if value is not None}
+        found = {name: value for name, value in fields.items() if value is not None}
+        return found | self._read_endlessness(found)
 
     def _refuse(self, part: str, problem: str, fix: str, field: str = "") -> None:
         """Note what cannot be said in a spec; not where the caller has given the field of it."""
@@ -126,14 +127,21 @@ class _Reading:
 
     def _read_numbers(self) -> dict[str, Any]:
         config = self._config
-        if config.num_samples < 1:
+        return {"num_samples": config.num_samples, **self._read_concurrency()}
+
+    def _read_endlessness(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Less than one sample stands for samples without an end: as many as there is time for."""
+        count = self._config.num_samples
+        if count >= 1:
+            return {}
+        if "time_budget_s" not in found.get("stop", {}) and "stop" not in self._given:
             self._refuse(
                 "tune_config.num_samples",
-                f"{config.num_samples} stands for samples without an end",
-                "give from_tuner(…, num_samples=…), and a stop.time_budget_s if time is to end it",
+                f"{count} stands for samples without an end, and there is no time_budget_s to end them",
+                "give from_tuner(…, num_samples=…), or TuneConfig(time_budget_s=…)",
                 "num_samples",
             )
-        return {"num_samples": config.num_samples, **self._read_concurrency()}
+        return {"num_samples": None}
 
     def _read_concurrency(self) -> dict[str, Any]:
         limits = [

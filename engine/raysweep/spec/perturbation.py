@@ -22,6 +22,8 @@ Leaf = tuple[tuple[str, ...], Domain]
 def mutable_leaves(param_space: Mapping[str, Any], names: Collection[str] | None = None) -> tuple[Leaf, ...]:
     """The leaves of a normalised space that can be explored: those that a search chooses.
 
+    Not which branch is taken: a checkpoint of one is no beginning for another.
+
     Args:
         param_space: the space; functions in it are neither imported nor explored.
         names: dotted names, of leaves or of what holds them; None: all.
@@ -29,7 +31,8 @@ def mutable_leaves(param_space: Mapping[str, Any], names: Collection[str] | None
     Raises:
         KeyError: there is no such leaf; its argument is the name.
     """
-    leaves = parse(_without_functions(param_space)).searched
+    space = parse(_without_functions(param_space))
+    leaves = tuple(leaf for leaf in space.searched if not space.is_switch(leaf[0]))
     if names is None:
         return leaves
     for name in names:

@@ -35,7 +35,7 @@ def come_on_top(search: SearchSpec, space: Mapping[str, Any]) -> bool:
 
 
 def check_points(
-    points: tuple[dict[str, Any], ...], search: SearchSpec, space: Mapping[str, Any], num_samples: int
+    points: tuple[dict[str, Any], ...], search: SearchSpec, space: Mapping[str, Any], num_samples: int | None
 ) -> None:
     """See that there is room for them, and that the space has their parameters. Raises Problem."""
     if not points:
@@ -47,7 +47,7 @@ def check_points(
             if name not in space:
                 problem = f"{name!r} is not in param_space"
                 raise Problem(problem, did_you_mean(name, space), ("points", number))
-    if len(points) > num_samples and not come_on_top(search, space):
+    if num_samples is not None and len(points) > num_samples and not come_on_top(search, space):
         raise Problem(
             f"{len(points)} configs are more than num_samples {num_samples}",
             f"set num_samples to {len(points)} or more, or leave some out",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -42,11 +42,16 @@ _CONSTANTS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One parsed relation. `names`: the parameters in it, each as a path."""
+    """One parsed relation. `names`: the parameters in it, each as a path.
+
+    `needs`: choices between branches, and the branch of each that has a parameter of the relation. Of a
+    config without that branch the relation says nothing: it holds.
+    """
 
     text: str
     names: tuple[Name, ...]
     value: Value = field(repr=False, compare=False)
+    needs: tuple[tuple[Name, str], ...] = ()
 
     def holds(self, config: Mapping[str, Any]) -> bool:
         """Whether a config satisfies it. What cannot be computed, as a division by zero, does not.
@@ -54,6 +59,8 @@ class Relation:
         Raises:
             SpecError: it compares what cannot be compared, or the config has no such parameter.
         """
+        if not all(_has(config, switch, branch) for switch, branch in self.needs):
+            return True
         try:
             return bool(self.value(config))
         except (ZeroDivisionError, OverflowError):
@@ -67,8 +74,27 @@ def _said(error: Exception) -> str:
     return f"it has no {error}" if isinstance(error, KeyError) else str(error)
 
 
-def parse_relation(text: str, *, example: str = EXAMPLE, noun: str = "parameter") -> Relation:
-    """The relation that a text says; `example` and `noun` are for what is wrong with it. Raises Problem."""
+def _has(config: Mapping[str, Any], switch: Name, branch: str) -> bool:
+    try:
+        return branch in value_at(config, switch)
+    except (KeyError, IndexError, TypeError):
+        return False  # it is in a branch that is not there
+
+
+def parse_relation(
+    text: str,
+    switches: Collection[tuple[str, ...]] = (),
+    *,
+    example: str = EXAMPLE,
+    noun: str = "parameter",
+) -> Relation:
+    """The relation that a text says. Raises Problem.
+
+    Args:
+        text: such as "min_lr < max_lr".
+        switches: the paths of choices between branches; named in a relation, one is the branch's name.
+        example, noun: for what is wrong with the text.
+    """
     if len(text) > MAX_LENGTH:
         raise Problem(f"is longer than {MAX_LENGTH} characters", "say it in several relations: all must hold")
     try:
@@ -77,14 +103,25 @@ def parse_relation(text: str, *, example: str = EXAMPLE, noun: str = "parameter"
         raise Problem(f"{show(text)} is no expression", example) from None
     names: list[Name] = []
     try:
-        value = compiled(tree, names)
+        value = compiled(tree, names, switches)
     except RecursionError:
         raise Problem(f"{show(text)} is nested too deeply", example) from None
     if not _is_boolean(tree):
         raise Problem(f"{show(text)} says nothing that is true or false", example)
     if not names:
         raise Problem(f"{show(text)} names no {noun}", example)
-    return Relation(text=text.strip(), names=tuple(dict.fromkeys(names)), value=value)
+    unique = tuple(dict.fromkeys(names))
+    return Relation(text=text.strip(), names=unique, value=value, needs=_needs(unique, switches))
+
+
+def _needs(names: Iterable[Name], switches: Collection[tuple[str, ...]]) -> tuple[tuple[Name, str], ...]:
+    found = (
+        (name[:length], str(name[length]))
+        for name in names
+        for length in range(1, len(name))
+        if tuple(map(str, name[:length])) in switches
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def all_hold(relations: Iterable[Relation], config: Mapping[str, Any]) -> bool:
@@ -100,20 +137,20 @@ def _is_boolean(node: ast.expr) -> bool:
     return isinstance(node, ast.Compare)
 
 
-def compiled(node: ast.expr, names: list[Name]) -> Value:
+def compiled(node: ast.expr, names: list[Name], switches: Collection[tuple[str, ...]] = ()) -> Value:
     """A node as a function of the config; adds to `names`. Raises Problem: whatever is not listed here."""
     if isinstance(node, ast.BoolOp):
-        parts = [compiled(each, names) for each in node.values]
+        parts = [compiled(each, names, switches) for each in node.values]
         combine = all if isinstance(node.op, ast.And) else any
         return lambda config: combine(part(config) for part in parts)
     if isinstance(node, ast.Compare):
-        return _comparison(node, names)
+        return _comparison(node, names, switches)
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        left, right = compiled(node.left, names), compiled(node.right, names)
+        left, right = (compiled(each, names, switches) for each in (node.left, node.right))
         compute = _ARITHMETIC[type(node.op)]
         return lambda config: compute(_number(left(config)), _number(right(config)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-        inner, is_not = compiled(node.operand, names), isinstance(node.op, ast.Not)
+        inner, is_not = compiled(node.operand, names, switches), isinstance(node.op, ast.Not)
         return lambda config: not inner(config) if is_not else -_number(inner(config))
     if isinstance(node, ast.Constant) and type(node.value) in (int, float, str, bool):
         constant = node.value
@@ -123,11 +160,13 @@ def compiled(node: ast.expr, names: list[Name]) -> Value:
         return lambda config: known
     name = _name(node)
     names.append(name)
+    if tuple(map(str, name)) in switches:
+        return lambda config: next(iter(value_at(config, name)))
     return lambda config: value_at(config, name)
 
 
-def _comparison(node: ast.Compare, names: list[Name]) -> Value:
-    values = [compiled(each, names) for each in (node.left, *node.comparators)]
+def _comparison(node: ast.Compare, names: list[Name], switches: Collection[tuple[str, ...]]) -> Value:
+    values = [compiled(each, names, switches) for each in (node.left, *node.comparators)]
     compares = []
     for op in node.ops:
         if type(op) not in _COMPARISONS:

@@ -162,7 +162,7 @@ def _check_grace(grace_period: float, max_t: float) -> None:
 
 
 def check_scheduler(
-    scheduler: SchedulerSpec, space: Mapping[str, Any], num_samples: int, max_concurrent: int | None
+    scheduler: SchedulerSpec, space: Mapping[str, Any], num_samples: int | None, max_concurrent: int | None
 ) -> None:
     """See that a scheduler has something to work with. Imports nothing. Raises Problem."""
     options = scheduler.options
@@ -183,7 +183,9 @@ def check_scheduler(
             'give a domain, as {"lr": {"uniform": [0, 1]}}',
             ("param_space",),
         )
-    if not options.synch and max_concurrent is not None and max_concurrent < num_samples:
+    if options.synch or max_concurrent is None or num_samples is None:
+        return
+    if max_concurrent < num_samples:
         raise Problem(
             f"pbt compares trials that run at once, and of {num_samples} only {max_concurrent} may",
             f"set max_concurrent_trials to {num_samples}, or scheduler.pbt.synch to true",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from raysweep.spec.space import LISTS, NUMERIC, VOCABULARY
+from raysweep.spec.bounds import NUMERIC
+from raysweep.spec.space import LISTS, VOCABULARY
 
 _VALUE: dict[str, Any] = {"$ref": "#/$defs/SpaceValue"}
 
@@ -34,7 +35,21 @@ def value_schema() -> dict[str, Any]:
     domains: dict[str, Any] = {
         word: _numbers(names, 0 if word == "randn" else len(names)) for word, names in NUMERIC.items()
     }
-    domains |= {word: {"type": "array", "minItems": 1} for word in LISTS}
+    domains |= {
+        word: {
+            "anyOf": [
+                {"type": "array", "minItems": 1},
+                {
+                    "type": "object",
+                    "minProperties": 1,
+                    "propertyNames": {"not": {"enum": list(VOCABULARY)}},
+                    "additionalProperties": _VALUE,
+                    "description": "branches, of which a config has one, by name",
+                },
+            ]
+        }
+        for word in LISTS
+    }
     domains |= {
         "const": True,
         "sample_from": {"type": "string", "minLength": 1, "description": "module:function"},

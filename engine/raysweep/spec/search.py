@@ -22,6 +22,8 @@ class SearchOptions(SpecModel):
     """Whether it suggests `num_samples` configs at most: a grid among random parameters multiplies them."""
     is_counted: ClassVar[bool] = False
     """Whether it suggests as many as that, where no space is exhausted."""
+    is_listed: ClassVar[bool] = False
+    """Whether its configs are all in its options, so that it ends with them."""
 
     @property
     def configs_per_seed(self) -> int:
@@ -186,6 +188,8 @@ def _configs(given: Any) -> Any:
 
 class ConfigsOptions(SearchOptions):
     """These configs, in turn, each with the same seeds; `param_space` and `num_samples` are not used."""
+
+    is_listed = True
 
     configs: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_configs)]
     """The configs, as a trial gets them."""

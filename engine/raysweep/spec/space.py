@@ -8,6 +8,7 @@ A mapping with one key out of the vocabulary is a domain; others nest; anything 
     {"randint": [a, b]}       {"qrandint": [a, b, q]}       a whole number below b (b included if q > 1)
     {"lograndint": [a, b]}    {"qlograndint": [a, b, q]}    the same, log-uniform, a >= 1
     {"choice": [...]}         {"grid_search": [...]}        one of the values / all of them
+    {"choice": {"a": …}}      {"grid_search": {"a": …}}     one of the branches / all of them (`branches`)
     {"const": value}                                        the value as it is, even if like a domain
     {"sample_from": f}                                      a callable that is given the config, or its name
 
@@ -16,15 +17,27 @@ A mapping with one key out of the vocabulary is a domain; others nest; anything 
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from raysweep.errors import SampleFromError, SpecError
+from raysweep.errors import SpecError
 from raysweep.spec import rayobjects
+from raysweep.spec.bounds import NUMERIC, WHOLE, read_numbers
+from raysweep.spec.branches import (
+    Branches,
+    LeafPath,
+    Parents,
+    Tree,
+    is_reached,
+    parents_of,
+    reached,
+    switch_of,
+    switch_paths,
+)
+from raysweep.spec.building import build, fill
 from raysweep.spec.domains import (
     Choice,
     Const,
@@ -34,30 +47,16 @@ from raysweep.spec.domains import (
     Integer,
     Normal,
     SampleFrom,
-    grid_index,
 )
 from raysweep.spec.jsonable import plain, text_key, unwrap_number
 from raysweep.spec.relations import Relation, all_hold, parse_relation
 from raysweep.spec.trainable import load_function, trainable_ref
 from raysweep.spec.validation import Path, Problem, did_you_mean, dotted, nearest, show
 
-NUMERIC: dict[str, tuple[str, ...]] = {
-    "uniform": ("lower", "upper"),
-    "quniform": ("lower", "upper", "q"),
-    "loguniform": ("lower", "upper"),
-    "qloguniform": ("lower", "upper", "q"),
-    "randn": ("mean", "sd"),
-    "qrandn": ("mean", "sd", "q"),
-    "randint": ("lower", "upper"),
-    "qrandint": ("lower", "upper", "q"),
-    "lograndint": ("lower", "upper"),
-    "qlograndint": ("lower", "upper", "q"),
-}
 LISTS = ("choice", "grid_search")
 VOCABULARY: tuple[str, ...] = (*NUMERIC, *LISTS, "const", "sample_from")
 MAX_DRAWS = 10_000
 """How many configs are drawn to find one that satisfies `where`."""
-_WHOLE = ("randint", "qrandint", "lograndint", "qlograndint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,16 @@ class Space:
     template: dict[str, Any]
     where: tuple[Relation, ...] = ()
     """What each config satisfies."""
+    parents: Parents = field(init=False, repr=False, compare=False)
+    """Which leaves are in a branch. The choice between branches is a leaf itself, and comes before them."""
+
+    switches: frozenset[LeafPath] = field(init=False, repr=False, compare=False)
+    """The leaves that are choices between branches."""
+
+    def __post_init__(self) -> None:
+        parents = parents_of(self.template)
+        object.__setattr__(self, "parents", parents)
+        object.__setattr__(self, "switches", frozenset(switch for switch, _ in parents.values()))
 
     @property
     def searched(self) -> tuple[tuple[tuple[str, ...], Domain], ...]:
@@ -80,26 +89,53 @@ class Space:
     @property
     def cardinality(self) -> int | None:
         """How many different configs there are; None where that is not known."""
-        sizes = [domain.cardinality for _, domain in self.leaves]
-        known = [size for size in sizes if size is not None]
-        return math.prod(known) if len(known) == len(sizes) else None
+        sizes = {path: domain.cardinality for path, domain in self.leaves}
+        names = {path: domain.values for path, domain in self.leaves if isinstance(domain, Choice)}
+        return Tree(sizes, self.parents, names).size
+
+    def is_reached(self, path: LeafPath, values: Mapping[LeafPath, Any]) -> bool:
+        """Whether a config with these values of the `searched` leaves has the leaf at `path`."""
+        return is_reached(path, values, self.parents)
+
+    def reached(self, values: Mapping[LeafPath, Any]) -> dict[LeafPath, Any]:
+        """The values without those in branches that were not taken."""
+        return reached(values, self.parents)
+
+    def read(self, config: Mapping[str, Any]) -> dict[LeafPath, Any]:
+        """The values of the `searched` leaves that a config has; of a choice between branches, the name.
+
+        Raises:
+            KeyError, IndexError, TypeError, ValueError: it lacks one.
+        """
+        values: dict[LeafPath, Any] = {}
+        for path, _ in self.searched:
+            if self.is_reached(path, values):
+                values[path] = self.value_at(config, path)
+        return values
+
+    def value_at(self, config: Mapping[str, Any], path: LeafPath) -> Any:
+        """The value of one leaf in a config; raises as `read` does."""
+        node: Any = config
+        for part in path:
+            node = node[int(part)] if isinstance(node, list) else node[part]
+        if not self.is_switch(path):
+            return node
+        if not isinstance(node, dict) or len(node) != 1:
+            raise ValueError(f"{show(node)} is not one branch, as {{name: ...}}")
+        return next(iter(node))
+
+    def is_switch(self, path: LeafPath) -> bool:
+        """Whether a leaf is a choice between branches."""
+        return path in self.switches
 
     def build(self, values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
-        """The nested config for the values of the `searched` leaves.
+        """The nested config for the values of the `searched` leaves; what is not reached is left out.
 
         Constants are filled in. Functions are called last with the config so far, unless `values` has them;
         one that raises KeyError is called again after the others, whose values it may need. Raises KeyError
         for a missing leaf, SampleFromError if a function fails or gives what JSON cannot hold.
         """
-        waiting: list[tuple[tuple[str, ...], SampleFrom]] = []
-        config: dict[str, Any] = _fill(self.template, (), values, waiting)
-        while waiting:
-            later = [(path, domain) for path, domain in waiting if not _resolve_into(config, path, domain)]
-            if len(later) == len(waiting):
-                path, domain = later[0]
-                _resolve_into(config, path, domain, is_last_chance=True)
-            waiting = later
-        return config
+        return build(self.template, values)
 
     def sample(self, rng: Random) -> dict[str, Any]:
         """One config, every leaf drawn with `rng` in order, anew until `where` holds.
@@ -115,8 +151,7 @@ class Space:
         """Whether these values of the `searched` leaves satisfy `where`. Calls no function of the user's."""
         if not self.where:
             return True
-        config: dict[str, Any] = _fill(self.template, (), values, [])
-        return all_hold(self.where, config)
+        return all_hold(self.where, fill(self.template, values))
 
     def draw(
         self, draw: Callable[[int], Mapping[tuple[str, ...], Any]], *, field: str = "where"
@@ -139,70 +174,6 @@ class Space:
         return SpecError(field, problem, "relax where, or narrow the domains to where it holds")
 
 
-def _fill(
-    node: Any,
-    path: tuple[str, ...],
-    values: Mapping[tuple[str, ...], Any],
-    functions: list[tuple[tuple[str, ...], SampleFrom]],
-) -> Any:
-    if isinstance(node, dict):
-        filled = {key: _fill(item, (*path, key), values, functions) for key, item in node.items()}
-        return {key: item for key, item in filled.items() if item is not _LATER}
-    if isinstance(node, list):
-        return [_fill(item, (*path, str(n)), values, functions) for n, item in enumerate(node)]
-    if isinstance(node, Const):
-        return copy.deepcopy(values.get(path, node.value))
-    if isinstance(node, SampleFrom) and path not in values:
-        functions.append((path, node))
-        return _LATER
-    return copy.deepcopy(values[path])
-
-
-class _Later:
-    """Stands where a function's value will come."""
-
-
-_LATER = _Later()
-
-
-def _place(config: Any, path: tuple[str, ...], value: Any) -> None:
-    for part in path[:-1]:
-        config = config[int(part)] if isinstance(config, list) else config[part]
-    config[int(path[-1]) if isinstance(config, list) else path[-1]] = value
-
-
-def _resolve_into(
-    config: dict[str, Any], path: tuple[str, ...], domain: SampleFrom, is_last_chance: bool = False
-) -> bool:
-    """Put the function's value into the config; False where it asked for a key that is not there yet."""
-    field = f"param_space.{dotted(path)}"
-    try:
-        value = plain(domain.resolve(copy.deepcopy(config)))
-    except KeyError as error:
-        if is_last_chance:
-            what = f"sample_from found no {error} in the config"
-            raise SampleFromError(field, what, f"it may use {sorted(config)}", _drawn(config)) from error
-        return False
-    except Problem as problem:
-        what = f"sample_from returned: {problem}"
-        raise SampleFromError(field, what, problem.issues[0].fix, _drawn(config)) from None
-    except Exception as error:
-        what = f"sample_from raised {type(error).__name__}: {error}"
-        fix = "fix the function; it is given the config of all other parameters"
-        raise SampleFromError(field, what, fix, _drawn(config)) from error
-    _place(config, path, value)
-    return True
-
-
-def _drawn(config: Any) -> Any:
-    """The config as far as it is there: what is missing in a list keeps its place, as None."""
-    if isinstance(config, dict):
-        return {key: _drawn(item) for key, item in config.items()}
-    if isinstance(config, list):
-        return [None if isinstance(item, _Later) else _drawn(item) for item in config]
-    return config
-
-
 def normalise(given: Any) -> dict[str, Any]:
     """A user's `param_space` as JSON vocabulary, copied and checked. Raises Problem."""
     if not isinstance(given, Mapping):
@@ -221,8 +192,14 @@ def normalise(given: Any) -> dict[str, Any]:
 def parse(space: Mapping[str, Any], where: Iterable[str] = ()) -> Space:
     """The parsed form of a normalised space, with the relations that its configs satisfy."""
     template: dict[str, Any] = {key: _parsed(value, ("param_space", key)) for key, value in space.items()}
-    relations = tuple(map(parse_relation, where))
+    relations = parse_where(where, space)
     return Space(leaves=tuple(_leaves(template, ())), template=template, where=relations)
+
+
+def parse_where(where: Iterable[str], space: Mapping[str, Any]) -> tuple[Relation, ...]:
+    """Relations between parameters of a normalised space. Imports nothing. Raises Problem."""
+    switches = switch_paths(space)
+    return tuple(parse_relation(text, switches) for text in where)
 
 
 def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Domain]]:
@@ -232,6 +209,9 @@ def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
     elif isinstance(node, list):
         for number, item in enumerate(node):
             yield from _leaves(item, (*path, str(number)))
+    elif isinstance(node, Branches):
+        yield path, node.domain
+        yield from _leaves(dict(node.nodes), path)
     else:
         yield path, node
 
@@ -248,6 +228,9 @@ def uses(space: Mapping[str, Any], word: str) -> bool:
 
     def inside(value: Any) -> bool:
         if isinstance(value, dict):
+            branches = switch_of(value)
+            if branches is not None and any(map(inside, branches.values())):
+                return True
             if len(value) == 1 and next(iter(value)) in VOCABULARY:
                 return word in value
             return any(map(inside, value.values()))
@@ -259,6 +242,8 @@ def uses(space: Mapping[str, Any], word: str) -> bool:
 def _parsed(value: Any, path: Path) -> Any:
     if isinstance(value, dict) and len(value) == 1:
         word, argument = next(iter(value.items()))
+        if word in LISTS and isinstance(argument, dict):
+            return _branches(word, argument, (*path, word))
         if word in VOCABULARY:
             return _domain(word, argument, (*path, word))
     if has_domain(value):
@@ -268,13 +253,19 @@ def _parsed(value: Any, path: Path) -> Any:
     return Const(value=value)
 
 
+def _branches(word: str, argument: Mapping[str, Any], path: Path) -> Branches:
+    nodes = {name: _parsed(item, (*path, name)) for name, item in sorted(argument.items())}
+    names = tuple(nodes)
+    return Branches(domain=Choice(values=names) if word == "choice" else Grid(values=names), nodes=nodes)
+
+
 def _domain(word: str, argument: Any, path: Path) -> Domain:
     if word in NUMERIC:
         first, second, *rest = argument
         q = rest[0] if rest else None
         if word in ("randn", "qrandn"):
             return Normal(mean=float(first), sd=float(second), q=q)
-        if word in _WHOLE:
+        if word in WHOLE:
             return Integer(lower=first, upper=second, log="log" in word, q=q)
         return Float(lower=float(first), upper=float(second), log="log" in word, q=q)
     if word == "choice":
@@ -354,12 +345,36 @@ def _refuse_misspelt(value: Mapping[Any, Any], path: Path) -> None:
 def _argument(word: str, argument: Any, path: Path) -> Any:
     inside = (*path, word)
     if word in NUMERIC:
-        return _numbers(word, argument, inside)
+        return read_numbers(word, argument, inside)
     if word in LISTS:
-        return _values(argument, inside)
+        is_tree = isinstance(argument, Mapping)
+        return _parts(word, argument, inside) if is_tree else _values(argument, inside)
     if word == "sample_from":
         return _function(argument, inside)
     return plain(argument, inside)
+
+
+def _parts(word: str, argument: Mapping[Any, Any], path: Path) -> dict[str, Any]:
+    """The branches of a choice, each a space of its own."""
+    if not argument:
+        raise Problem("has no branches", 'name one, as {"svm": {"c": {"uniform": [0, 1]}}}', path)
+    parts: dict[str, Any] = {}
+    for key, item in argument.items():
+        if key in VOCABULARY:
+            raise Problem(
+                f"{key!r} is a domain's name and cannot be a branch's",
+                f'write {{"my_branch": {{"{key}": ...}}}}, or a list of values',
+                path,
+            )
+        name = text_key(key, path)
+        parts[name] = _normal(item, (*path, name))
+        if word == "choice" and uses({name: parts[name]}, "grid_search"):
+            raise Problem(
+                "a grid_search would be there only where this branch is drawn, and a grid is walked whole",
+                'write {"grid_search": {...}} for the branches too, or {"choice": [...]} inside',
+                (*path, name),
+            )
+    return parts
 
 
 def _function(argument: Any, path: Path) -> str | Callable[..., Any]:
@@ -386,7 +401,7 @@ def _values(argument: Any, path: Path) -> list[Any]:
         ):
             raise Problem(
                 "a value holds a search domain, which would not be sampled",
-                "give it its own parameter, or use sample_from",
+                'give it its own parameter, or write branches, each with its own: {"choice": {"a": {...}}}',
                 (*path, number),
             )
         copied.append(plain(value, (*path, number)))
@@ -402,101 +417,12 @@ def _hides_domain(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_hides_domain, value))
 
 
-def _numbers(word: str, argument: Any, path: Path) -> list[int | float]:
-    names = NUMERIC[word]
-    if word == "randn" and isinstance(argument, list | tuple) and len(argument) < 2:
-        argument = [*argument, *(0.0, 1.0)[len(argument) :]]
-    if not isinstance(argument, list | tuple) or len(argument) != len(names):
-        raise Problem(
-            f"takes {len(names)} numbers, got {show(argument)}",
-            f'write {{"{word}": [{", ".join(names)}]}}',
-            path,
-        )
-    numbers = [_number(word, name, value, path) for name, value in zip(names, argument, strict=True)]
-    if names[0] == "lower":
-        _check_bounds(word, numbers, path)
-    elif numbers[1] <= 0:
-        raise Problem(f"sd must be > 0, got {numbers[1]}", "give a positive standard deviation", path)
-    if "q" in names and numbers[2] <= 0:
-        raise Problem(
-            f"q must be > 0, got {numbers[2]}", f"drop the q and write {word[1:]!r}, or give a step", path
-        )
-    if "q" in names and names[0] == "lower":
-        _check_steps(word, numbers, path)
-    return numbers
-
-
-def _number(word: str, name: str, value: Any, path: Path) -> int | float:
-    value = unwrap_number(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Problem(f"{name} must be a number, got {show(value)}", "write a number, without quotes", path)
-    try:
-        is_finite = math.isfinite(value)
-    except OverflowError:
-        raise Problem(f"{name} is too large: {show(value)}", "stay below 2**53", path) from None
-    if not is_finite:
-        raise Problem(f"{name} must be finite, got {value}", "give a finite number", path)
-    if word in _WHOLE and value != int(value):
-        raise Problem(
-            f"{name} must be a whole number, got {value}",
-            f"write {round(value)}, or use a float domain",
-            path,
-        )
-    # 1.0 and 1 say the same here; one spelling makes equal spaces equal.
-    whole = int(value) if value == int(value) and abs(value) < 2**53 else value
-    if word in _WHOLE and abs(value) >= 2**53:
-        raise Problem(f"{name} is too large: {show(value)}", "stay below 2**53", path)
-    return whole if isinstance(whole, int) and abs(whole) < 2**53 else float(value)
-
-
-def _check_bounds(word: str, numbers: list[int | float], path: Path) -> None:
-    lower, upper = numbers[:2]
-    if lower > upper:
-        raise Problem(
-            f"lower bound {lower} is above upper bound {upper}", f"swap them: [{upper}, {lower}]", path
-        )
-    if "log" in word and lower <= 0:
-        need = ">= 1" if word in _WHOLE else "> 0"
-        raise Problem(
-            f"lower bound must be {need} for {word}, got {lower}", "raise it, or drop the log", path
-        )
-    is_exclusive = word in _WHOLE and (len(numbers) == 2 or numbers[2] == 1)
-    if is_exclusive and lower == upper:
-        raise Problem(
-            f"no whole number in [{lower}, {upper}), as the upper bound is excluded",
-            f"write [{lower}, {upper + 1}]",
-            path,
-        )
-    if not math.isfinite(float(upper) - float(lower)):
-        raise Problem("the range is too wide for a float", "narrow the bounds", path)
-
-
-def _check_steps(word: str, numbers: list[int | float], path: Path) -> None:
-    lower, upper, q = numbers
-    if not math.isfinite(max(abs(lower), abs(upper)) / q):
-        raise Problem(f"q={q} is too small for bounds [{lower}, {upper}]", "make q larger", path)
-    first, last = grid_index(lower, q, is_lower=True), grid_index(upper, q, is_lower=False)
-    if last < first:
-        raise Problem(
-            f"no multiple of q={q} in [{lower}, {upper}]", "widen the bounds, or make q smaller", path
-        )
-    if word in _WHOLE:
-        return
-    for bound in (lower, upper):
-        if not math.isclose(bound / q, round(bound / q)):
-            raise Problem(
-                f"bound {bound} is not a multiple of q={q}",
-                f"write [{_neat(first * q)}, {_neat(last * q)}, {q}]",
-                path,
-            )
-
-
-def _neat(value: float) -> float:
-    return float(f"{value:.12g}")
-
-
 def grid_points(space: Mapping[str, Any]) -> int:
     """How many combinations the grids of a normalised space have; 1 without a grid. Imports nothing."""
+    branches = switch_of(space)
+    if branches is not None:
+        points = [grid_points({"": item}) for item in branches.values()]
+        return sum(points) if "grid_search" in space else max(points)
     if len(space) == 1 and isinstance(space.get("grid_search"), list):
         return len(space["grid_search"])
     inside = (item for value in space.values() for item in (value if isinstance(value, list) else [value]))

@@ -20,6 +20,7 @@ from raysweep import tuneobjects
 from raysweep.spec.constraints import Constraint, Constraints, parse_constraints
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind, digest_of
+from raysweep.spec.openended import check_end
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.resources import Resources, Scaling, resources_of_wrapped
@@ -85,8 +86,11 @@ class SweepSpec(SpecDocument):
     """Whether the metric is better when it is larger (`max`) or smaller (`min`)."""
     constraints: Constraints = ()
     """What a trial's metrics have to satisfy to be the best: `["latency_ms <= 20"]`."""
-    num_samples: int = Field(default=1, ge=1)
-    """How many configs are drawn; with a grid, each grid point runs `num_samples` times."""
+    num_samples: Annotated[int, Field(ge=1)] | None = 1
+    """How many configs are drawn; with a grid, each grid point runs `num_samples` times.
+
+    None (null): as many as there is time for, until a limit in `stop` ends the sweep.
+    """
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     """Makes the configs repeatable; default: drawn once and stored with the sweep."""
     resources: Resources = Resources()
@@ -145,7 +149,7 @@ class SweepSpec(SpecDocument):
             metric: str,
             mode: str,
             constraints: str | Sequence[str] = (),
-            num_samples: int = 1,
+            num_samples: int | None = 1,
             seed: int | None = None,
             resources: Resources | Mapping[str, Any] | object = ...,
             scaling: Scaling | Mapping[str, Any] | object | None = None,
@@ -192,6 +196,7 @@ class SweepSpec(SpecDocument):
         check_where(self.where, self.param_space)
         if self.where and isinstance(self.search.options, ConfigsOptions):
             raise Problem("has no say in a list of configs", "leave it out", ("where",))
+        check_end(self)
         check_points(self.points, self.search, self.param_space, self.num_samples)
         check_scheduler(self.scheduler, self.param_space, self.num_samples, self.max_concurrent_trials)
         if self.isolation == "inline" and self.max_concurrent_trials != 1:
@@ -267,6 +272,11 @@ class SweepSpec(SpecDocument):
         """This spec, with what it leaves open as the stored sweep has it."""
         search = self.search.settled_by(stored.search)
         return self if search is self.search else self.replace(search=search)
+
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether only a limit ends it: no number of samples, and a search that goes on without one."""
+        return self.num_samples is None and not self.search.options.is_listed
 
     @property
     def effective_isolation(self) -> Isolation:

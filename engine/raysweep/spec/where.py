@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from raysweep.spec.branches import switch_of
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.relations import EXAMPLE, Name, dotted_name, parse_relation
 from raysweep.spec.space import VOCABULARY
@@ -43,9 +44,7 @@ def check_where(where: tuple[str, ...], space: Mapping[str, Any]) -> None:
             if problem is not None:
                 raise Problem(
                     problem,
-                    did_you_mean(
-                        dotted_name(name), [known for known, _ in leaves(space, is_leaf=_is_domain)]
-                    ),
+                    did_you_mean(dotted_name(name), list(_known(space))),
                     ("where", number),
                 )
 
@@ -54,6 +53,12 @@ def _problem_of(name: Name, space: Any) -> str | None:
     """Why a name is none that each config has; None: it is."""
     node = space
     for part in name:
+        branches = switch_of(node)
+        if branches is not None:
+            if part not in branches:
+                return f"{dotted_name(name)!r} is not in param_space, where there is no branch {part!r}"
+            node = branches[str(part)]
+            continue
         word = next(iter(node)) if isinstance(node, dict) and len(node) == 1 else ""
         if word in VOCABULARY:
             return (
@@ -68,6 +73,14 @@ def _problem_of(name: Name, space: Any) -> str | None:
     if isinstance(node, dict) and "sample_from" in node:
         return f"{dotted_name(name)!r} is made by a function of the others, after they are chosen"
     return None
+
+
+def _known(space: Mapping[str, Any]) -> Iterator[str]:
+    """The dotted names of all parameters, those in branches too."""
+    for name, node in leaves(space, is_leaf=_is_domain):
+        yield name
+        for branch, item in (switch_of(node) or {}).items():
+            yield from _known({f"{name}.{branch}": item})
 
 
 def _is_domain(node: Mapping[str, Any]) -> bool:

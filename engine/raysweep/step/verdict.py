@@ -12,6 +12,8 @@ Every orchestrator, deferred or not, embedded or on a cluster, ends in `complete
 | cancelled outcome, or a job that was stopped | cancelled   | no    |
 | error that is retryable                      | failure     | yes   |
 | any other error                              | failure     | no    |
+
+With `num_samples: null` the deadline or budget is the proper end: `accept_partial` has no say.
 """
 
 from __future__ import annotations
@@ -29,7 +31,6 @@ from raysweep.runs.view import Outcome
 from raysweep.storage.logs import log_name
 
 _WHOLE: Final = frozenset({"completed", "target", "plateau"})
-_PARTIAL: Final = frozenset({"deadline", "budget"})
 _PLACE: Final = re.compile(r'File "([^"]+)", line (\d+), in (.+)')
 
 
@@ -68,9 +69,11 @@ def verdict_of(
         return Verdict(result="failure")
     if end.status in _WHOLE:
         return Verdict(result="success")
-    if isinstance(end, SweepOutcome) and end.status in _PARTIAL and accept_partial:
+    if isinstance(end, SweepOutcome) and end.has_run_out and (accept_partial or not end.is_partial):
         is_enough = end.counts.finished >= trials_needed(end, min_trials)
-        return Verdict(result="success", is_partial=True) if is_enough else Verdict(result="failure")
+        return (
+            Verdict(result="success", is_partial=end.is_partial) if is_enough else Verdict(result="failure")
+        )
     return Verdict(result="failure")
 
 
@@ -126,9 +129,9 @@ def _sweep_text(outcome: SweepOutcome, accept_partial: bool) -> str:
     head = f"sweep {outcome.sweep_id!r} {outcome.status}: {one_line(outcome.why, 200)}"
     if outcome.status == "cancelled":
         return f"{head}; see {outcome.uri}"
-    if outcome.is_partial:
+    if outcome.has_run_out:
         finished, needed = outcome.counts.finished, trials_needed(outcome)
-        if not accept_partial:
+        if outcome.is_partial and not accept_partial:
             why = "accept_partial is off, so its best so far does not count"
         elif finished < needed:
             why = f"{finished} finished trials are fewer than the {needed} needed (stop.min_trials)"

@@ -45,6 +45,59 @@ def make(
     return make_searcher(spec, 5, warm)
 
 
+BRANCHES: dict[str, Any] = {
+    "lr": {"loguniform": [1e-4, 1e-1]},
+    "model": {
+        "choice": {
+            "svm": {
+                "c": {"uniform": [0, 9]},
+                "kernel": {"choice": {"rbf": {"g": {"uniform": [0, 1]}}, "l": 1}},
+            },
+            "forest": {"depth": {"randint": [1, 9]}},
+        }
+    },
+}
+
+
+class TestBranchesAtRandom(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("random", BRANCHES)
+
+
+class TestBranchesOfAGrid(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        space = {"g": {"grid_search": {"x": {"n": {"randint": [0, 2]}}, "y": {"n": {"randint": [0, 9]}}}}}
+        return make("grid", space, samples=6)
+
+
+class TestBranchesByTpe(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({"tpe": {"n_startup_trials": 4}}, BRANCHES)
+
+
+class TestBranchesByTpeAlone(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({"tpe": {"n_startup_trials": 4, "multivariate": False}}, BRANCHES)
+
+
+@pytest.mark.slow
+class TestBranchesByGp(SearcherContract):
+    trials = 8
+
+    def make_searcher(self) -> Searcher:
+        return make({"gp": {"n_startup_trials": 4}}, BRANCHES)
+
+
+class TestBranchesByCmaEs(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({"cma_es": {"population_size": 4}}, BRANCHES)
+
+
+class TestBranchesBySobol(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("sobol", BRANCHES)
+
+
 class TestRandom(SearcherContract):
     def make_searcher(self) -> Searcher:
         return make("random")

@@ -31,6 +31,7 @@ SEARCHES: dict[str, Any] = {
     "tpe": {"tpe": {"n_startup_trials": 3}},
     "gp": {"gp": {"n_startup_trials": 4}},
     "cma_es": {"cma_es": {"population_size": 4}},
+    "nsga2": {"nsga2": {"population_size": 4}},
     "auto": {"auto": {"switch_after": 10}},
     "sobol": "sobol",
     "halton": "halton",

@@ -44,9 +44,27 @@ DOMAINS = st.one_of(
     CONSTANTS.map(lambda v: {"const": v}),
 )
 NAMES = WORDS.filter(lambda word: word not in {"choice", "const", "randn", "uniform"})
+
+
+def _without_grids(node: Any) -> Any:
+    """In a branch that is drawn there may be no grid."""
+    if isinstance(node, dict):
+        return {"choice" if key == "grid_search" else key: _without_grids(item) for key, item in node.items()}
+    return [_without_grids(item) for item in node] if isinstance(node, list) else node
+
+
+def _branches(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    parts = st.dictionaries(NAMES, inner, min_size=1, max_size=3)
+    return parts.map(lambda p: {"choice": _without_grids(p)}) | parts.map(lambda p: {"grid_search": p})
+
+
 NODES = st.recursive(
     DOMAINS | CONSTANTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, min_size=2, max_size=3),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(NAMES, inner, min_size=2, max_size=3),
+        _branches(inner),
+    ),
     max_leaves=6,
 )
 SPACES = st.dictionaries(NAMES, NODES, min_size=1, max_size=4)
@@ -132,7 +150,7 @@ SPECS = st.fixed_dictionaries(
         "mode": st.sampled_from(["min", "max"]),
     },
     optional={
-        "num_samples": st.integers(1, 1000),
+        "num_samples": st.integers(1, 1000),  # null needs a limit: tests/unit/search/test_open_ended.py
         "seed": st.none() | st.integers(0, 2**63 - 1),
         "resources": _resources(),
         "isolation": st.sampled_from([None, "worker", "process", "actor"]),
