@@ -66,8 +66,9 @@ def test_sums_over_counts_are_made_by_the_models() -> None:
 
 def test_a_config_is_flattened_in_one_place() -> None:
     found = {name for name, text in sources() if list(flattenings(text))}
-    # The second walks a search space, and through its lists.
-    assert found == {"engine/raysweep/spec/jsonable.py", "engine/raysweep/spec/space.py"}
+    # The others walk a search space: through its lists, and through its branches.
+    home = "engine/raysweep/spec"
+    assert found == {f"{home}/jsonable.py", f"{home}/space.py", f"{home}/branches.py"}
 
 
 @pytest.mark.parametrize(
