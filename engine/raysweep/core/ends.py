@@ -217,7 +217,7 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         is_cut_short = cause == "reached" or (state.behaviour >= 2 and trial.stop_reason == "limit")
         _give_up(state, trial, _missing_score(state, trial, is_cut_short=is_cut_short), at, out)
         return
-    lacking = _missing_constraint(state, trial)
+    lacking = _missing_constraint(state, trial) if state.rules.constraints else None
     if lacking is not None:
         _give_up(state, trial, lacking, at, out)
         return

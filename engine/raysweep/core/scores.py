@@ -53,7 +53,9 @@ def violation(state: SweepState, report: Metrics) -> float:
 
 def may_be_best(state: SweepState, trial: Trial) -> bool:
     """Whether a trial has a score and satisfies the constraints."""
-    return score_of(state, trial) is not None and not violation(state, ranking_report(state, trial))
+    if score_of(state, trial) is None:
+        return False
+    return not (state.rules.constraints and violation(state, ranking_report(state, trial)))
 
 
 def told(state: SweepState, trial: Trial) -> Told:
@@ -64,6 +66,8 @@ def told(state: SweepState, trial: Trial) -> Told:
     value = score_of(state, trial)
     if value is None or trial.suggested is not None:
         return Told(None)
+    if not state.rules.constraints:
+        return Told(value)
     found = violations(state, trial)
     known = tuple(each for each in found if each is not None)
     return Told(value, known) if len(known) == len(found) else Told(None)
@@ -87,7 +91,7 @@ def is_better_report(state: SweepState, trial: Trial, score: float, report: Metr
 
 def place(state: SweepState, trial: Trial) -> Place:
     """Sorts trials, the best first: those that satisfy the constraints by score, the others by distance."""
-    distance = violation(state, ranking_report(state, trial))
+    distance = violation(state, ranking_report(state, trial)) if state.rules.constraints else 0.0
     sign = -1.0 if state.rules.is_max else 1.0
     return distance > 0.0, distance, sign * (score_of(state, trial) or 0.0), trial.number
 
@@ -103,8 +107,15 @@ def consider_best(state: SweepState, trial: Trial) -> None:
     if not may_be_best(state, trial):
         return
     known = state.trials[state.best_ended] if state.best_ended is not None else None
-    if known is None or place(state, trial) < place(state, known):
+    if known is None or _is_ahead(state, trial, known):
         state.best_ended = trial.number
+
+
+def _is_ahead(state: SweepState, trial: Trial, other: Trial) -> bool:
+    """Whether a trial is better than another, of two that may be the best: as their places are, sooner."""
+    score, known = score_of(state, trial), score_of(state, other)
+    assert score is not None, "it may be the best"
+    return is_better(state, score, known) or (score == known and trial.number < other.number)
 
 
 def ranked(state: SweepState) -> list[Trial]:
