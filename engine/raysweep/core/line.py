@@ -57,7 +57,12 @@ def assign(state: SweepState, out: Out) -> None:
             hungry.append(slot.number)
         else:
             slot.is_hungry = False
-    pending.extendleft(reversed(too_large))
+    if state.behaviour < 4:
+        pending.extendleft(reversed(too_large))
+        return
+    # One that is under way may have been taken before those with lower numbers.
+    for number in sorted(too_large, reverse=True):
+        moves.enqueue(state, number)
 
 
 def _prefer_other_node(state: SweepState, trial: Trial, slot: Slot, depth: int) -> Slot:

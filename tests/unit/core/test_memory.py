@@ -5,11 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
+from raysweep.core import line, moves
 from raysweep.core.failures import Failure
 from raysweep.core.memory import is_out_of_reach
 from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.trial import Attempt
 from tests.unit.core.faults import GIB, NO_WAIT, OOM, kinds, out_of_memory
 from tests.unit.core.sweep import Sweep, running, start_trial, tell
 from tests.unit.core.world import make_spec
@@ -262,6 +266,28 @@ def test_an_adaptive_searcher_says_that_it_is_done_while_a_large_trial_waits() -
     sweep.timer(state.timer_at)
     assert state.status == "completed"
     assert sweep.trial_state(0) == "failed"
+
+
+def test_large_trials_that_no_slot_takes_go_back_into_the_line_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of trials in order, one that was under way is taken first; it does not stay before lower numbers."""
+    sweep = running(
+        1,
+        trials=4,
+        max_concurrent_trials=1,
+        scheduler={"asha": {"type": "promotion", "max_t": 9, "grace_period": 3}},
+        resources={"cpu": 1, "memory": 2 * GIB},
+    )
+    state = sweep.state
+    for number in (1, 2):
+        state.trials[number].memory_bytes = 4 * GIB
+    state.trials[2].attempts = [Attempt(attempt=1, started_at=100.0, ended_at=101.0, end="lost")]
+    monkeypatch.setattr(moves, "depth", lambda state: 2)
+    state.hungry.append(0)
+    line.assign(state, [])
+    assert list(state.slots[0].queue) == [0, 3]
+    assert list(state.pending) == [1, 2]
 
 
 def test_large_slots_that_do_not_start_hold_nobody_up() -> None:
