@@ -5,14 +5,14 @@
 #   dev       .[dev]                      test, check, bench, docs
 #
 # .venv-prefect-latest holds the newest Prefect, which cannot live beside Airflow; .venv-3.12 and .venv-3.13 hold those
-# Pythons with Ray, for a sample of the tests.
+# Pythons with Ray, for a sample of the tests; .venv-tensorflow and .venv-horovod hold what only some gangs need.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-pythons test-all faults chaos mutants check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-pythons test-all faults chaos mutants check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -68,6 +68,23 @@ $(LATEST)/.stamps/dev: $(STAMPS)/venv pyproject.toml constraints-prefect-latest.
 		playwright pytest pytest-timeout pytest-xdist
 	@mkdir -p $(@D) && touch $@
 
+GANG_TESTS := tests/engine/test_gang_backends.py
+$(foreach backend,tensorflow horovod,.venv-$(backend)/.stamps/base): .venv-%/.stamps/base: $(STAMPS)/venv pyproject.toml
+	[ -x .venv-$*/bin/python ] || $(PYTHON) -m venv .venv-$*
+	$(UV_ENV) $(BIN)/uv pip install --python .venv-$*/bin/python --constraints constraints.txt \
+		--editable '.[ray,$(if $(filter tensorflow,$*),tensorflow,torch)]' pytest pytest-timeout pytest-xdist
+	@mkdir -p $(@D) && touch $@
+
+# Horovod has no wheels; one that was built is good for the PyTorch and the Python of its environment.
+.venv-horovod/.stamps/horovod: .venv-horovod/.stamps/base deploy/horovod/build-wheel.sh
+	$(UV_ENV) $(BIN)/uv pip install --python .venv-horovod/bin/python --constraints constraints.txt \
+		cffi cloudpickle numpy packaging pip psutil pyyaml setuptools wheel
+	rm -rf .venv-horovod/wheels && PATH="$$PWD/.venv-horovod/bin:$$PATH" deploy/horovod/build-wheel.sh \
+		.venv-horovod/bin/python .venv-horovod/wheels
+	$(UV_ENV) $(BIN)/uv pip install --python .venv-horovod/bin/python --constraints constraints.txt --reinstall-package horovod \
+		.venv-horovod/wheels/horovod-*.whl
+	@touch $@
+
 # LightGBM's wheel needs the OpenMP runtime of GCC, which a bare Debian or Ubuntu does not have.
 system-libraries:
 	@if command -v apt-get >/dev/null && ! PATH="$$PATH:/sbin:/usr/sbin" ldconfig -p | grep 'libgomp\.so\.1' >/dev/null; then \
@@ -119,7 +136,7 @@ MARK ?= not slow and not servers
 # Tests that compute run beside those that wait for servers (tests/dealing.py); with 0, one after the other.
 PROCESSES ?= 2
 PYTEST_BESIDE = -m pytest -n $(PROCESSES)
-## test: the test suite (TESTS=tests/unit MARK="not ray" PROCESSES=0)
+## test: the test suite, a sample of the variants: with every change, 10 minutes on two cores (TESTS=tests/unit MARK="not ray" PROCESSES=0)
 test: setup browser
 	$(BIN)/python $(PYTEST_BESIDE) $(TESTS) $(if $(MARK),-m '$(MARK)')
 
@@ -131,6 +148,14 @@ test-servers: setup browser
 test-prefect-latest: $(LATEST)/.stamps/dev browser
 	$(LATEST)/bin/python $(PYTEST_BESIDE) tests/prefect/test_parts.py tests/prefect/test_pages.py tests/orchestrators/test_prefect.py \
 		-m 'not slow'
+
+## test-tensorflow: gangs with TensorFlow, in an environment of its own
+test-tensorflow: .venv-tensorflow/.stamps/base
+	.venv-tensorflow/bin/python -m pytest $(GANG_TESTS) -k tensorflow
+
+## test-horovod: gangs with Horovod, which is built first (g++, cmake, four minutes), in an environment of its own
+test-horovod: .venv-horovod/.stamps/horovod
+	.venv-horovod/bin/python -m pytest $(GANG_TESTS) -k horovod
 
 VERSIONS ?= 3.12 3.13
 # The interpreter of a version: the one on PATH, or else pyenv's newest.
@@ -161,9 +186,9 @@ fi; \
 .venv-$(1)/bin/python $(PYTEST_BESIDE) $(SAMPLE) -m 'not slow';)
 endef
 
-## test-all: the test suite with every variant
+## test-all: everything, slow and servers included, and ten times as many examples of each property: every night, before a release
 test-all: setup browser
-	$(BIN)/python -m pytest $(TESTS)
+	RAYSWEEP_EXAMPLES=$${RAYSWEEP_EXAMPLES:-10} $(BIN)/python -m pytest $(TESTS)
 
 ## faults: every fault that the tests can inject, exhaustive ones included (about an hour on two cores)
 faults: setup
@@ -214,5 +239,5 @@ constraints: $(STAMPS)/venv
 
 ## clean: remove what make made: environments, caches, site, .mutants, .nightly, .airflow and .prefect with their results
 clean:
-	rm -rf $(VENV) $(LATEST) .venv-3.12 .venv-3.13 .mutants .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-3.12 .venv-3.13 .mutants .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

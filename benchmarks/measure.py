@@ -24,6 +24,8 @@ class Sample:
     wall_s: float
     warm_s: float | None = None
     extra: Mapping[str, float] = field(default_factory=dict)
+    notes: Sequence[Json] = ()
+    """What was written down while it ran; not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,17 @@ def compare(
     Returns: `{"contenders": …, "ratios": …}`, and the samples by contender.
     """
     samples = alternate(contenders, rounds)
-    shown = {
+    return compare_samples(contenders, samples, unit, own), samples
+
+
+def compare_samples(
+    contenders: Sequence[Contender],
+    samples: Mapping[str, Sequence[Sample]],
+    unit: str,
+    own: str = "raysweep",
+) -> Json:
+    """The same of samples that are there: `{"contenders": …, "ratios": …}`."""
+    return {
         "contenders": {
             contender.name: describe(contender, samples[contender.name], unit) for contender in contenders
         },
@@ -83,7 +95,6 @@ def compare(
             if peer.name != own
         },
     }
-    return shown, samples
 
 
 def ratios(own: Sequence[Sample], peer: Sequence[Sample]) -> Json:

@@ -46,7 +46,16 @@ _ALL: Final = (
     Benchmark(name="checkpoint-stall", module="checkpoint_stall"),
     Benchmark(name="checkpoint-stall-1gb", module="checkpoint_stall", function="run_1gb"),
     Benchmark(name="checkpoint-stall-s3", module="checkpoint_stall", function="run_s3", needs_s3=True),
+    Benchmark(name="checkpoint-throughput", module="checkpoint_throughput", needs_ray=False),
+    Benchmark(
+        name="checkpoint-throughput-s3", module="checkpoint_throughput", function="run_s3", needs_s3=True
+    ),
+    Benchmark(name="checkpoint-steps", module="checkpoint_steps"),
     Benchmark(name="chunking", module="chunking", needs_ray=False),
+    Benchmark(name="asha-wall", module="schedulers", function="run_asha"),
+    Benchmark(name="asha-wall-long", module="schedulers", function="run_asha_long"),
+    Benchmark(name="pbt", module="schedulers", function="run_pbt"),
+    Benchmark(name="pbt-exploit", module="schedulers", function="run_exploit"),
     Benchmark(name="search", module="search", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),

@@ -74,7 +74,8 @@ def _elsewhere(name: str) -> str:
     if name.startswith("_"):
         return ""
     for module in ("raysweep.errors", "raysweep.outcome", "raysweep.spec.identity"):
-        if getattr(getattr(importlib.import_module(module), name, None), "__module__", None) == module:
+        home = getattr(getattr(importlib.import_module(module), name, None), "__module__", "")
+        if home == module or home.startswith(f"{module}."):
             return f": raysweep.{name} is {module}.{name}"
     return ""
 

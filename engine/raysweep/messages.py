@@ -30,8 +30,9 @@ class AttemptMessage(Message, frozen=True):
 class Gang(Struct, frozen=True, kw_only=True):
     """Where one member of a gang stands among all. `host`: where rank 0 can be reached.
 
-    `group`: what connects them, `gloo`, `nccl`, or nothing. `devices`: the GPUs that those on its node may
-    see, as CUDA_VISIBLE_DEVICES; `device`: its own first one among these.
+    `group`: what connects them, such as `gloo`, or nothing. `devices`: the GPUs that those on its node may
+    see, as CUDA_VISIBLE_DEVICES; `device`: its own first one among these. `nodes`: of each rank, which node
+    it is on, counted from 0.
     """
 
     world_size: int
@@ -42,6 +43,7 @@ class Gang(Struct, frozen=True, kw_only=True):
     group: str = ""
     devices: str | None = None
     device: int = 0
+    nodes: tuple[int, ...] = ()
 
 
 class FailureFacts(Struct, frozen=True, kw_only=True):
@@ -171,9 +173,19 @@ class Failed(AttemptMessage, frozen=True):
 
 
 class Met(AttemptMessage, frozen=True):
-    """Of rank 0: the gang of this attempt meets at this port of its host."""
+    """Of rank 0: the gang of this attempt meets at this port of its host.
+
+    `is_each`: every rank has a port of its own, and says so; when all have, all are told all.
+    """
 
     port: int
+    is_each: bool = False
+
+
+class Upcoming(AttemptMessage, frozen=True):
+    """Of rank 0, where metrics are reduced: a checkpoint of the state after report `report` follows."""
+
+    report: int
 
 
 class Leaving(AttemptMessage, frozen=True):
@@ -232,9 +244,13 @@ class Answer(AttemptMessage, frozen=True):
 
 
 class Meet(AttemptMessage, frozen=True):
-    """To the others of a gang: rank 0 waits for them at this port."""
+    """To the others of a gang: rank 0 waits for them at this port.
 
-    port: int
+    `addresses`: to all of them, where each has a port: `host:port` by rank.
+    """
+
+    port: int = 0
+    addresses: tuple[str, ...] = ()
 
 
 class Follow(AttemptMessage, frozen=True):
@@ -267,6 +283,7 @@ FromWorker = (
     | Damaged
     | Noted
     | Met
+    | Upcoming
     | Leaving
     | End
     | Recalled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -69,3 +70,17 @@ def local_folder(checkpoint: Any) -> Iterator[str | PathLike[str]]:
         return
     with as_directory() as folder:
         yield folder
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder for a new checkpoint, gone at the end: for who has stored it before `report` returns."""
+    with tempfile.TemporaryDirectory(prefix="raysweep-checkpoint-") as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def opened_by_ray(checkpoint: Any) -> Iterator[Path]:
+    """A `ray.train.Checkpoint` as a local folder."""
+    with checkpoint.as_directory() as folder:
+        yield Path(folder)

@@ -5,6 +5,7 @@ The same calls work in the workers of the downstream training step.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ from raysweep.restored import RestoredCheckpoint, end_attempt, local_folder
 if TYPE_CHECKING:
     from os import PathLike
 
+    from raysweep.spec.schedule import ScheduledConfig
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialContext:
@@ -25,6 +28,8 @@ class TrialContext:
     `iteration` is the number of reports that lie behind the checkpoint this attempt began from (0 without
     one); `rank`, also `world_rank`, of `world_size`, is that of the process in its gang, `local_rank` that
     among those on its node, `node_rank` that of its node (0 of 1, 0 and 0 for a trial of one process).
+    `schedule`: in a training, the configs that a population's best trial had one after the other, each with
+    the number of reports (`start`) that lay behind it; else empty.
     """
 
     sweep_id: str
@@ -38,6 +43,17 @@ class TrialContext:
     resources: dict[str, float] = field(default_factory=dict)
     local_rank: int = 0
     node_rank: int = 0
+    schedule: tuple[ScheduledConfig, ...] = ()
+
+    def config_at(self, step: int, config: Mapping[str, Any]) -> dict[str, Any]:
+        """What to train the step after `step` steps with: the schedule's config; without one, `config`.
+
+        Args:
+            step: How many steps lie behind, counted as the trial of the sweep counted its reports.
+            config: What the trainable was called with.
+        """
+        found = next((each.config for each in reversed(self.schedule) if each.start <= step), config)
+        return dict(found)
 
     @property
     def world_rank(self) -> int:

@@ -34,6 +34,9 @@ def leaderboard(status: RunStatus) -> list[dict[str, Any]]:
     rows = []
     for place, trial in enumerate(status.top[:ROWS], 1):
         row: dict[str, Any] = {"#": place, "trial": trial.trial_id, status.metric: trial.score}
+        if status.others:
+            row |= {name: trial.metrics.get(name) for name in status.others}
+            row["front"] = "*" if trial.trial_id in status.pareto else ""
         row |= {"state": trial.state, "reports": trial.reports}
         if status.constraints:
             row["violates"] = "; ".join(trial.violated)
@@ -51,6 +54,8 @@ def report_text(status: RunStatus) -> str:
         parts += [f"## No best\n\n{_escape(status.infeasible)}"]
     if status.best is not None:
         parts += [f"## Best {_escape(status.metric)}: {show_number(status.best.score)}", _trial(status.best)]
+    if status.pareto:
+        parts += ["## Pareto front", _escape(status.pareto_text)]
     if len(status.curve) > 1:
         parts += ["## Best so far", curve_text(status.curve, status.metric)]
     if status.top:

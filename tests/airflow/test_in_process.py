@@ -123,6 +123,7 @@ def test_a_mistake_in_user_code_fails_for_good(
         sweep.execute(context_of(sweep))
 
 
+@pytest.mark.slow
 def test_a_cleared_sweep_that_finds_more_is_gated_and_trained_anew(
     embedded_ray: None, spec: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -56,6 +56,20 @@ def test_what_breaks_a_constraint_is_marked_and_is_no_best(tmp_path: Path) -> No
     json.dumps(data, allow_nan=False)
 
 
+def test_of_several_metrics_the_front_comes_first_and_is_named(tmp_path: Path) -> None:
+    fields = {"metric": ["auc", "loss"], "mode": ["max", "min"], "scheduler": "fifo", "search": "random"}
+    spec, simulated = pages.night(num_samples=12, **fields)
+    for part, root in ((1.0, tmp_path / "a"), (0.6, tmp_path / "b")):
+        pages.store(root, spec, simulated, part=part)
+        data = room.view_of(task(place=place(root)), Readers())
+        assert data["others"] == ["loss"]
+        assert data["front"].startswith(("1 trial that", "2 trials that"))
+        assert " no other beats in auc and loss: " in data["front"]
+        assert data["best"]["trial_id"] == data["top"][0]["trial_id"] == data["front"].split(": ")[1][:5]
+        assert all(isinstance(trial["others"][0], float) for trial in data["top"])
+        json.dumps(data, allow_nan=False)
+
+
 def test_a_running_sweep(night: Night, tmp_path: Path) -> None:
     pages.store(tmp_path, *night, part=0.6)
     data = room.view_of(task(place=place(tmp_path)), Readers())

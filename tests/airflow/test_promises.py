@@ -8,7 +8,7 @@ import pytest
 
 from tests.airflow.servers import Airflow
 from tests.orchestrators.airflow import AirflowOrchestrator
-from tests.orchestrators.suite import OrchestratorContract
+from tests.orchestrators.suite import Nights, OrchestratorContract
 
 
 @pytest.mark.servers
@@ -24,3 +24,12 @@ class TestAirflow(OrchestratorContract):
         path = tmp_path / "log"
         path.touch()
         return path
+
+    # With every change Prefect keeps these.
+    @pytest.mark.slow
+    def test_the_best_config_is_trained(self, nights: Nights) -> None:
+        super().test_the_best_config_is_trained(nights)
+
+    @pytest.mark.slow
+    def test_a_mistake_in_user_code_fails_once_with_its_traceback(self, nights: Nights) -> None:
+        super().test_a_mistake_in_user_code_fails_once_with_its_traceback(nights)

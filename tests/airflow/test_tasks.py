@@ -335,11 +335,15 @@ def test_a_decorated_function_is_the_trainable_and_its_best_are_expanded(desk: D
     assert set(desk.noted("trained")) == {str(each["config"]["x"]) for each in outcome["top_k"][:2]}
 
 
-def test_airflow_shows_the_provider_and_tests_its_connection(desk: Desk, head: Head) -> None:
+@pytest.mark.slow
+def test_airflow_shows_the_provider(desk: Desk) -> None:
     command: Callable[..., str] = desk.airflow.command
     assert "raysweep" in command("providers", "list")
     assert "raysweep_airflow.hooks.RaySweepHook" in command("providers", "hooks", "-o", "plain")
     assert "raysweep_airflow.links.RayJobLink" in command("providers", "links", "-o", "plain")
+
+
+def test_airflow_tests_a_connection(desk: Desk, head: Head) -> None:
     fields = {"connection_id": "c", "conn_type": "raysweep", "host": head.address}
     good = desk.airflow.call("POST", "/connections/test", fields | {"password": head.token})
     assert good["status"] is True

@@ -26,6 +26,8 @@ from raysweep.storage.opening import open_store
 
 HERE = "tests.engine.trainables"
 ROOT = Path(__file__).parents[2]
+INLINE: dict[str, Any] = {"isolation": "inline", "max_concurrent_trials": 1}
+"""For sweeps of which it is not asked where their trials run: no worker has to start."""
 
 
 @pytest.fixture(scope="session")

@@ -185,3 +185,88 @@ def _meet(config: Config, step: int) -> None:
     (met / str(here.rank)).touch()
     while len(os.listdir(met)) < here.world_size:
         time.sleep(0.005)
+
+
+def reduced(config: Config) -> None:
+    """Four steps with a checkpoint at each; in its first attempt rank 1 kills itself before the third."""
+    here = rs.get_context()
+    begin = 0
+    if (checkpoint := rs.get_checkpoint()) is not None:
+        with checkpoint as folder:
+            begin = int((folder / "step").read_text())
+    _note(config, "begin", begin)
+    for step in range(begin, 4):
+        if step == 2 and _is_first(config, 0, 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        with rs.new_checkpoint() as folder:
+            (folder / "step").write_text(str(step + 1))
+            metrics = {"loss": step + here.rank, "n": 10**here.rank, "step": step}
+            rs.report(metrics, checkpoint=folder, wait=True)
+        _meet(config, step)
+
+
+def rank_0_reports(config: Config) -> None:
+    """As many trainables are written: the others report nothing."""
+    if rs.get_context().rank == 0:
+        for step in range(3):
+            rs.report({"loss": step}, wait=True)
+
+
+def fsdp(config: Config) -> None:
+    """Five steps of a sharded model, with a sharded checkpoint at each.
+
+    In trial `config["kill"]` rank 1 kills itself before its fourth step, once.
+    """
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.fsdp import fully_shard
+
+    here = rs.get_context()
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    mesh = dist.device_mesh.init_device_mesh("cpu", (here.world_size,))
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    begin = _load_sharded(model, optimizer)
+    own = sum(p.to_local().numel() for p in model.parameters())
+    _note(config, "begin", begin, own, sum(p.numel() for p in model.parameters()))
+    for step in range(begin, 5):
+        if step == 3 and _is_first(config, config.get("kill", -1), 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        x = torch.randn(8, 4, generator=torch.Generator().manual_seed(10 * step + here.rank))
+        loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        # All ranks write their shards into rank 0's folder, which it reports when all have.
+        with rs.new_checkpoint() as folder:
+            where = [str(folder)]
+            dist.broadcast_object_list(where, 0)
+            dcp.save(_sharded_state(model, optimizer, step + 1), checkpoint_id=where[0])
+            weights = [p.full_tensor().double().sum().item() for p in model.parameters()]
+            _note(config, "weights", step + 1, *weights)
+            rs.report({"loss": loss.item(), "step": step + 1}, checkpoint=folder, wait=True)
+        dist.barrier()
+
+
+def _sharded_state(model: Any, optimizer: Any, step: int) -> dict[str, Any]:
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    weights, moments = get_state_dict(model, optimizer)
+    return {"model": weights, "optimizer": moments, "step": step}
+
+
+def _load_sharded(model: Any, optimizer: Any) -> int:
+    """The step that the newest checkpoint holds; 0 without one."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import set_state_dict
+
+    if (checkpoint := rs.get_checkpoint()) is None:
+        return 0
+    state = _sharded_state(model, optimizer, 0)
+    with checkpoint as folder:
+        dcp.load(state, checkpoint_id=folder)
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    return int(state["step"])

@@ -14,6 +14,7 @@ import pytest
 
 from raysweep.schedulers import NOTHING, Decisions, Stop
 from raysweep.schedulers.asha import AshaScheduler, percentile
+from tests.sampling import sampled
 
 pytest.importorskip("ray.tune")
 from ray.tune.schedulers import AsyncHyperBandScheduler, TrialScheduler
@@ -83,7 +84,7 @@ def reload(ours: AshaScheduler, parameters: dict[str, Any], seed: int) -> AshaSc
     return fresh
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", sampled(range(400), lambda seed: seed % 4 == 0))
 def test_decides_as_ray(seed: int) -> None:
     """Every decision of a random stream is Ray's, also when our state is dumped and loaded in between."""
     rng = random.Random(seed)

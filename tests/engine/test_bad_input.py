@@ -17,6 +17,7 @@ from raysweep.cli import main
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
+from tests.engine.conftest import INLINE
 
 pytestmark = pytest.mark.ray
 
@@ -72,7 +73,7 @@ def refusal(
     ("changes", "field", "said"),
     [
         ({"trainable": "examples.quick:quadratc"}, "trainable", "did you mean 'quadratic'?"),
-        ({"trainable": "math:pi"}, "trainable", "'math:pi' is a float, which cannot be called; name a function or a class"),
+        pytest.param({"trainable": "math:pi"}, "trainable", "'math:pi' is a float, which cannot be called; name a function or a class", marks=pytest.mark.slow),
         ({"trainable": "tests.engine.cannot_be_imported:train"}, "trainable", "RuntimeError: not today"),
         ({"resources": {"cpu": 1000}}, "resources.cpu", "one trial asks for 1000 CPU; the largest node has 2; ask for at most 2"),
         ({"resources": {"gpu": 64}}, "resources.gpu", "one trial asks for 64 GPU"),
@@ -113,7 +114,7 @@ def test_the_key_of_an_unfinished_sweep_with_another_spec(refusal: Callable[...,
 
 
 def test_a_time_that_is_never_reported(refusal: Callable[..., str]) -> None:
-    spec = {**SWEEP, "scheduler": {"asha": {"time_attr": "epoch"}}}
+    spec = {**SWEEP, **INLINE, "scheduler": {"asha": {"time_attr": "epoch"}}}
     line = refusal("sweep", spec, "--key", "k", has_run=True)
     # Whichever reports first.
     assert re.match(r"scheduler\.asha\.time_attr: 'epoch' was never reported by trial [012]; ", line)
@@ -122,11 +123,11 @@ def test_a_time_that_is_never_reported(refusal: Callable[..., str]) -> None:
 def test_the_mended_spec_may_have_the_same_key(
     refusal: Callable[..., str], tmp_path: Path, store: Path
 ) -> None:
-    line = refusal("sweep", {**SWEEP, "metric": "los"}, "--key", "k", has_run=True)
+    line = refusal("sweep", {**SWEEP, **INLINE, "metric": "los"}, "--key", "k", has_run=True)
     assert line.startswith("metric: ")
     assert "set metric to a name that the trainable reports" in line
     assert f"what has run is kept in {store}/aside/" in line
-    (tmp_path / "mended.json").write_text(json.dumps(SWEEP))
+    (tmp_path / "mended.json").write_text(json.dumps({**SWEEP, **INLINE}))
     assert main(["sweep", str(tmp_path / "mended.json"), "--storage", str(store), "--key", "k"]) == 0
 
 

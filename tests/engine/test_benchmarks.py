@@ -44,6 +44,7 @@ def test_logs_are_measured_beside_none(ray_cluster: RayConnection) -> None:
     assert [goal["at_most"] for goal in shown["targets"]] == [1.05, 1.05]
 
 
+@pytest.mark.slow
 def test_every_report_is_counted(ray_cluster: RayConnection) -> None:
     sample = reports.own(50).run()
     assert sample.units == 2 * 50

@@ -22,6 +22,8 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint, restore_uri
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
+from tests.engine.conftest import INLINE
+from tests.sampling import first_of
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
@@ -43,16 +45,18 @@ def steps_kept(storage: Path, tmp_path: Path, trial: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("keep", "mode", "expected"),
-    [
-        ({"keep_last": 1, "keep_best": True}, "min", [5]),
-        ({"keep_last": 1, "keep_best": True}, "max", [1, 5]),
-        ({"keep_last": 3, "keep_best": False}, "max", [3, 4, 5]),
-    ],
+    first_of(
+        [
+            ({"keep_last": 1, "keep_best": True}, "max", [1, 5]),
+            ({"keep_last": 1, "keep_best": True}, "min", [5]),
+            ({"keep_last": 3, "keep_best": False}, "max", [3, 4, 5]),
+        ]
+    ),
 )
 def test_the_last_and_the_best_are_kept(
     keep: dict[str, Any], mode: str, expected: list[int], run: Run, storage: Path, tmp_path: Path
 ) -> None:
-    outcome = run("steps", checkpoint=keep, mode=mode)
+    outcome = run("steps", checkpoint=keep, mode=mode, **INLINE)
     (trial,) = outcome.trials
     assert trial.state == "completed"
     assert trial.checkpoint_uri is not None
@@ -62,7 +66,7 @@ def test_the_last_and_the_best_are_kept(
 
 
 def test_every_checkpoint_belongs_to_its_report(run: Run, events: Events) -> None:
-    outcome = run("steps", {"steps": 4}, num_samples=2)
+    outcome = run("steps", {"steps": 4}, num_samples=2, **INLINE)
     assert outcome.counts == {"completed": 2}
     for number in range(2):
         committed = [event for event in events(CheckpointCommitted) if event.trial == number]
@@ -70,6 +74,7 @@ def test_every_checkpoint_belongs_to_its_report(run: Run, events: Events) -> Non
         assert [event.number for event in committed] == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_trial_that_dies_twice_goes_on_from_where_it_was(run: Run, storage: Path, tmp_path: Path) -> None:
     space = {"dies_at": 2, "how": "sigkill", "deaths": 1}
     outcome = run("steps", space, isolation="process", num_samples=2, max_concurrent_trials=1)
@@ -110,7 +115,7 @@ def test_a_directory_that_is_none_is_the_trials_error(run: Run, tmp_path: Path) 
     def train(config: dict[str, Any]) -> None:
         rs.report({"loss": 1.0}, checkpoint="/nowhere/at/all")
 
-    (trial,) = run(train, failure={"max_failures": 0}).trials
+    (trial,) = run(train, failure={"max_failures": 0}, **INLINE).trials
     assert trial.error is not None
     assert "takes a directory; '/nowhere/at/all' is none" in trial.error.message
 
@@ -139,12 +144,12 @@ def spoil(config: dict[str, Any]) -> None:
             raise ValueError("as asked")
 
 
-@pytest.mark.parametrize("starts_over", [False, True])
+@pytest.mark.parametrize("starts_over", first_of([False, True]))
 def test_a_damaged_checkpoint_is_refused_by_name(run: Run, storage: Path, starts_over: bool) -> None:
     """The trial fails with a clear error and the sweep goes on, unless the trainable says what else to do."""
     space = {"storage": str(storage), "starts_over": starts_over}
     keep = {"keep_last": 3, "on_damage": "fail"}
-    outcome = run(spoil, space, num_samples=2, checkpoint=keep)
+    outcome = run(spoil, space, num_samples=2, checkpoint=keep, **INLINE)
     first, second = outcome.trials
     assert second.state == "completed"
     assert first.attempts[0].error is not None
@@ -261,7 +266,8 @@ def hand_over(config: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("isolation", "is_copied"), [("worker", False), ("process", False), ("process", True)]
+    ("isolation", "is_copied"),
+    first_of([("worker", False), ("process", False), ("process", True)]),
 )
 def test_checkpoints_that_are_handed_over(
     isolation: str, is_copied: bool, run: Run, storage: Path, tmp_path: Path, events: Events
@@ -288,7 +294,8 @@ def test_checkpoints_that_are_handed_over(
 
 
 @pytest.mark.parametrize(
-    ("isolation", "is_copied"), [("worker", True), ("process", False), ("process", True)]
+    ("isolation", "is_copied"),
+    first_of([("worker", True), ("process", False), ("process", True)]),
 )
 def test_a_trial_that_is_killed_with_a_checkpoint_in_hand(
     isolation: str, is_copied: bool, run: Run, storage: Path
@@ -304,7 +311,7 @@ def test_a_trial_that_is_killed_with_a_checkpoint_in_hand(
     assert verify_sweep(SweepFolder(open_store(str(storage)), sweep.parent.name)).is_sound
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.parametrize("isolation", first_of(["worker", "process"]))
 def test_a_trial_resumes_from_what_it_has_stored_itself(
     isolation: str, run: Callable[..., rs.SweepOutcome], tmp_path: Path, lines: Callable[[], list[list[str]]]
 ) -> None:

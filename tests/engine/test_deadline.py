@@ -28,6 +28,7 @@ Lines = Callable[[], list[list[str]]]
 MakeSpec = Callable[..., rs.SweepSpec]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize(
     ("step_s", "budget_s"),

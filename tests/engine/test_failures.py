@@ -13,6 +13,8 @@ import raysweep as rs
 from raysweep.core.events import SlotLost, TrialStarted
 from raysweep.errors import InfeasibleResourcesError, MetricNeverReportedError, TrainableImportError
 from raysweep.spec.identity import sweep_id
+from tests.engine.conftest import INLINE
+from tests.sampling import first_of, sampled
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
@@ -47,13 +49,7 @@ def check_resumed(outcome: rs.SweepOutcome, lines: list[list[str]], how: str) ->
 
 @pytest.mark.parametrize(
     "how",
-    [
-        "raise",
-        "segfault",
-        pytest.param("sigkill", marks=pytest.mark.slow),
-        pytest.param("exit", marks=pytest.mark.slow),
-        "sys.exit",
-    ],
+    first_of(["segfault", "raise", "sigkill", "exit", "sys.exit"]),
 )
 def test_a_trial_in_its_own_process_goes_on_from_its_checkpoint(how: str, run: Run, lines: Lines) -> None:
     check_resumed(run("steps", {"dies_at": 3, "how": how}, isolation="process"), lines(), how)
@@ -61,13 +57,7 @@ def test_a_trial_in_its_own_process_goes_on_from_its_checkpoint(how: str, run: R
 
 @pytest.mark.parametrize(
     "how",
-    [
-        "raise",
-        "sigkill",
-        pytest.param("segfault", marks=pytest.mark.slow),
-        pytest.param("exit", marks=pytest.mark.slow),
-        pytest.param("sys.exit", marks=pytest.mark.slow),
-    ],
+    sampled(["raise", "sigkill", "segfault", "exit", "sys.exit"], lambda how: how == "sigkill"),
 )
 def test_a_trial_in_a_worker_goes_on_from_its_checkpoint(how: str, run: Run, lines: Lines) -> None:
     check_resumed(run("steps", {"dies_at": 3, "how": how}, isolation="worker"), lines(), how)
@@ -75,7 +65,7 @@ def test_a_trial_in_a_worker_goes_on_from_its_checkpoint(how: str, run: Run, lin
 
 @pytest.mark.parametrize(
     ("isolation", "how"),
-    [("worker", "exit"), ("process", "segfault"), pytest.param("actor", "sigkill", marks=pytest.mark.slow)],
+    first_of([("worker", "exit"), ("process", "segfault"), ("actor", "sigkill")]),
 )
 def test_a_death_takes_nobody_else_with_it(
     isolation: str, how: str, run: Run, lines: Lines, events: Events
@@ -129,19 +119,19 @@ def test_messages_that_utf_8_cannot_hold_arrive(run: Run) -> None:
 
 
 def test_an_error_that_no_rerun_mends_is_not_retried(run: Run) -> None:
-    (trial,) = run("type_error", failure={"max_failures": 3}).trials
+    (trial,) = run("type_error", failure={"max_failures": 3}, **INLINE).trials
     assert len(trial.attempts) == 1
 
 
 def test_the_breaker_ends_a_sweep_that_only_fails(run: Run, lines: Lines) -> None:
-    outcome = run("type_error", num_samples=50, failure={"breaker_trials": 3}, max_concurrent_trials=1)
+    outcome = run("type_error", num_samples=50, failure={"breaker_trials": 3}, **INLINE)
     assert outcome.status == "failed"
     assert "the first 3 trials all failed in user code" in outcome.why
     assert "TypeError" in outcome.why
     assert len(lines()) < 50
 
 
-@pytest.mark.parametrize("search", ["random", {"tpe": {"n_startup_trials": 30}}])
+@pytest.mark.parametrize("search", first_of(["random", {"tpe": {"n_startup_trials": 30}}]))
 def test_a_draw_that_raises_costs_its_own_trial(search: Any, run: Run) -> None:
     """Not the sweep, and not what the others have done."""
     drawn: set[float] = set()
@@ -152,7 +142,8 @@ def test_a_draw_that_raises_costs_its_own_trial(search: Any, run: Run) -> None:
             raise ZeroDivisionError("a rare draw")
         return float(config["x"])
 
-    outcome = run("noop", {"y": {"sample_from": rare}}, num_samples=40, search=search)
+    fields = {"num_samples": 40, "search": search, **INLINE}
+    outcome = run("noop", {"y": {"sample_from": rare}}, **fields)
     assert outcome.status == "completed"
     assert outcome.counts == {"completed": 39, "failed": 1}
     trial = outcome[36]
@@ -163,7 +154,7 @@ def test_a_draw_that_raises_costs_its_own_trial(search: Any, run: Run) -> None:
     assert "a rare draw" in trial.error.message
     assert trial.error.traceback is not None
     assert "in rare" in trial.error.traceback
-    assert outcome == run("noop", {"y": {"sample_from": rare}}, num_samples=40, search=search)
+    assert outcome == run("noop", {"y": {"sample_from": rare}}, **fields)
 
 
 def test_a_function_that_fails_for_the_first_draw_is_a_mistake_in_the_spec(run: Run, storage: Path) -> None:
@@ -201,14 +192,14 @@ def test_a_metric_that_is_never_reported_is_a_mistake_in_the_spec(
     run: Run, lines: Lines, storage: Path
 ) -> None:
     with pytest.raises(MetricNeverReportedError, match="'los'") as caught:
-        run("other_name", num_samples=20, max_concurrent_trials=1)
+        run("other_name", num_samples=20, **INLINE)
     assert caught.value.field == "metric"
     assert len(lines()) < 20
     assert not (storage / sweep_id("t", "k")).exists()
     assert (Path(caught.value.kept_uri) / "sweep.json").is_file(), "what has run is kept, aside"
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.parametrize("isolation", first_of(["worker", "process"]))
 def test_a_trainable_that_is_not_in_its_module(isolation: str, run: Run, storage: Path) -> None:
     with pytest.raises(TrainableImportError, match="did you mean 'noop'") as caught:
         run("noob", isolation=isolation)

@@ -15,6 +15,7 @@ from ray.tune.schedulers import (
     HyperBandScheduler,
     MedianStoppingRule,
 )
+from ray.tune.schedulers.hb_bohb import HyperBandForBOHB
 from ray.tune.search import BasicVariantGenerator, ConcurrencyLimiter
 from ray.tune.stopper import (
     CombinedStopper,
@@ -76,6 +77,7 @@ def test_a_plain_tuner_says_what_a_plain_spec_does(make: Make, tmp_path: Path) -
             {"scheduler": {"asha": {"max_t": 81, "grace_period": 3, "reduction_factor": 3, "brackets": 2}}},
         ),
         ({"scheduler": ASHAScheduler(time_attr="epoch")}, {"scheduler": {"asha": {"time_attr": "epoch"}}}),
+        ({"scheduler": HyperBandScheduler(max_t=9)}, {"scheduler": {"hyperband": {"max_t": 9}}}),
         ({"max_concurrent_trials": 3}, {"max_concurrent_trials": 3}),
         ({"max_concurrent_trials": 0}, {}),
         ({"search_alg": BasicVariantGenerator(points_to_evaluate=[{"x": 0.5}])}, {"points": [{"x": 0.5}]}),
@@ -171,7 +173,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"metric": None}, r"tune_config\.metric: is not set", "metric="),
     ({"mode": None}, r"tune_config\.mode: is not set", "mode="),
     ({"num_samples": -1}, r"tune_config\.num_samples: -1 ", "num_samples="),
-    ({"scheduler": HyperBandScheduler()}, r"tune_config\.scheduler: HyperBandScheduler", 'scheduler="asha"'),
+    ({"scheduler": HyperBandForBOHB()}, r"tune_config\.scheduler: HyperBandForBOHB", 'scheduler="asha"'),
+    ({"scheduler": MedianStoppingRule()}, r"tune_config\.scheduler\.time_attr: time_total_s", "time_attr="),
     ({"scheduler": ASHAScheduler(stop_last_trials=False)}, r"scheduler\.stop_last_trials", "max_t"),
     ({"trial_name_creator": str}, r"tune_config\.trial_name_creator", "ignore="),
     ({"callbacks": [Quiet()]}, r"run_config\.callbacks", "on_progress"),
@@ -203,7 +206,7 @@ def test_all_that_has_no_counterpart_is_said_at_once_and_may_be_ignored(make: Ma
     tuner = make(
         space=space | {"args": object()},
         callbacks=[Quiet()],
-        scheduler=HyperBandScheduler(),
+        scheduler=HyperBandForBOHB(),
         trial_name_creator=str,
     )
     with pytest.raises(rs.SpecError) as caught:

@@ -14,6 +14,7 @@ from raysweep.pipeline import run_gate
 from raysweep.runs.champions import read_champion
 from raysweep.spec.pipeline import GateSpec
 from raysweep.storage.opening import open_store
+from tests.engine.conftest import INLINE
 
 pytestmark = pytest.mark.ray
 
@@ -24,7 +25,7 @@ def test_the_champion_runs_on_tonights_data_and_is_lost_where_it_does_not_run(
     def night(day: int, *values: float, broken: float = -1.0) -> GateOutcome:
         space: dict[str, Any] = {"x": {"grid_search": list(values)}, "day": day, "broken": broken}
         failure = {"max_failures": 0, "max_failed_fraction": 0.2}
-        spec = make_spec("dated", space, num_samples=1, failure=failure)
+        spec = make_spec("dated", space, num_samples=1, failure=failure, **INLINE)
         outcome = rs.run_sweep(spec, key=f"night {day}")
         return run_gate(spec, outcome, GateSpec(confirm_top_k=1, seeds=2))
 

@@ -16,7 +16,7 @@ import pytest
 import raysweep as rs
 from raysweep.cli import main
 from raysweep.outcome import NOTHING_RAN
-from tests.engine.conftest import ROOT, Driver, wait_for
+from tests.engine.conftest import INLINE, ROOT, Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Lines = Callable[[], list[list[str]]]
@@ -123,7 +123,7 @@ def test_a_script_whose_bug_is_fixed_and_its_spec_file_are_one_sweep(
 
 def test_the_best_go_further_from_python(make_spec: Any, ray_cluster: object, lines: Lines) -> None:
     scheduler = {"asha": {"max_t": 3, "grace_period": 1, "reduction_factor": 3}}
-    spec = make_spec("steps", {"steps": 9, "pause": 0.0}, num_samples=4, scheduler=scheduler)
+    spec = make_spec("steps", {"steps": 9, "pause": 0.0}, num_samples=4, scheduler=scheduler, **INLINE)
     outcome = rs.run_sweep(spec, key="k")
     best = [trial.number for trial in outcome.top(2)]
     further = rs.run_sweep(spec, key="k", extend={"top": 2, "max_t": 7})
@@ -143,8 +143,7 @@ def test_a_retry_that_is_killed_is_resumed_by_the_same_call(
     """SIGKILL of the driver while the failed trials run again: nothing stored is run once more."""
     space = {"steps": 8, "pause": 0.1, "dies_at": 3, "how": "raise"}
     spec = make_spec("steps", space, num_samples=2, failure={"max_failures": 0})
-    first = drive(spec, address=address).finish()
-    assert first[1]["outcome"]["counts"] == {"failed": 2}
+    assert rs.run_sweep(spec, key="k").counts == {"failed": 2}
 
     retry = drive(spec, address=address, retry="failed")
     wait_for(lambda: max(int(line[2]) for line in lines() if line[0] == "step") >= 6)
@@ -153,7 +152,7 @@ def test_a_retry_that_is_killed_is_resumed_by_the_same_call(
     before = Counter(int(line[1]) for line in lines() if line[0] == "resumed")
     assert set(before.values()) == {1}, "both resumed from where they had failed"
 
-    outcome = drive(spec, address=address, retry="failed").outcome()
+    outcome = rs.run_sweep(spec, key="k", retry="failed")
     assert outcome.counts == {"completed": 2}
     assert outcome.generation == 3
     steps = Counter((int(line[1]), int(line[2])) for line in lines() if line[0] == "step")
@@ -163,7 +162,7 @@ def test_a_retry_that_is_killed_is_resumed_by_the_same_call(
 
 
 def test_failed_trials_and_a_new_beginning_from_python(make_spec: Any, ray_cluster: object) -> None:
-    spec = make_spec("always_raises", num_samples=3, failure={"max_failures": 0})
+    spec = make_spec("always_raises", num_samples=3, failure={"max_failures": 0}, **INLINE)
     first = rs.run_sweep(spec, key="k")
     assert first.status == "failed"
     again = rs.run_sweep(spec, key="k", retry="failed")

@@ -17,11 +17,10 @@ import pytest
 
 import raysweep as rs
 from raysweep.core import events as ev
-from tests.engine.conftest import wait_for
+from tests.engine.conftest import INLINE, wait_for
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
-INLINE = {"isolation": "inline", "max_concurrent_trials": 1}
 
 
 def test_a_trial_runs_where_the_sweep_was_called(run: Run) -> None:
@@ -264,6 +263,7 @@ def test_a_breakpoint_in_a_trial_is_one_in_this_process(start: Start) -> None:
     assert "END completed 6 0" in out
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_killed_inline_resumes_in_any_isolation(script: Path, start: Start) -> None:
     process = start("inline", "wait")
     wait_for(lambda: (script.parent / "sweeps.at4").exists(), 100)

@@ -141,6 +141,7 @@ def test_ctrl_c_while_trials_run_says_the_best_and_how_to_resume(
     assert status.counts.get("failed", 0) == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_async_code(start: Callable[..., Terminal], storage: Path, address: str) -> None:
     terminal = start("asyncio", address)
     wait_for(has_best(storage, 1))

@@ -22,7 +22,7 @@ ISOLATIONS = [
     "process",
     pytest.param("actor", marks=pytest.mark.slow),
 ]
-QUICK = {("sigkill", "worker"), ("segfault", "process")}
+QUICK = {("sigkill", "worker")}
 
 
 @pytest.fixture

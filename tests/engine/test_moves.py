@@ -36,6 +36,7 @@ def made_by(trial: TrialOutcome, tmp_path: Path) -> list[int]:
     return made
 
 
+@pytest.mark.slow  # `tests/unit/simulate/test_exactness.py` has these moves and kills by day
 @pytest.mark.parametrize("what", SCHEDULERS)
 def test_a_killed_controller_changes_nothing_in_the_end(
     what: str,

@@ -9,11 +9,12 @@ import pytest
 
 import raysweep as rs
 from raysweep.outcome import SweepProgress
+from tests.sampling import first_of
 
 pytestmark = pytest.mark.ray
 
 
-@pytest.mark.parametrize("when", ["always", "at the end"])
+@pytest.mark.parametrize("when", first_of(["always", "at the end"]))
 def test_an_on_progress_that_raises_ends_nothing(
     when: str,
     run: Callable[..., rs.SweepOutcome],

@@ -45,7 +45,7 @@ def proxy(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     proxy.close()
 
 
-@pytest.mark.parametrize("seconds", [6.0, pytest.param(30.0, marks=[pytest.mark.slow, pytest.mark.faults])])
+@pytest.mark.parametrize("seconds", [4.0, pytest.param(30.0, marks=[pytest.mark.slow, pytest.mark.faults])])
 def test_a_sweep_outlasts_an_outage_of_its_object_store(
     seconds: float,
     proxy: Proxy,

@@ -11,6 +11,7 @@ import pytest
 import raysweep as rs
 from raysweep.core.events import TrialReported
 from raysweep.errors import SpecChangedError
+from tests.engine.conftest import INLINE
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
@@ -57,7 +58,7 @@ def test_numpy_and_odd_values_become_json(run: Run) -> None:
 
 def test_what_is_no_metric_fails_its_trial_and_says_so(run: Run) -> None:
     kinds = ["nan", "inf", "object", "surrogate"]
-    outcome = run("reports_value", {"kind": {"grid_search": kinds}}, failure={"max_failures": 0})
+    outcome = run("reports_value", {"kind": {"grid_search": kinds}}, failure={"max_failures": 0}, **INLINE)
     nan, inf, object_, surrogate = outcome.trials
     for trial in (nan, inf):
         assert trial.state == "failed"
@@ -72,7 +73,9 @@ def test_what_is_no_metric_fails_its_trial_and_says_so(run: Run) -> None:
 
 def test_non_finite_metrics_may_be_ignored(run: Run) -> None:
     kinds = ["nan", "inf"]
-    outcome = run("reports_value", {"kind": {"grid_search": kinds}}, failure={"non_finite": "ignore"})
+    outcome = run(
+        "reports_value", {"kind": {"grid_search": kinds}}, failure={"non_finite": "ignore"}, **INLINE
+    )
     for trial in outcome.trials:
         assert (trial.state, trial.score, trial.reports) == ("completed", 0.25, 2)
 
@@ -86,11 +89,11 @@ def test_a_waiting_report_returns_when_it_is_durable(run: Run, lines: Lines, sto
 
 
 def test_a_returned_dict_is_one_report_and_other_values_are_refused(run: Run) -> None:
-    (trial,) = run("noop").trials
+    (trial,) = run("noop", **INLINE).trials
     assert (trial.reports, trial.metrics["loss"]) == (1, trial.config["x"])
     with pytest.raises(SpecChangedError, match="trainable"):
-        run("returns_nonsense")
-    (trial,) = run("returns_nonsense", name="nonsense", failure={"max_failures": 0}).trials
+        run("returns_nonsense", **INLINE)
+    (trial,) = run("returns_nonsense", name="nonsense", failure={"max_failures": 0}, **INLINE).trials
     assert trial.error is not None
     assert "returned a list" in trial.error.message
 

@@ -16,6 +16,8 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
+from tests.engine.conftest import INLINE
+from tests.sampling import first_of
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
@@ -54,12 +56,12 @@ def check(outcome: rs.SweepOutcome) -> None:
     assert not report.orphans
 
 
-@pytest.mark.parametrize("in_background", [False, True])
+@pytest.mark.parametrize("in_background", first_of([True, False]))
 def test_the_best_by_another_metric_are_kept_and_each_third(
     in_background: bool, run: Run, tmp_path: Path
 ) -> None:
     policy = {"keep_best": {"metric": "accuracy", "mode": "max", "num": 2}, "every_n": 3}
-    outcome = run(train, {"x": 1.0, "in_background": in_background}, checkpoint=policy)
+    outcome = run(train, {"x": 1.0, "in_background": in_background}, checkpoint=policy, **INLINE)
     assert outcome.counts == {"completed": 1}
     assert steps_kept(outcome, "00000", tmp_path) == [1, 2, 3, 4]
     check(outcome)
@@ -67,7 +69,7 @@ def test_the_best_by_another_metric_are_kept_and_each_third(
 
 def test_of_the_trials_that_are_done_the_two_best_keep_checkpoints(run: Run, tmp_path: Path) -> None:
     space = {"x": {"grid_search": [3.0, 1.0, 4.0, 2.0]}, "in_background": False}
-    outcome = run(train, space, checkpoint={"keep_top_k": 2}, search="grid", num_samples=1)
+    outcome = run(train, space, checkpoint={"keep_top_k": 2}, search="grid", num_samples=1, **INLINE)
     kept = {trial.config["x"]: steps_kept(outcome, trial.trial_id, tmp_path) for trial in outcome.trials}
     assert kept == {1.0: [4], 2.0: [4], 3.0: [], 4.0: []}
     assert {trial.config["x"]: trial.checkpoint_uri is not None for trial in outcome.trials} == {
@@ -79,7 +81,7 @@ def test_of_the_trials_that_are_done_the_two_best_keep_checkpoints(run: Run, tmp
 def test_a_sweep_that_ends_takes_what_is_over_the_budget_from_the_one_before(
     ray_cluster: RayConnection, make_spec: Callable[..., rs.SweepSpec], tmp_path: Path
 ) -> None:
-    spec = make_spec(train, {"x": 1.0, "in_background": False})
+    spec = make_spec(train, {"x": 1.0, "in_background": False}, **INLINE)
     before = rs.run_sweep(spec, key="first")
     assert before.best is not None
     assert before.best.checkpoint_uri is not None

@@ -9,6 +9,7 @@ import pytest
 import raysweep as rs
 from examples.functions import curve
 from raysweep.cluster.connection import RayConnection
+from raysweep.training.handover import train_spec_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 EXAMPLES = Path(__file__).parents[2] / "examples/schedulers"
@@ -49,3 +50,34 @@ def test_pbt_goes_on_from_the_donors_checkpoint_with_another_config(
     for trial in outcome.trials:
         assert trial.metrics["training_iteration"] == 9
         assert trial.metrics["loss"] == pytest.approx(curve(trial.config, 9)["loss"])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")
+def test_a_training_with_the_schedule_of_a_populations_best_trial_learns_exactly_what_that_did(
+    ray_cluster: RayConnection, tmp_path: Path
+) -> None:
+    """Of a trial whose donors were replaced themselves, if the population has one."""
+    outcome = rs.run_sweep(
+        {
+            "name": "population",
+            "trainable": "tests.engine.populations:descend",
+            "param_space": {"rate": {"uniform": [0.01, 0.3]}, "steps": 12},
+            "metric": "loss",
+            "mode": "min",
+            "num_samples": 4,
+            "seed": 3,
+            "scheduler": {"pbt": {"perturbation_interval": 2, "quantile_fraction": 0.5, "synch": True}},
+            "storage_path": str(tmp_path),
+        },
+        key="k",
+    )
+    assert outcome.counts == {"completed": 4}
+    trial = max(outcome.trials, key=lambda each: len(each.schedule))
+    assert len(trial.schedule) > 2, "it was replaced several times, or its donors were"
+    assert trial.schedule[-1].config == trial.config
+    spec = rs.TrainSpec(trainable="tests.engine.populations:descend", storage_path=str(tmp_path))
+    trained = rs.run_training(train_spec_for(spec, outcome.model_copy(update={"best": trial})), key="k")
+    assert trained.metrics["step"] == 12
+    assert trained.metrics["x"] == trial.metrics["x"], "to the last bit"
+    assert [each.metrics["step"] for each in trained.history] == list(range(1, 13))

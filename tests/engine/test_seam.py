@@ -13,7 +13,9 @@ import raysweep as rs
 from raysweep.core.events import SlotFailed, SlotOpened, TrialStarted
 from raysweep.errors import MetricNeverReportedError, TrainableImportError
 from raysweep.outcome import SweepProgress
+from tests.engine.conftest import INLINE
 from tests.engine.seam import LoadsOnce
+from tests.sampling import first_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults]
 Run = Callable[..., rs.SweepOutcome]
@@ -29,7 +31,7 @@ def test_a_trial_that_returns_at_its_last_time_costs_no_other_its_worker(
     """It reports max_t and returns in the same frame; whatever runs in its worker later is left alone."""
     outcome = run(
         f"{HERE}:short_then_long",
-        {"long_s": 5.0},
+        {"long_s": 2.0},
         num_samples=2,
         scheduler=ASHA,
         max_concurrent_trials=1,
@@ -41,7 +43,7 @@ def test_a_trial_that_returns_at_its_last_time_costs_no_other_its_worker(
     assert len(events(SlotOpened)) == 1
 
 
-@pytest.mark.parametrize("isolation", ["actor", "worker"])
+@pytest.mark.parametrize("isolation", first_of(["worker", "actor"]))
 def test_a_replacement_that_cannot_load_the_trainable_leaves_the_sweep_resumable(
     isolation: str, run: Run, lines: Lines, events: Events, tmp_path: Path
 ) -> None:
@@ -75,7 +77,7 @@ def test_what_a_sweep_does_not_need_any_more_is_free_while_it_runs(run: Run) -> 
         if progress.counts.get("completed") == 1 and progress.slots == 1:
             free.append(ray.available_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
 
-    run(f"{HERE}:one_long", {"long_s": 5.0}, num_samples=2, on_progress=look)
+    run(f"{HERE}:one_long", {"long_s": 3.0}, num_samples=2, on_progress=look)
     assert free[-1] == 1.0
 
 
@@ -84,12 +86,12 @@ def test_an_error_of_the_spec_after_the_start_deletes_nothing(
 ) -> None:
     """Trials ran and stored checkpoints before it showed that their metric has another name."""
     with pytest.raises(MetricNeverReportedError) as caught:
-        rs.run_sweep(make_spec(f"{HERE}:saves", metric="los"), key="k")
+        rs.run_sweep(make_spec(f"{HERE}:saves", metric="los", **INLINE), key="k")
     kept = Path(caught.value.kept_uri)
     assert kept.is_relative_to(storage / "aside")
     assert (kept / "sweep.json").is_file()
     assert list(kept.glob("checkpoints/00000/*.json"))
-    assert rs.run_sweep(make_spec(f"{HERE}:saves"), key="k").counts == {"completed": 1}
+    assert rs.run_sweep(make_spec(f"{HERE}:saves", **INLINE), key="k").counts == {"completed": 1}
 
 
 def test_a_worker_that_ends_for_its_memory_gets_no_other_trial(run: Run, events: Events) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.core.events import SlotOpened, TrialStarted, TrialStopped
+from tests.sampling import first_of
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
@@ -33,7 +34,7 @@ def test_asha_stops_a_trial_at_its_next_report(run: Run, lines: Lines) -> None:
     assert reasons == {"limit", "scheduler"}
 
 
-@pytest.mark.parametrize("isolation", ["worker", "process"])
+@pytest.mark.parametrize("isolation", first_of(["worker", "process"]))
 def test_a_trial_that_sleeps_past_the_grace_is_woken(
     isolation: str, run: Run, lines: Lines, events: Events
 ) -> None:
@@ -50,7 +51,7 @@ def test_a_trial_that_sleeps_past_the_grace_is_woken(
     assert trial.ended_at - trial.started_at < 10
 
 
-@pytest.mark.parametrize(("isolation", "most_s"), [("worker", 10.0), ("process", 3.0)])
+@pytest.mark.parametrize(("isolation", "most_s"), first_of([("worker", 10.0), ("process", 3.0)]))
 def test_a_trial_that_will_not_end_loses_its_process_and_the_slot_goes_on(
     isolation: str,
     most_s: float,

@@ -23,7 +23,7 @@ from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec.identity import sweep_id
 from raysweep.storage.opening import open_store
-from tests.engine.conftest import ROOT, Driver, wait_for
+from tests.engine.conftest import INLINE, ROOT, Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Events = Callable[..., list[Any]]
@@ -87,7 +87,7 @@ def test_a_takeover_ends_the_first_and_finishes(
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_finished_sweep_comes_back_without_ray(make_spec: MakeSpec) -> None:
-    spec = make_spec("noop", num_samples=3)
+    spec = make_spec("noop", num_samples=3, **INLINE)
     outcome = rs.run_sweep(spec, key="k")
     seen: list[SweepProgress] = []
     began = time.perf_counter()
@@ -141,14 +141,14 @@ def test_a_changed_spec_is_refused_and_a_safe_change_goes_on(
     make_spec: MakeSpec, ray_cluster: RayConnection, storage: Path, events: Events, lines: Lines
 ) -> None:
     space = {"pause": 0.1}
-    spec = make_spec("slow", space, num_samples=40)
+    spec = make_spec("slow", space, num_samples=16)
     with pytest.raises(EnoughError):
         rs.run_sweep(spec, key="k", on_progress=stop_after(4))
     done = {event.trial for event in events(TrialReturned)}
     assert len(done) >= 4
     before = sum(path.is_file() for path in storage.rglob("*"))
 
-    other = make_spec("slow", space | {"x": {"uniform": [0, 2]}}, num_samples=40, mode="max")
+    other = make_spec("slow", space | {"x": {"uniform": [0, 2]}}, num_samples=16, mode="max")
     with pytest.raises(SpecChangedError) as caught:
         rs.run_sweep(other, key="k")
     assert caught.value.sweep_id == sweep_id("t", "k")
@@ -156,18 +156,18 @@ def test_a_changed_spec_is_refused_and_a_safe_change_goes_on(
     assert any(line.startswith("param_space.x") for line in caught.value.diff)
     assert sum(path.is_file() for path in storage.rglob("*")) == before
 
-    larger = make_spec("slow", space, num_samples=44, max_concurrent_trials=1, failure={"max_failures": 2})
+    larger = make_spec("slow", space, num_samples=20, max_concurrent_trials=1, failure={"max_failures": 2})
     with pytest.raises(EnoughError):
-        rs.run_sweep(larger, key="k", on_progress=stop_after(20))
-    fewer = make_spec("slow", space, num_samples=30)
+        rs.run_sweep(larger, key="k", on_progress=stop_after(10))
+    fewer = make_spec("slow", space, num_samples=12)
     with pytest.raises(SpecChangedError, match="num_samples"):
         rs.run_sweep(fewer, key="k")
 
     outcome = rs.run_sweep(larger, key="k")
-    assert outcome.counts == {"completed": 44}
+    assert outcome.counts == {"completed": 20}
     assert outcome.generation == 3
     (changed,) = events(SpecChanged)
-    assert any("num_samples: 40 -> 44" in line for line in changed.changes)
+    assert any("num_samples: 16 -> 20" in line for line in changed.changes)
     starts = starts_of(lines())
     assert all(starts[trial] == 1 for trial in done)
     assert rs.run_sweep(larger, key="k") == outcome

@@ -90,6 +90,7 @@ def test_no_more_drivers_run_than_their_workers_fit_and_none_waits_for_ever(run:
     assert all(trial.num_attempts == 1 for trial in outcome.trials)
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 def test_a_stop_by_the_scheduler_ends_the_workers_and_the_next_trial_has_their_place(
     run: Run, lines: Lines
@@ -108,6 +109,7 @@ def test_a_stop_by_the_scheduler_ends_the_workers_and_the_next_trial_has_their_p
     assert groups_of_ray() == []
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 def test_a_killed_driver_takes_its_workers_along_and_resumes_from_its_newest_checkpoint(
     run: Run, lines: Lines, storage: Path, events: Callable[..., list[Any]]
@@ -147,6 +149,7 @@ def test_a_sweep_whose_controller_was_killed_resumes_its_runs_where_the_journal_
     assert not list(storage.glob("*/train/*"))
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 def test_workers_that_ray_train_starts_again_repeat_no_report(
     run: Run, lines: Lines, events: Callable[..., list[Any]]
@@ -167,6 +170,7 @@ def test_a_run_for_which_the_trial_holds_nothing_is_refused_with_what_to_write(r
     assert "resources: {train: {num_workers: 2, resources_per_worker: {CPU: 0.5}}}" in trial.error.message
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 def test_the_example_trains_with_torch_and_asha(ray_cluster: object, storage: Path) -> None:
     pytest.importorskip("torch")

@@ -37,6 +37,7 @@ def counts_threads(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_threads_follow_the_trials_cpus(run: Run, isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:

@@ -19,6 +19,7 @@ import ray.tune.examples
 
 import raysweep as rs
 from raysweep.cluster.connection import RayConnection
+from tests.sampling import sampled
 
 FOLDER = Path(ray.tune.examples.__path__[0])
 START = "tuner.fit()"
@@ -52,6 +53,10 @@ EXAMPLES = [
     Example("pbt_function", trials=8, fields=PBT),
     Example("tune_basic_example", trials=10),
 ]
+
+# A function with checkpoints, a class that is stopped early, and a framework's callback.
+EVERYDAY = ("custom_func_checkpointing", "hyperband_example", "lightgbm_example")
+CASES = sampled(EXAMPLES, lambda example: example.name in EVERYDAY)
 
 
 class Results:
@@ -89,7 +94,7 @@ def as_script(example: Example, monkeypatch: pytest.MonkeyPatch, run: Any) -> It
 
 @pytest.mark.ray
 @pytest.mark.servers
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", CASES, ids=lambda example: example.name)
 @pytest.mark.filterwarnings("default")  # those of the examples and of what they import
 def test_an_example_of_ray_tune_runs_as_it_is(
     ray_cluster: RayConnection, example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -199,7 +199,6 @@ def test_a_scaling_config_as_the_resources_of_a_trial() -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        (lambda: train.ScalingConfig(num_workers=(1, 2)), r"elastic num_workers \(1, 2\) is not supported"),
         (lambda: train.ScalingConfig(num_workers=0), "."),
     ],
 )

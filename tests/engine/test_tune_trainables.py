@@ -14,6 +14,7 @@ from ray import tune
 
 import raysweep as rs
 from raysweep.core import events as ev
+from tests.sampling import first_of
 from tests.unit.worker.tune_trainables import Counter
 
 pytestmark = pytest.mark.ray
@@ -54,7 +55,7 @@ def test_a_function_of_tune_resumes_after_sigkill(run: Run, isolation: str) -> N
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("how", first_of(["raise", "kill"]))
 def test_a_class_of_tune_resumes_after_its_death(
     run: Run, isolation: str, how: str, lines: Callable[[], Any]
 ) -> None:
@@ -135,6 +136,7 @@ def test_parameters_go_through_the_object_store_once(
     assert len(log.read_text().split()) <= (1 if isolation != "process" else 3)
 
 
+@pytest.mark.slow
 def test_a_class_is_set_up_with_its_parameters(run: Run) -> None:
     class Doubles(tune.Trainable):
         def setup(self, config: dict[str, Any], factor: float = 0.0) -> None:
@@ -148,6 +150,7 @@ def test_a_class_is_set_up_with_its_parameters(run: Run) -> None:
     assert trial.metrics["loss"] == 4.0
 
 
+@pytest.mark.slow
 def test_with_resources_is_what_a_trial_gets(run: Run) -> None:
     outcome = run(tune.with_resources(Counter, {"cpu": 2}), {"by": 1.0, "steps": 1}, metric="total")
     assert outcome.counts == {"completed": 1}
@@ -175,7 +178,7 @@ TWICE = """
             outcome = rs.run_sweep(
                 dict(name="p", trainable=wrapped, param_space={"x": 1}, metric="loss", mode="min",
                      isolation=sys.argv[2], storage_path=sys.argv[1]),
-                key=key, num_cpus=1,
+                key=key, address=sys.argv[3], num_cpus=1 if sys.argv[3] == "local" else None,
             )
             print(outcome.status, outcome.best.score)
         again = rs.run_sweep(
@@ -185,12 +188,20 @@ TWICE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ISOLATIONS[:2])
-def test_parameters_outlive_an_embedded_ray(tmp_path: Path, isolation: str) -> None:
+@pytest.mark.parametrize("where", ["cluster", "embedded"])
+def test_parameters_outlive_the_connection_to_ray(
+    tmp_path: Path, address: str, where: str, isolation: str
+) -> None:
+    """Each sweep has one of its own, embedded with a Ray: what it put into an object store goes with it."""
     script = tmp_path / "twice.py"
     script.write_text(textwrap.dedent(TWICE))
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "sweeps"), isolation],
+        [
+            *(sys.executable, str(script), str(tmp_path / "sweeps"), isolation),
+            address if where == "cluster" else "local",
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -28,6 +28,7 @@ def commands() -> list[str]:
     return re.findall(r"^\$ (.+)$", TUTORIAL.read_text(), re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_its_commands_do_what_it_says(tmp_path: Path) -> None:
     for name, text in files().items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

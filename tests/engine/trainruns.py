@@ -37,6 +37,45 @@ def loop(config: Config) -> None:
         threading.Event().wait(600)
 
 
+def seldom(config: Config) -> None:
+    """Steps of 0.05 s, stored only when the trial is asked for a checkpoint; a later attempt ends at once."""
+    from ray import train
+
+    rank, begin = train.get_context().get_world_rank(), 0
+    if (found := rs.get_checkpoint()) is not None:
+        with found as folder:
+            begin = int((folder / "step").read_text())
+    here = rs.get_context()
+    note(config, "worker", here.number, here.attempt, here.rank, here.world_size, begin)
+    step = begin
+    while begin == 0:
+        step += 1
+        threading.Event().wait(0.05)
+        if rs.should_checkpoint():
+            assert rs.should_checkpoint(), "until it is answered"
+            note(config, "asked", rank, step)
+            with rs.new_checkpoint() as folder:
+                (folder / "step").write_text(str(step))
+                checkpoint = train.Checkpoint.from_directory(folder) if rank == 0 else None
+                train.report({"loss": 1.0, "step": step}, checkpoint=checkpoint)
+            note(config, "answered", rank, rs.should_checkpoint())
+    train.report({"loss": 0.5, "step": step + 1})
+
+
+def fit_seldom(config: Config) -> None:
+    """A run of `seldom`."""
+    from ray.train import ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    DataParallelTrainer(
+        seldom,
+        train_loop_config=config,
+        scaling_config=ScalingConfig(
+            num_workers=config["workers"], resources_per_worker={"CPU": config["each"]}
+        ),
+    ).fit()
+
+
 def _interfere(config: Config, rank: int, step: int) -> None:
     """At step 2 of the first attempt: kills the driver from rank 0, or rank 1, or stands still."""
     if config["attempt"] != 1 or step != 2 or not config.get("kill"):
@@ -77,3 +116,41 @@ def fit(config: Config) -> None:
             note(config, "result", here.number, (Path(folder) / "step").read_text())
     finally:
         note(config, "end", here.number, here.attempt, os.getpid())
+
+
+def until(config: Config) -> None:
+    """Reports a checkpoint each 0.1 s until `config["go"]` is there; says when a node is announced to go."""
+    import ray
+    from ray import train
+    from ray.train.collective import broadcast_from_rank_zero
+
+    rank, step = train.get_context().get_world_rank(), 0
+    if (found := train.get_checkpoint()) is not None:
+        with found.as_directory() as folder:
+            step = int((Path(folder) / "step").read_text())
+    note(config, "worker", rank, step, ray.get_runtime_context().get_node_id())
+    while not broadcast_from_rank_zero(Path(config["go"]).exists()):
+        step += 1
+        threading.Event().wait(0.1)
+        if rs.should_checkpoint():
+            note(config, "heard", rank, step)
+        with rs.new_checkpoint() as folder:
+            (folder / "step").write_text(str(step))
+            rs.report({"loss": 1 / step, "step": step}, checkpoint=folder if rank == 0 else None)
+        note(config, "step", rank, step)
+
+
+def fit_until(config: Config) -> None:
+    """A run of `until` that bears no failure."""
+    from ray.train import ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    DataParallelTrainer(
+        until,
+        train_loop_config=config,
+        scaling_config=ScalingConfig(
+            num_workers=config["workers"],
+            resources_per_worker={"CPU": config["each"]},
+            placement_strategy="STRICT_SPREAD",
+        ),
+    ).fit()

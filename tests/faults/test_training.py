@@ -50,6 +50,7 @@ def seldom(config: dict[str, Any]) -> None:
     rs.report({"step": step})
 
 
+@pytest.mark.slow
 def test_a_training_whose_node_will_go_is_asked_for_a_checkpoint_and_resumes_from_it(tmp_path: Path) -> None:
     log, go = tmp_path / "log", tmp_path / "go"
     log.touch()
@@ -100,3 +101,93 @@ def test_a_training_whose_node_will_go_is_asked_for_a_checkpoint_and_resumes_fro
     outcome = json.loads(out.strip().splitlines()[-1])
     assert outcome["status"] == "completed"
     assert outcome["metrics"]["step"] >= at
+
+
+def stretchy(config: dict[str, Any]) -> None:
+    """Steps of 0.1 s, stored every 20th and when somebody asks for it, until `config["go"]` is there."""
+    from ray.train.collective import broadcast_from_rank_zero
+
+    context = rs.get_context()
+    step = 0
+    if (checkpoint := rs.get_checkpoint()) is not None:
+        with checkpoint as folder:
+            step = int((folder / "step").read_text())
+    note(config, "begin", context.rank, context.world_size, step, time.time())
+    while not broadcast_from_rank_zero(Path(config["go"]).exists()):
+        step += 1
+        time.sleep(0.1)
+        if rs.should_checkpoint() or step % 20 == 0:
+            with rs.new_checkpoint() as folder:
+                (folder / "step").write_text(str(step))
+                rs.report({"step": step}, checkpoint=folder if context.rank == 0 else None)
+            note(config, "stored", context.rank, step, time.time())
+    rs.report({"step": step})
+
+
+def test_an_elastic_training_leaves_a_drained_node_grows_onto_a_new_one_and_loses_no_step(
+    tmp_path: Path, record_property: Any
+) -> None:
+    log, go = tmp_path / "log", tmp_path / "go"
+    log.touch()
+
+    def said(what: str) -> list[list[str]]:
+        return [words[1:] for words in read_log(log) if words[0] == what]
+
+    def begun(world_size: int, after: float) -> list[list[str]] | None:
+        """What the workers of a group of this size said, once all have begun."""
+        found = [each for each in said("begin") if each[1] == str(world_size) and float(each[3]) > after]
+        return found if len(found) == world_size else None
+
+    spec = rs.TrainSpec(
+        trainable="tests.faults.test_training:stretchy",
+        config={"log": str(log), "go": str(go)},
+        scaling={"num_workers": [1, 2], "resize_interval_s": 1},
+        max_failures=0,
+        storage_path=str(tmp_path / "runs"),
+    )
+    with several_nodes() as cluster:
+        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+        arguments = [sys.executable, "-c", RUN, str(tmp_path / "train.json"), cluster.address]
+        (tmp_path / "train.json").write_text(spec.to_json())
+        with subprocess.Popen(
+            arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as running:
+
+            def until(look: Any) -> Any:
+                found = wait_for(lambda: look() or running.poll() is not None, timeout_s=120)
+                assert running.poll() is None, running.communicate()
+                return found
+
+            try:
+                until(lambda: begun(2, 0.0))
+                until(lambda: said("stored"))
+                drained_at = time.time()
+                drain(cluster.address, node_id(nodes[0]), int((time.time() + 600) * 1000))
+                ((_, _, shrunk_step, shrunk_at),) = until(lambda: begun(1, drained_at))
+                asked = [int(step) for _, step, at in said("stored") if float(at) > drained_at]
+                added_at = time.time()
+                cluster.add_node(num_cpus=1)
+                grown = until(lambda: begun(2, added_at))
+                go.touch()
+                out, errors = running.communicate(timeout=200)
+            finally:
+                running.kill()
+    assert running.returncode == 0, errors[-3000:]
+    stored = {int(step) for _, step, _ in said("stored")}
+    assert int(shrunk_step) in asked, "it left from the checkpoint that it was asked for"
+    (grown_step,) = {int(step) for _, _, step, _ in grown}
+    assert grown_step in stored
+    assert grown_step % 20 == 0, "it grew at a checkpoint of its own"
+    outcome = json.loads(out.strip().splitlines()[-1])
+    assert outcome["status"] == "completed"
+    sizes = [each["workers"] for each in outcome["history"]]
+    assert [size for size, before in zip(sizes, [None, *sizes], strict=False) if size != before] == [2, 1, 2]
+    steps = [each["metrics"]["step"] for each in outcome["history"]]
+    assert steps == sorted(set(steps)), "what was stored is not made again"
+    figures = {
+        "shrunk_s": float(shrunk_at) - drained_at,
+        "grown_s": max(float(at) for *_, at in grown) - added_at,
+    }
+    for name, value in figures.items():
+        record_property(name, value)
+    print("elastic:", {name: round(value, 1) for name, value in figures.items()})

@@ -64,7 +64,7 @@ def stop_by_signal(cluster: Cluster, job: str) -> None:
 @pytest.mark.parametrize(
     ("stop", "trainable", "isolation"),
     [
-        (stop_by_client, "forever", "worker"),
+        pytest.param(stop_by_client, "forever", "worker", marks=pytest.mark.slow),
         (stop_by_ray, "stubborn", "process"),
         pytest.param(stop_by_signal, "forever", "worker", marks=pytest.mark.slow),
         pytest.param(stop_by_client, "stubborn", "worker", marks=pytest.mark.slow),

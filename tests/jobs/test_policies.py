@@ -25,6 +25,7 @@ from tests.jobs.remote import kill_driver
 pytestmark = [pytest.mark.ray, pytest.mark.servers, pytest.mark.timeout(600)]
 
 
+@pytest.mark.slow
 def test_the_working_dir_carries_them(
     cluster: Cluster,
     connection: ClusterConnection,

@@ -109,7 +109,8 @@ class Orchestrator(Protocol):
 class OrchestratorContract:
     """Inherit it, and give the fixtures `orchestrator`, `head` (a `Head`) and `log` (an empty file).
 
-    A minute each, on two cores: `make test-servers` runs a sample, `make test-all` the slow ones too.
+    A minute each, on two cores: `make test-servers` runs a sample, each behind one orchestrator at least, and
+    `make test-all` the slow ones too.
     """
 
     @pytest.fixture

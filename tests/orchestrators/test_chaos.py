@@ -32,6 +32,7 @@ def one_truth(results: list[Result]) -> None:
     assert not told, "\n".join(told)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_night_behind_a_loop_has_one_truth(environment: None, tmp_path: Path) -> None:
     (result,) = play("loop", 1, [SAMPLE], tmp_path, lambda result: None)

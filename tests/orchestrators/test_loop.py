@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobs.head import Head
 from tests.orchestrators.loop import LoopOrchestrator
-from tests.orchestrators.suite import OrchestratorContract
+from tests.orchestrators.suite import Nights, OrchestratorContract
 from tests.prefect.conftest import log
 
 __all__ = ["TestLoop", "log"]
@@ -30,3 +30,12 @@ class TestLoop(OrchestratorContract):
         for process in loop.processes.values():
             process.kill()
             process.wait()
+
+    # With every change Prefect and Airflow keep these.
+    @pytest.mark.slow
+    def test_the_best_config_is_trained(self, nights: Nights) -> None:
+        super().test_the_best_config_is_trained(nights)
+
+    @pytest.mark.slow
+    def test_a_killed_step_costs_the_sweep_nothing(self, nights: Nights) -> None:
+        super().test_a_killed_step_costs_the_sweep_nothing(nights)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,18 @@ class Night:
             "seed": 5,
             "param_space": {"x": {"uniform": [1, 2]}, "steps": steps, "log": str(self.log)},
         }
-        train = {"name": "full", "trainable": "tests.prefect.trainables:train", "scaling": {"num_workers": 1}}
         (folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
-        (folder / "train.yaml").write_text(yaml.safe_dump(train))
+        self.train_with("train", workers=1)
+
+    def train_with(self, trainable: str, workers: int, **config: Any) -> None:
+        """The training step that follows the sweep."""
+        train = {
+            "name": "full",
+            "trainable": f"tests.prefect.trainables:{trainable}",
+            "scaling": {"num_workers": workers},
+            "config": config,
+        }
+        (self.folder / "train.yaml").write_text(yaml.safe_dump(train))
 
     def start(self, key: str, *, is_trained: bool = True) -> subprocess.Popen[str]:
         """The night's process, the leader of a group of its own, as a terminal would have it."""
@@ -83,6 +93,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.servers
 def test_a_night_and_the_same_night_again(home: Path) -> None:
     night = Night(home, steps=2, trials=3)
@@ -104,6 +115,68 @@ def test_a_night_and_the_same_night_again(home: Path) -> None:
     assert "3 of 3 trials ended: 3 done" in output
     assert len(night.starts()) == 3, "nothing runs twice"
     assert not NOISE.search(output), output
+
+
+@pytest.mark.servers
+def test_a_night_whose_training_is_killed_ends_as_the_undisturbed_one(tmp_path: Path) -> None:
+    """SIGKILL of the driver in the middle of the training; then the same command."""
+    nights = {}
+    for name in ("undisturbed", "killed"):
+        folder = tmp_path / name
+        (folder / "home").mkdir(parents=True)
+        nights[name] = night = Night(folder, steps=2, trials=3)
+        night.train_with("descend", 2, go=str(folder / "go"), full_log=str(folder / "full_log"))
+    (tmp_path / "undisturbed/go").touch()
+    process = nights["undisturbed"].start("k")
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+
+    night = nights["killed"]
+    process = killed = night.start("k")
+    try:
+        deadline = time.monotonic() + 240
+        while not has_stored(night, 4):
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < deadline, "no checkpoint of the training's fourth step"
+            time.sleep(0.1)
+        process.kill()
+        process.wait()
+        assert not list(night.folder.glob("out/full-*/train_outcome.json"))
+        (night.folder / "go").touch()
+        process = night.start("k")
+        output, _ = process.communicate()
+    finally:
+        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(killed.pid, signal.SIGKILL)  # Prefect's server outlives the process that started it
+        assert killed.stdout is not None
+        killed.stdout.close()
+    assert process.returncode == 0, output
+    assert not NOISE.search(output), output
+    assert len(night.starts()) == 3, "the sweep is not run again"
+    begun = (night.folder / "full_log").read_text().split()
+    assert begun == ["from", "0", "from", "4"], "it resumes after the last step that was stored"
+    found, undisturbed = outcome_of(night), outcome_of(nights["undisturbed"])
+    assert (found["resumed"], undisturbed["resumed"]) == (True, False)
+    assert found["metrics"] == pytest.approx(undisturbed["metrics"], rel=1e-12)
+    assert found["metrics"]["step"] == 8
+    assert found["config"]["x"] == undisturbed["config"]["x"]
+
+
+def has_stored(night: Night, step: int) -> bool:
+    """Whether the training's list of checkpoints has the one of this step."""
+    for path in night.folder.glob("out/full-*/checkpoint_manager_snapshot.json"):
+        with suppress(OSError, ValueError):
+            listed = json.loads(path.read_text())["checkpoint_results"]
+            return any(each["metrics"]["step"] == step for each in listed)
+    return False
+
+
+def outcome_of(night: Night) -> dict[str, Any]:
+    """The outcome of the night's training."""
+    (path,) = night.folder.glob("out/full-*/train_outcome.json")
+    loaded: dict[str, Any] = json.loads(path.read_text())
+    return loaded
 
 
 @pytest.mark.slow

@@ -41,7 +41,8 @@ def test_the_form_has_the_fields_of_the_specs_with_their_help() -> None:
     assert fields["num_samples"]["default"] == 1
     number, none = fields["num_samples"]["anyOf"]
     assert (number["type"], number["minimum"], none["type"]) == ("integer", 1, "null")
-    assert fields["mode"]["enum"] == ["min", "max"]
+    one, several = fields["mode"]["anyOf"]
+    assert one["enum"] == several["items"]["enum"] == ["min", "max"]
     # Where a part's help is what its own model says, the form takes it from there.
     helped = {name for name, field in fields.items() if field.get("description") or "$ref" in field}
     assert helped == set(fields)
@@ -191,6 +192,25 @@ def test_what_breaks_a_constraint_is_marked_and_is_no_best() -> None:
     assert "## No best" in text
     assert "no trial satisfies latency\\_ms" in text
     assert "## Best loss" not in text
+
+
+def test_of_several_metrics_the_front_is_marked_and_named() -> None:
+    sizes = {3: 9.0, 1: 2.0, 0: 5.0}
+    trials = tuple(
+        each.model_copy(update={"metrics": {"loss": each.score, "size": sizes.get(each.number, 9.0)}})
+        for each in outcome().trials
+    )
+    status = status_of_outcome(
+        outcome().model_copy(update={"trials": trials, "others": {"size": "min"}}), now=20.0
+    )
+    rows = leaderboard(status)
+    assert [(row["trial"], row["size"], row["front"]) for row in rows] == [
+        ("00003", 9.0, "*"),
+        ("00001", 2.0, "*"),
+        ("00000", 5.0, ""),
+    ]
+    assert "## Pareto front" in report_text(status)
+    assert "2 trials that no other beats in loss and size: 00003, 00001" in report_text(status)
 
 
 def test_the_report_tells_what_matters_and_breaks_no_table() -> None:

@@ -41,6 +41,7 @@ def spec(log: Path, tmp_path: Path, **fields: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_shows_how_the_sweep_stands(
     nights: Nights, orchestrator: PrefectOrchestrator, page: Any, tmp_path: Path
 ) -> None:

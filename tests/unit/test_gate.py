@@ -185,6 +185,16 @@ def test_only_configs_that_satisfy_the_constraints_are_run_again(tmp_path: Path)
         prepare_gate(spec, none, gate)
 
 
+def test_a_gate_of_several_metrics_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    """What an operator or a task gates, whose pipeline is no document."""
+    spec = make_spec(tmp_path, metric=["auc", "size"], mode=["max", "min"], scheduler="fifo")
+    with pytest.raises(
+        SpecError, match="gate: compares by one metric, and the sweep has 2; leave the gate out"
+    ):
+        prepare_gate(spec, swept("n1", 0.5), GateSpec())
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_config_that_breaks_a_constraint_under_any_seed_is_not_promoted(tmp_path: Path) -> None:
     spec, gate = make_spec(tmp_path, constraints=[BOUND]), GateSpec(confirm_top_k=2)
     outcome = judged(swept("n1", 0.7, 0.5), BOUND, -1.0, -1.0)

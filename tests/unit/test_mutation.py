@@ -162,6 +162,7 @@ def small(before: str, after: str) -> Mutant:
     return Mutant(FILE, 1, "by hand", before, after, CODE.replace(before, after))
 
 
+@pytest.mark.slow
 def test_mutants_are_found_out_and_the_checkout_stays_as_it_is(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,11 +17,17 @@ import pytest
 
 from raysweep.cli import main
 from raysweep.spec import sweep_id
+from tests.sampling import sampled
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).parent
 BROKEN = re.findall(r"^(?:async )?def (\w+)\(", (HERE / "programs/broken.py").read_text(), re.MULTILINE)
+# One for each thing that can go wrong: the import, the call, what is reported, raised and killed.
+EVERYDAY = {
+    "raises", "missing_package", "takes_nothing", "other_metric", "array", "returns_nothing", "killed",
+    "sys_exit", "odd_exception", "markup", "hangs", "file_for_checkpoint", "exits_well",
+}  # fmt: skip
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 # What differs from one run to the next: times, where the progress is, the node, a temporary file.
 VARIES = (
@@ -64,7 +70,7 @@ def show(
     return run
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", sampled(BROKEN, EVERYDAY.__contains__))
 def test_broken(name: str, show: Callable[..., str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     shutil.copy(HERE / "programs/broken.py", folder / "broken.py")

@@ -130,6 +130,7 @@ def test_the_page_on_an_index(wheel: Path) -> None:
     assert metadata.get_all("Provides-Extra")
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_the_engine_and_prefect_as_users_install_them(install: Install, tmp_path: Path) -> None:
     """A sweep on a Ray of its own, and a flow without a server: Prefect starts its own for it."""

@@ -96,6 +96,7 @@ def notebook(tmp_path: Path) -> Iterator[Notebook]:
     opened.close()
 
 
+@pytest.mark.slow
 def test_a_sweep_is_interrupted_and_the_next_cell_resumes_it(notebook: Notebook) -> None:
     assert notebook.run(DEFINE).error == ""
     first = notebook.run(RUN, interrupt_at="best loss")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.conftest import session_of, wait_for
+from tests.sampling import first_of
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 
@@ -54,6 +55,7 @@ def said(start: Callable[..., subprocess.Popen[str]]) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.slow
 def test_scikit_learn_with_a_mixed_space(said: Callable[..., str]) -> None:
     """Its parameters arrive as scikit-learn wants them, and come back as columns of their types."""
     columns, best = said("forest.py").rsplit("\n", 2)[:2]
@@ -70,6 +72,7 @@ def test_scikit_learn_with_a_mixed_space(said: Callable[..., str]) -> None:
     assert best.startswith("{'n_estimators': ")
 
 
+@pytest.mark.slow
 def test_a_torch_model_killed_with_9_resumes_from_its_checkpoints(
     start: Callable[..., subprocess.Popen[str]], said: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -91,7 +94,7 @@ def test_a_torch_model_killed_with_9_resumes_from_its_checkpoints(
     assert len(again) == len(repeated), "and it has come to the same losses, to the last digit shown"
 
 
-@pytest.mark.parametrize("key", ["from its own folder", "from another"])
+@pytest.mark.parametrize("key", first_of(["from another", "from its own folder"]))
 def test_a_package_in_its_own_folder(said: Callable[..., str], key: str) -> None:
     """Neither is it installed, nor on PYTHONPATH: it lies beside its spec."""
     folder, spec = ("project", "sweep.yaml") if key == "from its own folder" else (".", "project/sweep.yaml")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from raysweep.cli.endings import DONE
 from raysweep.cli.listing import Listing
 from raysweep.cli.lookup import DEFAULT_STORAGE, command, open_sweep, read_sweep
 from raysweep.cli.verify import show_bytes
-from raysweep.errors import JournalDamagedError, SweepDamagedError, SweepHeldError
+from raysweep.errors import JournalDamagedError, SweepDamagedError, SweepHeldError, SweepNotFoundError
 from raysweep.runs.budget import (
     BudgetPlan,
     Release,
@@ -26,8 +26,9 @@ from raysweep.runs.budget import (
     plan_budget,
     sweeps_of,
 )
-from raysweep.runs.checkpoints import StoredCheckpoint
+from raysweep.runs.checkpoints import StoredCheckpoint, list_trained
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.lookup import find_training
 from raysweep.show import show_number
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.storage.manifest import Manifest
@@ -37,17 +38,26 @@ from raysweep.verify.report import Finding
 
 
 def show_checkpoints(name: str, storage: str | None, is_json: bool) -> int:
-    """List the checkpoints that a sweep keeps."""
-    status, reader = read_sweep(name, storage)
-    kept = reader.checkpoints()
+    """List the checkpoints that a sweep keeps, or a training run."""
+    try:
+        status, reader = read_sweep(name, storage)
+    except SweepNotFoundError:
+        training = find_training(name, storage)
+        if training is None:
+            raise
+        return _list(training.run_id, "score", list_trained(training), is_json)
+    return _list(status.run_id, status.metric, reader.checkpoints(), is_json)
+
+
+def _list(run_id: str, metric: str, kept: Sequence[StoredCheckpoint], is_json: bool) -> int:
     if is_json:
         print_json([asdict(each) for each in kept])
         return DONE
     console = make_console()
     if not kept:
-        console.print(f"{status.run_id} keeps no checkpoints")
+        console.print(f"{run_id} keeps no checkpoints")
         return DONE
-    short = ("trial", "number>", "reports>", f"{status.metric}>", "size>", "new>")
+    short = ("trial", "number>", "reports>", f"{metric}>", "size>", "new>")
     listing = Listing(short, ("kept as", "uri"))
     for each in kept:
         listing.add(*_cells(each))

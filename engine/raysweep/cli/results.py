@@ -41,6 +41,7 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
                 "sweep_status": status.status,
                 "metric": status.metric,
                 "mode": status.mode,
+                **({"others": dict(status.others), "pareto": list(status.pareto)} if status.others else {}),
                 **({"constraints": list(status.constraints)} if status.constraints else {}),
                 **best.model_dump(mode="json"),
             }
@@ -53,6 +54,7 @@ def show_best(name: str, storage: str | None, is_json: bool) -> int:
         console,
         ("config", show_config(best.config)),
         ("metrics", show_config(best.metrics)),
+        *([("front", status.pareto_text)] if status.pareto else []),
         *([("satisfies", " and ".join(status.constraints))] if status.constraints else []),
         ("checkpoint", best.checkpoint_uri or "none: the trial reported no checkpoint"),
         ("sweep", f"{status.run_id}, {status.status}: {show_counts(status.counts)}"),
@@ -85,6 +87,12 @@ def show_trials(name: str, storage: str | None, view: View) -> int:
         return _show_history(name, storage, view)
     status, reader = read_sweep(name, storage)
     trials = select(reader.trials(), view.sort, view.top, metric=status.metric, mode=status.mode)
+    if status.others and view.sort is None and view.top is not None:
+        # The front, then the others by the first metric.
+        places = {trial_id: place for place, trial_id in enumerate(status.pareto)}
+        trials = select(reader.trials(), status.metric, None, metric=status.metric, mode=status.mode)
+        trials.sort(key=lambda trial: places.get(trial.trial_id, len(places)))
+        trials = trials[: view.top]
     if view.is_json:
         print_json([trial.model_dump(mode="json") for trial in trials])
     elif view.is_csv:
@@ -179,7 +187,9 @@ def _print_json_rows(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _list_trials(status: RunStatus, trials: Sequence[TrialOutcome]) -> None:
-    short = ("trial", "state", f"{status.metric}>", "reports>", "attempts>", "time>")
+    front = ("front",) if status.others else ()
+    metrics = (f"{name}>" for name in (status.metric, *status.others))
+    short = ("trial", *front, "state", *metrics, "reports>", "attempts>", "time>")
     listing = Listing(short, ("config", *(["violates"] if status.constraints else []), "error"))
     for trial in trials:
         listing.add(*_cells(status, trial))
@@ -214,8 +224,10 @@ def _cells(status: RunStatus, trial: TrialOutcome) -> tuple[Cell, ...]:
     colour = {"failed": "red", "running": "cyan"}.get(trial.state, "green" if is_best else "")
     return (
         Text(trial.trial_id, style="bold green" if is_best else ""),
+        *(["*" if trial.trial_id in status.pareto else ""] if status.others else []),
         Text(trial.state, style=colour),
         "" if trial.score is None else show_number(trial.score),
+        *(show_number(trial.metrics.get(name, "")) for name in status.others),
         str(trial.reports),
         str(trial.num_attempts),
         _took(trial),

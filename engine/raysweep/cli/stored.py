@@ -76,7 +76,7 @@ def trials(
 @app.command()
 @by_name
 def checkpoints(name: SweepName, storage: StoredAt = None, as_json: AsJson = False) -> Task:
-    """List the checkpoints that a sweep keeps: their sizes, what each was the first to store, and why."""
+    """List the checkpoints of a sweep or training: their sizes, what each was the first to store, and why."""
     from raysweep.cli.checkpoints import show_checkpoints
 
     return partial(show_checkpoints, name, storage, as_json)

@@ -52,6 +52,8 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "trials", show_counts(status.counts, status.num_trials)
     if best is not None:
         yield "best", f"{show_score(status.metric, best.score, best.trial_id)}: {show_config(best.config)}"
+        if status.pareto:
+            yield "front", status.pareto_text
     elif status.infeasible:
         yield "best", f"none: {status.infeasible}"
     if best is not None and best.checkpoint_uri:

@@ -14,7 +14,13 @@ import raysweep
 from raysweep.cluster.connection import RayConnection, connect, stage_of
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.listener import Listener
-from raysweep.cluster.setup import check_new, check_trainable, keeping_parameters, spec_fault
+from raysweep.cluster.setup import (
+    check_backend,
+    check_new,
+    check_trainable,
+    keeping_parameters,
+    spec_fault,
+)
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
@@ -143,7 +149,10 @@ def _run(
             check_new(asked.spec, asked.seed, time.time(), asked.scheduled_at)
         folder.store.check_writable()
         if stage is None or isinstance(asked.spec.trainable, str):
-            check_trainable(asked.spec.trainable, is_local=address in (None, "local"))
+            is_local = address in (None, "local")
+            check_trainable(asked.spec.trainable, is_local=is_local)
+            if is_local:
+                check_backend(asked.spec)
         if listener is not None:
             listener.stage(stage_of(address))
         with keeping_parameters(asked.spec.trainable), connect(address, num_cpus) as connection:

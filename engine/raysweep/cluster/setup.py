@@ -27,6 +27,7 @@ from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
 from raysweep.tuneobjects import has_parameters
 from raysweep.worker.cpus import said_by_driver
+from raysweep.worker.groups import find_group
 from raysweep.worker.place import ClassOptions, InnerRoom, SweepPlace
 from raysweep.worker.setup import WorkerSetup
 
@@ -60,6 +61,22 @@ def check_trainable(trainable: str | Callable[..., Any], *, is_local: bool) -> N
         is_there = False
     if not is_there:
         load_trainable(trainable)  # raises, and says which part is missing and what is near
+
+
+def check_backend(spec: SweepSpec) -> None:
+    """Find what connects the workers of a gang, where they can import what this process can.
+
+    Raises:
+        SpecError: It is not installed.
+    """
+    scaling = spec.scaling
+    if scaling is None or scaling.process_group is None:
+        return
+    package = find_group(scaling.process_group).package
+    if package in sys.modules or importlib.util.find_spec(package) is not None:
+        return
+    fix = f"install {package} where the workers run, or write backend: null"
+    raise SpecError("scaling.backend", f"{scaling.backend!r} needs {package}, which is not installed", fix)
 
 
 def pickle_trainable(trainable: str | Callable[..., Any]) -> bytes | None:
@@ -137,6 +154,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             tune=ClassOptions(**spec.tune.model_dump()),
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,
+            reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=not own.get("GPU"),

@@ -31,7 +31,7 @@ def suggest(searcher: Searcher, command: cmd.SuggestConfigs, at: float) -> ev.Co
 
 def tell(searcher: Searcher, command: cmd.TellSearch) -> None:
     """Let the searcher know how a trial ended."""
-    tell_end(searcher, command.trial, command.value, command.violations, state=command.end)
+    tell_end(searcher, command.trial, command.value, command.violations, command.others, state=command.end)
 
 
 def _failure(error: Exception) -> Failure:

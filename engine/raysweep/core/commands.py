@@ -65,14 +65,15 @@ class SuggestConfigs:
 class TellSearch:
     """Tell the searcher how a trial ended; `value` is its score, None where it has none.
 
-    `violations`: how far it is from satisfying each constraint (0 or less: it does). One of which that cannot
-    be told has no value either.
+    `violations`: how far it is from satisfying each constraint (0 or less: it does). `others`: its values of
+    the metrics after the first. One of which any of these cannot be told has no value either.
     """
 
     trial: int
     value: float | None
     end: TrialEnd
     violations: tuple[float, ...] = ()
+    others: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,15 @@ from raysweep.core.failures import (
 )
 from raysweep.core.lifecycle import FINAL, Cause, TrialState
 from raysweep.core.reports import NON_FINITE
-from raysweep.core.scores import consider_best, ranking_report, score_of, told, trial_time
+from raysweep.core.scores import (
+    as_number,
+    consider_best,
+    other_values,
+    ranking_report,
+    score_of,
+    told,
+    trial_time,
+)
 from raysweep.core.state import Fault, SweepState
 from raysweep.core.trial import Attempt, Trial
 
@@ -50,7 +58,7 @@ def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out, where: st
         case "limit":
             _conclude(state, trial, "reached", at, out)
         case "non_finite":
-            _give_up(state, trial, _non_finite(state), at, out)
+            _give_up(state, trial, _non_finite(state.spec.metric), at, out)
         case "sweep":
             _close(state, trial, at, "cut", out)
         case "ending":
@@ -217,7 +225,9 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         is_cut_short = cause == "reached" or (state.behaviour >= 2 and trial.stop_reason == "limit")
         _give_up(state, trial, _missing_score(state, trial, is_cut_short=is_cut_short), at, out)
         return
-    lacking = _missing_constraint(state, trial) if state.rules.constraints else None
+    lacking = None
+    if state.rules.constraints or state.rules.others:
+        lacking = _missing_metric(state, trial) or _missing_constraint(state, trial)
     if lacking is not None:
         _give_up(state, trial, lacking, at, out)
         return
@@ -248,8 +258,9 @@ def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: 
     state.failed_kinds[kind] = state.failed_kinds.get(kind, 0) + 1
     if failure.type == _NO_METRIC and not state.has_scored:
         moves.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field="metric")
-    elif failure.type == _NO_CONSTRAINED and not state.counts.get("completed"):
-        moves.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field="constraints")
+    elif failure.type in _NOT_BESIDE and not state.counts.get("completed"):
+        field = _NOT_BESIDE[failure.type]
+        moves.stop_sweep(state, "failed", failure.message, at, out, fault="spec", fault_field=field)
     else:
         why = _breaker(state, trial, failure)
         if why:
@@ -304,8 +315,9 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     moves.forget_active(state, trial)
     told_as = _TOLD_AS.get(trial.state)
     if told_as is not None and trial.max_t is None:
-        value, violations = told(state, trial)
-        out.append(TellSearch(trial=trial.number, value=value, end=told_as, violations=violations))
+        value, violations, others = told(state, trial)
+        tell = TellSearch(trial=trial.number, value=value, end=told_as, violations=violations, others=others)
+        out.append(tell)
     if trial.state != "failed":
         consider_best(state, trial)
     if started_at is not None and told_as in ("completed", "stopped"):
@@ -344,11 +356,14 @@ def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
 
 _NO_METRIC = "MetricNeverReported"
 _NO_CONSTRAINED = "ConstraintMetricNotReported"
+_NO_OTHER = "OtherMetricNotReported"
+# What a report lacks beside the metric, and the field of the spec that names it.
+_NOT_BESIDE = {_NO_CONSTRAINED: "constraints", _NO_OTHER: "metric"}
 NOTHING_REPORTED = "the trainable returned without reporting anything"
 
 
-def _non_finite(state: SweepState) -> Failure:
-    message = f"metric {state.spec.metric!r} was NaN or infinite; set failure.non_finite: ignore to go on"
+def _non_finite(metric: str) -> Failure:
+    message = f"metric {metric!r} was NaN or infinite; set failure.non_finite: ignore to go on"
     return Failure(origin="metric", type="NonFiniteMetric", message=message)
 
 
@@ -371,6 +386,20 @@ def _missing_score(state: SweepState, trial: Trial, *, is_cut_short: bool) -> Fa
     else:
         problem = f"{metric!r} was never reported by trial {trial.number}; {NOTHING_REPORTED}"
     return Failure(origin="exception", type=_NO_METRIC, message=problem)
+
+
+def _missing_metric(state: SweepState, trial: Trial) -> Failure | None:
+    """Which of several metrics a trial that is done has no number of; None where it has one of each."""
+    if not state.rules.others or None not in other_values(state, trial):
+        return None
+    report, names = trial.last, (state.rules.metric, *(name for name, _ in state.rules.others))
+    name = next(name for name in names if as_number(report.get(name)) is None)
+    value = report.get(name)
+    if isinstance(value, str) and value in NON_FINITE:
+        return _non_finite(name) if state.rules.fails_on_non_finite else None
+    has = f"{name!r} as {value!r:.80}, which is no number" if name in report else f"no {name!r}"
+    message = f"the last report of trial {trial.number} has {has}, which metric names; it has"
+    return Failure(origin="exception", type=_NO_OTHER, message=f"{message} {', '.join(map(repr, report))}")
 
 
 def _missing_constraint(state: SweepState, trial: Trial) -> Failure | None:

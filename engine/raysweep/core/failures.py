@@ -36,6 +36,7 @@ _HOPELESS: Final = frozenset(
         "SyntaxError",
         "NotImplementedError",
         "KeyError",
+        "GangReportsDiffer",
     }
 )
 # With so much of a node's memory, the little that is left would not have helped.

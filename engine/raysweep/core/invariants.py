@@ -50,6 +50,9 @@ def _check_trials(state: SweepState) -> None:
         assert retention.kept(state.rules, trial.checkpoints) == trial.checkpoints, (
             f"trial {number}: more checkpoints than its policy keeps: {numbers}"
         )
+        starts = [start for start, _ in trial.lineage]
+        assert starts == sorted(set(starts)), f"trial {number}: configs from {starts}"
+        assert starts[:1] in ([], [0]), f"trial {number}: no config from the start: {starts}"
     assert list(state.trials) == list(range(state.suggested)), (
         "trials are numbered in the order of suggestion"
     )

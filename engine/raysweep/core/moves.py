@@ -7,7 +7,7 @@ from copy import copy
 from math import ceil
 from typing import Final
 
-from raysweep.core import order
+from raysweep.core import lineage, order
 from raysweep.core.commands import CloseSlot, Command, OpenSlot, RecallTrials, StopTrial, SweepStatus
 from raysweep.core.lifecycle import FINAL, Cause, advance
 from raysweep.core.scores import consider_best
@@ -50,6 +50,7 @@ def move(state: SweepState, trial: Trial, cause: Cause) -> None:
 def begin(state: SweepState, trial: Trial, at: float) -> None:
     """User code of the present attempt runs."""
     move(state, trial, "began")
+    lineage.begin(trial)
     _take_turn(state, trial)
     trial.attempt_started_at = at
     slot = state.slots.get(trial.slot) if trial.slot is not None else None

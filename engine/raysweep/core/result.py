@@ -20,6 +20,7 @@ from raysweep.outcome import (
     Usage,
     show_infeasible,
 )
+from raysweep.spec.schedule import ScheduledConfig
 from raysweep.spec.space import grid_points
 
 # What a person calls the causes in the lifecycle table.
@@ -62,6 +63,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         min_trials=state.spec.stop.min_trials,
         metric=state.spec.metric,
         mode=state.spec.mode,
+        others=state.spec.others,
         constraints=state.spec.constraints,
         best=trials[best.number] if best else None,
         trials=trials,
@@ -97,7 +99,7 @@ def explain(state: SweepState) -> str:
     best = best_ranked(state)
     if best is None and first is not None:
         nearest = trial_outcome(state, first)
-        parts.append(show_infeasible(state.spec.constraints, nearest, state.spec.metric))
+        parts.append(show_infeasible(state.spec.constraints, nearest, state.spec.metric, state.spec.others))
     if best is not None:
         parts.append(f"best {state.spec.metric} {score_of(state, best):.6g} (trial {trial_id(best.number)})")
     return "; ".join(part for part in parts if part)
@@ -151,6 +153,7 @@ def trial_outcome(state: SweepState, trial: Trial) -> TrialOutcome:
         started_at=trial.started_at,
         ended_at=trial.ended_at,
         error=_error_info(failure) if failure else None,
+        schedule=tuple(ScheduledConfig(start=start, config=config) for start, config in trial.lineage),
     )
 
 

@@ -24,6 +24,7 @@ class Rules:
     `budgets`: field of the spec, its limit, and how many seconds of one slot use it up.
     `use_per_slot_hour`: what one slot uses of what is counted (`cpu_hours`, `gpu_hours`, `cost`).
     `configs_a_seed`: how many trials in a row share a seed, so that configs can be compared in pairs.
+    `others`: of several metrics those after the first: name, and -1 where more is better, else 1.
     `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
     `looks_at_order`: something follows from the order in which trials end: what is asked, stopped, or ended.
     `is_plain`: no report can end a trial (a scheduler without moves, no limits, no target, nothing about its
@@ -37,6 +38,7 @@ class Rules:
 
     metric: str
     is_max: bool
+    others: tuple[tuple[str, float], ...]
     constraints: tuple[Constraint, ...]
     is_blind: bool
     looks_at_order: bool
@@ -84,6 +86,7 @@ class Rules:
         return cls(
             metric=spec.metric,
             is_max=spec.mode == "max",
+            others=tuple((name, -1.0 if mode == "max" else 1.0) for name, mode in spec.others.items()),
             constraints=spec.parsed_constraints,
             is_blind=is_blind,
             looks_at_order=(

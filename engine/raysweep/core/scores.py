@@ -3,6 +3,9 @@
 A trial satisfies the sweep's constraints if the report that ranks it does: its last, or with `score: best`
 its best. One that does not, or of which that cannot be told, is never the best; it stands behind all that do,
 the nearest first. Of a trial's reports, too, any that satisfies them is better than any that does not.
+
+With several metrics the first one ranks; the others tell equal ones apart, one after the other. So the best
+is on the Pareto front, which is for others to find. A trial without a value of one of them is never the best.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pydantic import JsonValue
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Metrics, Trial
 
-Place = tuple[bool, float, float, int]
+Place = tuple[bool, float, tuple[float, ...], int]
 
 
 class Told(NamedTuple):
@@ -24,6 +27,7 @@ class Told(NamedTuple):
 
     value: float | None
     violations: tuple[float, ...] = ()
+    others: tuple[float, ...] = ()
 
 
 def score_of(state: SweepState, trial: Trial) -> float | None:
@@ -51,9 +55,19 @@ def violation(state: SweepState, report: Metrics) -> float:
     return total
 
 
+def other_values(state: SweepState, trial: Trial) -> tuple[float | None, ...]:
+    """A trial's values of the metrics after the first, in the report of its score; None: it has none."""
+    report, rules = ranking_report(state, trial), state.rules
+    if as_number(report.get(rules.metric)) is None:
+        return (None,) * len(rules.others)
+    return tuple(as_number(report.get(name)) for name, _ in rules.others)
+
+
 def may_be_best(state: SweepState, trial: Trial) -> bool:
-    """Whether a trial has a score and satisfies the constraints."""
+    """Whether a trial has a value of each metric and satisfies the constraints."""
     if score_of(state, trial) is None:
+        return False
+    if state.rules.others and None in other_values(state, trial):
         return False
     return not (state.rules.constraints and violation(state, ranking_report(state, trial)))
 
@@ -61,16 +75,19 @@ def may_be_best(state: SweepState, trial: Trial) -> bool:
 def told(state: SweepState, trial: Trial) -> Told:
     """What the searcher is told of a trial: nothing, where its results are those of another config.
 
-    Nothing either where it has not reported what the constraints name: no number would be true of it.
+    Nothing either where it has not reported what the constraints name, or one of several metrics: no number
+    would be true of it.
     """
     value = score_of(state, trial)
     if value is None or trial.suggested is not None:
         return Told(None)
-    if not state.rules.constraints:
+    if not (state.rules.constraints or state.rules.others):
         return Told(value)
-    found = violations(state, trial)
+    found, beside = violations(state, trial), other_values(state, trial)
     known = tuple(each for each in found if each is not None)
-    return Told(value, known) if len(known) == len(found) else Told(None)
+    others = tuple(each for each in beside if each is not None)
+    is_known = (len(known), len(others)) == (len(found), len(beside))
+    return Told(value, known, others) if is_known else Told(None)
 
 
 def is_better(state: SweepState, score: float, other: float | None) -> bool:
@@ -93,7 +110,15 @@ def place(state: SweepState, trial: Trial) -> Place:
     """Sorts trials, the best first: those that satisfy the constraints by score, the others by distance."""
     distance = violation(state, ranking_report(state, trial)) if state.rules.constraints else 0.0
     sign = -1.0 if state.rules.is_max else 1.0
-    return distance > 0.0, distance, sign * (score_of(state, trial) or 0.0), trial.number
+    score = sign * (score_of(state, trial) or 0.0)
+    if not state.rules.others:
+        return distance > 0.0, distance, (score,), trial.number
+    others = other_values(state, trial)
+    if None in others:
+        distance = inf
+    signs = (sign for _, sign in state.rules.others)
+    rest = (sign * (value or 0.0) for sign, value in zip(signs, others, strict=True))
+    return distance > 0.0, distance, (score, *rest), trial.number
 
 
 def best_of(state: SweepState, trials: Iterable[Trial]) -> Trial | None:
@@ -115,6 +140,8 @@ def _is_ahead(state: SweepState, trial: Trial, other: Trial) -> bool:
     """Whether a trial is better than another, of two that may be the best: as their places are, sooner."""
     score, known = score_of(state, trial), score_of(state, other)
     assert score is not None, "it may be the best"
+    if state.rules.others and score == known:
+        return place(state, trial) < place(state, other)
     return is_better(state, score, known) or (score == known and trial.number < other.number)
 
 

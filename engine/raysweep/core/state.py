@@ -203,6 +203,8 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     for name in _PLAIN:
         setattr(state, name, plain[name])
     state.scheduler.from_json(cast(dict[str, JsonValue], plain["scheduler"]))
+    if {"pause", "exploit"} & state.scheduler.moves and _lacks_lineages(plain["trials"]):
+        raise ValueError("it does not say which configs made its trials")
     state.trials = {trial.number: trial for trial in _TRIALS.validate_python(plain["trials"])}
     state.slots = {slot.number: slot for slot in _SLOTS.validate_python(plain["slots"])}
     state.pending = deque(cast(list[int], plain["pending"]))
@@ -217,6 +219,12 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     for seconds in state.saves_s:
         state.tally.note_pace(seconds, state.last_at)
     return state
+
+
+def _lacks_lineages(trials: JsonValue) -> bool:
+    """Whether an earlier version wrote it, which could not tell by which configs a trial came about."""
+    first = trials[0] if isinstance(trials, list) and trials else None
+    return isinstance(first, dict) and "lineage" not in first
 
 
 __all__ = ["Attempt", "Fault", "Phase", "Slot", "SweepState", "Trial", "trial_id"]

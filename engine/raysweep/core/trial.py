@@ -14,6 +14,8 @@ from raysweep.core.lifecycle import Cause, TrialState
 from raysweep.core.stops import StopReason
 
 Metrics = dict[str, JsonValue]
+Lineage = tuple[tuple[int, Metrics], ...]
+"""Configs, each with the number of reports that lay behind it when it took over (see `lineage`)."""
 NO_METRICS: Final[Metrics] = {}
 
 
@@ -59,13 +61,14 @@ class Turn:
     """What a scheduler wants of a trial that is on a slot: it is done when the trial comes off it.
 
     It goes on with `config` (None: its own), from `checkpoint`, which is one of trial `donor` (None: from its
-    own newest).
+    own newest). `lineage`: what made that checkpoint.
     """
 
     reason: Literal["scheduler", "pause", "resume", "exploit"]
     config: Metrics | None = None
     donor: int | None = None
     checkpoint: Checkpoint | None = None
+    lineage: Lineage = ()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -82,6 +85,7 @@ class Trial:
     could not be made. `max_t`: how far it goes where it is extended; its scheduler has no say any more.
     `saved`: how many checkpoints of it have counted, those that are gone included. `recent` (where
     `stop.trial_plateau` looks) and `improved` (`stop.trial_patience`) are iterations with their values.
+    `lineage`: the configs that made it what it is, where there was more than one.
     """
 
     number: int
@@ -121,6 +125,7 @@ class Trial:
     saved: int = 0
     recent: tuple[tuple[int, float], ...] = ()
     improved: tuple[int, float] | None = None
+    lineage: Lineage = ()
 
     def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:
         """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from raysweep.core import moves
 from raysweep.core.commands import Command, DeleteCheckpoint
+from raysweep.core.lineage import lineage_of, up_to
 from raysweep.core.state import SweepState
 from raysweep.core.trial import NO_METRICS, Checkpoint, Trial, Turn
 from raysweep.schedulers import Exploit, Pause, Resume, Stop, Verdict
@@ -34,13 +35,14 @@ def turn_of(state: SweepState, trial: Trial, verdict: Verdict) -> Turn:
 def _exploit(state: SweepState, trial: Trial, verdict: Exploit) -> Turn:
     config, donor = dict(verdict.config), state.trials.get(verdict.donor)
     checkpoint = donor.checkpoint if donor is not None else None
-    if checkpoint is None:
+    if donor is None or checkpoint is None:
         text = f"trial {verdict.donor} has no checkpoint that trial {trial.number} could go on from"
         moves.note(state, f"{text}: that one goes on from its own, with the other config")
         return Turn(reason="exploit", config=config)
+    made_by = up_to(lineage_of(donor), checkpoint.iteration)
     if checkpoint.owner is None:
         checkpoint = replace(checkpoint, owner=verdict.donor)
-    return Turn(reason="exploit", config=config, donor=verdict.donor, checkpoint=checkpoint)
+    return Turn(reason="exploit", config=config, donor=verdict.donor, checkpoint=checkpoint, lineage=made_by)
 
 
 def give(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
@@ -65,6 +67,8 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
     if trial.attempts and (is_other or donated is not None):
         config, donor = before if is_other else None, turn.donor
         trial.attempts = (*trial.attempts[:-1], replace(trial.attempts[-1], config=config, donor=donor))
+    if is_other or donated is not None:
+        trial.lineage = turn.lineage if donated is not None else lineage_of(trial)
     if is_other and turn.config is not None:
         trial.suggested = before if trial.suggested is None else trial.suggested
         trial.config = turn.config

@@ -52,7 +52,8 @@ def _look(spec: SweepSpec | TrainSpec, key: str) -> list[Check]:
     checks = check_storage(spec.storage_path, key)
     join_cluster()
     try:
-        return [*checks, _check_trainable(spec), *_check_policies(spec), _check_resources(spec)]
+        named = [_check_trainable(spec), *_check_backend(spec), *_check_policies(spec)]
+        return [*checks, *named, _check_resources(spec)]
     finally:
         leave_cluster()
 
@@ -85,6 +86,19 @@ def _check_trainable(spec: SweepSpec | TrainSpec) -> Check:
     if problem is not None:
         return failed("trainable", problem, IMPORT_FIX)
     return ok("trainable", f"{reference} can be imported on the cluster")
+
+
+def _check_backend(spec: SweepSpec | TrainSpec) -> list[Check]:
+    """What connects the workers of a gang, if anything does."""
+    group = spec.scaling.process_group if isinstance(spec, SweepSpec) and spec.scaling is not None else None
+    if group is None:
+        return []
+    from raysweep.cluster.probe import find_group_problem
+
+    problem = find_group_problem(group)
+    if problem is not None:
+        return [failed("backend", problem, "add it to the image or the packages of the workers")]
+    return [ok("backend", f"{group} can be imported on the cluster")]
 
 
 def _check_policies(spec: SweepSpec | TrainSpec) -> list[Check]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from raysweep.errors import GateOutdatedError, one_line
+from raysweep.errors import GateOutdatedError, SpecError, one_line
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.pipeline.decision import decide, measured, seeds_needed
 from raysweep.pipeline.plan import (
@@ -29,7 +29,8 @@ from raysweep.runs.champions import Champion, ChampionRecord, Night, add_night
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
 from raysweep.spec import RunRequest, SweepSpec
 from raysweep.spec.identity import key_within
-from raysweep.spec.pipeline import GateSpec
+from raysweep.spec.pipeline import GateSpec, check_gate
+from raysweep.spec.validation import Problem
 from raysweep.step.brief import stored_outcome
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
@@ -111,9 +112,14 @@ def prepare_gate(spec: Any, given: SweepOutcome | Mapping[str, Any], gate: Any) 
 
     Raises:
         SweepFailedError: The sweep has no best trial.
+        SpecError: It has several metrics.
         SpecError, SweepNotFoundError, StorageError: As `stored_outcome`.
     """
     outcome, asked = stored_outcome(given), SweepSpec.from_any(spec)
+    try:
+        check_gate(asked)
+    except Problem as error:
+        raise SpecError("gate", error.issues[0].problem, error.issues[0].fix) from None
     wanted = gate if isinstance(gate, GateSpec) else GateSpec.model_validate(dict(gate or {}))
     if outcome.uri:
         # Verdict, plan and champion lie where the sweep lies.

@@ -23,7 +23,7 @@ from raysweep.runs.view import RunView
 from raysweep.spec import RunRequest, TrainSpec
 from raysweep.spec.identity import digest_of, key_within
 from raysweep.spec.pipeline import PipelineSpec
-from raysweep.step.brief import best_config, stored_outcome, why_not_trained
+from raysweep.step.brief import best_config, best_schedule, stored_outcome, why_not_trained
 
 
 def run_pipeline(
@@ -117,7 +117,7 @@ def training_key(spec: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None
     if given is None or RunView("train", plain.spec.storage_path, plain.run.id).has(plain):
         # The latter: an earlier version began it, under the plain key.
         return key
-    return key_within(key, "best", digest_of(_handed_config(given))[:12])
+    return key_within(key, "best", digest_of(_what_is_handed(given))[:12])
 
 
 def with_best(train: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None) -> TrainSpec:
@@ -133,13 +133,20 @@ def with_best(train: TrainSpec, given: SweepOutcome | Mapping[str, Any] | None) 
     if given is None:
         return train
     if not isinstance(given, SweepOutcome):
-        return train_spec_with(train, best_config(given), tags=source_tags(given))
+        tags = source_tags(given)
+        return train_spec_with(train, best_config(given), tags=tags, schedule=best_schedule(given))
     best = _handed(given)
-    return train_spec_with(train, best.config, tags=source_tags(given, best))
+    return train_spec_with(train, best.config, tags=source_tags(given, best), schedule=best.schedule)
 
 
-def _handed_config(given: SweepOutcome | Mapping[str, Any]) -> Mapping[str, Any]:
-    return _handed(given).config if isinstance(given, SweepOutcome) else best_config(given)
+def _what_is_handed(given: SweepOutcome | Mapping[str, Any]) -> Any:
+    """The config; beside it the schedule that led to it, where there is one."""
+    if isinstance(given, SweepOutcome):
+        best = _handed(given)
+        config, schedule = best.config, best.schedule
+    else:
+        config, schedule = dict(best_config(given)), best_schedule(given)
+    return [config, [each.model_dump() for each in schedule]] if schedule else config
 
 
 def _handed(given: SweepOutcome) -> TrialOutcome:

@@ -8,6 +8,7 @@ ray.data and pandas. A training step is driven by a process that waits for it an
   actor that its driver owns), and Ctrl-C reaches it;
 - no placement group cleaner is needed: a group that the driver made goes with the driver;
 - a fixed number of workers needs no autoscaling coordinator: the pending placement group asks the autoscaler;
+  an elastic one looks at the nodes itself (`elastic`);
 - no dataset manager, for there are no datasets;
 - the workers are polled as often as they report.
 
@@ -18,7 +19,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,6 +37,7 @@ from ray.train.v2._internal.exceptions import (
 from ray.train.v2._internal.exceptions import (
     UserExceptionWithTraceback,
     WorkerGroupStartupFailedError,
+    WorkerGroupStartupTimeoutError,
     WorkerHealthCheckFailedError,
 )
 from ray.train.v2._internal.execution.callback import ReportCallback, WorkerGroupCallback
@@ -60,6 +64,8 @@ __all__ = [
 POLL_FASTEST_S = 0.01
 POLL_SLOWEST_S = 0.2
 WAIT_SLICE_S = 0.5
+PLACE_S = 15.0
+"""So long more workers than an elastic run needs wait for room; then it is looked again how many have it."""
 
 
 @contextmanager
@@ -134,6 +140,8 @@ class Decision(FailurePolicy):
 
     def make_decision(self, training_failed_error: Any) -> FailureDecision:
         cause = cause_of(training_failed_error)
+        if isinstance(cause, WorkerGroupStartupTimeoutError):  # elastic: another number may have room
+            return FailureDecision.RETRY
         is_retried = is_preemption(cause, self.announced()) or self._is_retried(cause)
         return FailureDecision.RETRY if is_retried else FailureDecision.RAISE
 
@@ -141,18 +149,44 @@ class Decision(FailurePolicy):
 class Listener(ReportCallback, WorkerGroupCallback):
     """Hands on what the controller hears.
 
-    `on_report` gets rank 0's metrics and the path of the checkpoint, if there is one. `on_error` gets the
-    first exception of the user's function, or else what the first worker died of: where one worker raised,
-    others may have died of it.
+    `on_taken` gets rank 0's metrics before a checkpoint that comes with them is entered into the list;
+    `on_report` gets them, and the path of the checkpoint if there is one, after that. `on_begin` gets the
+    number of workers before they are handed the training function, and `on_end` is called once they are gone.
+    `on_error` gets the first exception of the user's function, or else what the first worker died of: where
+    one worker raised, others may have died of it.
     """
 
     def __init__(
         self,
         on_report: Callable[[dict[str, Any], str | None], None],
         on_error: Callable[[BaseException], None],
+        *,
+        on_taken: Callable[[dict[str, Any]], None] = lambda metrics: None,
+        on_begin: Callable[[int], None] = lambda workers: None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_report = on_report
         self._on_error = on_error
+        self._on_taken, self._on_begin, self._on_end = on_taken, on_begin, on_end
+
+    def listen_first(self, manager: Any) -> None:
+        """Hear of each report before the checkpoint manager does."""
+        take = manager.after_report
+
+        def take_second(training_report: Any, metrics: list[dict[str, Any]]) -> None:
+            self._on_taken(metrics[0])
+            take(training_report, metrics)
+
+        manager.after_report = take_second
+
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        self._on_begin(len(worker_group.get_workers()))
+
+    def after_worker_group_shutdown(self, worker_group_context: Any) -> None:
+        self._on_end()
+
+    def after_worker_group_abort(self, worker_group_context: Any) -> None:
+        self._on_end()
 
     def after_report(self, training_report: Any, metrics: list[dict[str, Any]]) -> None:
         checkpoint = training_report.checkpoint
@@ -194,6 +228,9 @@ class LocalController(TrainController):
         info = getattr(self.get_state(), "preemption_info", None)
         return frozenset() if info is None else frozenset(info.preempted_ranks)
 
+    def follow(self, policy: Any) -> None:
+        """Tell a policy what it asks for; that of a fixed number asks for nothing."""
+
     def watch_no_nodes(self) -> None:
         """Start no process that looks for nodes which will be taken away."""
         hooks = self._worker_group_callbacks_to_propagate
@@ -214,6 +251,7 @@ def make_controller(
     store: Callable[[str], None],
     stop: threading.Event,
     watches_nodes: bool,
+    elastic: tuple[type[LocalController], FixedSize] | None = None,
 ) -> LocalController:
     """The controller of this trainer.
 
@@ -224,14 +262,16 @@ def make_controller(
         store: Stores the checkpoint manager's state, in place of Ray Train itself.
         stop: Ends the wait for room.
         watches_nodes: Whether workers are moved from nodes that will be taken away.
+        elastic: Where the number of workers may change: the controller's class, and what says the number.
 
     Raises: StateRestoreError.
     """
     context = trainer.train_run_context
-    controller = LocalController(
+    made_by, size = elastic or (LocalController, FixedSize(context.scaling_config))
+    controller = made_by(
         train_fn_ref=ObjectRefWrapper(trainer._get_train_func()),
         train_run_context=context,
-        scaling_policy=FixedSize(context.scaling_config),
+        scaling_policy=size,
         failure_policy=policy,
         callbacks=[
             *_initialize_env_callbacks(),
@@ -249,21 +289,29 @@ def make_controller(
         pass
 
     WorkersOfThisRun.stop = stop
+    if elastic is not None:
+        WorkersOfThisRun.fewest = context.scaling_config.min_workers
     controller.worker_group_cls = WorkersOfThisRun
     controller._health_check_interval_s = POLL_FASTEST_S
+    controller.follow(size)
     if not watches_nodes:
         controller.watch_no_nodes()
     manager: Any = controller._checkpoint_manager
     manager._write_state_to_storage = lambda: store(manager._save_state())
+    listener.listen_first(manager)
     return controller
 
 
 class _Room(DefaultPlacementGroupHandle):
-    """A placement group that is waited for as long as it takes, or until the run is to stop."""
+    """A placement group that is waited for as long as it takes, or until the run is to stop.
 
-    def __init__(self, group: Any, stop: threading.Event) -> None:
+    `patience_s`: only so long, where fewer workers would do.
+    """
+
+    def __init__(self, group: Any, stop: threading.Event, patience_s: float = math.inf) -> None:
         super().__init__(group)
         self._stop = stop
+        self._patience_s = patience_s
 
     def wait(self, timeout_seconds: float = 0) -> bool:
         """True once the workers' resources are reserved; the timeout is not used: a full cluster empties some
@@ -271,10 +319,13 @@ class _Room(DefaultPlacementGroupHandle):
 
         Raises: CancelledError.
         """
+        until = time.monotonic() + self._patience_s
         while not super().wait(WAIT_SLICE_S):
             if self._stop.is_set():
                 self.shutdown()
                 raise asyncio.CancelledError
+            if time.monotonic() >= until:
+                return False
         return True
 
 
@@ -282,6 +333,8 @@ class LocalWorkers(WorkerGroup):
     """A worker group whose controller is no actor."""
 
     stop: threading.Event
+    fewest: int | None = None
+    """Of an elastic run: with more workers than these it is not waited for ever."""
 
     def _start(self) -> None:
         try:
@@ -296,7 +349,8 @@ class LocalWorkers(WorkerGroup):
 
     def _create_placement_group(self, scaling_config: Any, worker_group_context: Any) -> Any:
         made = super()._create_placement_group(scaling_config, worker_group_context)
-        return _Room(made.placement_group, self.stop)
+        is_least = self.fewest is None or worker_group_context.num_workers <= self.fewest
+        return _Room(made.placement_group, self.stop, math.inf if is_least else PLACE_S)
 
     @staticmethod
     def _get_worker_runtime_env(custom_runtime_env: Any) -> Any:

@@ -6,9 +6,15 @@ import shutil
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ray.train.v2._internal.execution.context import get_train_context
 from ray.train.v2._internal.execution.train_fn_utils import TrainFnUtils
 
 from raysweep.raycompat.trialcalls import TrialCalls
+
+
+def count_reports() -> int:
+    """How many reports this worker of a Ray Train run has made."""
+    return int(get_train_context().report_call_index)
 
 
 class TrainWorker(TrainFnUtils):

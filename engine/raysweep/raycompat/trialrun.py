@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,15 +24,29 @@ from ray.train import Checkpoint
 from ray.train._internal.session import _TrainingResult
 from ray.train.constants import DEFAULT_STORAGE_PATH
 from ray.train.v2._internal.execution.callback import ReportCallback, WorkerGroupCallback
-from ray.train.v2._internal.execution.failure_handling import create_failure_policy
+from ray.train.v2._internal.execution.failure_handling import (
+    FailureDecision,
+    FailurePolicy,
+    create_failure_policy,
+)
 from ray.train.v2._internal.execution.worker_group.placement_group_handle import DefaultPlacementGroupHandle
 from ray.train.v2._internal.util import ObjectRefWrapper
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+from ray.train.v2.api.exceptions import PreemptionError, WorkerGroupError
+from ray.train.v2.api.preemption import PreemptionInfo
 
-from raysweep.raycompat.train import POLL_FASTEST_S, FixedSize, LocalController, LocalWorkers
+from raysweep.raycompat.train import (
+    POLL_FASTEST_S,
+    FixedSize,
+    LocalController,
+    LocalWorkers,
+    is_preemption,
+)
 from raysweep.raycompat.train import own_logging_left_alone as _own_logging_left_alone
 
 STOP_SLICE_S: Final = 0.1
+ASKED_S: Final = 86400.0
+"""So long workers that are asked for a checkpoint may go on: when the trial is to end, the sweep says."""
 # They see to a placement group and to a controller that are actors of Ray's own; there are neither.
 _LEFT_OUT: Final = ("PlacementGroupCleanerCallback", "StateManagerCallback", "DatasetsCallback")
 
@@ -128,6 +143,8 @@ class TrialRun:
         first: The bundle of rank 0; the other ranks have those that follow.
         on_report: Gets rank 0's metrics, and the checkpoint as Ray has it or None, once for each report.
             What it raises ends the run.
+        wrap: Makes the function that the workers run of the trainer's own.
+        wants_checkpoint: Whether the trial is asked for a checkpoint: then the workers are.
     """
 
     def __init__(
@@ -137,6 +154,9 @@ class TrialRun:
         group: Any,
         first: int,
         on_report: Callable[[dict[str, Any], Any], None],
+        *,
+        wrap: Callable[[Any], Any] = lambda function: function,
+        wants_checkpoint: Callable[[], bool] = lambda: False,
     ) -> None:
         config: Any = trainer.run_config
         keeps = config.checkpoint_config
@@ -155,6 +175,7 @@ class TrialRun:
         self._config = mine
         self._storage: Any = mine.storage_context
         self._group, self._first, self._on_report = group, first, on_report
+        self._wrap, self._wants_checkpoint = wrap, wants_checkpoint
         self._restored: Checkpoint | None = None
 
     def begin_from(self, folder: Path) -> None:
@@ -183,6 +204,8 @@ class TrialRun:
                 if stop.is_set():
                     running.cancel()
                     break
+                if self._wants_checkpoint():
+                    controller.ask_for_checkpoint()
             await running
             return controller.get_result()
         finally:
@@ -197,16 +220,18 @@ class TrialRun:
             first = self._first
 
         callbacks: list[Any] = trainer._create_default_callbacks()
+        policy = AnnouncedNodes(self._config.failure_config)
         controller = _Controller(
-            train_fn_ref=ObjectRefWrapper(trainer._get_train_func()),
+            train_fn_ref=ObjectRefWrapper(self._wrap(trainer._get_train_func())),
             train_run_context=context,
             scaling_policy=FixedSize(context.scaling_config),
-            failure_policy=create_failure_policy(self._config.failure_config),
+            failure_policy=policy,
             callbacks=[
                 *(each for each in callbacks if type(each).__name__ not in _LEFT_OUT),
                 Reports(self._on_report),
             ],
         )
+        policy.announced = lambda: controller.announced
         controller.worker_group_cls = Workers
         if sum(node["Alive"] for node in ray.nodes()) == 1:  # type: ignore[no-untyped-call]
             controller.watch_no_nodes()
@@ -232,7 +257,41 @@ class TrialRun:
             self._storage.storage_filesystem.delete_dir(self._storage.experiment_fs_path)
 
 
+class AnnouncedNodes(FailurePolicy):
+    """Ray Train's own policy, but a node that goes before its announced time is one that was taken away.
+
+    It costs what `max_preemption_failures` of the FailureConfig says, and nothing of `max_failures`.
+    """
+
+    def __init__(self, failure_config: Any) -> None:
+        super().__init__(failure_config)
+        self._theirs = create_failure_policy(failure_config)
+        self.announced: Callable[[], frozenset[int]] = frozenset
+        """The ranks on nodes that are about to go."""
+
+    def make_decision(self, training_failed_error: Any) -> FailureDecision:
+        announced = self.announced()
+        error = training_failed_error
+        if isinstance(error, WorkerGroupError) and is_preemption(error, announced):
+            ranks = {"": sorted(announced)}
+            error = PreemptionError(PreemptionInfo(deadline_ms=None, preempted_node_to_ranks=ranks))
+        return self._theirs.make_decision(error)
+
+
 class _Controller(LocalController):
+    _asked: Any = None
+
+    def ask_for_checkpoint(self) -> None:
+        """Let `get_preemption_info()` of the present workers say that they are to report one; once."""
+        group: Any = self.get_worker_group()
+        if group is None or group is self._asked or not group.has_started():
+            return
+        self._asked = group
+        until_ms = int((time.time() + ASKED_S) * 1000)
+        for worker in group.get_workers():
+            info = PreemptionInfo(deadline_ms=until_ms, preempted_node_to_ranks={})
+            worker.actor.mark_preempt.remote(info)
+
     def kill(self) -> None:
         """End the workers at once, if any are left: no hook of theirs is waited for."""
         group: Any = self.get_worker_group()

@@ -14,6 +14,7 @@ from raysweep.core.trial import Checkpoint, Trial, trial_id
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.pins import find_pins
+from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
 from raysweep.storage.checkpoints import CheckpointStore
 
 _THREADS: Final = 8
@@ -72,6 +73,40 @@ def list_kept(folder: SweepFolder, state: SweepState) -> tuple[StoredCheckpoint,
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="raysweep-manifests") as pool:
         return tuple(pool.map(look, sorted(found)))
+
+
+def list_trained(folder: RunFolder) -> tuple[StoredCheckpoint, ...]:
+    """What a training run keeps in the store, by number; plain folders of earlier versions are not in it.
+
+    Raises: StorageError: the storage does not answer. A damaged manifest is told, and raises nothing.
+    """
+    store = CheckpointStore(folder.store, folder.run_id, give_up_after_s=GIVE_UP_AFTER_S)
+    numbers = store.numbers(CHECKPOINT_OWNER)
+    pins = find_pins(folder.store, "")
+    found = []
+    for number in numbers:
+        uri = store.uri(CHECKPOINT_OWNER, number)
+        size_bytes, new_bytes, problem = 0, None, ""
+        try:
+            manifest = store.read_manifest(uri)
+            size_bytes, new_bytes = manifest.size_bytes, manifest.new_bytes
+        except CheckpointDamagedError as error:
+            problem = error.problem
+        found.append(
+            StoredCheckpoint(
+                uri=uri,
+                trial_id=CHECKPOINT_OWNER,
+                number=number,
+                iteration=None,
+                score=None,
+                size_bytes=size_bytes,
+                new_bytes=new_bytes,
+                needed_by=("the newest" if number == numbers[-1] else "the one before",),
+                pinned_by=pins.get(uri, ()),
+                problem=problem,
+            )
+        )
+    return tuple(found)
 
 
 def pinned_numbers(folder: SweepFolder, name: str) -> dict[tuple[str, int], tuple[str, ...]]:

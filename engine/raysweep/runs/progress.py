@@ -35,6 +35,7 @@ def make_progress(
         num_trials=total,
         metric=state.spec.metric,
         mode=state.spec.mode,
+        others=state.spec.others,
         constraints=state.spec.constraints,
         best=BestTrial(
             trial_id=trial_id(best.number),

@@ -48,17 +48,20 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
             first = refit(space, nights[0].found_best.config)
     told: list[tuple[dict[str, Any], float]] = []
     violations: list[tuple[float, ...]] = []
+    others: list[tuple[float, ...]] = []
     for outcome in nights:
         for trial in outcome.trials:
             if trial.score is None or not math.isfinite(trial.score) or len(told) >= MAX_TOLD:
                 continue
             try:
                 config, judged = refit(space, trial.config), _judged(spec, trial)
+                beside = _beside(spec, trial)
             except ValueError as error:
                 left_out.append(f"{outcome.sweep_id} trial {trial.trial_id}: {error}")
                 continue
             told.append((config, float(trial.score)))
             violations.append(judged)
+            others.append(beside)
     if left_out:
         more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
         log.warning("warm start leaves out what does not fit the space: %s%s", "; ".join(left_out[:3]), more)
@@ -66,6 +69,7 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
         first=first,
         told=tuple(told),
         violations=tuple(violations) if spec.constraints else (),
+        others=tuple(others) if spec.others else (),
         sources=tuple(outcome.sweep_id for outcome in nights),
         left_out=tuple(left_out[:_LEFT_OUT_SHOWN]),
     )
@@ -81,6 +85,19 @@ def _judged(spec: SweepSpec, trial: TrialOutcome) -> tuple[float, ...]:
             raise ValueError(f"has not reported what {constraint.text!r} names")
         found.append(distance)
     return tuple(found)
+
+
+def _beside(spec: SweepSpec, trial: TrialOutcome) -> tuple[float, ...]:
+    """An earlier trial's values of the metrics after the first. Raises ValueError: its report lacks one."""
+    if not spec.others:
+        return ()
+    found: list[float] = []
+    for name in spec.objectives:
+        value = trial.metrics.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"has not reported {name!r}")
+        found.append(float(value))
+    return tuple(found[1:])
 
 
 def earlier(store: Store, spec: SweepSpec, own_id: str, count: int) -> list[SweepOutcome]:
@@ -111,12 +128,15 @@ def earlier(store: Store, spec: SweepSpec, own_id: str, count: int) -> list[Swee
 
 def _is_like(outcome: SweepOutcome, spec: SweepSpec) -> bool:
     """Of this very name, as two may have one slug, metric and mode."""
-    return (outcome.name, outcome.metric, outcome.mode) == (spec.name, spec.metric, spec.mode)
+    same = (outcome.name, outcome.metric, outcome.mode) == (spec.name, spec.metric, spec.mode)
+    return same and list(outcome.others.items()) == list(spec.others.items())
 
 
 def warm_to_json(warm: WarmStart) -> dict[str, Any]:
     """For the sweep's record."""
     judged = {"violations": [list(each) for each in warm.violations]} if warm.violations else {}
+    if warm.others:
+        judged["others"] = [list(each) for each in warm.others]
     return {
         "first": warm.first,
         **judged,
@@ -134,6 +154,7 @@ def warm_from_json(fields: Mapping[str, Any] | None) -> WarmStart | None:
         first=fields["first"],
         told=tuple((config, float(value)) for config, value in fields["told"]),
         violations=tuple(tuple(map(float, each)) for each in fields.get("violations", ())),
+        others=tuple(tuple(map(float, each)) for each in fields.get("others", ())),
         sources=tuple(fields["sources"]),
         left_out=tuple(fields["left_out"]),
     )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
+from pydantic import Field
+
 from raysweep.core.result import trial_outcome
-from raysweep.core.scores import may_be_best, ranked, score_of
+from raysweep.core.scores import may_be_best, place, ranked, score_of
 from raysweep.core.state import SweepState
 from raysweep.core.stopping import end_in_sight
-from raysweep.core.trial import trial_id
+from raysweep.core.trial import Trial, trial_id
 from raysweep.fields import Counts
 from raysweep.outcome import (
     ErrorInfo,
@@ -27,8 +29,10 @@ from raysweep.outcome import (
     Usage,
     show_infeasible,
 )
+from raysweep.pareto import find_front, front_first
 from raysweep.runs.curve import Dot, best_so_far
 from raysweep.runs.holder import HolderState, holder_state
+from raysweep.spec.objectives import Mode
 from raysweep.spec.trainable import trainable_name
 
 TOP: Final = 20
@@ -37,6 +41,8 @@ FAILURES: Final = 5
 """How many of the newest failed trials a status holds."""
 MAX_RUNNING: Final = 50
 MAX_NOTES: Final = 20
+MAX_PARETO: Final = 100
+"""How many trials of the Pareto front a status names."""
 INTERRUPTED: Final = "interrupted"
 """The status of a run that has not ended, and that nobody runs."""
 STARTING: Final = "starting"
@@ -64,6 +70,8 @@ class RunStatus(Record):
     """The same, without counts and best."""
     metric: str = ""
     mode: Literal["min", "max"] = "max"
+    others: dict[str, Mode] = Field(default_factory=dict)
+    """In a sweep of several metrics those after the first, each with its mode."""
     constraints: tuple[str, ...] = ()
     """What the metrics of a trial have to satisfy to be the best."""
     counts: Counts = Counts()
@@ -72,6 +80,10 @@ class RunStatus(Record):
     """How many there will be; None where that is not known."""
     best: TrialOutcome | None = None
     """The best trial so far, of those that satisfy the constraints; one that still runs may be it."""
+    pareto: tuple[str, ...] = ()
+    """In a sweep of several metrics the ids of the trials on the Pareto front, at most MAX_PARETO of them."""
+    pareto_size: int = 0
+    """How many these are in all."""
     curve: tuple[Dot, ...] = ()
     """The best score so far, a point for each time that it was beaten, in the order of time."""
     dots: tuple[Dot, ...] = ()
@@ -110,9 +122,18 @@ class RunStatus(Record):
     @property
     def infeasible(self) -> str:
         """Why there is no best although trials have a score: none satisfies the constraints; else empty."""
-        if self.best is not None or not self.constraints or not self.top:
+        if self.best is not None or not (self.constraints or self.others) or not self.top:
             return ""
-        return show_infeasible(self.constraints, self.top[0], self.metric)
+        return show_infeasible(self.constraints, self.top[0], self.metric, self.others)
+
+    @property
+    def pareto_text(self) -> str:
+        """`5 trials that no other beats in auc and latency_ms: 00007, …`; empty where there is none."""
+        if not self.pareto:
+            return ""
+        names = ", ".join(self.pareto[:TOP]) + (", …" if self.pareto_size > TOP else "")
+        count = "1 trial" if self.pareto_size == 1 else f"{self.pareto_size} trials"
+        return f"{count} that no other beats in {' and '.join((self.metric, *self.others))}: {names}"
 
     @property
     def is_running(self) -> bool:
@@ -172,9 +193,10 @@ class RunStatus(Record):
 def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> RunStatus:
     """Of a sweep that has ended."""
     trials = outcome.trials
+    on_front = outcome.pareto if outcome.others else ()
     curve, dots = best_so_far(
         (
-            (trial.ended_at, trial.state, trial.score if trial.is_feasible else None, trial.trial_id)
+            (trial.ended_at, trial.state, trial.score if outcome.may_be_best(trial) else None, trial.trial_id)
             for trial in trials
         ),
         is_max=outcome.mode == "max",
@@ -191,6 +213,9 @@ def status_of_outcome(outcome: SweepOutcome, *, uri: str = "", now: float) -> Ru
         reason=outcome.reason,
         metric=outcome.metric,
         mode=outcome.mode,
+        others=outcome.others,
+        pareto=tuple(trial.trial_id for trial in on_front[:MAX_PARETO]),
+        pareto_size=len(on_front),
         constraints=outcome.constraints,
         counts=outcome.counts,
         num_trials=outcome.wanted_trials,
@@ -233,6 +258,7 @@ def status_of_heartbeat(
         status=heartbeat.status if held == "alive" or not heartbeat.is_at_work else INTERRUPTED,
         metric=heartbeat.metric,
         mode=heartbeat.mode,
+        others=heartbeat.others,
         constraints=heartbeat.constraints,
         counts=heartbeat.counts,
         num_trials=heartbeat.num_trials,
@@ -279,8 +305,9 @@ def status_of_state(
         ),
         is_max=state.rules.is_max,
     )
+    found, on_front = _front_first(state)
     # Only those that are shown are made into outcomes: there may be ten thousand.
-    top = tuple(trial_outcome(state, trial) for trial in ranked(state)[:TOP])
+    top = tuple(trial_outcome(state, trial) for trial in found[:TOP])
     failed = sorted((t for t in trials if t.state == "failed"), key=lambda trial: -(trial.ended_at or 0.0))
     return RunStatus(
         run_id=uri.rpartition("/")[2],
@@ -293,10 +320,13 @@ def status_of_state(
         trainable=trainable_name(state.spec.trainable),
         metric=state.spec.metric,
         mode=state.spec.mode,
+        others=state.spec.others,
+        pareto=tuple(trial_id(trial.number) for trial in on_front[:MAX_PARETO]),
+        pareto_size=len(on_front),
         constraints=state.spec.constraints,
         counts=counts,
         num_trials=num_trials,
-        best=top[0] if top and top[0].is_feasible else None,
+        best=top[0] if top and may_be_best(state, state.trials[top[0].number]) else None,
         curve=curve,
         dots=dots,
         top=top,
@@ -333,6 +363,17 @@ def status_of_training(
         notes=heartbeat.notes if heartbeat is not None else (),
         read_at=now,
     )
+
+
+def _front_first(state: SweepState) -> tuple[list[Trial], list[Trial]]:
+    """All trials that have a score, with several metrics the Pareto front first; and those on the front."""
+    found = ranked(state)
+    if not state.rules.others:
+        return found, []
+    first = [trial for trial in found if may_be_best(state, trial)]
+    points = [place(state, trial)[2] for trial in first]
+    found[: len(first)] = [first[number] for number in front_first(points)]
+    return found, found[: len(find_front(points))]
 
 
 def _best_of(heartbeat: SweepProgress) -> TrialOutcome | None:

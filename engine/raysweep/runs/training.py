@@ -5,7 +5,10 @@ attempts/000001.json   who ran it, one for each call that did, and how it ended:
 train_progress.json    the holder's heartbeat
 train_outcome.json     the end, as the last of the attempts has it; written once
 model_card.json        how the model came to be, made from the above after the end
-checkpoint_…/          Ray Train's checkpoints; checkpoint_manager_snapshot.json says which of them count
+checkpoints/training/  what the workers report, stored as a trial's is
+checkpoint_…/          of each of these, the workers' parts; checkpoint_manager_snapshot.json says which
+                       count. In runs of earlier versions, the files themselves
+model_000001/          the last checkpoint as plain files, written by the attempt that ended the run
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from raysweep.storage.store import Store
 
 FORMAT_VERSION = 1
 PROGRESS: Final = "train_progress.json"
+CHECKPOINT_OWNER: Final = "training"
+"""What stands in the place of a trial's id in the addresses of a training's checkpoints."""
 
 _SAFE = ("max_failures", "tags")
 
@@ -126,9 +131,9 @@ class RunFolder:
         return self.store.put_if_version(self._key(name), data, version)
 
     def delete_unused_checkpoints(self, used: frozenset[str]) -> None:
-        """Delete checkpoint folders that no report of the finished run refers to."""
+        """Delete folders of checkpoints and models but those that the finished run refers to."""
         for name in self.store.list_folders(self.run_id):
-            if name.startswith("checkpoint_") and name not in used:
+            if name.startswith(("checkpoint_", "model_")) and name not in used:
                 self.store.delete(*[info.key for info in self.store.list(self._key(name))])
 
     def _read_json(self, name: str) -> Any:

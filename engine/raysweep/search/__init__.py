@@ -23,6 +23,7 @@ from raysweep.spec.search import (
     GpOptions,
     HaltonOptions,
     Nsga2Options,
+    Nsga3Options,
     SobolOptions,
     TpeOptions,
 )
@@ -69,6 +70,7 @@ def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> 
         seed=seed,
         param_space=spec.param_space,
         where=spec.where,
+        modes=tuple(spec.objectives.values()),
         constraints=spec.constraints,
         num_samples=spec.num_samples,
     )
@@ -105,7 +107,7 @@ def _make_tpe(options: TpeOptions, setup: SearchSetup) -> Searcher:
     refuse_grid(setup.space.searched, "tpe")
     with _needs("tpe", "ray", "optuna"):
         from raysweep.search.tpe import TpeModel
-    return _around(TpeModel(setup.space, setup.seed, setup.mode, options), setup)
+    return _around(TpeModel(setup.space, setup.seed, _modes(setup), options), setup)
 
 
 def _make_gp(options: GpOptions, setup: SearchSetup) -> Searcher:
@@ -122,11 +124,12 @@ def _make_cma(options: CmaEsOptions, setup: SearchSetup) -> Searcher:
     return _around(CmaModel(setup.space, setup.seed, setup.mode, options), setup)
 
 
-def _make_nsga2(options: Nsga2Options, setup: SearchSetup) -> Searcher:
-    refuse_grid(setup.space.searched, "nsga2")
-    with _needs("nsga2", "ray", "optuna"):
+def _make_nsga(options: Nsga2Options | Nsga3Options, setup: SearchSetup) -> Searcher:
+    kind = "nsga3" if isinstance(options, Nsga3Options) else "nsga2"
+    refuse_grid(setup.space.searched, kind)
+    with _needs(kind, "ray", "optuna"):
         from raysweep.search.nsga import NsgaModel
-    return _around(NsgaModel(setup.space, setup.seed, setup.mode, options), setup)
+    return _around(NsgaModel(setup.space, setup.seed, _modes(setup), options), setup)
 
 
 def _make_auto(options: AutoOptions, setup: SearchSetup) -> Searcher:
@@ -137,11 +140,15 @@ def _make_auto(options: AutoOptions, setup: SearchSetup) -> Searcher:
         setup.space,
         setup.num_samples,
         setup.seed,
-        setup.mode,
+        _modes(setup),
         options,
         has_constraints=bool(setup.constraints),
     )
     return _around(model, setup)
+
+
+def _modes(setup: SearchSetup) -> str | tuple[str, ...]:
+    return setup.modes if len(setup.modes) > 1 else setup.mode
 
 
 def _around(model: Model, setup: SearchSetup) -> Searcher:
@@ -168,7 +175,8 @@ _KINDS: Final[dict[str, Callable[[Any, SearchSetup], Searcher]]] = {
     "tpe": _make_tpe,
     "gp": _make_gp,
     "cma_es": _make_cma,
-    "nsga2": _make_nsga2,
+    "nsga2": _make_nsga,
+    "nsga3": _make_nsga,
     "auto": _make_auto,
     "sobol": _make_sequence,
     "halton": _make_sequence,

@@ -2,22 +2,28 @@
 
 In a space of numbers a Gaussian process, and CMA-ES that begins with its results once there are many (with
 constraints TPE); with choices between unordered values, or parameters that only some configs have, TPE. Where
-the package for one of them is not installed, TPE takes its place, and the sweep says so.
+the package for one of them is not installed, TPE takes its place, and the sweep says so. With several metrics
+TPE, and once there are many results NSGA-II, with four metrics and more NSGA-III.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from raysweep.search.base import Result
 from raysweep.search.cells import LeafPath
 from raysweep.search.model import Model
+from raysweep.search.nsga import NsgaModel
+from raysweep.search.optuna_model import Modes
 from raysweep.search.tpe import TpeModel
 from raysweep.spec.domains import Choice
-from raysweep.spec.search import AutoOptions, CmaEsOptions, GpOptions, TpeOptions
+from raysweep.spec.search import AutoOptions, CmaEsOptions, GpOptions, Nsga2Options, Nsga3Options, TpeOptions
 from raysweep.spec.space import Space
+
+FEW: Final = 3
+"""Of no more metrics than these, crowding keeps a front apart; of more, reference points do."""
 
 
 class AutoModel:
@@ -27,7 +33,7 @@ class AutoModel:
         space: the parsed search space, without `grid_search`.
         num_samples: how many configs there will be; None: as many as there is time for.
         seed: the seed of the sweep.
-        mode: "min" or "max".
+        mode: "min" or "max"; of several metrics, one for each.
         options: see `AutoOptions`.
         has_constraints: whether results have to satisfy something.
     """
@@ -37,7 +43,7 @@ class AutoModel:
         space: Space,
         num_samples: int | None,
         seed: int,
-        mode: str,
+        mode: Modes,
         options: AutoOptions,
         *,
         has_constraints: bool = False,
@@ -49,11 +55,17 @@ class AutoModel:
             isinstance(domain, Choice) and domain.cardinality > 1 for _, domain in space.searched
         )
         self._first: Model = (
-            TpeModel(space, seed, mode, TpeOptions()) if has_choices else self._few(space, seed, mode)
+            self._few(space, seed, mode)
+            if isinstance(mode, str) and not has_choices
+            else TpeModel(space, seed, mode, TpeOptions())
         )
         self._later = self._first
         may_be_many = num_samples is None or num_samples > options.switch_after
-        if not has_choices and may_be_many:
+        if not isinstance(mode, str):
+            if may_be_many and not space.parents:
+                nsga = Nsga2Options() if len(mode) <= FEW else Nsga3Options()
+                self._later = NsgaModel(space, seed, mode, nsga)
+        elif not has_choices and may_be_many:
             make = self._tpe_later if has_constraints else self._many
             self._later = make(space, seed, mode)
         self.paths = self._first.paths

@@ -17,20 +17,31 @@ TrialEnd = Literal["completed", "stopped", "failed"]
 class SearchSetup(PolicySetup):
     """What a searcher is made from, beside its options; made anew at each resume, with what is asked then.
 
-    `constraints`: what results have to satisfy, as the spec has it; see `Judging`.
+    `modes`: of all metrics, `mode` first. `constraints`: what results have to satisfy, as the spec has it.
+    See `Judging` for both.
     """
 
     num_samples: int | None
     """How many configs; None: as many as are asked for."""
+    modes: tuple[Literal["min", "max"], ...] = ()
     constraints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a trial gave: its value, and how far it is from satisfying each constraint (<= 0: it does)."""
+    """What a trial gave: its value, and how far it is from satisfying each constraint (<= 0: it does).
+
+    `others`: its values of the metrics after the first.
+    """
 
     value: float
     violations: tuple[float, ...] = ()
+    others: tuple[float, ...] = ()
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Of all metrics."""
+        return self.value, *self.others
 
     @property
     def penalty(self) -> float:
@@ -83,10 +94,13 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class Judging(Protocol):
-    """A searcher that knows constraints; any other is told that a trial which breaks one has failed."""
+    """A searcher that knows constraints and several metrics.
+
+    Any other is told that a trial which breaks a constraint has failed, and of several metrics the first.
+    """
 
     def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
-        """Report how a trial with a value ended, in place of `tell`, where the sweep has constraints."""
+        """Report how a trial with a value ended, in place of `tell`, where there is more to say."""
         ...
 
     def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
@@ -99,6 +113,7 @@ def tell_end(
     number: int,
     value: float | None,
     violations: tuple[float, ...] = (),
+    others: tuple[float, ...] = (),
     *,
     state: TrialEnd,
 ) -> None:
@@ -109,12 +124,13 @@ def tell_end(
         number: the trial's.
         value: the raw metric; None if it never reported.
         violations: see `Result`; empty in a sweep without constraints.
+        others: see `Result`; empty in a sweep of one metric.
         state: how it ended.
     """
-    if value is None or not violations:
+    if value is None or not (violations or others):
         searcher.tell(number, value, state)
     elif isinstance(searcher, Judging):
-        searcher.tell_result(number, Result(value, violations), state)
+        searcher.tell_result(number, Result(value, violations, others), state)
     elif Result(value, violations).penalty:
         searcher.tell(number, None, "failed")
     else:
@@ -123,7 +139,7 @@ def tell_end(
 
 def tell_earlier(searcher: Searcher, config: dict[str, Any], result: Result) -> None:
     """Tell a searcher of a trial of an earlier sweep, before the first ask; see `tell_end`."""
-    if not result.violations:
+    if not (result.violations or result.others):
         searcher.tell_earlier(config, result.value)
     elif isinstance(searcher, Judging):
         searcher.tell_earlier_result(config, result)

@@ -172,7 +172,7 @@ class ModelSearcher:
         if number not in self._running:
             return
         self._running.remove(number)
-        has_failed = state == "failed" or result is None or math.isnan(result.value)
+        has_failed = state == "failed" or result is None or any(map(math.isnan, result.values))
         self._model.end(number, None if has_failed else result)
 
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:

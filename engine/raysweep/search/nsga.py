@@ -1,30 +1,33 @@
-"""NSGA-II, by Optuna, over the results in the order of their trials' numbers.
+"""NSGA-II and NSGA-III, by Optuna, over the results in the order of their trials' numbers.
 
 Algorithm: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE TEC 2002, with its
-constrained domination: what satisfies the constraints beats what does not, then what is nearer to it.
+constrained domination: what satisfies the constraints beats what does not, then what is nearer to it; Deb and
+Jain, "An evolutionary many-objective optimization algorithm", IEEE TEC 2014, which keeps who is near to
+reference points that are spread over the front, for many metrics.
 
 Which generation a trial belongs to would depend on when others ended, and a resume does not know that. So
 generations are cut from the results themselves, as those of CMA-ES are: sorted by number, the first
 `population_size` are the first one, and so on. Crossover, mutation and the choice of who survives are those
-of `optuna.samplers.NSGAIISampler`.
+of `optuna.samplers.NSGAIISampler` and `NSGAIIISampler`.
 """
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import optuna
-from optuna.samplers import NSGAIISampler
+from optuna.samplers import BaseGASampler, NSGAIIISampler, NSGAIISampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from raysweep.search.base import Result, derived_seed
 from raysweep.search.cells import LeafPath
 from raysweep.search.model import unconditional
-from raysweep.search.optuna_model import constraints_of, quiet_study
+from raysweep.search.optuna_model import Modes, constraints_of, quiet_study
 from raysweep.search.optuna_params import params_of
-from raysweep.spec.search import Nsga2Options
+from raysweep.spec.search import Nsga2Options, Nsga3Options
 from raysweep.spec.space import Space
 
 _PARENTS = 2
@@ -37,15 +40,17 @@ class NsgaModel:
     Args:
         space: the parsed search space, without `grid_search`; what is in branches is not modelled.
         seed: the seed of the sweep.
-        mode: "min" or "max".
-        options: see `Nsga2Options`.
+        mode: "min" or "max"; of several metrics, one for each.
+        options: see `Nsga2Options`, `Nsga3Options`.
     """
 
     substitution: str | None = None
 
-    def __init__(self, space: Space, seed: int, mode: str, options: Nsga2Options) -> None:
+    def __init__(self, space: Space, seed: int, mode: Modes, options: Nsga2Options | Nsga3Options) -> None:
         self._seed, self._options = seed, options
-        self._params = params_of(unconditional(space, "nsga2"))
+        self._params = params_of(
+            unconditional(space, "nsga3" if isinstance(options, Nsga3Options) else "nsga2")
+        )
         self.paths = frozenset(param.path for param in self._params)
         self._distributions = {param.name: param.distribution for param in self._params}
         self._study = quiet_study(mode)
@@ -95,7 +100,7 @@ class NsgaModel:
         trial = create_trial(
             params=dict(params),
             distributions=self._distributions,
-            value=result.value,
+            values=result.values,
             constraints=constraints_of(result),
         )
         trial.number = number
@@ -125,30 +130,35 @@ class NsgaModel:
 
     def _sampler(
         self, seed: int, parents: Sequence[FrozenTrial], born: Sequence[FrozenTrial] = ()
-    ) -> _Generation:
-        return _Generation(
-            parents,
-            born,
-            seed=seed % 2**32,
-            population_size=self._options.population_size,
-            mutation_prob=self._options.mutation_prob,
-            crossover_prob=self._options.crossover_prob,
-            swapping_prob=self._options.swapping_prob,
-        )
+    ) -> _Generation2 | _Generation3:
+        options: dict[str, Any] = self._options.model_dump()
+        make = _Generation3 if isinstance(self._options, Nsga3Options) else _Generation2
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = make(seed=seed % 2**32, **options)
+        sampler.parents, sampler.born = parents, born
+        return sampler
 
 
-class _Generation(NSGAIISampler):
-    """Optuna's sampler with the generations that it is given, in place of those in the study's attributes."""
+class _Given(BaseGASampler):
+    """With the generations that it is given, in place of those in the study's attributes."""
 
-    def __init__(self, parents: Sequence[FrozenTrial], born: Sequence[FrozenTrial], **options: Any) -> None:
-        super().__init__(**options)
-        self._parents, self._born = list(parents), list(born)
+    parents: Sequence[FrozenTrial] = ()
+    born: Sequence[FrozenTrial] = ()
 
     def get_trial_generation(self, study: optuna.Study, trial: FrozenTrial) -> int:
         return 1
 
     def get_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
-        return list(self._born)
+        return list(self.born)
 
     def get_parent_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
-        return list(self._parents)
+        return list(self.parents)
+
+
+class _Generation2(_Given, NSGAIISampler):
+    """Optuna's NSGA-II of one generation."""
+
+
+class _Generation3(_Given, NSGAIIISampler):
+    """Optuna's NSGA-III of one generation."""

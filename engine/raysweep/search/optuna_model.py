@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import optuna
 from optuna.samplers import BaseSampler
@@ -21,6 +21,9 @@ from raysweep.search.cells import Leaf, LeafPath
 from raysweep.search.optuna_params import params_of
 from raysweep.spec.space import Space
 
+Modes = str | Sequence[str]
+"""The mode of the metric; of several, one for each."""
+
 
 class OptunaModel(ABC):
     """A study in memory, and a sampler of Optuna's that looks at it.
@@ -28,12 +31,12 @@ class OptunaModel(ABC):
     Args:
         space: the parsed search space, without `grid_search`.
         seed: the seed of the sweep.
-        mode: "min" or "max".
+        mode: "min" or "max"; of several metrics, one for each.
     """
 
     substitution: str | None = None
 
-    def __init__(self, space: Space, seed: int, mode: str) -> None:
+    def __init__(self, space: Space, seed: int, mode: Modes) -> None:
         self._seed = seed
         self._space = space
         self._params = params_of(self.modelled(space))
@@ -90,11 +93,11 @@ class OptunaModel(ABC):
             self._study.tell(optuna_number, state=TrialState.FAIL)
             return
         self._constrain(optuna_number, result)
-        self._study.tell(optuna_number, result.value)
+        self._study.tell(optuna_number, result.values)
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Put a completed trial into the study."""
-        self._study.add_trial(self._trial(values, value=result.value, constraints=constraints_of(result)))
+        self._study.add_trial(self._trial(values, values=result.values, constraints=constraints_of(result)))
         self._added += 1
 
     def _constrain(self, optuna_number: int, result: Result) -> None:
@@ -106,9 +109,9 @@ class OptunaModel(ABC):
         for key, value in noted.items():
             storage.note(trial_id, key, value)
 
-    def _trial(self, values: Mapping[LeafPath, Any], **state: Any) -> FrozenTrial:
-        known = [param for param in self._params if self._space.is_reached(param.path, values)]
-        params = {param.name: param.to_param(values[param.path]) for param in known}
+    def _trial(self, leaves: Mapping[LeafPath, Any], **state: Any) -> FrozenTrial:
+        known = [param for param in self._params if self._space.is_reached(param.path, leaves)]
+        params = {param.name: param.to_param(leaves[param.path]) for param in known}
         distributions = {name: self._distributions[name] for name in params}
         return create_trial(params=params, distributions=distributions, **state)
 
@@ -118,14 +121,16 @@ def constraints_of(result: Result) -> dict[str, float] | None:
     return {str(place): each for place, each in enumerate(result.violations)} or None
 
 
-def quiet_study(mode: str, storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:
-    """Return an empty study in memory of this mode, "min" or "max", without Optuna's message about it."""
+def quiet_study(mode: Modes, storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:
+    """Return an empty study in memory, without Optuna's message about it. `mode`: see `OptunaModel`."""
+    modes = (mode,) if isinstance(mode, str) else mode
+    directions: list[Literal["minimize", "maximize"]] = [
+        "maximize" if each == "max" else "minimize" for each in modes
+    ]
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        return optuna.create_study(
-            storage=storage or _Storage(), direction="maximize" if mode == "max" else "minimize"
-        )
+        return optuna.create_study(storage=storage or _Storage(), directions=directions)
     finally:
         optuna.logging.set_verbosity(verbosity)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from raysweep.search.base import Result, Searcher, SearchSetup, TrialEnd, tell_earlier, tell_end
+from raysweep.errors import SpecError
+from raysweep.search.base import Judging, Result, Searcher, SearchSetup, TrialEnd, tell_earlier, tell_end
 from raysweep.spec.jsonable import plain
 from raysweep.spec.plugins import Plugins
 from raysweep.spec.search import SearchSpec
@@ -29,6 +30,9 @@ class PluginSearcher:
         self._where = parse_where(setup.where, setup.param_space)
         self._inner = PLUGINS.make(spec.kind, spec.options, setup)
         self.is_adaptive = self._read("is_adaptive", bool, "True or False")
+        if len(setup.modes) > 1 and self.is_adaptive and not isinstance(self._inner, Judging):
+            problem = f"{spec.kind} searches by one metric: it has no tell_result"
+            raise SpecError("search", problem, "write tell_result, which is told of all, or give one metric")
         self.total: int | None = self._read("total", int | None, "a number of configs, or None")
 
     @property
@@ -71,7 +75,7 @@ class PluginSearcher:
     def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
         """Report how a trial ended; a class without this method is told as `tell_end` says."""
         try:
-            tell_end(self._inner, number, result.value, result.violations, state=state)
+            tell_end(self._inner, number, result.value, result.violations, result.others, state=state)
         except Exception as error:
             raise PLUGINS.failed(self._kind, "tell_result", error) from error
 

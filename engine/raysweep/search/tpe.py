@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from optuna.samplers import BaseSampler, TPESampler
 
-from raysweep.search.optuna_model import OptunaModel
+from raysweep.search.optuna_model import Modes, OptunaModel
 from raysweep.spec.search import TpeOptions
 from raysweep.spec.space import Space
 
@@ -20,7 +20,7 @@ class TpeModel(OptunaModel):
     together (Optuna's `group`).
     """
 
-    def __init__(self, space: Space, seed: int, mode: str, options: TpeOptions) -> None:
+    def __init__(self, space: Space, seed: int, mode: Modes, options: TpeOptions) -> None:
         super().__init__(space, seed, mode)
         self._options = options
         self._has_branches = bool(space.parents)

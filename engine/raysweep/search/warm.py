@@ -27,6 +27,8 @@ class WarmStart:
     """Configs of earlier sweeps and their scores."""
     violations: tuple[tuple[float, ...], ...] = ()
     """For each of these, how far it is from satisfying tonight's constraints; empty without constraints."""
+    others: tuple[tuple[float, ...], ...] = ()
+    """For each of these, its values of the metrics after the first; empty in a sweep of one."""
     sources: tuple[str, ...] = ()
     """The sweeps that they come from."""
     left_out: tuple[str, ...] = field(default=())
@@ -48,9 +50,10 @@ class WarmSearcher:
         self._points = points or FirstPoints.none()
         self._count = len(self._points) + (warm.first is not None)
         self._shift = self._count if has_grid else 0
-        known = warm.violations or [()] * len(warm.told)
-        for (config, value), violations in zip(warm.told, known, strict=True):
-            tell_earlier(inner, config, Result(value, violations))
+        none: tuple[tuple[float, ...], ...] = ((),) * len(warm.told)
+        known = zip(warm.told, warm.violations or none, warm.others or none, strict=True)
+        for (config, value), violations, others in known:
+            tell_earlier(inner, config, Result(value, violations, others))
         self.is_adaptive = inner.is_adaptive
 
     @property
@@ -94,7 +97,9 @@ class WarmSearcher:
     def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
         """Report how a trial ended, with what there is to know of constraints."""
         if number >= self._shift:
-            tell_end(self._inner, number - self._shift, result.value, result.violations, state=state)
+            tell_end(
+                self._inner, number - self._shift, result.value, result.violations, result.others, state=state
+            )
 
     def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
         """Report a trial of an earlier sweep, with what there is to know of constraints."""

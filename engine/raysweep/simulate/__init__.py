@@ -9,9 +9,10 @@ simulated = simulate(spec, curve, step_s=60, slots=8)
 simulated.outcome.best, simulated.duration_s, simulated.timeline
 """
 
-from raysweep.simulate.cluster import Costs, Curve, Moment, TrialHangs, TrialOverMemory, WorkerDied
+from raysweep.simulate.delays import Costs
 from raysweep.simulate.kills import Kill
 from raysweep.simulate.simulation import Simulated, simulate
+from raysweep.simulate.trials import Curve, Moment, TrialHangs, TrialOverMemory, WorkerDied
 
 __all__ = [
     "Costs",

@@ -2,103 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from random import Random
-from typing import Any
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
-import orjson
-from pydantic import JsonValue
-
-from raysweep.core import SweepState, trial_id
+from raysweep.core import SweepState
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core import fleet as fl
 from raysweep.core.failures import Failure
 from raysweep.core.fleet.invariants import check
-from raysweep.core.fleet.words import failure_of
-from raysweep.core.rules import checkpoint_metric
-from raysweep.core.scores import as_number
-from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped
-from raysweep.messages import FailureFacts, FromWorker, Interrupt, Kill, Ready, ToWorker, Unready
-from raysweep.simulate.clock import Clock
+from raysweep.errors import RaysweepError
+from raysweep.messages import FailureFacts, FromWorker, Ready, ToWorker, Unready
+from raysweep.simulate.delays import Delays
 from raysweep.simulate.nodes import Node, Nodes
-from raysweep.simulate.processes import Job, Process
+from raysweep.simulate.processes import Actor, Process
+from raysweep.simulate.trials import Trials, Work
 from raysweep.spec import SweepSpec
 from raysweep.storage.store import Store
-
-Curve = Callable[[Mapping[str, Any], int], Mapping[str, JsonValue] | None]
-"""(config, iteration) -> what the trial reports at that iteration (1, 2, …), or None: it has returned.
-
-What it raises, the trial raises; `WorkerDied` takes the worker with it, `TrialHangs` does not come back,
-`TrialOverMemory` is ended for what it holds.
-"""
-Pace = Callable[[Mapping[str, Any], int], float]
-
-
-class WorkerDied(Exception):
-    """Raised by a curve: the trial's process is gone, as after SIGKILL."""
-
-
-class TrialHangs(Exception):
-    """Raised by a curve: the trial does nothing more, and hears nothing but a kill."""
-
-
-class TrialOverMemory(Exception):
-    """Raised by a curve: the trial holds more than its limit, and its process ends for that."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """How long things take in a simulation, in virtual seconds.
-
-    `jitter` adds up to that part at random; of `hiccups` in all things, up to `hiccup_s` more.
-    """
-
-    start_worker_s: float = 1.0
-    message_s: float = 0.0005
-    save_s: float = 0.02
-    load_s: float = 0.0
-    place_s: float = 0.0
-    notice_death_s: float = 0.2
-    put_s: float = 0.005
-    commit_interval_s: float = 0.25
-    restart_s: float = 5.0
-    jitter: float = 0.0
-    hiccups: float = 0.0
-    hiccup_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """Something that happened on the cluster, whether or not the controller ever learned of it.
-
-    `what`: `claimed`, `killed` (the controller), `opened`, `died` (a worker), `began`, `reported`, `saved`,
-    `answered` (a report that waited for the journal), `returned`, `stopped`, `failed` (a trial).
-    `iteration`: the reports behind the trial's state; of `answered`, the number of the report in its attempt.
-    """
-
-    at: float
-    what: str
-    generation: int
-    slot: int | None = None
-    trial: int | None = None
-    attempt: int | None = None
-    iteration: int | None = None
-
-
-@dataclass(eq=False, kw_only=True)
-class Actor:
-    """One actor of Ray's. `is_linked`: what it says still arrives; `is_up`: its process has connected."""
-
-    number: int
-    group: int
-    node: Node | None = None
-    process: Process | None = None
-    is_alive: bool = True
-    is_up: bool = False
-    is_linked: bool = False
-    sent_at: dict[str, float] = field(default_factory=dict)
 
 
 class SimulatedCluster:
@@ -109,15 +29,10 @@ class SimulatedCluster:
         *,
         spec: SweepSpec,
         nodes: Nodes,
-        clock: Clock,
-        costs: Costs,
-        curve: Curve,
-        pace: Pace,
-        random: Random,
+        delays: Delays,
+        work: Work,
         store: Store,
         sweep_id: str,
-        save_every: int,
-        wait_every: int,
         emit: Callable[[ev.Event], None],
         note: Callable[..., None],
     ) -> None:
@@ -125,22 +40,15 @@ class SimulatedCluster:
         self.fleet = fl.Fleet(replace(fl.FleetPolicy.of(spec), world_size=0))
         self.nodes = nodes
         self.actors: dict[int, Actor] = {}
-        self._clock = clock
-        self._costs = costs
-        self._ranks_by = checkpoint_metric(spec)
-        self._curve = curve
-        self._pace = pace
-        self._random = random
-        self._store = store
-        self._sweep_id = sweep_id
-        self._save_every = save_every
-        self._wait_every = wait_every
+        self._delays = delays
+        self._clock = delays.clock
+        self._trials = Trials(
+            work, spec=spec, delays=delays, store=store, sweep_id=sweep_id, note=note, die=self.die
+        )
         self._emit = emit
         self._note = note
         self._fails_to_load: Callable[[], bool] = lambda: False
-        self._is_forked = spec.effective_isolation == "process"
         self._is_gone = self._is_letting_go = False
-        self._deaf: set[Job] = set()
         self._alarm_at: float | None = None
 
     # -- the fleet's shell -------------------------------------------------------------------------
@@ -211,9 +119,7 @@ class SimulatedCluster:
     def lose_controller(self) -> None:
         """The controller is gone: no worker goes on, but what is being stored at that moment still lands."""
         for actor in self.actors.values():
-            job = actor.process.job if actor.process is not None else None
-            if actor.is_alive and job is not None and job.is_saving:
-                self._store_checkpoint(job)
+            self._trials.land(actor)
             actor.is_alive = actor.is_linked = False
         self.actors.clear()
         self.nodes.forget_groups()
@@ -231,10 +137,10 @@ class SimulatedCluster:
         match action:
             case fl.CreateGroup(group=group, memory_bytes=memory_bytes, excluded=excluded):
                 self.nodes.ask(group, memory_bytes, excluded)
-                self._after(self._costs.place_s, self.place_groups)
+                self._delays.after(self._delays.costs.place_s, self.place_groups)
             case fl.RemoveGroup(group=group):
                 del self.nodes.groups[group]
-                self._after(self._costs.place_s, self.place_groups)
+                self._delays.after(self._delays.costs.place_s, self.place_groups)
             case fl.StartWorker(worker=number, group=group):
                 actor = self.actors[number] = Actor(number=number, group=group)
                 self._start(actor)
@@ -259,7 +165,7 @@ class SimulatedCluster:
         forced = slot.forced
         is_meant = forced is not None and forced.job.who == job.who
         # What has just begun may have done so while the decision was on its way.
-        costs = self._costs
+        costs = self._delays.costs
         way_s = costs.message_s * (1.0 + costs.jitter) + (costs.hiccup_s if costs.hiccups else 0.0)
         assert is_meant or self._clock.now - job.began_at <= 2 * way_s + 0.1, (
             f"trial {job.trial} is killed, and has done nothing"
@@ -292,15 +198,15 @@ class SimulatedCluster:
         group = self.nodes.groups[actor.group]
         if group.node is not None:
             actor.node = group.node
-            self._after(self._costs.start_worker_s, lambda: self._come_up(actor))
+            self._delays.after(self._delays.costs.start_worker_s, lambda: self._come_up(actor))
 
     def _come_up(self, actor: Actor) -> None:
         if not actor.is_alive or actor.is_up or actor.node is None or not actor.node.is_alive:
             return
         actor.is_up = actor.is_linked = True
-        actor.process = Process(lambda message: self._post(actor, message), is_forked=self._is_forked)
+        actor.process = Process(lambda message: self._post(actor, message), is_forked=self._trials.is_forked)
         self.fleet.connected(actor.number, self._clock.now)
-        self._after(self._costs.load_s, lambda: self._load(actor))
+        self._delays.after(self._delays.costs.load_s, lambda: self._load(actor))
 
     def _load(self, actor: Actor) -> None:
         if not actor.is_alive or actor.node is None:
@@ -318,7 +224,7 @@ class SimulatedCluster:
             return
         self.end_process(actor)
         if is_told:
-            self._after(self._costs.notice_death_s, lambda: self._say_ended(actor, failure))
+            self._delays.after(self._delays.costs.notice_death_s, lambda: self._say_ended(actor, failure))
 
     def _say_ended(self, actor: Actor, failure: Failure) -> None:
         if self.actors.get(actor.number) is actor and not self._is_gone:
@@ -336,17 +242,14 @@ class SimulatedCluster:
                 self.die(actor, failure)
             elif actor.node is node:
                 actor.node = None  # it was not up yet: Ray starts it where its group is placed
-        self._after(self._costs.place_s, self.place_groups)
+        self._delays.after(self._delays.costs.place_s, self.place_groups)
 
     def end_process(self, actor: Actor) -> None:
         """The process is gone; what it has said is still under way, then its link closes."""
         if not actor.is_alive:
             return
         actor.is_alive = False
-        if actor.process is not None:
-            job, actor.process.job = actor.process.job, None
-            if job is not None:
-                self._note_job("died", actor, job)
+        self._trials.end(actor)
         if actor.is_linked:
             self._in_order(actor, "out", lambda: self._close_link(actor))
 
@@ -362,19 +265,11 @@ class SimulatedCluster:
 
     # -- links -------------------------------------------------------------------------------------
 
-    def _after(self, seconds: float, call: Callable[[], None]) -> None:
-        self._clock.after(self._drawn(seconds), call)
-
-    def _drawn(self, seconds: float) -> float:
-        costs, random = self._costs, self._random
-        seconds *= 1.0 + costs.jitter * random.random()
-        if costs.hiccups and random.random() < costs.hiccups:
-            seconds += costs.hiccup_s * random.random()
-        return seconds
-
     def _in_order(self, actor: Actor, way: str, call: Callable[[], None]) -> None:
         """Not before what was sent the same way earlier."""
-        due_at = max(self._clock.now + self._drawn(self._costs.message_s), actor.sent_at.get(way, 0.0))
+        due_at = max(
+            self._clock.now + self._delays.drawn(self._delays.costs.message_s), actor.sent_at.get(way, 0.0)
+        )
         actor.sent_at[way] = due_at
         self._clock.at(due_at, call)
 
@@ -389,162 +284,4 @@ class SimulatedCluster:
 
     def _send(self, actor: Actor, messages: list[ToWorker]) -> None:
         for message in messages:
-            self._in_order(actor, "in", lambda message=message: self._arrive(actor, message))  # type: ignore[misc]
-
-    def _arrive(self, actor: Actor, message: ToWorker) -> None:
-        process = actor.process
-        if not actor.is_alive or process is None:
-            return
-        job = process.job
-        was_waiting = job is not None and job.is_waiting
-        process.take(message)
-        if isinstance(message, Interrupt | Kill) and job is not None and message.who == job.who:
-            self._interrupt(actor, job, is_killed=isinstance(message, Kill))
-        elif was_waiting and job is not None and not job.is_waiting:
-            if job.awaits is None:
-                self._note_job("answered", actor, job, iteration=job.reports - 1)
-            self._go_on(actor, job)
-        if process.job is None and process.next is not None:
-            self._begin(actor)
-
-    # -- trials ------------------------------------------------------------------------------------
-
-    def _is_running(self, actor: Actor, job: Job) -> bool:
-        return actor.is_alive and actor.process is not None and actor.process.job is job
-
-    def _begin(self, actor: Actor) -> None:
-        assert actor.process is not None
-        job = actor.process.begin()
-        job.began_at = self._clock.now
-        self._check_restored(job)
-        self._note_job("began", actor, job)
-        self._go_on(actor, job)
-
-    def _check_restored(self, job: Job) -> None:
-        uri = job.checkpoint
-        if uri is None:
-            assert job.iteration == 0, f"trial {job.trial} begins behind {job.iteration} reports from nothing"
-            return
-        data = self._store.get(f"{uri.removeprefix(f'{self._store.url}/')}.json")
-        if data is None:
-            raise CheckpointDamagedError(uri, "there is no such checkpoint (it was deleted too early)")
-        behind = orjson.loads(data)["iteration"]
-        assert job.iteration == behind, f"{behind} reports lie behind {uri}, not {job.iteration}"
-
-    def _go_on(self, actor: Actor, job: Job) -> None:
-        pace_s = self._pace(job.config, job.iteration + 1)
-        self._after(pace_s, lambda: self._step(actor, job))
-
-    def _step(self, actor: Actor, job: Job) -> None:
-        if not self._is_running(actor, job):
-            return
-        try:
-            metrics = self._curve(job.config, job.iteration + 1)
-        except WorkerDied as died:
-            self._die_in_trial(actor, str(died) or "killed by signal 9")
-        except TrialHangs:
-            self._deaf.add(job)
-        except TrialOverMemory:
-            self._end_over_memory(actor)
-        except TrialStopped:
-            self._finish(actor, is_stopped=True)
-        except Exception as error:  # noqa: BLE001  it stands for user code, which may raise anything
-            self._finish(actor, _describe(error))
-        else:
-            if metrics is None:
-                self._finish(actor)
-            else:
-                self._report(actor, job, metrics)
-
-    def _report(self, actor: Actor, job: Job, metrics: Mapping[str, JsonValue]) -> None:
-        process = actor.process
-        assert process is not None
-        iteration = job.iteration + 1
-        is_saved = bool(self._save_every) and iteration % self._save_every == 0
-        is_waiting = bool(self._wait_every) and iteration % self._wait_every == 0
-        is_saved = is_saved or job.wants_checkpoint
-        if not job.may_report(has_checkpoint=is_saved):
-            self._finish(actor, is_stopped=True)
-            return
-        process.report(job, metrics, is_waiting=is_waiting and not is_saved)
-        self._note_job("reported", actor, job)
-        if is_saved:
-            process.begin_saving(job)
-            self._after(self._costs.save_s, lambda: self._save(actor, job, metrics, is_waiting))
-        else:
-            self._end_or_go_on(actor, job, is_saved=False)
-
-    def _save(self, actor: Actor, job: Job, metrics: Mapping[str, JsonValue], is_waiting: bool) -> None:
-        if not self._is_running(actor, job) or actor.process is None:
-            return
-        rank = as_number(metrics.get(self._ranks_by)) if self._ranks_by else None
-        actor.process.save(job, self._store_checkpoint(job), [*metrics], is_waiting=is_waiting, rank=rank)
-        self._note_job("saved", actor, job)
-        self._end_or_go_on(actor, job, is_saved=True)
-
-    def _end_or_go_on(self, actor: Actor, job: Job, *, is_saved: bool) -> None:
-        if job.stop_reason is not None and (is_saved or not job.wants_checkpoint):
-            self._finish(actor, is_stopped=True)
-        elif not job.is_waiting:
-            self._go_on(actor, job)
-
-    def _store_checkpoint(self, job: Job) -> str:
-        path = f"{self._sweep_id}/checkpoints/{trial_id(job.trial)}/{job.next_checkpoint}"
-        record = {"iteration": job.iteration, "attempt": job.attempt}
-        if not self._store.put_if_absent(f"{path}.json", orjson.dumps(record)):
-            raise RaysweepError(f"checkpoint number {job.next_checkpoint} of trial {job.trial} is used twice")
-        return f"{self._store.url}/{path}"
-
-    def _finish(self, actor: Actor, failure: FailureFacts | None = None, *, is_stopped: bool = False) -> None:
-        process = actor.process
-        assert process is not None
-        job = process.finish(failure, is_stopped=is_stopped)
-        how = "failed" if failure is not None else "stopped" if is_stopped else "returned"
-        self._go_on_after(actor, process, job, how)
-
-    def _go_on_after(self, actor: Actor, process: Process, job: Job, how: str) -> None:
-        self._note_job(how, actor, job)
-        if process.next is not None:
-            self._begin(actor)
-
-    def _interrupt(self, actor: Actor, job: Job, *, is_killed: bool) -> None:
-        """As the signal does: not inside a report, and not a trial that hears nothing."""
-        process = actor.process
-        assert process is not None
-        if is_killed:
-            self._go_on_after(actor, process, process.kill(), "stopped")
-        elif job.stop_reason and job not in self._deaf and not job.is_saving:
-            self._finish(actor, is_stopped=True)
-
-    def _die_in_trial(self, actor: Actor, message: str) -> None:
-        failure = FailureFacts(origin="process", type="WorkerDied", message=message)
-        if self._is_forked:
-            self._finish(actor, failure)
-        else:
-            self.die(actor, failure_of(failure))
-
-    def _end_over_memory(self, actor: Actor) -> None:
-        process = actor.process
-        assert process is not None
-        job = process.exceed(
-            FailureFacts(origin="memory", type="MemoryLimitExceeded", message="as asked", memory_bytes=2**31)
-        )
-        self._go_on_after(actor, process, job, "failed")
-        if not self._is_forked:
-            # It has said so; then its process ends, and the worker with it.
-            gone = Failure(origin="process", type="WorkerDied", message="exit code 1")
-            self._after(self._costs.message_s, lambda: self.die(actor, gone))
-
-    def _note_job(self, what: str, actor: Actor, job: Job, iteration: int | None = None) -> None:
-        self._note(
-            what,
-            slot=actor.number,
-            trial=job.trial,
-            attempt=job.attempt,
-            iteration=job.iteration if iteration is None else iteration,
-        )
-
-
-def _describe(error: Exception) -> FailureFacts:
-    bases = tuple(cls.__name__ for cls in type(error).__mro__)
-    return FailureFacts(origin="exception", type=type(error).__name__, message=str(error)[:1000], bases=bases)
+            self._in_order(actor, "in", lambda message=message: self._trials.take(actor, message))  # type: ignore[misc]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import JsonValue
 
 from raysweep import messages as msg
+from raysweep.simulate.nodes import Node
 from raysweep.worker.machine import Begin, Say, Tell, WorkerMachine
 
 
@@ -163,6 +164,20 @@ class Process:
         job, self.job = self.job, None
         assert job is not None, "it runs no trial"
         return job
+
+
+@dataclass(eq=False, kw_only=True)
+class Actor:
+    """One actor of Ray's. `is_linked`: what it says still arrives; `is_up`: its process has connected."""
+
+    number: int
+    group: int
+    node: Node | None = None
+    process: Process | None = None
+    is_alive: bool = True
+    is_up: bool = False
+    is_linked: bool = False
+    sent_at: dict[str, float] = field(default_factory=dict)
 
 
 def _job(asked: msg.Job) -> Job:

@@ -18,11 +18,13 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.policies import load_policies
 from raysweep.runs.takeover import SweepRequest, find_outcome, hold
 from raysweep.simulate.clock import Clock
-from raysweep.simulate.cluster import Costs, Curve, Moment, Pace, SimulatedCluster
+from raysweep.simulate.cluster import SimulatedCluster
 from raysweep.simulate.controller import SimulatedController
+from raysweep.simulate.delays import Costs, Delays
 from raysweep.simulate.journal import SimulatedWriter
 from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, appended
 from raysweep.simulate.nodes import Node, Nodes
+from raysweep.simulate.trials import Curve, Moment, Pace, Work
 from raysweep.spec import RunId, SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
@@ -127,10 +129,12 @@ def simulate(
     store = WrappedStore(open_store(f"memory://simulated/{next(_numbers)}"), url="memory://simulated")
     simulation = _Simulation(
         spec=made.replace(storage_path=store.url),
-        curve=curve,
-        pace=step_s if callable(step_s) else _steady(step_s),
-        save_every=save_every,
-        wait_every=wait_every,
+        work=Work(
+            curve=curve,
+            pace=step_s if callable(step_s) else _steady(step_s),
+            save_every=save_every,
+            wait_every=wait_every,
+        ),
         random=Random(seed),
         costs=costs or Costs(),
         store=store,
@@ -154,10 +158,7 @@ def _steady(step_s: float) -> Pace:
 @dataclass(kw_only=True)
 class _Simulation:
     spec: SweepSpec
-    curve: Curve
-    pace: Pace
-    save_every: int
-    wait_every: int
+    work: Work
     random: Random
     costs: Costs
     store: Store
@@ -276,15 +277,10 @@ class _Simulation:
         return SimulatedCluster(
             spec=state.spec,
             nodes=self.nodes,
-            clock=self.clock,
-            costs=self.costs,
-            curve=self.curve,
-            pace=self.pace,
-            random=self.random,
+            delays=Delays(self.costs, self.clock, self.random),
+            work=self.work,
             store=self.store,
             sweep_id=self.folder.sweep_id,
-            save_every=self.save_every,
-            wait_every=self.wait_every,
             emit=emit,
             note=self._note,
         )

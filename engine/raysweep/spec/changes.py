@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from raysweep.spec.jsonable import leaves
-from raysweep.spec.space import VOCABULARY
+from raysweep.spec.space import is_domain
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.trainable import are_same
 from raysweep.spec.wallclock import looks_like_wall_clock, next_time
@@ -61,7 +61,7 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
     safe: list[str] = []
     unsafe: list[str] = []
     is_opened = new.num_samples is None and old.num_samples is not None
-    for each in differences(*(_with_kinds(spec, old, new) for spec in (old, new)), is_leaf=_is_domain):
+    for each in differences(*(_with_kinds(spec, old, new) for spec in (old, new)), is_leaf=is_domain):
         if not _is_said_otherwise(each):
             (safe if _is_safe(each, scheduled_at, is_opened=is_opened) else unsafe).append(str(each))
     return Changes(tuple(safe), tuple(unsafe))
@@ -103,10 +103,6 @@ def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, An
         if getattr(old, name).kind != getattr(new, name).kind:
             fields[name] = getattr(spec, name).kind
     return fields
-
-
-def _is_domain(value: Mapping[str, Any]) -> bool:
-    return len(value) == 1 and next(iter(value)) in VOCABULARY
 
 
 def _is_safe(each: Difference, scheduled_at: float | None, *, is_opened: bool) -> bool:

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from raysweep import tuneobjects
 from raysweep.errors import SpecError
+from raysweep.spec.rayobjects import kind_of
+from raysweep.spec.rayschedulers import read_scheduler
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.validation import show
 
@@ -152,7 +154,7 @@ class _Reading:
         return {"max_concurrent_trials": min(found)} if found else {}
 
     def _read_search(self, search: Any) -> dict[str, Any]:
-        match _kind(search):
+        match kind_of(search):
             case "":
                 return {}
             case "BasicVariantGenerator":
@@ -173,7 +175,7 @@ class _Reading:
     def _read_optuna(self, search: Any) -> dict[str, Any]:
         held = {
             "space": search._space,
-            "sampler": search._sampler if _kind(search._sampler) != "TPESampler" else None,
+            "sampler": search._sampler if kind_of(search._sampler) != "TPESampler" else None,
             "evaluated_rewards": search._evaluated_rewards,
         }
         for name, value in held.items():
@@ -188,36 +190,16 @@ class _Reading:
         return {"search": "tpe", "seed": search._seed} | ({"points": points} if points else {})
 
     def _read_scheduler(self) -> dict[str, Any]:
-        scheduler = self._config.scheduler
-        match _kind(scheduler):
-            case "" | "FIFOScheduler":
-                return {}
-            case "AsyncHyperBandScheduler":
-                return {"scheduler": {"asha": self._read_asha(scheduler)}}
-            case kind:
-                self._refuse(
-                    "tune_config.scheduler",
-                    f"{kind} has no counterpart",
-                    'give from_tuner(…, scheduler="asha"), or another of raysweep\'s schedulers',
-                    "scheduler",
-                )
-                return {}
-
-    def _read_asha(self, scheduler: Any) -> dict[str, Any]:
-        if not scheduler._stop_last_trials:
-            self._refuse(
-                "tune_config.scheduler.stop_last_trials",
-                "False lets trials run beyond max_t",
-                "raise max_t instead",
-                "scheduler",
+        if "scheduler" in self._given:
+            return {}
+        space = self._given.get("param_space", self._held.param_space)
+        own, objections = read_scheduler(self._config.scheduler, space or {})
+        for part, problem, fix in objections:
+            fix = (
+                fix if part else 'give from_tuner(…, scheduler="asha"), or another of raysweep\'s schedulers'
             )
-        return {
-            "max_t": scheduler._max_t,
-            "grace_period": scheduler._brackets[0]._rungs[-1][0],
-            "reduction_factor": scheduler._reduction_factor,
-            "brackets": len(scheduler._brackets),
-            "time_attr": scheduler._time_attr,
-        }
+            self._refuse(f"tune_config.scheduler{part and f'.{part}'}", problem, fix)
+        return {} if own is None else {"scheduler": own}
 
     def _read_place(self) -> dict[str, Any]:
         path = str(self._run.storage_path)
@@ -259,7 +241,7 @@ class _Reading:
                 else:
                     yield "trial_time_s" if name == _TIME else name, value
             return
-        match _kind(stop):
+        match kind_of(stop):
             case "" | "NoopStopper":
                 return
             case "MaximumIterationStopper":
@@ -328,15 +310,6 @@ class _Reading:
                     "was restored from a run of Tune's" if part == "tuner" else f"{show(value)} is not run"
                 )
                 self._refuse(part, shown, f"{fix}; or from_tuner(…, ignore=[{part!r}])")
-
-
-def _kind(found: Any) -> str:
-    """The name of its class, with the module where that is not Ray's or Optuna's; empty for None."""
-    if found is None:
-        return ""
-    kind = type(found)
-    is_known = kind.__module__.split(".")[0] in ("ray", "optuna")
-    return kind.__name__ if is_known else f"{kind.__module__}.{kind.__name__}"
 
 
 def _asks_by_config(trainable: Callable[..., Any]) -> str:

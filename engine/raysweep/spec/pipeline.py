@@ -44,6 +44,15 @@ class GateSpec(SpecModel):
         return self
 
 
+def check_gate(sweep: SweepSpec) -> None:
+    """See that a gate can judge what a sweep finds: a champion is better by one metric. Raises Problem."""
+    if sweep.others:
+        problem = f"compares by one metric, and the sweep has {len(sweep.objectives)}"
+        raise Problem(
+            problem, "leave the gate out, or give one metric and make constraints of the others", ("gate",)
+        )
+
+
 def _model(model: type[SweepSpec] | type[TrainSpec]) -> BeforeValidator:
     return BeforeValidator(lambda given: model.from_any(given) if given is not None else None)
 
@@ -57,6 +66,12 @@ class PipelineSpec(SpecDocument):
     """What its best config has to show; default: none, it is always trained."""
     train: Annotated[TrainSpec | None, _model(TrainSpec)] = None
     """The full-scale training: its fields, or the path of its file; default: none."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.gate is not None:
+            check_gate(self.sweep)
+        return self
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from raysweep.spec.validation import Path, Problem, show
 
@@ -16,9 +16,27 @@ def is_tune_domain(value: Any) -> bool:
     return _is_a(value, "ray.tune.", ("Domain",))
 
 
+def is_tune_scheduler(value: Any) -> bool:
+    """Whether it is a scheduler of Ray Tune's, such as `ASHAScheduler()`."""
+    return _is_a(value, "ray.tune.", ("TrialScheduler",))
+
+
+def kind_of(found: Any) -> str:
+    """The name of its class, with the module where that is not Ray's or Optuna's; empty for None."""
+    if found is None:
+        return ""
+    kind = type(found)
+    is_known = kind.__module__.split(".")[0] in ("ray", "optuna")
+    return kind.__name__ if is_known else f"{kind.__module__}.{kind.__name__}"
+
+
 def is_placement_group_factory(value: Any) -> bool:
     """Whether it is a `tune.PlacementGroupFactory`."""
     return _is_a(value, "ray.", ("PlacementGroupFactory", "ResourceRequest"))
+
+
+_RAYS_INTERVAL_S: Final = 60.0
+"""What `elastic_resize_monitor_interval_s` of a ScalingConfig is where nobody has said it."""
 
 
 def is_scaling_config(value: Any) -> bool:
@@ -87,7 +105,12 @@ def placement_group_fields(factory: Any) -> dict[str, Any]:
 def scaling_fields(config: Any) -> dict[str, Any]:
     """A ScalingConfig as the fields of `Scaling`."""
     fields = {name: getattr(config, name) for name in ("num_workers", "use_gpu", "placement_strategy")}
-    _refuse_ranges({**fields, "resources_per_worker": config.resources_per_worker})
+    if isinstance(config.num_workers, tuple):
+        fields["num_workers"] = list(config.num_workers)
+        interval_s = getattr(config, "elastic_resize_monitor_interval_s", _RAYS_INTERVAL_S)
+        if interval_s != _RAYS_INTERVAL_S:
+            fields["resize_interval_s"] = interval_s
+    _refuse_domains({**fields, "resources_per_worker": config.resources_per_worker})
     if config.resources_per_worker is not None or config.accelerator_type:
         # Ray's own reading: fills in the GPU and the accelerator type's constraint.
         fields["resources_per_worker"] = dict(config._resources_per_worker_not_none)
@@ -107,7 +130,11 @@ def scaling_fields(config: Any) -> dict[str, Any]:
 
 def scaling_resources(config: Any) -> dict[str, Any]:
     """A ScalingConfig as the fields of `Resources`: an empty head, trainer with worker 0, other workers."""
-    _refuse_ranges({"num_workers": config.num_workers, "resources_per_worker": config.resources_per_worker})
+    _refuse_domains({"num_workers": config.num_workers, "resources_per_worker": config.resources_per_worker})
+    if isinstance(config.num_workers, tuple):
+        raise Problem(
+            f"elastic num_workers {config.num_workers} is not supported here", "give one number of workers"
+        )
     fields = placement_group_fields(config.as_placement_group_factory())
     selector = getattr(config, "label_selector", None)
     if isinstance(selector, list):
@@ -117,12 +144,8 @@ def scaling_resources(config: Any) -> dict[str, Any]:
     return {**fields, "label_selector": dict(selector)} if selector else fields
 
 
-def _refuse_ranges(fields: dict[str, Any]) -> None:
+def _refuse_domains(fields: dict[str, Any]) -> None:
     for name, value in fields.items():
         parts = [value, *(value.values() if isinstance(value, dict) else ())]
         if any(is_tune_domain(part) for part in parts):
             raise Problem(f"ScalingConfig.{name} is a search domain", f"give {name} a fixed value")
-    if isinstance(fields["num_workers"], tuple):
-        raise Problem(
-            f"elastic num_workers {fields['num_workers']} is not supported", "give one number of workers"
-        )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
+    WithJsonSchema,
     model_serializer,
     model_validator,
 )
@@ -18,11 +19,13 @@ from pydantic_core import CoreSchema
 
 from raysweep.spec import rayobjects
 from raysweep.spec.base import SpecModel
-from raysweep.spec.validation import Path, Problem, show
+from raysweep.spec.validation import Path, Problem, did_you_mean, show
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 Amount = Annotated[float, Field(ge=0)]
-Backend = Literal["torch", "gloo", "nccl"]
+Backend = Literal["torch", "gloo", "nccl", "tensorflow", "horovod"]
+ProcessGroup = Literal["gloo", "nccl", "tensorflow", "horovod"]
+Reduction = Literal["rank0", "mean", "sum", "max", "min", "each"]
 
 _RAY_KEYS = {"cpu": "CPU", "gpu": "GPU", "CPU": "CPU", "GPU": "GPU", "memory": "memory"}
 
@@ -149,9 +152,15 @@ class Resources(SpecModel):
         if self.strategy != said:
             problem = f"{show(self.strategy)} is not train.placement_strategy, {show(said)}"
             raise Problem(problem, "remove strategy: train says it", ("strategy",))
+        if self.train.min_workers is not None:
+            fix = "give one number: a trial holds what its workers take, from its start to its end"
+            raise Problem("may not be a range in a sweep", fix, ("train", "num_workers"))
         if self.train.backend is not None:
             fix = "leave it out: the trainer sets its own up"
             raise Problem("is for trials that are gangs themselves", fix, ("train", "backend"))
+        if self.train.metrics != "rank0":
+            fix = "leave it out: rank 0's metrics are the trial's"
+            raise Problem("is for trials that are gangs themselves", fix, ("train", "metrics"))
         if self.driver_label_selector and self.is_head_empty:
             fix = "give it something of that node, such as memory: 500000000"
             raise Problem("has no say where the driver takes nothing", fix, ("driver_label_selector",))
@@ -280,15 +289,48 @@ def _memory_as_int(fields: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _backend(given: Any) -> Any:
-    """Also Ray's `TorchConfig`. What cannot be set up is refused by its name."""
+    """Also Ray's `TorchConfig`. One that is not known is refused by its name."""
     if rayobjects.is_torch_config(given):
         return rayobjects.torch_backend(given)
-    if given in ("tensorflow", "horovod"):
-        raise Problem(
-            f"{given!r} is not set up for gangs yet",
-            "use torch, or null: then the trainable sets its own group up from get_context()",
-        )
+    if isinstance(given, str) and given not in (known := get_args(Backend)):
+        fix = f"{did_you_mean(given, known)}; with null the trainable sets its own up from get_context()"
+        raise Problem(f"{show(given)} is not known here", fix)
     return given
+
+
+def _metrics(given: Any) -> Any:
+    """One reduction for all metrics, or one by name. What is not known is refused by its name."""
+    known = get_args(Reduction)
+    if isinstance(given, str):
+        if given not in known:
+            raise Problem(f"{show(given)} is not known here", did_you_mean(given, known))
+        return given
+    if not isinstance(given, Mapping):
+        fix = f'write {", ".join(known)}, or one of these by metric: {{"loss": "mean"}}'
+        raise Problem(f"{show(given)} is no way to reduce metrics", fix)
+    if not given:
+        raise Problem("names no metric", 'name one: {"loss": "mean"}, or leave metrics out')
+    for name, how in given.items():
+        if not isinstance(name, str) or not name:
+            raise Problem(f"{show(name)} is no name of a metric", 'write names: {"loss": "mean"}')
+        if how not in known:
+            raise Problem(f"{show(how)} is not known here", did_you_mean(str(how), known), (name,))
+    return dict(given)
+
+
+def _of_range(fields: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """`num_workers: [2, 8]` as its two numbers."""
+    given = fields.get("num_workers")
+    if not isinstance(given, list | tuple):
+        return fields
+    if len(given) != 2 or "min_workers" in fields:
+        raise Problem(f"expected a number or two, got {show(given)}", "write [2, 8]", ("num_workers",))
+    return {**fields, "num_workers": given[1], "min_workers": given[0]}
+
+
+_COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
+_RANGE: dict[str, Any] = {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2}
+Workers = Annotated[int, WithJsonSchema({"anyOf": [_COUNT, _RANGE]})]
 
 
 class Scaling(SpecModel):
@@ -299,8 +341,12 @@ class Scaling(SpecModel):
 
     renamed_fields: ClassVar[dict[str, str]] = {"workers": "num_workers", "strategy": "placement_strategy"}
 
-    num_workers: int = Field(default=1, ge=1)
-    """How many workers train together."""
+    num_workers: Workers = Field(default=1, ge=1)
+    """How many workers train together; in a training also a range, `[2, 8]`: as many as have room."""
+    min_workers: int | None = Field(default=None, ge=1)
+    """The smaller number of that range, of which `num_workers` is then the larger."""
+    resize_interval_s: float | None = Field(default=None, ge=0)
+    """With a range: workers have run so many seconds before they are ended for more; default: 10."""
     use_gpu: bool = False
     """Whether each worker takes a GPU (one, unless `resources_per_worker` says otherwise)."""
     resources_per_worker: Annotated[dict[str, Amount] | None, BeforeValidator(ray_bundle)] = None
@@ -311,22 +357,41 @@ class Scaling(SpecModel):
     """In a sweep: the process group that stands when the trainable is called; default: none.
 
     `torch` has `nccl` where each worker has whole GPUs, else `gloo`. Also a `ray.train.torch.TorchConfig`.
+    `tensorflow` sets TF_CONFIG, `horovod` what `hvd.init()` needs.
+    """
+    metrics: Annotated[Reduction | dict[str, Reduction], BeforeValidator(_metrics)] = "rank0"
+    """In a sweep: what a trial's report is made of; default: rank 0's report.
+
+    `mean`, `sum`, `max` or `min` of what all ranks report in their report of the same number: of each metric
+    that is a number or, as in `{"loss": "mean", "n": "sum"}`, of those that are named; the rest is rank 0's.
+    `each` keeps rank 0's, with the others' beside it as `loss/rank1` and so on. All ranks then have to report
+    equally often.
     """
 
     @model_validator(mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
-        return rayobjects.scaling_fields(given) if rayobjects.is_scaling_config(given) else given
+        fields = rayobjects.scaling_fields(given) if rayobjects.is_scaling_config(given) else given
+        return _of_range(fields) if isinstance(fields, Mapping) else fields
 
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = write(self)
-        if self.backend is None:  # specs without are written, and digested, as before there were any
-            fields.pop("backend", None)
+        for name in ("backend", "min_workers", "resize_interval_s"):
+            if fields[name] is None:  # specs without are written, and digested, as before there were any
+                del fields[name]
+        if self.metrics == "rank0":
+            fields.pop("metrics", None)
         return fields
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.min_workers is not None and self.min_workers > self.num_workers:
+            problem = f"{self.min_workers} is above num_workers, {self.num_workers}"
+            raise Problem(problem, "write num_workers: [2, 8], the smaller number first", ("min_workers",))
+        if self.resize_interval_s is not None and self.min_workers is None:
+            fix = "leave it out, or write num_workers: [2, 8]"
+            raise Problem("is of a number of workers that may change", fix, ("resize_interval_s",))
         if self.backend == "nccl" and not self.use_gpu:
             raise Problem("'nccl' needs GPUs", "set use_gpu: true, or write torch", ("backend",))
         each = self.resources_per_worker
@@ -351,7 +416,14 @@ class Scaling(SpecModel):
         return {name: float(amount) for name, amount in bundle.items() if amount}
 
     @property
-    def process_group(self) -> Literal["gloo", "nccl"] | None:
+    def reduced_metrics(self) -> tuple[str, ...] | None:
+        """Which metrics are reduced: these, or all where that is empty; None: rank 0's reports count."""
+        if self.metrics == "rank0":
+            return None
+        return () if isinstance(self.metrics, str) else tuple(self.metrics)
+
+    @property
+    def process_group(self) -> ProcessGroup | None:
         """What connects the workers of a trial."""
         if self.backend != "torch":
             return self.backend

@@ -166,6 +166,13 @@ class Nsga2Options(SearchOptions):
     """How often each parameter is drawn anew; default: 1 / the number of parameters."""
 
 
+class Nsga3Options(Nsga2Options):
+    """Nondominated sorting genetic algorithm III (Deb and Jain, 2014), by Optuna: four metrics and more."""
+
+    dividing_parameter: int = Field(default=3, ge=1)
+    """How finely the reference points divide each side of the front."""
+
+
 class AutoOptions(SearchOptions):
     """By the space and the number of results: Gaussian process, then CMA-ES; with choices TPE."""
 
@@ -220,6 +227,7 @@ class SearchSpec(KindSpec):
         "gp": GpOptions,
         "cma_es": CmaEsOptions,
         "nsga2": Nsga2Options,
+        "nsga3": Nsga3Options,
         "auto": AutoOptions,
         "sobol": SobolOptions,
         "halton": HaltonOptions,
@@ -238,6 +246,7 @@ class SearchSpec(KindSpec):
         | GpOptions
         | CmaEsOptions
         | Nsga2Options
+        | Nsga3Options
         | AutoOptions
         | SobolOptions
         | HaltonOptions

@@ -174,6 +174,11 @@ class Space:
         return SpecError(field, problem, "relax where, or narrow the domains to where it holds")
 
 
+def is_domain(value: Mapping[str, Any]) -> bool:
+    """Whether a mapping in a space says from what a value is drawn, and holds no further parameters."""
+    return len(value) == 1 and next(iter(value)) in VOCABULARY
+
+
 def normalise(given: Any) -> dict[str, Any]:
     """A user's `param_space` as JSON vocabulary, copied and checked. Raises Problem."""
     if not isinstance(given, Mapping):

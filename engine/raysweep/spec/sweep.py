@@ -20,9 +20,11 @@ from raysweep import tuneobjects
 from raysweep.spec.constraints import Constraint, Constraints, parse_constraints
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind, digest_of
+from raysweep.spec.objectives import METRIC_SCHEMA, MODE_SCHEMA, Mode, check_several, joined, split
 from raysweep.spec.openended import check_end
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
+from raysweep.spec.rayschedulers import with_own_scheduler
 from raysweep.spec.resources import Resources, Scaling, resources_of_wrapped
 from raysweep.spec.schedulers import SchedulerSpec, check_scheduler
 from raysweep.spec.schema import space_schema, value_schema
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     import os
 
 Isolation = Literal["worker", "process", "actor", "inline"]
-Mode = Literal["min", "max"]
 WarmStartFrom = Literal["champion", "last"] | Annotated[int, Field(ge=1)]
 ParamSpace = Annotated[
     dict[str, Any],
@@ -80,10 +81,18 @@ class SweepSpec(SpecDocument):
     """What a trial runs: an import path `package.module:function`, or in Python a callable."""
     param_space: ParamSpace
     """The search space: a mapping of names to domains, constants and nested mappings."""
-    metric: str = Field(min_length=1)
-    """Which reported value ranks the trials."""
-    mode: Mode
-    """Whether the metric is better when it is larger (`max`) or smaller (`min`)."""
+    metric: Annotated[str, Field(min_length=1), WithJsonSchema(METRIC_SCHEMA)]
+    """Which reported value ranks the trials.
+
+    Several, such as `[auc, latency_ms]`, have a Pareto front; the first one ranks, and is what stands here.
+    """
+    mode: Annotated[Mode, WithJsonSchema(MODE_SCHEMA)]
+    """Whether the metric is better when it is larger (`max`) or smaller (`min`).
+
+    Of several one for each, in their order; here is then that of the first.
+    """
+    others: dict[str, Mode] = Field(default_factory=dict)
+    """The metrics after the first, by name, each with its mode; written as lists of `metric` and `mode`."""
     constraints: Constraints = ()
     """What a trial's metrics have to satisfy to be the best: `["latency_ms <= 20"]`."""
     num_samples: Annotated[int, Field(ge=1)] | None = 1
@@ -146,8 +155,9 @@ class SweepSpec(SpecDocument):
             name: str,
             trainable: str | Callable[..., Any],
             param_space: Mapping[str, Any],
-            metric: str,
-            mode: str,
+            metric: str | Sequence[str],
+            mode: str | Sequence[str],
+            others: Mapping[str, str] = ...,
             constraints: str | Sequence[str] = (),
             num_samples: int | None = 1,
             seed: int | None = None,
@@ -157,7 +167,7 @@ class SweepSpec(SpecDocument):
             where: str | Sequence[str] = (),
             search: SearchSpec | str | type | Mapping[Any, Any] = ...,
             points: Sequence[Mapping[str, Any]] = (),
-            scheduler: SchedulerSpec | str | type | Mapping[Any, Any] = ...,
+            scheduler: SchedulerSpec | str | type | Mapping[Any, Any] | object = ...,
             score: str = "last",
             max_concurrent_trials: int | None = None,
             autoscaled: bool = False,
@@ -173,9 +183,11 @@ class SweepSpec(SpecDocument):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
-        """What `tune.with_resources` asks for becomes `resources`."""
+        """What `tune.with_resources` asks for becomes `resources`, a scheduler of Ray's one of raysweep's;
+        several metrics are taken apart."""
         if not isinstance(given, Mapping):
             return given
+        given = split(with_own_scheduler(given))
         trainable = given.get("trainable")
         asked = tuneobjects.resources_of(trainable)
         if asked is None:
@@ -193,6 +205,7 @@ class SweepSpec(SpecDocument):
             )
         self._check_scaling()
         self._check_train()
+        check_several(self)
         check_where(self.where, self.param_space)
         if self.where and isinstance(self.search.options, ConfigsOptions):
             raise Problem("has no say in a list of configs", "leave it out", ("where",))
@@ -216,6 +229,12 @@ class SweepSpec(SpecDocument):
     def _check_scaling(self) -> None:
         if self.scaling is None:
             return
+        if self.scaling.min_workers is not None:
+            raise Problem(
+                "may not be a range in a sweep: a gang is placed whole or not at all",
+                "give one number of workers",
+                ("scaling", "num_workers"),
+            )
         if self.resources != Resources():
             raise Problem(
                 "scaling says already what a trial takes",
@@ -227,6 +246,12 @@ class SweepSpec(SpecDocument):
             raise Problem(
                 f"{self.isolation} is {why}, and a gang is several that are kept from trial to trial",
                 "use process (each trial in fresh processes) or worker",
+                ("isolation",),
+            )
+        if self.isolation == "worker" and self.scaling.backend == "tensorflow":
+            raise Problem(
+                "worker keeps processes from trial to trial, and TensorFlow's servers end only with theirs",
+                "use process (the default with tensorflow), which imports TensorFlow once for all trials",
                 ("isolation",),
             )
 
@@ -256,7 +281,7 @@ class SweepSpec(SpecDocument):
                 fields.pop(name, None)
         if self.tune == TuneOptions():
             fields.pop("tune", None)
-        return fields
+        return joined(fields, self.others)
 
     def digest(self) -> str:
         """32 hex digits over everything except the tags: equal specs have equal digests.
@@ -267,6 +292,10 @@ class SweepSpec(SpecDocument):
         fields = self.to_dict() | {"search": self.search.digested()}
         fields.pop("tags", None)
         return digest_of(fields)
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, validated as a whole; `metric` stands for all metrics."""
+        return super().replace(**({"others": {}} if "metric" in changes else {}), **changes)
 
     def settled_by(self, stored: SweepSpec) -> Self:
         """This spec, with what it leaves open as the stored sweep has it."""
@@ -283,6 +312,8 @@ class SweepSpec(SpecDocument):
         """`isolation`, or its default for these resources."""
         if self.isolation is not None:
             return self.isolation
+        if self.scaling is not None and self.scaling.backend == "tensorflow":
+            return "process"
         resources = self.trial_resources
         return "process" if resources.total_gpus > 0 and resources.train is None else "worker"
 
@@ -290,6 +321,11 @@ class SweepSpec(SpecDocument):
     def trial_resources(self) -> Resources:
         """What one trial takes, with all its workers."""
         return self.resources if self.scaling is None else self.scaling.to_resources()
+
+    @property
+    def objectives(self) -> dict[str, Mode]:
+        """All metrics with their modes, in their order."""
+        return {self.metric: self.mode, **self.others}
 
     @cached_property
     def parsed_constraints(self) -> tuple[Constraint, ...]:

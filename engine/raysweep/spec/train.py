@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
-from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
+from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable, check_storage_path
 from raysweep.spec.identity import Kind
-from raysweep.spec.jsonable import plain
 from raysweep.spec.resources import Scaling
-from raysweep.spec.validation import Problem, show
+from raysweep.spec.schedule import Schedule, check_config
+from raysweep.spec.validation import Problem
 
 if TYPE_CHECKING:
     import os
 
+    from raysweep.spec.schedule import ScheduledConfig
+
+DataAddress = Annotated[str, AfterValidator(check_storage_path)]
 Framework = Literal["data_parallel", "torch", "lightgbm"]
-
-
-def _config(given: Any) -> Any:
-    if not isinstance(given, Mapping):
-        raise Problem(
-            f"expected a mapping, got {show(given)}",
-            "give the config of a trial, such as outcome.best.config",
-        )
-    return plain(given)
 
 
 class TrainSpec(SpecDocument):
@@ -44,12 +45,22 @@ class TrainSpec(SpecDocument):
     """The run's name; its id starts with it."""
     trainable: Trainable
     """What each worker runs: an import path `package.module:function`, or in Python a callable."""
-    config: Annotated[dict[str, Any], BeforeValidator(_config)] = Field(default_factory=dict)
+    config: Annotated[dict[str, Any], BeforeValidator(check_config)] = Field(default_factory=dict)
     """What the trainable is given: plain JSON."""
+    schedule: Schedule = ()
+    """What a population's best trial was trained with: `[{from: 0, config: {…}}, {from: 20, config: {…}}]`.
+
+    `from` counts reports. The trainable asks `rs.get_context().config_at(step, config)`.
+    """
     framework: Framework = "data_parallel"
     """Which Ray Train trainer sets up the workers."""
     scaling: Scaling = Scaling()
     """The workers."""
+    data: dict[str, DataAddress] = Field(default_factory=dict)
+    """What it trains on, by a name: `{train: s3://bucket/flights/2013}`, paths or URLs of files or folders.
+
+    For the model card, which says what lay there; the trainable takes what it reads from its config.
+    """
     warm_start_checkpoint: Annotated[str, Field(min_length=1)] | None = None
     """The URI of a checkpoint to start from."""
     max_failures: int = Field(default=1, ge=0)
@@ -67,17 +78,31 @@ class TrainSpec(SpecDocument):
             trainable: str | Callable[..., Any],
             name: str = "train",
             config: Mapping[str, Any] = ...,
+            schedule: Sequence[Mapping[str, Any] | ScheduledConfig] = ...,
             framework: str = "data_parallel",
             scaling: Scaling | Mapping[str, Any] | object = ...,
+            data: Mapping[str, str] = ...,
             warm_start_checkpoint: str | None = None,
             max_failures: int = 1,
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
         ) -> None: ...
 
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        if not self.schedule:  # specs without are written, and digested, as before there were any
+            fields.pop("schedule", None)
+        if not self.data:
+            fields.pop("data", None)
+        return fields
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.scaling.backend is not None:
             fix = "leave it out: framework says which trainer sets the workers up"
             raise Problem("is for the trials of a sweep", fix, ("scaling", "backend"))
+        if self.scaling.metrics != "rank0":
+            fix = "leave it out: rank 0's metrics are the training's"
+            raise Problem("is for the trials of a sweep", fix, ("scaling", "metrics"))
         return self

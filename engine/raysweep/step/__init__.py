@@ -7,7 +7,14 @@ stops what nobody wants any more. A face keeps the calls of its orchestrator.
 
 from __future__ import annotations
 
-from raysweep.step.brief import best_config, best_trials, brief, stored_outcome, why_not_trained
+from raysweep.step.brief import (
+    best_config,
+    best_schedule,
+    best_trials,
+    brief,
+    stored_outcome,
+    why_not_trained,
+)
 from raysweep.step.cancelling import (
     Canceller,
     Intent,
@@ -26,6 +33,7 @@ __all__ = [
     "Step",
     "Verdict",
     "best_config",
+    "best_schedule",
     "best_trials",
     "brief",
     "cancel_anyway",

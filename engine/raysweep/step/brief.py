@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from raysweep.errors import SpecError, SweepNotFoundError, one_line
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.view import RunView
+from raysweep.spec.schedule import ScheduledConfig
 
 MAX_BYTES: Final = 16_384
 _TEXT: Final = 400
+_PARETO: Final = 50
+"""How many trials of the Pareto front a brief names."""
 _FIX: Final = "give what a sweep step handed on, or an entry of its top_k"
 
 
@@ -20,8 +23,8 @@ def brief(
 ) -> dict[str, Any]:
     """The outcome as plain JSON data that is never larger than `max_bytes`.
 
-    What does not fit is left out, in this order: metrics beside the one that ranks, places in `top_k`, long
-    texts, configs; `cut` says what.
+    What does not fit is left out, in this order: metrics beside the one that ranks, schedules, places in
+    `top_k`, long texts, configs; `cut` says what.
 
     Args:
         outcome: How a sweep, or a training run, ended.
@@ -31,8 +34,10 @@ def brief(
     Returns:
         Of a sweep: kind, status, why, counts, metric, mode, best (trial_id, config, metrics, score,
         checkpoint_uri; None where there is none), top_k (as `best`, and `violated`, the constraints that one
-        does not satisfy, where there are such), promoted, gate, sweep_id, name, key, uri,
-        outcome_uri, cut. Of a training run: kind, status, why, metrics, config, model_uri, checkpoint_uri,
+        does not satisfy, where there are such; `schedule`, the configs that a population's trial had, None
+        where it was left out), promoted, gate, sweep_id, name, key, uri, outcome_uri, cut; with several
+        metrics others (those after the first, with their modes) and pareto (the ids of the trials on the
+        front, at most 50). Of a training run: kind, status, why, metrics, config, model_uri, checkpoint_uri,
         run_id, name, key, uri, outcome_uri, cut.
     """
     fields = _sweep(outcome, top_k) if isinstance(outcome, SweepOutcome) else _training(outcome)
@@ -56,19 +61,43 @@ def best_config(brief: Any) -> Mapping[str, Any]:
         SweepNotFoundError: Its storage holds no outcome.
         StorageError: The storage does not answer.
     """
+    best = _best_of(brief)
+    config = best["config"]
+    return config if isinstance(config, Mapping) else _stored_trial(brief, best).config
+
+
+def best_schedule(brief: Any) -> tuple[ScheduledConfig, ...]:
+    """The schedule of configs that a sweep's brief hands on; empty where one config made the trial.
+
+    Args:
+        brief: As for `best_config`.
+
+    Raises: As `best_config`.
+    """
+    best = _best_of(brief)
+    if "schedule" not in best:
+        return ()
+    given = best["schedule"]
+    if given is None:
+        return _stored_trial(brief, best).schedule
+    return tuple(ScheduledConfig.model_validate(each) for each in given)
+
+
+def _best_of(brief: Any) -> Mapping[str, Any]:
     if not isinstance(brief, Mapping):
         raise SpecError("outcome", f"is a {type(brief).__name__}", _FIX)
     best = brief.get("best", brief)
     if not isinstance(best, Mapping) or "config" not in best:
         raise SpecError("outcome", "has no best trial", _FIX)
-    config = best["config"]
-    if isinstance(config, Mapping):
-        return config
+    return best
+
+
+def _stored_trial(brief: Mapping[str, Any], best: Mapping[str, Any]) -> TrialOutcome:
     trials = stored_outcome(brief).trials
     trial = next((each for each in trials if each.trial_id == best.get("trial_id")), None)
     if trial is None:
         raise SpecError("outcome", f"has no trial {best.get('trial_id')!r}", "check the storage")
-    return trial.config
+    return trial
 
 
 def best_trials(brief: Any, k: int | None = None) -> list[dict[str, Any]]:
@@ -129,6 +158,7 @@ def _sweep(outcome: SweepOutcome, top_k: int) -> dict[str, Any]:
         "counts": dict(outcome.counts),
         "metric": outcome.metric,
         "mode": outcome.mode,
+        **({"others": dict(outcome.others), "pareto": _pareto(outcome)} if outcome.others else {}),
         "best": _trial(outcome.found_best, outcome.metric) if outcome.found_best is not None else None,
         "top_k": [_trial(trial, outcome.metric) for trial in outcome.top(top_k)],
         "promoted": outcome.promoted,
@@ -139,6 +169,10 @@ def _sweep(outcome: SweepOutcome, top_k: int) -> dict[str, Any]:
         "uri": outcome.uri,
         "outcome_uri": f"{outcome.uri}/outcome.json" if outcome.uri else "",
     }
+
+
+def _pareto(outcome: SweepOutcome) -> list[str]:
+    return [trial.trial_id for trial in outcome.pareto[:_PARETO]]
 
 
 def _training(outcome: TrainOutcome) -> dict[str, Any]:
@@ -171,6 +205,7 @@ def _trial(trial: TrialOutcome, metric: str) -> dict[str, Any]:
         "score": fields["score"],
         "checkpoint_uri": trial.checkpoint_uri,
         **({"violated": list(trial.violated)} if trial.violated else {}),
+        **({"schedule": fields["schedule"]} if trial.schedule else {}),
     }
 
 
@@ -182,12 +217,15 @@ def _gate(gate: GateOutcome) -> dict[str, Any]:
 
 def _steps(fields: dict[str, Any]) -> Iterator[tuple[str, Callable[[], bool]]]:
     """What can be left out, one after the other; each says whether it changed anything."""
-    metric = fields.get("metric", "")
+    kept = (fields.get("metric", ""), *fields.get("others", ()))
     top: list[dict[str, Any]] = fields.get("top_k", [])
     asked = len(top)
     best = fields.get("best")
-    yield "top_k.metrics", lambda: sum(_only(trial, metric) for trial in top) > 0
-    yield "best.metrics" if best else "metrics", lambda: _only(best if best else fields, metric)
+    yield "top_k.metrics", lambda: sum(_only(trial, kept) for trial in top) > 0
+    yield "best.metrics" if best else "metrics", lambda: _only(best if best else fields, kept)
+    yield "top_k.schedule", lambda: sum(_without_schedule(trial) for trial in top) > 0
+    if best:
+        yield "best.schedule", lambda: _without_schedule(best)
     while len(top) > 1:
         yield f"top_k: {len(top) - 1} of {asked}", lambda: top.pop() is not None
     yield "top_k: 0 of " + str(asked), lambda: bool(top) and top.pop() is not None
@@ -197,10 +235,17 @@ def _steps(fields: dict[str, Any]) -> Iterator[tuple[str, Callable[[], bool]]]:
     yield "name", lambda: _shorten(fields, "name")
 
 
-def _only(trial: dict[str, Any], metric: str) -> bool:
+def _only(trial: dict[str, Any], kept: Sequence[str]) -> bool:
     metrics = trial["metrics"]
-    trial["metrics"] = {metric: metrics[metric]} if metric in metrics else {}
+    trial["metrics"] = {name: metrics[name] for name in kept if name in metrics}
     return len(metrics) > len(trial["metrics"])
+
+
+def _without_schedule(trial: dict[str, Any]) -> bool:
+    had = bool(trial.get("schedule"))
+    if had:
+        trial["schedule"] = None
+    return had
 
 
 def _shorten(fields: dict[str, Any], name: str) -> bool:

@@ -17,7 +17,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -117,8 +117,46 @@ class CheckpointStore:
         Raises: SpecError for a directory that cannot be kept (missing, links or special files in it),
             StorageError if the number is taken, StorageUnavailableError.
         """
+        folder = new_folder(number)
+        try:
+            manifest = self.store_part(
+                trial_id,
+                number,
+                folder,
+                directory,
+                metadata,
+                parent=parent,
+                carried=carried,
+                go_on=go_on,
+                limits=limits,
+            )
+            go_on()
+            return self.commit(manifest)
+        except BaseException:
+            # What stays is invisible without a manifest, and goes with the next delete in this trial.
+            with suppress(StorageError):
+                self._delete_folder(f"{self._prefix(trial_id)}/{folder}")
+            raise
+
+    def store_part(
+        self,
+        trial_id: str,
+        number: int,
+        folder: str,
+        directory: str | os.PathLike[str],
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        parent: Manifest | None = None,
+        carried: Mapping[str, FileEntry] | None = None,
+        go_on: Callable[[], None] = lambda: None,
+        limits: UploadLimits | None = None,
+    ) -> Manifest:
+        """Store what a directory holds, durably, and commit nothing; args and errors as `save`.
+
+        `folder`: what `new_folder` made for this checkpoint. Several processes may store their parts of one
+        checkpoint in it at once; `join` makes one manifest of theirs.
+        """
         files, empty_folders = scan_directory(Path(directory))
-        folder = f"{number}-{secrets.token_hex(4)}"
         upload = Upload(
             store=self.store,
             prefix=self._prefix(trial_id),
@@ -129,24 +167,23 @@ class CheckpointStore:
             limits=limits or UploadLimits(),
             cache=self._cache,
         )
-        try:
-            entries, objects = upload.run(Path(directory), files, carried or {})
-            manifest = Manifest(
-                trial_id=trial_id,
-                number=number,
-                folder=folder,
-                files=entries,
-                objects=objects,
-                empty_folders=empty_folders,
-                metadata=metadata or {},
-            )
-            go_on()
-            self._commit(manifest)
-        except BaseException:
-            # What stays is invisible without a manifest, and goes with the next delete in this trial.
-            with suppress(StorageError):
-                self._delete_folder(f"{self._prefix(trial_id)}/{folder}")
-            raise
+        entries, objects = upload.run(Path(directory), files, carried or {})
+        return Manifest(
+            trial_id=trial_id,
+            number=number,
+            folder=folder,
+            files=entries,
+            objects=objects,
+            empty_folders=empty_folders,
+            metadata=metadata or {},
+        )
+
+    def commit(self, manifest: Manifest) -> CheckpointRef:
+        """Make visible what is stored; durable on return.
+
+        Raises: StorageError if the number is taken by another one, StorageUnavailableError.
+        """
+        self._commit(manifest)
         return self._ref(manifest)
 
     def save_link(
@@ -243,7 +280,7 @@ class CheckpointStore:
         if manifest.link:
             fetch(manifest.link, target, self._give_up_after_s, on_read)
         else:
-            self._reading(manifest).into(target, on_read)
+            self.reading(manifest).into(target, on_read)
 
     def check_link(self, manifest: Manifest) -> None:
         """See that something is there, if it is a link. Raises: CheckpointDamagedError, StorageError."""
@@ -263,7 +300,7 @@ class CheckpointStore:
 
     def check_object(self, manifest: Manifest, index: int) -> None:
         """Read one object and check it against a manifest. Raises: CheckpointDamagedError, StorageError."""
-        self._reading(manifest).check(index)
+        self.reading(manifest).check(index)
 
     def object_key(self, manifest: Manifest, stored: StoredObject) -> str:
         """Where an object of a checkpoint lies in the store."""
@@ -294,6 +331,20 @@ class CheckpointStore:
         }
         self.store.delete(*sorted(keys - self._needed_keys(trial_id)))
 
+    def delete_others(self, trial_id: str, kept: Collection[int]) -> None:
+        """Delete all of a trial but these checkpoints, while nobody stores any.
+
+        Raises: StorageError. CheckpointDamagedError: one that is kept cannot be read; nothing is deleted that
+            it might refer to.
+        """
+        self.store.delete(
+            *[self._manifest_key(trial_id, each) for each in self.numbers(trial_id) if each not in kept]
+        )
+        needed = self._needed_keys(trial_id) | {self._manifest_key(trial_id, each) for each in kept}
+        self.store.delete(
+            *[info.key for info in self.store.list(self._prefix(trial_id)) if info.key not in needed]
+        )
+
     def _needed_keys(self, trial_id: str) -> set[str]:
         """What the checkpoints of a trial refer to, as of now.
 
@@ -321,7 +372,8 @@ class CheckpointStore:
                 raise
             raise _Gone from None
 
-    def _reading(self, manifest: Manifest) -> Restore:
+    def reading(self, manifest: Manifest) -> Restore:
+        """What reads the objects of a checkpoint, each one checked."""
         return Restore(
             store=self.store,
             prefix=self._prefix(manifest.trial_id),
@@ -370,6 +422,11 @@ class CheckpointStore:
 
     def _prefix(self, trial_id: str) -> str:
         return f"{self.sweep_id}/checkpoints/{trial_id}"
+
+
+def new_folder(number: int) -> str:
+    """The folder of a new checkpoint's own objects: no other save has the same."""
+    return f"{number}-{secrets.token_hex(4)}"
 
 
 class _Gone(Exception):

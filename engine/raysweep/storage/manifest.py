@@ -8,14 +8,14 @@ Version 3: the address of what user code has stored itself. Of its own it has no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol
 
 from blake3 import blake3
 
-from raysweep.errors import CheckpointDamagedError
+from raysweep.errors import CheckpointDamagedError, SpecError
 
 VERSION: Final = 2
 LINK_VERSION: Final = 3
@@ -194,6 +194,38 @@ def _decode_first(
         files.append(FileEntry(path=path, size_bytes=size_bytes, executable=entry["executable"], parts=parts))
     return Manifest(
         files=tuple(files), objects=tuple(objects), empty_folders=empty_folders, version=1, **common
+    )
+
+
+def join(parts: Sequence[Manifest], metadata: Mapping[str, Any]) -> Manifest:
+    """One checkpoint of what several processes have stored of it, in one folder.
+
+    Of a path that several have, that of the first counts.
+
+    Raises: SpecError: what is a file of one is a folder of another.
+    """
+    objects: dict[str, tuple[int, StoredObject]] = {}
+    files: dict[str, FileEntry] = {}
+
+    def place(stored: StoredObject) -> int:
+        return objects.setdefault(stored.name, (len(objects), stored))[0]
+
+    for each in parts:
+        for entry in each.files:
+            if entry.path not in files:
+                moved = tuple(part._replace(object=place(each.objects[part.object])) for part in entry.parts)
+                files[entry.path] = replace(entry, parts=moved)
+    folders = {folder for each in parts for folder in each.empty_folders}
+    full = {path[:index] for path in files for index, letter in enumerate(path) if letter == "/"}
+    for path in sorted(files.keys() & (full | folders)):
+        problem = f"{path!r} is a file of one worker and a folder of another"
+        raise SpecError("checkpoint", problem, "let the workers give files of other names")
+    return replace(
+        parts[0],
+        files=tuple(sorted(files.values(), key=lambda entry: entry.path)),
+        objects=tuple(stored for _, stored in objects.values()),
+        empty_folders=tuple(sorted(folders - full)),
+        metadata=metadata,
     )
 
 

@@ -74,6 +74,10 @@ class Restore:
 
         retrying(self.give_up_after_s)(read)
 
+    def whole(self, index: int) -> bytes:
+        """Object `index`, compared with the manifest. Raises: CheckpointDamagedError, StorageError."""
+        return retrying(self.give_up_after_s)(lambda: b"".join(self._checked(index)))
+
     def _places(self, target: Path) -> list[list[tuple[Part, Path, int]]]:
         """For each object: which part of it goes into which file, and where."""
         places: list[list[tuple[Part, Path, int]]] = [[] for _ in self.manifest.objects]

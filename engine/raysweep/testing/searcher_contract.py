@@ -19,7 +19,8 @@ import pytest
 from raysweep.search.base import Result, Searcher, TrialEnd, tell_earlier, tell_end
 from raysweep.spec.jsonable import plain
 
-Told = tuple[int, float | None, tuple[float, ...], TrialEnd]
+Numbers = tuple[float, ...]
+Told = tuple[int, float | None, Numbers, Numbers, TrialEnd]
 
 
 class SearcherContract:
@@ -38,6 +39,10 @@ class SearcherContract:
 
     def violations(self, config: dict[str, Any]) -> tuple[float, ...]:
         """How far a trial with this config is from satisfying each constraint; override it to have some."""
+        return ()
+
+    def others(self, config: dict[str, Any]) -> tuple[float, ...]:
+        """The values of the metrics after the first; override it to have several."""
         return ()
 
     def test_it_says_what_the_engine_wants_to_know(self) -> None:
@@ -115,7 +120,7 @@ class SearcherContract:
     def test_results_of_earlier_sweeps_come_before_the_first_ask(self) -> None:
         searcher = self.make_searcher()
         for config, _ in self._play(1)[:3]:
-            result = Result(self.score(config), self.violations(config))
+            result = Result(self.score(config), self.violations(config), self.others(config))
             tell_earlier(searcher, copy.deepcopy(config), result)
         assert searcher.ask(0) is not None
 
@@ -132,19 +137,21 @@ class SearcherContract:
             if config is None:
                 break
             played.append((copy.deepcopy(config), told))
-            running.append(_end(number, self.score(config), self.violations(config)))
+            result = self.score(config), self.violations(config), self.others(config)
+            running.append(_end(number, *result))
         return played
 
 
-def _end(number: int, score: float, violations: tuple[float, ...]) -> Told:
+def _end(number: int, score: float, violations: Numbers, others: Numbers) -> Told:
     """How trial `number` ends: every seventh fails, every fifth is stopped, the ninth before any report."""
     if number % 7 == 6:
-        return number, None, (), "failed"
+        return number, None, (), (), "failed"
     if number % 5 == 4:
-        return (number, None, (), "stopped") if number == 9 else (number, score, violations, "stopped")
-    return number, score, violations, "completed"
+        result = (None, (), ()) if number == 9 else (score, violations, others)
+        return number, *result, "stopped"
+    return number, score, violations, others, "completed"
 
 
 def _tell(searcher: Searcher, told: Told) -> None:
-    number, value, violations, end = told
-    tell_end(searcher, number, value, violations, state=end)
+    number, value, violations, others, end = told
+    tell_end(searcher, number, value, violations, others, state=end)

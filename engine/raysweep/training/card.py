@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any, Final
 
-from raysweep.outcome import SweepOutcome, TrainOutcome, TrainSource, TrialOutcome
-from raysweep.spec import TrainSpec
+from raysweep.outcome import SweepOutcome, TrainOutcome, TrainSource, TrialOutcome, Usage
+from raysweep.spec import Scaling, TrainSpec
 
 CARD: Final = "model_card.json"
 _PACKAGES: Final = (
@@ -29,13 +29,18 @@ def make_card(spec: TrainSpec, outcome: TrainOutcome) -> dict[str, Any]:
         "trainable": spec.to_dict()["trainable"],
         "framework": spec.framework,
         "config": ended["config"],
+        **({"schedule": [each.model_dump() for each in spec.schedule]} if spec.schedule else {}),
         "spec_digest": spec.digest(),
         "warm_start_checkpoint": spec.warm_start_checkpoint,
         "metrics": ended["metrics"],
         "started_at": _iso(outcome.started_at),
         "ended_at": _iso(outcome.ended_at),
         "took_s": outcome.took_s,
-        "workers": {"number": spec.scaling.num_workers, "each": spec.scaling.worker_bundle()},
+        "active_s": None if outcome.usage is None else outcome.usage.active_s,
+        "used": None if outcome.usage is None else _used(outcome.usage),
+        "data": ended["data"],
+        "reports": outcome.history[-1].iteration if outcome.history else 0,
+        "workers": _workers(spec.scaling),
         "versions": outcome.versions,
         "tags": {name: value for name, value in spec.tags.items() if name not in (_SWEEP, _TRIAL, _SCORE)},
     }
@@ -82,6 +87,15 @@ def source_of(spec: TrainSpec) -> TrainSource | None:
     except ValueError:  # a user's own tag
         number = None
     return TrainSource(sweep=sweep, trial_id=trial_id, score=number)
+
+
+def _workers(scaling: Scaling) -> dict[str, Any]:
+    bounds = {} if scaling.min_workers is None else {"at_least": scaling.min_workers}
+    return {"number": scaling.num_workers, **bounds, "each": scaling.worker_bundle()}
+
+
+def _used(usage: Usage) -> dict[str, float]:
+    return {"cpu_hours": usage.cpu_hours, "gpu_hours": usage.gpu_hours}
 
 
 def _iso(at: float) -> str:

@@ -15,12 +15,12 @@ from raysweep.outcome import ErrorInfo
 from raysweep.raycompat import train
 from raysweep.threads import start_thread
 from raysweep.training.feasibility import cluster_totals
-from raysweep.training.snapshot import Snapshot
+from raysweep.training.keeping import Keeper
 from raysweep.training.watch import Watch
 
 
 def run_controller(
-    trainer: DataParallelTrainer, watch: Watch, snapshot: Snapshot, stop: threading.Event
+    trainer: DataParallelTrainer, watch: Watch, keeper: Keeper, stop: threading.Event
 ) -> tuple[Any, bool]:
     """Run the trainer to its end, or until `stop` is set, in a thread of this process.
 
@@ -32,7 +32,7 @@ def run_controller(
 
     def run() -> tuple[Any, bool]:
         with train.own_logging_left_alone():
-            return asyncio.run(_run(trainer, watch, snapshot, stop))
+            return asyncio.run(_run(trainer, watch, keeper, stop))
 
     running = start_thread(run, "raysweep-training")
     try:
@@ -44,22 +44,37 @@ def run_controller(
 
 
 async def _run(
-    trainer: DataParallelTrainer, watch: Watch, snapshot: Snapshot, stop: threading.Event
+    trainer: DataParallelTrainer, watch: Watch, keeper: Keeper, stop: threading.Event
 ) -> tuple[Any, bool]:
-    snapshot.take()
+    keeper.take()
+    watch.resume(keeper.read())
     failures: Any = trainer.run_config.failure_config
+    is_elastic = isinstance(trainer.scaling_config.num_workers, tuple)
+
+    def began(workers: int) -> None:
+        keeper.begin(workers)
+        watch.began(workers)
+
+    def reported(metrics: dict[str, Any], path: str | None) -> None:
+        watch.reported(metrics, path.rstrip("/").rsplit("/", 1)[-1] if path else None)
+        if path:
+            keeper.collect()
+
     controller = train.make_controller(
         trainer,
         policy=train.Decision(failures, _Retries(failures.max_failures, watch)),
         listener=train.Listener(
-            lambda metrics, path: watch.reported(
-                metrics, path.rstrip("/").rsplit("/", 1)[-1] if path else None
-            ),
+            reported,
             lambda error: watch.failed(_error_info(error)),
+            on_taken=watch.taken,
+            on_begin=began,
+            on_end=watch.ended,
         ),
-        store=snapshot.write,
+        store=lambda text: keeper.write(watch.history.seal(text)),
         stop=stop,
-        watches_nodes=len(cluster_totals()) > 1,  # else there is none to move to
+        # Where there is one only, there is none to move to, unless others may come.
+        watches_nodes=is_elastic or len(cluster_totals()) > 1,
+        elastic=_elastic(trainer.scaling_config) if is_elastic else None,
     )
     is_resumed = controller.has_checkpoint
     try:
@@ -73,6 +88,12 @@ async def _run(
         return controller.get_result(), is_resumed
     finally:
         controller.close()
+
+
+def _elastic(scaling_config: Any) -> Any:
+    from raysweep.raycompat.elastic import ElasticController, ElasticSize
+
+    return ElasticController, ElasticSize(scaling_config, scaling_config.elastic_resize_monitor_interval_s)
 
 
 class _Retries:

@@ -29,15 +29,17 @@ def check_scaling(scaling: Scaling, nodes: Sequence[Totals]) -> None:
         "STRICT_PACK": max(room, default=0),
         "STRICT_SPREAD": sum(1 for count in room if count),
     }[scaling.placement_strategy]
-    if fits >= scaling.num_workers:
+    wanted = scaling.num_workers if scaling.min_workers is None else scaling.min_workers
+    if fits >= wanted:
         return
     where = {"STRICT_PACK": " on one node", "STRICT_SPREAD": " on nodes of their own"}
-    asked = f"{scaling.num_workers} worker{'s' * (scaling.num_workers > 1)} of {_show(bundle)}"
+    asked = f"{wanted} worker{'s' * (wanted > 1)} of {_show(bundle)}"
+    field = "num_workers" if scaling.min_workers is None else "min_workers"
     raise InfeasibleResourcesError(
         "scaling",
         f"{asked} can never run{where.get(scaling.placement_strategy, '')}: there is room for {fits} on "
         f"{_show_nodes(nodes, bundle)}",
-        f"set num_workers to {fits} or less, or add nodes"
+        f"set {field} to {fits} or less, or add nodes"
         if fits
         else "ask for less in resources_per_worker, or add nodes that have it",
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import SweepOutcome
 from raysweep.spec import TrainSpec
+from raysweep.spec.schedule import ScheduledConfig
 from raysweep.training.card import source_tags
 
 
@@ -25,9 +26,8 @@ def train_spec_for(train: TrainSpec, outcome: SweepOutcome, *, is_warm: bool = F
     best = outcome.found_best
     if best is None:
         raise SweepFailedError(outcome)
-    return train_spec_with(
-        train, best.config, best.checkpoint_uri if is_warm else None, source_tags(outcome, best)
-    )
+    uri, tags = best.checkpoint_uri if is_warm else None, source_tags(outcome, best)
+    return train_spec_with(train, best.config, uri, tags, best.schedule)
 
 
 def train_spec_with(
@@ -35,10 +35,19 @@ def train_spec_with(
     config: Mapping[str, Any],
     checkpoint_uri: str | None = None,
     tags: Mapping[str, str] | None = None,
+    schedule: Sequence[ScheduledConfig] = (),
 ) -> TrainSpec:
-    """The training spec with a config and tags under its own; a checkpoint to begin from if it names none."""
+    """The training spec with a config and tags under its own; a checkpoint to begin from if it names none.
+
+    So with a schedule: what the spec's own `config` holds wins in each of its configs, and its own schedule
+    over this one.
+    """
     fields = train.to_dict() | {"trainable": train.trainable, "config": {**config, **train.config}}
     fields["tags"] = {**(tags or {}), **train.tags}
     if train.warm_start_checkpoint is None and checkpoint_uri is not None:
         fields["warm_start_checkpoint"] = checkpoint_uri
+    if schedule and not train.schedule:
+        fields["schedule"] = [
+            {"from": each.start, "config": {**each.config, **train.config}} for each in schedule
+        ]
     return TrainSpec.from_any(fields)

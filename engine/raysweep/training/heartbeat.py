@@ -111,5 +111,6 @@ class Heartbeat:
             metric="",
             mode="max",
             notes=(watch.error.message,) if watch.error else (),
+            usage=watch.meter.read(),
         )
         self._claim.replace(PROGRESS, progress.to_json().encode())

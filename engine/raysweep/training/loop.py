@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysweep import trial
-from raysweep.training.session import TrainWorkerSession, name_checkpoints, set_warm_start
+from raysweep.spec.schedule import ScheduledConfig
+from raysweep.training.session import TrainWorkerSession, keep_checkpoints, set_warm_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,20 +19,24 @@ class TrainLoop:
     """
 
     run_id: str
+    storage_path: str
+    """Where the run's folder is."""
     payload: bytes
     """The trainable, pickled by `ray.cloudpickle`."""
     warm_start: str | None
     attempt: int
-    """The number of the attempt, which the names of its checkpoints end with."""
+    """The number of the attempt, which says what numbers its checkpoints have."""
+    schedule: tuple[ScheduledConfig, ...] = ()
+    """What `get_context().schedule` says."""
 
     def __call__(self, config: dict[str, Any]) -> Any:
         from ray import cloudpickle
 
         set_warm_start(self.warm_start)
-        name_checkpoints(self.attempt)
-        trial.activate(TrainWorkerSession(self.run_id))
+        trial.activate(TrainWorkerSession(self.run_id, self.schedule))
         try:
-            trainable = cloudpickle.loads(self.payload)
-            return trainable(config)
+            with keep_checkpoints(self.storage_path, self.run_id, self.attempt):
+                trainable = cloudpickle.loads(self.payload)
+                return trainable(config)
         finally:
             trial.activate(None)

@@ -20,7 +20,7 @@ from raysweep.errors import (
     SweepInterrupted,
     TrainingFailedError,
 )
-from raysweep.outcome import ErrorInfo, TrainOutcome
+from raysweep.outcome import DataDigest, ErrorInfo, TrainOutcome
 from raysweep.raycompat import TRAIN_WORKER_MODULE
 from raysweep.runs.claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
@@ -28,9 +28,12 @@ from raysweep.spec import RunRequest, TrainSpec, load_trainable
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.training.card import installed_versions, make_card, source_of
+from raysweep.training.data import digest_data, try_to_digest
 from raysweep.training.feasibility import check_cluster, check_scaling, machine_totals
 from raysweep.training.heartbeat import Heartbeat
-from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot
+from raysweep.training.keeping import Keeper
+from raysweep.training.meter import Meter
+from raysweep.training.snapshot import SNAPSHOT, check_snapshot
 from raysweep.training.warmstart import check_warm_start
 from raysweep.training.watch import TrainProgress, Watch
 
@@ -64,8 +67,9 @@ def run_training(
     folder.store.check_writable()
     folder.check_spec(spec)
     check_snapshot(folder)
+    data = digest_data(spec.data)
     try:
-        return _run(spec, key, folder, address, on_progress)
+        return _run(spec, key, folder, address, data, on_progress)
     except KeyboardInterrupt as error:
         if isinstance(error, RaysweepError):
             raise
@@ -78,6 +82,7 @@ def _run(
     key: str,
     folder: RunFolder,
     address: str | None,
+    data: tuple[DataDigest, ...],
     on_progress: Callable[[TrainProgress], None] | None,
 ) -> TrainOutcome:
     from raysweep.cluster.connection import connect
@@ -93,7 +98,7 @@ def _run(
         claim = claim_run(folder, newest)
         if isinstance(claim, TrainOutcome):
             return claim
-        return _train(spec, key, claim, started_at, on_progress)
+        return _train(spec, key, claim, started_at, data, on_progress)
 
 
 def _train(
@@ -101,15 +106,21 @@ def _train(
     key: str,
     claim: Claim,
     started_at: float,
+    data: tuple[DataDigest, ...],
     on_progress: Callable[[TrainProgress], None] | None,
 ) -> TrainOutcome:
     folder = claim.folder
-    watch = Watch(run_id=folder.run_id, on_progress=on_progress)
+    meter = Meter(spec.scaling.worker_bundle(), time.monotonic)
+    beat = folder.read_progress()
+    meter.resume(beat.usage if beat is not None else None)
+    watch = Watch(run_id=folder.run_id, meter=meter, data=data, on_progress=on_progress)
     stop = threading.Event()
     with Heartbeat(claim, spec.name, watch, stop).beating():
-        result, is_resumed = _fit(spec, claim, watch, stop)
+        keeper = Keeper(claim)
+        result, is_resumed = _fit(spec, claim, watch, keeper, stop)
         checkpoint = _checkpoint_name(result)
-        uri = f"{folder.uri}/{checkpoint}" if checkpoint else None
+        # Whoever serves a model, or registers it, wants files.
+        model_uri = None if result.error else keeper.export(checkpoint)
         outcome = TrainOutcome(
             run_id=folder.run_id,
             name=spec.name,
@@ -117,8 +128,8 @@ def _train(
             status="failed" if result.error else "completed",
             metrics=_metrics(result, watch),
             config=dict(spec.config),
-            model_uri=uri,
-            checkpoint_uri=uri,
+            model_uri=model_uri,
+            checkpoint_uri=keeper.uri_of(checkpoint),
             uri=folder.uri,
             started_at=started_at,
             ended_at=time.time(),
@@ -126,6 +137,9 @@ def _train(
             resumed=is_resumed,
             source=source_of(spec),
             versions=installed_versions(),
+            history=watch.history.reports,
+            usage=meter.read(),
+            data=_compared(spec, watch.history.data),
             raysweep_version=_version(),
         )
         if result.error:
@@ -133,9 +147,22 @@ def _train(
         claim.end(outcome)
         # No newer attempt can come to need what is deleted now.
         kept = {path.rstrip("/").rsplit("/", 1)[-1] for path in _checkpoint_paths(result)}
-        folder.delete_unused_checkpoints(frozenset(kept))
+        model = (model_uri or "").rsplit("/", 1)[-1]
+        folder.delete_unused_checkpoints(frozenset({*kept, model}))
+        keeper.finish(kept)
         _keep_card(folder, spec, outcome)
     return outcome
+
+
+def _compared(spec: TrainSpec, began: tuple[DataDigest, ...]) -> tuple[DataDigest, ...]:
+    """The data as they were at the start, each with whether it is another now."""
+    if not began:
+        return ()
+    now = {each.name: each.digest for each in try_to_digest(spec.data) or ()}
+    return tuple(
+        each.model_copy(update={"has_changed": now[each.name] != each.digest if each.name in now else None})
+        for each in began
+    )
 
 
 def _keep_card(folder: RunFolder, spec: TrainSpec, outcome: TrainOutcome) -> None:
@@ -145,7 +172,9 @@ def _keep_card(folder: RunFolder, spec: TrainSpec, outcome: TrainOutcome) -> Non
         _log.warning("the model card could not be written: %s", error)
 
 
-def _fit(spec: TrainSpec, claim: Claim, watch: Watch, stop: threading.Event) -> tuple[Any, bool]:
+def _fit(
+    spec: TrainSpec, claim: Claim, watch: Watch, keeper: Keeper, stop: threading.Event
+) -> tuple[Any, bool]:
     """Ray Train's result, its `error` set if it failed, and whether it went on from a checkpoint."""
     from raysweep.raycompat.train import StateRestoreError
     from raysweep.training.controller import run_controller
@@ -154,7 +183,7 @@ def _fit(spec: TrainSpec, claim: Claim, watch: Watch, stop: threading.Event) -> 
     folder = claim.folder
     trainer = make_trainer(spec, folder.run_id, folder.store.url, claim.number)
     try:
-        return run_controller(trainer, watch, Snapshot(claim), stop)
+        return run_controller(trainer, watch, keeper, stop)
     except StateRestoreError as error:
         raise CheckpointDamagedError(
             f"{folder.uri}/{SNAPSHOT}",

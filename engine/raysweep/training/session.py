@@ -6,7 +6,6 @@ Nothing here imports Ray before it is called.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
@@ -14,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import RaysweepError
+from raysweep.restored import opened_by_ray, temporary_folder
 from raysweep.spec.jsonable import plain, unwrap_number
+from raysweep.spec.schedule import ScheduledConfig
 from raysweep.spec.validation import Problem
+from raysweep.storage.opening import open_store
 from raysweep.trial import Reported, StoredAt, TrialContext
 
 _warm_start: str | None = None
@@ -24,8 +26,9 @@ _warm_start: str | None = None
 class TrainWorkerSession:
     """Stands behind `raysweep.report` and its siblings while a training function runs."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, schedule: tuple[ScheduledConfig, ...] = ()) -> None:
         self._run_id = run_id
+        self._schedule = schedule
         self._heard: Any = None
         self._answered: Any = None
 
@@ -55,6 +58,7 @@ class TrainWorkerSession:
             world_size=world_size,
             local_rank=local_rank,
             node_rank=node_rank,
+            schedule=self._schedule,
         )
 
     def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
@@ -66,7 +70,7 @@ class TrainWorkerSession:
 
     def new_checkpoint(self) -> AbstractContextManager[Path]:
         """A temporary folder: Ray Train stores what is reported before `report` returns."""
-        return _temporary_folder()
+        return temporary_folder()
 
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:
         """See `train_get_checkpoint`."""
@@ -96,12 +100,18 @@ def train_report(metrics: Mapping[str, Any], checkpoint: str | PathLike[str] | N
 def train_get_checkpoint() -> AbstractContextManager[Path] | None:
     """The run's own newest checkpoint: None at a fresh start, else a context manager that yields a directory.
 
-    The directory may be the stored one itself: read it only.
+    It is restored into a temporary folder, each byte checked. That of a run which an earlier version began
+    may be the stored one itself: read it only.
+
+    Raises: CheckpointDamagedError, StorageError: entering it.
     """
     import ray.train
 
-    checkpoint = ray.train.get_checkpoint()
-    return None if checkpoint is None else _opened(checkpoint)
+    checkpoint: Any = ray.train.get_checkpoint()
+    if checkpoint is None:
+        return None
+    opened: AbstractContextManager[Path] = getattr(checkpoint, "opened", lambda: opened_by_ray(checkpoint))()
+    return opened
 
 
 def train_rank() -> tuple[int, int]:
@@ -137,35 +147,41 @@ def get_warm_start() -> AbstractContextManager[Path] | None:
     return open_warm_start(_warm_start)
 
 
-def name_checkpoints(attempt: int) -> None:
-    """Let this worker's checkpoints have names that end with the number of the attempt.
+@contextmanager
+def keep_checkpoints(storage_path: str, run_id: str, attempt: int) -> Iterator[None]:
+    """While the block lasts, what this worker reports goes into the run's checkpoint store.
 
-    Ray Train's names are times: an attempt that was superseded, and does not know it yet, could give the same
-    one as the newer attempt, and write into its folder.
+    However it is reported: by `raysweep.report`, `ray.train.report` or the callback of a framework.
+
+    Args:
+        storage_path: Where the run's folder is.
+        run_id: The run.
+        attempt: The number of the claim that it runs under: two attempts give no checkpoint the same number.
     """
-    import ray.train
+    from raysweep.raycompat import trainstore
+    from raysweep.training.parts import Parts
 
-    storage: Any = ray.train.get_context().get_storage()
-    name_by_time = storage.make_default_checkpoint_dir_name
-    storage.make_default_checkpoint_dir_name = lambda: f"{name_by_time()}_{attempt:06d}"
+    rank, _ = train_rank()
+    parts = Parts(open_store(storage_path), run_id, attempt, rank, trainstore.newest_name())
+
+    def find(name: str) -> trainstore.RestoredCheckpoint | None:
+        if not parts.has(name):
+            return None
+        return trainstore.RestoredCheckpoint(
+            f"{run_id}/{name}", lambda: parts.restore(name), lambda: parts.opened(name)
+        )
+
+    trainstore.keep_checkpoints(make_name=parts.make_name, persist=parts.persist, find=find)
+    try:
+        yield
+    finally:
+        parts.close()
 
 
 def set_warm_start(uri: str | None) -> None:
     """Make `get_warm_start` yield this checkpoint in the current process."""
     global _warm_start
     _warm_start = uri
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="raysweep-checkpoint-") as folder:
-        yield Path(folder)
-
-
-@contextmanager
-def _opened(checkpoint: Any) -> Iterator[Path]:
-    with checkpoint.as_directory() as folder:
-        yield Path(folder)
 
 
 def _to_json(metrics: Mapping[str, Any]) -> dict[str, Any]:

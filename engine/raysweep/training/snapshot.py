@@ -36,6 +36,11 @@ class Snapshot:
 
         self._claim.update(SNAPSHOT, take)
 
+    def read(self) -> bytes | None:
+        """What is there; None before the first checkpoint. Raises: StorageError."""
+        found = self._claim.folder.get_versioned(SNAPSHOT)
+        return None if found is None else found[0]
+
     def write(self, text: str) -> None:
         """Replace it by what Ray Train's checkpoint manager has now.
 
@@ -53,9 +58,16 @@ def check_snapshot(folder: RunFolder) -> None:
 
     Raises: CheckpointDamagedError naming the file.
     """
+    read_snapshot(folder)
+
+
+def read_snapshot(folder: RunFolder) -> dict[str, Any] | None:
+    """Ray Train's list of checkpoints; None before the first.
+
+    Raises: CheckpointDamagedError, StorageError.
+    """
     found = folder.get_versioned(SNAPSHOT)
-    if found is not None:
-        _parse(folder, found[0])
+    return None if found is None else _parse(folder, found[0])
 
 
 def _parse(folder: RunFolder, data: bytes) -> dict[str, Any]:

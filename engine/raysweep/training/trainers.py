@@ -12,10 +12,11 @@ from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from raysweep.raycompat.lightgbm import find_places, set_network
-from raysweep.spec import TrainSpec, load_trainable
+from raysweep.spec import Scaling, TrainSpec, load_trainable
 from raysweep.training.loop import TrainLoop
 
 CHECKPOINTS_KEPT = 2
+DEFAULT_RESIZE_INTERVAL_S = 10.0
 
 
 def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) -> DataParallelTrainer:
@@ -28,11 +29,18 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
         attempt: The number of the claim that it runs under.
     """
     payload = _pickled(load_trainable(spec.trainable))
-    loop = TrainLoop(run_id=run_id, payload=payload, warm_start=spec.warm_start_checkpoint, attempt=attempt)
+    loop = TrainLoop(
+        run_id=run_id,
+        storage_path=storage_path,
+        payload=payload,
+        warm_start=spec.warm_start_checkpoint,
+        attempt=attempt,
+        schedule=spec.schedule,
+    )
     arguments: dict[str, Any] = {
         "train_loop_config": dict(spec.config),
         "scaling_config": ray.train.ScalingConfig(
-            num_workers=spec.scaling.num_workers,
+            **_size(spec.scaling),
             use_gpu=spec.scaling.use_gpu,
             resources_per_worker=spec.scaling.worker_bundle(),
             placement_strategy=spec.scaling.placement_strategy,
@@ -52,6 +60,14 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
     if spec.framework == "lightgbm":
         arguments["backend_config"] = LightGBMNetwork()
     return DataParallelTrainer(loop, **arguments)
+
+
+def _size(scaling: Scaling) -> dict[str, Any]:
+    if scaling.min_workers is None:
+        return {"num_workers": scaling.num_workers}
+    interval_s = DEFAULT_RESIZE_INTERVAL_S if scaling.resize_interval_s is None else scaling.resize_interval_s
+    bounds = (scaling.min_workers, scaling.num_workers)
+    return {"num_workers": bounds, "elastic_resize_monitor_interval_s": interval_s}
 
 
 def _pickled(trainable: Any) -> bytes:

@@ -53,10 +53,16 @@ class CheckpointCheck:
         for info in infos:
             self._sort_in(info)
 
-    def run(self, state: SweepState | None, pinned: Collection[tuple[str, int]] = ()) -> Iterator[Finding]:
+    def run(
+        self,
+        state: SweepState | None,
+        pinned: Collection[tuple[str, int]] = (),
+        unsealed: Collection[tuple[str, int]] = (),
+    ) -> Iterator[Finding]:
         """Findings; `state` is None where it is not known what the sweep refers to, and so what is an orphan.
 
         `pinned`: what else than the sweep needs, by trial id and number; where it is there, it is no orphan.
+        `unsealed`: what a journal without its last segment would need: no orphans yet.
 
         Raises: StorageError: the storage does not answer.
         """
@@ -74,8 +80,9 @@ class CheckpointCheck:
         }
         for who, trial in sorted(wanted.items(), key=lambda item: item[0]):
             yield from self._check(*who, trial)
+        spared = {who for who in unsealed if who in self._stored and self._spare(*who)}
         for who in sorted(self._stored.keys()):
-            yield from self._orphans(who, is_wanted=who in wanted)
+            yield from self._orphans(who, is_wanted=who in wanted or who in spared)
         for info in self._strays:
             yield self._orphan(self._name(info.key), "no part of a checkpoint", [info])
         yield from self._temporary_files()
@@ -94,6 +101,17 @@ class CheckpointCheck:
             what = "a checkpoint that no trial refers to" if manifest else "files without a manifest"
         if infos:
             yield self._orphan(f"checkpoints/{who[0]}/{who[1]}", what, infos)
+
+    def _spare(self, trial_name: str, number: int) -> bool:
+        """Keep what a checkpoint refers to from being an orphan; False: it is not there (any more)."""
+        if self._stored[trial_name, number].manifest is None:
+            return False
+        try:
+            manifest = self._store.read_manifest(self._store.uri(trial_name, number))
+        except CheckpointDamagedError:
+            return False  # nothing can begin from it
+        self._needed.update(self._store.object_key(manifest, each) for each in manifest.objects)
+        return True
 
     def _sort_in(self, info: ObjectInfo) -> None:
         trial, _, rest = self._name(info.key).removeprefix("checkpoints/").partition("/")

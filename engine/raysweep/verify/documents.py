@@ -18,7 +18,18 @@ from raysweep.verify.report import Finding
 
 REPAIR_FIX = "`raysweep verify --repair` writes it anew from the journal"
 # What an outcome must have in common with the state; the rest is words and versions.
-_SAME = ("status", "counts", "seed", "started_at", "ended_at", "spec_digest", "metric", "mode", "constraints")
+_SAME = (
+    "status",
+    "counts",
+    "seed",
+    "started_at",
+    "ended_at",
+    "spec_digest",
+    "metric",
+    "mode",
+    "others",
+    "constraints",
+)
 _SAME_TRIAL = (
     *("trial_id", "number", "state", "config", "metrics", "best_metrics", "score", "violations"),
     *("reports", "overrun_reports", "checkpoint_uri", "started_at", "ended_at"),
@@ -137,7 +148,7 @@ def _make_outcome(folder: SweepFolder, record: SweepRecord, state: SweepState) -
 def _differences(stored: SweepOutcome, replayed: SweepOutcome) -> Iterator[str]:
     # As JSON: NaN equals itself there.
     one, two = (orjson.loads(outcome.to_json()) for outcome in (stored, replayed))
-    yield from (name for name in _SAME if one[name] != two[name])
+    yield from (name for name in _SAME if one.get(name) != two.get(name))
     if (one["best"] or {}).get("number") != (two["best"] or {}).get("number"):
         yield "best"
     if len(one["trials"]) != len(two["trials"]):

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from raysweep.core import SweepState, decode, step
+from raysweep.core.commands import DeleteCheckpoint
 from raysweep.core.invariants import check
+from raysweep.core.trial import trial_id
 from raysweep.errors import JournalDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.journal import Journal
@@ -24,7 +26,9 @@ OnSegmentEnd = Callable[[int, SweepState], None]
 class JournalCheck:
     """What came of reading the journal. `state` is as of the last record that could be read.
 
-    `is_whole`: it could be read to its end, and `state` is that of the sweep.
+    `is_whole`: it could be read to its end, and `state` is that of the sweep. `unsealed`: by trial id
+    and number, the checkpoints that its last segment alone makes needless: should that be torn, they are
+    needed again (ADR 26).
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -33,6 +37,7 @@ class JournalCheck:
     last_number: int = 0
     generation: int = 0
     lost_claims: int = 0
+    unsealed: set[tuple[str, int]] = field(default_factory=set)
 
 
 def check_journal(
@@ -50,7 +55,7 @@ def check_journal(
     _check_objects(backend, folder, checked, found)
     journal = Journal(backend)
     try:
-        for _ in _apply(journal, state, checked, on_segment_end):
+        for _ in _apply(journal, found, checked, on_segment_end):
             pass
         found.is_whole = True
     except JournalDamagedError as error:
@@ -71,15 +76,16 @@ def check_journal(
 
 
 def _apply(
-    journal: Journal, state: SweepState | None, checked: Checked, on_segment_end: OnSegmentEnd
+    journal: Journal, found: JournalCheck, checked: Checked, on_segment_end: OnSegmentEnd
 ) -> Iterator[None]:
     """Replay record by record; a state is complete for a segment when the next one's first record comes."""
-    number = 0
+    number, state = 0, found.state
     for index, line in enumerate(journal.read(), start=1):
         if state is not None and journal.last_number != number:
             if number:
                 on_segment_end(number, state)
             number = journal.last_number
+            found.unsealed.clear()
         checked.records = index
         if state is not None:
             try:
@@ -91,7 +97,10 @@ def _apply(
                     "everything after it",
                     "use the version of raysweep that wrote it, or a newer one",
                 ) from error
-            step(state, event)
+            commands = step(state, event)
+            found.unsealed.update(
+                (trial_id(each.trial), each.number) for each in commands if isinstance(each, DeleteCheckpoint)
+            )
         yield
     if state is not None and journal.last_number:
         on_segment_end(journal.last_number, state)

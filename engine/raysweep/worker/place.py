@@ -44,6 +44,8 @@ class SweepPlace:
     """See `spec.policies.CheckpointPolicy`."""
     tune: ClassOptions = ClassOptions()
     inner: InnerRoom = InnerRoom()
+    reduced: tuple[str, ...] | None = None
+    """Of a gang whose reports are reduced: which metrics, all if empty; None: rank 0's reports count."""
     limits: tuple[tuple[str, float | None, float | None, float | None], ...] = ()
     """See `StopPolicy.trial_limits`: a class of Ray Tune, which runs step by step, ends with the step that
     reaches one."""

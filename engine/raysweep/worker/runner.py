@@ -112,7 +112,7 @@ def run_attempt(
     trial_api.activate(session)
     shell.reach(attempt_of(session))
     end = _run(trainable, job, session, place)
-    gang.close(job.gang)
+    gang.close()
     session.finish()
     trial_api.activate(None)
     output.end(_last_words(end))

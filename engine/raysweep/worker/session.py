@@ -100,6 +100,7 @@ class Session:
             else:
                 self._link.send_row(job.trial, job.attempt, index, keys, row, packed)
             if checkpoint is not None:
+                self._say_upcoming(index)
                 found = dict(zip(keys, row, strict=True))
                 if isinstance(checkpoint, StoredAt):
                     is_saved = self._saver.save_link(checkpoint.uri, index, found)
@@ -120,6 +121,9 @@ class Session:
         self, first: int, keys: tuple[str, ...], rows: list[list[Any]], *, is_waiting: bool
     ) -> None:
         self._link.send(Rows(*self.job.who, first=first, keys=keys, rows=rows, is_waiting=is_waiting))
+
+    def _say_upcoming(self, report: int) -> None:
+        """A checkpoint of this report follows."""
 
     def _send_busy(self, *, is_over: bool) -> None:
         self._link.send(Busy(*self.job.who, is_over=is_over))

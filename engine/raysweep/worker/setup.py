@@ -44,7 +44,7 @@ class WorkerSetup:
     log_bytes: int = 0
     """How much is kept of each attempt's output; 0: nothing."""
     process_group: str = ""
-    """What connects the members of a gang: `gloo`, `nccl`, or nothing."""
+    """What connects the members of a gang (see `worker.groups`), or nothing."""
 
 
 def say_ready(shell: WorkerShell, setup: WorkerSetup) -> None:

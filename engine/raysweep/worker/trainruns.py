@@ -5,6 +5,7 @@
 | `trainer.fit()` | its workers go into the bundles that the trial holds for them (`resources.train`) |
 | `ray.train.report` in the workers | `raysweep.report` of the trial: rank 0's metrics, the checkpoint |
 | `ray.train.get_checkpoint` in the workers | at first the checkpoint that the attempt begins from |
+| `raysweep.should_checkpoint` in the workers | a node of theirs will go, or the trial is asked for one |
 | `RunConfig.name`, `storage_path` | a folder of the attempt's own, which goes at its end |
 
 Nothing of Ray Train is imported for it. A trial that imports its trainers finds `fit` in place.
@@ -25,6 +26,7 @@ from raysweep.errors import RaysweepError, SpecError, TrialStopped
 from raysweep.raycompat import calls as compat
 from raysweep.threads import start_thread
 from raysweep.worker.imports import after_import, forget_import
+from raysweep.worker.innerworker import InnerWorker
 from raysweep.worker.place import InnerRoom, SweepPlace
 from raysweep.worker.session import Session
 from raysweep.worker.tunecalls import report_flat
@@ -143,7 +145,16 @@ class _Runs:
         own = f"{prefix}{job.attempt}-{number}"
         place = trialrun.place_run(trainer, self._storage_path(), self._folder_of_sweep(), own)
         self._check_storage(place.storage_path)
-        run = trialrun.TrialRun(trainer, place, group, room.first, lambda *each: self._report(number, *each))
+        context = self._session.context
+        run = trialrun.TrialRun(
+            trainer,
+            place,
+            group,
+            room.first,
+            lambda *each: self._report(number, *each),
+            wrap=lambda function: InnerWorker(run=function, context=context),
+            wants_checkpoint=lambda: self._session.should_checkpoint,
+        )
         self._runs.append(run)
         if job.attempt > 1 and number == 0:
             run.remove_earlier(prefix)

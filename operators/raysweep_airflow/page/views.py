@@ -44,6 +44,8 @@ def sweep_view(task: TaskView, place: Place, status: RunStatus) -> Json:
         "reason": one_line(status.reason, 1000),
         "metric": status.metric,
         "mode": status.mode,
+        "others": list(status.others),
+        "front": one_line(status.pareto_text, 1000),
         "infeasible": one_line(status.infeasible, 500),
         "counts": status.counts.shown,
         "num_trials": status.num_trials,
@@ -52,7 +54,7 @@ def sweep_view(task: TaskView, place: Place, status: RunStatus) -> Json:
         "best": _best(status.best, is_whole=not status.problem) if status.best is not None else None,
         "curve": [[dot.at, dot.ended, dot.score, dot.trial_id] for dot in status.curve],
         "dots": [[dot.at, dot.ended, dot.score, dot.trial_id] for dot in status.dots],
-        "top": [_trial(trial) for trial in status.top],
+        "top": [_trial(trial) | {"others": _others(status, trial)} for trial in status.top],
         "running": [_running(trial) for trial in status.running],
         "failures": [_trial(trial) for trial in status.failures],
         "logs": _log_command(status),
@@ -272,6 +274,12 @@ def _trial(trial: TrialOutcome) -> Json:
         "checkpoint_uri": trial.checkpoint_uri,
         "error": trial.problem,
     }
+
+
+def _others(status: RunStatus, trial: TrialOutcome) -> list[float | None]:
+    """Of several metrics the values of those after the first."""
+    found = (trial.metrics.get(name) for name in status.others)
+    return [_finite(value) if isinstance(value, int | float) else None for value in found]
 
 
 def _log_command(status: RunStatus) -> str:

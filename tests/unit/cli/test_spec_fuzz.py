@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from raysweep.errors import SpecError
 from raysweep.spec import SweepSpec, TrainSpec
+from tests.sampling import examples
 
 Path = tuple[str | int, ...]
 
@@ -164,12 +165,12 @@ def test_what_is_mutated_here_is_valid(
 
 
 @given(mutated(SWEEP))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_sweep_specs(document: dict[str, Any]) -> None:
     check(SweepSpec, document)
 
 
 @given(mutated(TRAIN))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_train_specs(document: dict[str, Any]) -> None:
     check(TrainSpec, document)

@@ -319,6 +319,7 @@ def test_a_crash_at_any_event_of_a_continuation_changes_no_result(search: str) -
         world = extended_world(search, drains=False)
         world.journal, world.ever_stored = undisturbed.journal[:cut_at], dict(undisturbed.ever_stored)
         world.stored, world.generation = set(world.ever_stored), undisturbed.generation
+        world.made_by = dict(undisturbed.made_by)
         world.crash()
         world.drain()
         assert same_of(world) == expected, f"cut after event {cut_at}: {undisturbed.journal[cut_at - 1]!r}"

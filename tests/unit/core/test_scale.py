@@ -20,7 +20,7 @@ from raysweep.core.failures import Failure
 from raysweep.core.tally import Heap, Line
 from tests.unit.core.sweep import Sweep, running
 
-FEW, MANY = 8, 256
+FEW, MANY = 8, 128
 
 
 class Counter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ import pytest
 from raysweep.core import SweepState, make_outcome
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
+from raysweep.errors import RaysweepError
 from raysweep.schedulers import NOTHING, Decisions, Exploit, FifoScheduler, Pause, Resume, Stop, Verdict
 from tests.unit.core.sweep import Commands, Sweep, running, stop_trial, tell
 from tests.unit.core.world import DIED, NODE_DIED
@@ -267,6 +269,122 @@ def test_a_late_message_of_the_donor_does_not_delete_what_was_handed_on() -> Non
     it.sweep.report(0, 0.4, attempt=2)
     assert deleted(it.sweep.saved(0, 10**9, report=0, attempt=2)) == []
     assert deleted(it.sweep.saved(0, 0, report=0)) == []
+
+
+def lineage(it: Scheduled, trial: int) -> list[tuple[int, Any]]:
+    return [(start, config["x"]) for start, config in it.of(trial).lineage]
+
+
+def test_the_lineage_of_a_trial_goes_through_donors_that_were_replaced_themselves() -> None:
+    """0 hands on to 1, that to 2, that to 0 again, each after reports and a checkpoint of its own."""
+    it = Scheduled(3)
+    attempts = [1, 1, 1]
+
+    def train(trial: int, reports: int) -> None:
+        attempt = attempts[trial]
+        if it.of(trial).state == "queued":
+            it.sweep.began(trial, attempt)
+        it.sweep.report(trial, *[0.9] * reports, attempt=attempt)
+        number = it.of(trial).next_checkpoint
+        it.sweep.saved(trial, number, report=it.of(trial).attempt_reports - 1, attempt=attempt)
+
+    def exploit(trial: int, donor: int, x: float) -> None:
+        it.decide(trial, (trial, Exploit(donor, {"x": x})), attempt=attempts[trial])
+        it.sweep.stopped(trial, attempts[trial])
+        attempts[trial] += 1
+
+    for trial in range(3):
+        train(trial, 2)
+    exploit(1, 0, 0.5)
+    train(1, 3)
+    assert lineage(it, 1) == [(0, 0.0), (2, 0.5)]
+    exploit(2, 1, 0.6)
+    exploit(1, 1, 0.7)  # what the donor becomes later is nothing to those that have its checkpoint
+    train(2, 1)
+    train(1, 1)
+    exploit(0, 2, 0.8)
+    train(0, 4)
+    assert lineage(it, 0) == [(0, 0.0), (2, 0.5), (5, 0.6), (6, 0.8)]
+    assert lineage(it, 1) == [(0, 0.0), (2, 0.5), (5, 0.7)]
+    for trial in range(3):
+        it.sweep.returned(trial, attempts[trial])
+    it.sweep.send(ev.SweepEnded)
+    outcome = make_outcome(it.state, sweep_id="s", key="k", uri="u", version="0")
+    shown = [(each.start, each.config["x"]) for each in outcome.trials[0].schedule]
+    assert shown == [(0, 0.0), (2, 0.5), (5, 0.6), (6, 0.8)]
+    assert outcome.trials[0].model_dump()["schedule"][1] == {"from": 2, "config": {"x": 0.5}}
+    assert type(outcome).from_json(outcome.to_json()) == outcome
+
+
+def test_what_becomes_of_a_donor_between_verdict_and_restart_is_not_in_the_lineage() -> None:
+    it = exploiting()  # trial 1 was sent to what trial 0 had after one report, and has not come off yet
+    it.decide(0, (0, Exploit(1, {"x": 0.9})))
+    it.sweep.stopped(0)
+    it.sweep.began(0, 2)
+    it.sweep.stopped(1)
+    it.sweep.began(1, 2)
+    assert lineage(it, 0) == [(0, 0.1), (1, 0.9)]
+    assert lineage(it, 1) == [(0, 0.0), (1, 0.5)]
+
+
+def test_a_retry_from_before_a_change_of_config_takes_the_new_one_from_there() -> None:
+    it = Scheduled(1)
+    it.sweep.report(0, 0.9, 0.9)
+    it.sweep.saved(0, 0, report=0)
+    it.decide(0, (0, Exploit(0, OTHER)))
+    it.sweep.stopped(0)
+    it.sweep.began(0, 2)
+    assert lineage(it, 0) == [(0, 0.0), (1, 0.5)]
+    it.sweep.failed(0, DIED, attempt=2)
+    it.sweep.timer(it.of(0).due_at)
+    it.sweep.began(0, 3)
+    assert lineage(it, 0) == [(0, 0.0), (1, 0.5)], "once, however often it begins"
+    it.sweep.report(0, 0.9, attempt=3)
+    it.sweep.saved(0, 2 * 10**9, report=0, attempt=3)
+    it.sweep.failed(0, DIED, attempt=3)
+    it.sweep.timer(it.of(0).due_at)
+    it.sweep.began(0, 4)
+    assert (it.of(0).attempt_iteration, lineage(it, 0)) == (2, [(0, 0.0), (1, 0.5)])
+
+
+def test_what_a_donor_has_begun_since_its_checkpoint_is_not_handed_on() -> None:
+    it = Scheduled(2)
+    it.sweep.report(0, 0.9)
+    it.sweep.saved(0, 0, report=0)
+    it.decide(0, (0, Exploit(0, OTHER)))
+    it.sweep.stopped(0)
+    it.sweep.began(0, 2)
+    assert lineage(it, 0) == [(0, 0.0), (1, 0.5)]
+    it.decide(1, (1, Exploit(0, {"x": 0.9})))
+    it.sweep.stopped(1)
+    assert lineage(it, 1) == [(0, 0.0)]
+
+
+def test_a_trial_with_one_config_has_no_schedule_and_is_written_as_before() -> None:
+    it = Scheduled(2)
+    it.pause(0)
+    it.decide(1, (0, Resume()))
+    it.sweep.began(0, 2)
+    it.sweep.returned(0, 2)
+    it.sweep.returned(1)
+    it.sweep.send(ev.SweepEnded)
+    trial = make_outcome(it.state, sweep_id="s", key="k", uri="u", version="0").trials[0]
+    assert (trial.schedule, "schedule" in trial.model_dump()) == ((), False)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "is_used"), [({"pbt": {"perturbation_interval": 1}}, False), (LATE, True)]
+)
+def test_a_snapshot_of_before_there_were_lineages_is_not_used_for_a_population(
+    scheduler: Any, is_used: bool
+) -> None:
+    state = running(2, scheduler=scheduler).state
+    assert SweepState.from_json(state.to_json()).to_json() == state.to_json()
+    of_old: Any = state.to_json()
+    for trial in of_old["trials"]:
+        del trial["lineage"]
+    with nullcontext() if is_used else pytest.raises(RaysweepError, match="which configs made its trials"):
+        SweepState.from_json(of_old)
 
 
 def test_a_donor_without_a_checkpoint_changes_the_config_alone() -> None:

@@ -8,6 +8,7 @@ itself asserts, while it carries commands out:
 - no trial runs on two workers, no finished trial is started, no trial is told to the searcher twice;
 - a trial resumes from a checkpoint that is still stored, with the number of reports that lie behind it;
 - no checkpoint number is given out twice;
+- the lineage of a trial says by which config each report behind its checkpoints was made, through all donors;
 - the checkpoint that a trial's own code would get if it asked for one is never deleted; nor is any that the
   state knows, paused trials' and donors' among them;
 - of the trials that are done, `keep_top_k` keep checkpoints, and none that lost its own is better than these;
@@ -22,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from hashlib import blake2b
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import orjson
@@ -34,12 +35,14 @@ from raysweep.core.failures import Failure
 from raysweep.core.frozen import FrozenState, freeze
 from raysweep.core.invariants import check
 from raysweep.core.lifecycle import FINAL
+from raysweep.core.lineage import lineage_of, up_to
 from raysweep.core.liveness import UnderWay, explain_stuck
 from raysweep.core.loop import Loop
 from raysweep.core.rules import checkpoint_metric
 from raysweep.core.scores import as_number, score_of, told
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.stops import STOPS
+from raysweep.core.trial import Trial
 from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
 from tests.unit.core.workers import End, Job, Worker
@@ -112,6 +115,7 @@ class World:
         self.stored: set[str] = set()
         self.damaged: set[str] = set()
         self.ever_stored: dict[str, int] = {}
+        self.made_by: dict[str, tuple[Any, ...]] = {}
         self.numbers: set[tuple[int, int]] = set()
         self.state = SweepState.create(spec, 7)
         self.twin: SweepState | None = None
@@ -226,14 +230,15 @@ class World:
         self.journal.append(line)
         check(self.state)
         if self.keeps_recent:
-            now = self.snapshot()
+            frozen = freeze(self.state)
+            now = b"".join(frozen.parts())
             self.recent[len(self.journal)] = now
             self.recent.pop(len(self.journal) - 64, None)
-            self._freeze(now)
+            self._keep(frozen, now)
 
-    def _freeze(self, now: bytes) -> None:
+    def _keep(self, frozen: FrozenState, now: bytes) -> None:
         """What was frozen stays as it was, whatever has happened since."""
-        self.frozen.append((freeze(self.state), now))
+        self.frozen.append((frozen, now))
         if len(self.frozen) > 8:
             frozen, then = self.frozen.popleft()
             assert b"".join(frozen.parts()) == then, "an ended trial was changed"
@@ -264,6 +269,20 @@ class World:
         for trial in self.state.trials.values():
             needed = {checkpoint.uri for _, checkpoint in trial.needed}
             assert needed <= self.stored, f"trial {trial.number} needs {needed - self.stored}: deleted"
+            self._check_lineage(trial)
+
+    def _check_lineage(self, trial: Trial) -> None:
+        """What the trial is said to have been made by is what made its checkpoints, report by report."""
+        own = [trial.origin, *trial.checkpoints]
+        known = [(each, lineage_of(trial)) for each in own if each is not None]
+        if trial.turn is not None and trial.turn.checkpoint is not None:
+            known.append((trial.turn.checkpoint, trial.turn.lineage))
+        for checkpoint, lineage in known:
+            starts = [*(start for start, _ in up_to(lineage, checkpoint.iteration)), checkpoint.iteration]
+            spans = zip(lineage, pairwise(starts), strict=False)
+            said = [config for (_, config), (start, end) in spans for _ in range(end - start)]
+            made = list(self.made_by[checkpoint.uri])
+            assert said == made, f"trial {trial.number}: {checkpoint.uri} was made by {made}, not {said}"
 
     def _check_top(self) -> None:
         """By a sort of all trials, which the core does without. Who was extended is ranked anew."""
@@ -480,6 +499,8 @@ class World:
         uri = f"mem://{trial}/{number}"
         self.stored.add(uri)
         self.ever_stored[uri] = job.iteration
+        own = (job.start.config,) * job.reports
+        self.made_by[uri] = (*self.made_by.get(job.start.checkpoint or "", ()), *own)
         ranks_by = checkpoint_metric(self.spec)
         worker.save(self.now, uri, rank=as_number(job.last.get(ranks_by)) if ranks_by else None)
 

@@ -97,6 +97,7 @@ def test_each_member_is_told_its_place_among_those_on_its_node() -> None:
         (0, 2, 1),
         (1, 2, 1),
     ]
+    assert {g.nodes for g in gangs} == {(0, 0, 1, 1)}
     assert [(g.devices, g.device) for g in gangs] == [("0,1", 0), ("0,1", 1), ("3,2", 0), ("3,2", 1)]
     assert {(g.world_size, g.host, g.group) for g in gangs} == {(4, "host a", "nccl")}
 

@@ -6,6 +6,8 @@ import ast
 import importlib
 import inspect
 import textwrap
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +15,14 @@ from ray.exceptions import RayActorError
 from ray.train.v2._internal import exceptions
 from ray.train.v2._internal.constants import CHECKPOINT_MANAGER_SNAPSHOT_FILENAME
 from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
+from ray.train.v2._internal.execution.context import StorageContext, TrainContext
 from ray.train.v2._internal.execution.controller import TrainController
+from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
-from raysweep.raycompat import TRAIN_WORKER_MODULE, train
+from raysweep.raycompat import TRAIN_WORKER_MODULE, storages, train, trainstore
 from raysweep.training.snapshot import SNAPSHOT
 from tests.unit.raycompat.moved import check_uses, parameters
 
@@ -31,7 +35,7 @@ SUBCLASSES = (
     train.LocalWorkers,
 )
 TELL = "worker.actor.init_train_context.remote"
-OURS = {"has_checkpoint", "close", "stop", "watch_no_nodes"}
+OURS = {"has_checkpoint", "close", "stop", "watch_no_nodes", "follow", "listen_first"}
 OVERRIDDEN = [
     (cls, name)
     for cls in SUBCLASSES
@@ -89,7 +93,7 @@ def test_workers_are_told_what_ray_tells_them_but_for_the_controller() -> None:
 
 def test_the_controller_is_made_as_ray_makes_it() -> None:
     theirs = set(parameters(TrainController)) - {"validation_config"}
-    assert set(keywords(train.make_controller, "LocalController")) == theirs
+    assert set(keywords(train.make_controller, "made_by")) == theirs
 
 
 def test_the_callbacks_are_rays_but_for_its_helpers() -> None:
@@ -212,3 +216,45 @@ def test_of_several_errors_the_users_own_is_heard() -> None:
     for chosen in ((0,), (0, 1), (0, 1, 2)):
         listener.after_worker_group_poll_status(WorkerGroupPollStatus({n: statuses[n] for n in chosen}))
     assert heard == [death, own]
+
+
+def test_what_a_workers_checkpoints_go_through_is_there_and_is_used() -> None:
+    """`raycompat.trainstore` changes these in a worker."""
+    report = inspect.getsource(TrainContext.report)
+    check_uses(TrainContext._upload_checkpoint, "self.storage_context.persist_current_checkpoint(")
+    assert "checkpoint, checkpoint_dir_name\n" in inspect.getsource(TrainContext._upload_checkpoint)
+    check_uses(TrainContext._sync_checkpoint_dir_name_across_ranks, "make_default_checkpoint_dir_name()")
+    assert report.count("self._upload_checkpoint(") == 2, "waiting and in the background"
+    assert "is_managed_checkpoint(" in report
+    check_uses(DistributedTrainFnUtils.get_checkpoint, "get_internal_train_context().get_checkpoint()")
+    assert parameters(TrainContext.get_checkpoint) == ["self"]
+    for name in ("build_checkpoint_path_from_name", "extract_checkpoint_dir_name_from_path"):
+        assert hasattr(StorageContext, name)
+    check_uses(StorageContext, "def _check_validation_file(self)", "def experiment_fs_path(self)")
+
+
+def test_a_checkpoint_is_restored_once_its_path_is_asked_for(tmp_path: Path) -> None:
+    restored: list[str] = []
+
+    def restore() -> str:
+        restored.append("now")
+        return str(tmp_path)
+
+    (tmp_path / "w").write_text("1")
+    checkpoint = trainstore.RestoredCheckpoint("t/7", restore, lambda: nullcontext(tmp_path))
+    assert repr(checkpoint) == "RestoredCheckpoint(t/7)"
+    assert not restored
+    with checkpoint.as_directory() as folder:
+        assert (Path(folder) / "w").read_text() == "1"
+    assert Path(checkpoint.to_directory(str(tmp_path / "copy")), "w").read_text() == "1"
+    assert restored
+    assert checkpoint.get_metadata() == {}
+
+
+def test_what_is_measured_beside_ray_is_what_ray_does(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "w").write_text("1")
+    for persist in (storages.persist_as_tune, storages.persist_as_train):
+        stored = persist(tmp_path / "source", persist.__name__, storage_path=str(tmp_path / "runs"))
+        assert stored.path.startswith(str(tmp_path / "runs" / persist.__name__))
+        assert (Path(stored.path) / "w").read_text() == "1"

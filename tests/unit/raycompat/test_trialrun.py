@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import ray.train
+from ray.exceptions import RayActorError
 from ray.train.v2._internal.execution.callback import ReportCallback
 from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
 from ray.train.v2._internal.execution.context import TrainRunContext
+from ray.train.v2._internal.execution.failure_handling import FailureDecision
 from ray.train.v2._internal.execution.storage import StorageContext
-from ray.train.v2._internal.execution.worker_group import WorkerGroup
+from ray.train.v2._internal.execution.worker_group import RayTrainWorker, WorkerGroup
 from ray.train.v2._internal.execution.worker_group.state import WorkerGroupState
 from ray.train.v2.api.config import CheckpointConfig, RunConfig, ScalingConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+from ray.train.v2.api.exceptions import WorkerGroupError
 from ray.tune.integration import ray_train
 
 from raysweep.raycompat import calls, trialrun
@@ -22,6 +28,7 @@ from tests.unit.raycompat.moved import check_uses, parameters
 OVERRIDDEN = [
     (trialrun._Workers, "_create_placement_group"),
     (trialrun._Workers, "_create_workers"),
+    (trialrun.AnnouncedNodes, "make_decision"),
     (trialrun._Lent, "wait"),
     (trialrun._Lent, "shutdown"),
     (trialrun.Reports, "after_report"),
@@ -81,3 +88,43 @@ def test_a_group_that_is_killed_is_its_workers_and_one_actor_more() -> None:
     check_uses(WorkerGroup.abort, "self._worker_group_state.shutdown()", "after_worker_group_abort(")
     check_uses(WorkerGroupState, "_shutdown_workers(self.workers)", "_shutdown_sync_actor(self.sync_actor)")
     assert issubclass(trialrun.Reports, ReportCallback)
+
+
+def test_a_node_that_goes_before_its_announced_time_costs_no_failure_but_a_preemption() -> None:
+    died = WorkerGroupError("died", {1: RayActorError()})
+    policy = trialrun.AnnouncedNodes(ray.train.FailureConfig(max_failures=0))
+    assert policy.make_decision(died) is FailureDecision.RAISE
+    policy.announced = lambda: frozenset({1})
+    assert [policy.make_decision(died) for _ in range(3)] == [FailureDecision.RETRY] * 3
+    raised = WorkerGroupError("raised", {1: ValueError()})
+    assert policy.make_decision(raised) is FailureDecision.RAISE, "what the user raised is a failure anywhere"
+    strict = trialrun.AnnouncedNodes(ray.train.FailureConfig(max_failures=9, max_preemption_failures=1))
+    strict.announced = lambda: frozenset({1})
+    assert strict.make_decision(died) is FailureDecision.RETRY
+    assert strict.make_decision(died) is FailureDecision.RAISE, "the user's own limit stands"
+
+
+class Told:
+    """A worker's actor that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.mark_preempt = SimpleNamespace(remote=self.told.append)
+
+
+def test_all_workers_of_a_group_are_asked_for_a_checkpoint_once() -> None:
+    check_uses(RayTrainWorker, "def mark_preempt(self, info: PreemptionInfo)")
+    controller = object.__new__(trialrun._Controller)
+    groups = []
+    for _ in range(2):
+        workers = [SimpleNamespace(actor=Told()) for _ in range(2)]
+        groups.append(SimpleNamespace(has_started=lambda: True, get_workers=lambda found=workers: found))
+    controller._worker_group = None
+    controller.ask_for_checkpoint()
+    for group in groups:
+        controller._worker_group = group
+        controller.ask_for_checkpoint()
+        controller.ask_for_checkpoint()
+    told = [worker.actor.told for group in groups for worker in group.get_workers()]
+    assert [len(each) for each in told] == [1, 1, 1, 1]
+    assert told[0][0].preempted_ranks == [], "no worker's death is excused by it"

@@ -20,6 +20,7 @@ import pytest
 
 from raysweep.errors import CheckpointDamagedError, FencedError, RaysweepError, StorageError, SweepHeldError
 from raysweep.outcome import Holder, SweepProgress, TrainOutcome
+from raysweep.runs import holder
 from raysweep.runs.claim import Attempt, Claim, claim_run, find_at_rest, read_newest
 from raysweep.runs.holder import current_holder
 from raysweep.runs.training import PROGRESS, RunFolder
@@ -27,6 +28,7 @@ from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.storage.wrapped import Operation, T, WrappedStore
 from raysweep.training.heartbeat import Heartbeat
+from raysweep.training.meter import Meter
 from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot
 from raysweep.training.watch import Watch
 
@@ -76,7 +78,13 @@ def supersede(claim: Claim) -> Claim:
 @contextmanager
 def beating(claim: Claim, stop: threading.Event | None = None, interval_s: float = 0.05) -> Iterator[None]:
     stop = stop or threading.Event()
-    with Heartbeat(claim, "t", Watch(run_id="t-1"), stop, interval_s=interval_s).beating():
+    with Heartbeat(
+        claim,
+        "t",
+        Watch(run_id="t-1", meter=Meter({"CPU": 1.0}, time.monotonic)),
+        stop,
+        interval_s=interval_s,
+    ).beating():
         yield
 
 
@@ -209,7 +217,10 @@ def test_the_heartbeat_of_an_older_attempt_says_nothing_about_a_fresh_claim(fold
     assert time.monotonic() - started >= 0.5
 
 
-def test_a_heartbeat_that_looks_old_but_moves_is_one_of_a_live_holder(folder: RunFolder) -> None:
+def test_a_heartbeat_that_looks_old_but_moves_is_one_of_a_live_holder(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "STALE_WATCH_S", 1.5)  # 6 in earnest
     attempt_of(folder, 1, ELSEWHERE)
     with (
         beating_elsewhere(folder, lambda: time.time() - 3600),

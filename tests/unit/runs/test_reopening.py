@@ -30,6 +30,7 @@ from raysweep.runs.takeover import Ownership, find_outcome
 from raysweep.spec.again import Again, Extension
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
+from tests.sampling import first_of
 from tests.unit.verify.stored import Stored, resume, store_sweep
 
 FAILED = Again(retry="failed")
@@ -266,7 +267,7 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("do", [put_aside, remove])
+@pytest.mark.parametrize("do", first_of([put_aside, remove]))
 def test_killed_at_any_write_nobody_runs_the_rest_and_the_next_call_completes_it(
     do: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

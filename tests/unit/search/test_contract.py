@@ -30,13 +30,15 @@ def make(
     warm: WarmStart | None = None,
     points: Sequence[dict[str, Any]] = (),
     constraints: Sequence[str] = (),
+    metric: Any = "m",
+    mode: Any = "min",
 ) -> Searcher:
     spec = SweepSpec(
         name="s",
         trainable="m:f",
         param_space=space,
-        metric="m",
-        mode="min",
+        metric=metric,
+        mode=mode,
         num_samples=samples,
         search=search,
         points=points,
@@ -130,6 +132,7 @@ class TestGp(SearcherContract):
         return make({"gp": {"n_startup_trials": 4}})
 
 
+@pytest.mark.slow
 class TestGpOfFewResults(SearcherContract):
     """It forgets results: which ones must not depend on when they came."""
 
@@ -200,6 +203,60 @@ class TestWarmWithConstraints(Constrained):
         first = {"lr": 0.01, "layers": [3, "a"], "fixed": {"nested": {"k": [1, 2]}}}
         warm = WarmStart(first=first, told=((first, 0.5),), violations=((0.2, -1.0),))
         return make({"tpe": {"n_startup_trials": 4}}, warm=warm, constraints=BOUNDS)
+
+
+class Several(SearcherContract):
+    """Three metrics, of which the last breaks the one constraint where rates are large."""
+
+    trials = 30
+
+    def others(self, config: dict[str, Any]) -> tuple[float, ...]:
+        return config["lr"], self.score(config) ** 2 - config["lr"]
+
+    def violations(self, config: dict[str, Any]) -> tuple[float, ...]:
+        return (config["lr"] - 0.05,)
+
+
+def make_several(search: Any, space: dict[str, Any] = SPACE, samples: int = 40) -> Searcher:
+    fields: dict[str, Any] = {"metric": ["m", "lr", "x"], "mode": ["min", "min", "max"]}
+    return make(search, space, samples, constraints=["lr <= 0.05"], **fields)
+
+
+class TestTpeOfSeveral(Several):
+    def make_searcher(self) -> Searcher:
+        return make_several({"tpe": {"n_startup_trials": 4}})
+
+
+class TestNsga2OfSeveral(Several):
+    def make_searcher(self) -> Searcher:
+        return make_several({"nsga2": {"population_size": 4}})
+
+
+class TestNsga3OfSeveral(Several):
+    def make_searcher(self) -> Searcher:
+        return make_several({"nsga3": {"population_size": 4}})
+
+
+class TestRandomOfSeveral(Several):
+    def make_searcher(self) -> Searcher:
+        return make_several("random")
+
+
+class TestPointsOfSeveral(Several):
+    """And the config of a champion before them."""
+
+    def make_searcher(self) -> Searcher:
+        warm = WarmStart(first={"lr": 0.01, "layers": [3]})
+        fields: dict[str, Any] = {"metric": ["m", "lr", "x"], "mode": ["min", "min", "max"]}
+        points = [{"lr": 0.002}]
+        return make({"nsga2": {"population_size": 4}}, NUMBERS, warm=warm, points=points, **fields)
+
+
+class TestAutoOfSeveral(Several):
+    """From TPE to NSGA-II, in the middle of what the suite plays."""
+
+    def make_searcher(self) -> Searcher:
+        return make_several({"auto": {"switch_after": 12}})
 
 
 class TestAuto(SearcherContract):

@@ -32,6 +32,8 @@ def test_each_named_search_has_an_example() -> None:
     assert {read(path).search.kind for path in EXAMPLES if read(path).constraints} == {"tpe", "nsga2"}
     assert any(read(path).is_open_ended for path in EXAMPLES)
     assert any(read(path).space.switches for path in EXAMPLES)
+    several = {read(path).search.kind: len(read(path).objectives) for path in EXAMPLES if read(path).others}
+    assert several == {"nsga3": 4, "tpe": 2}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -50,6 +52,8 @@ def test_an_example_runs_to_its_end(path: Path) -> None:
     assert wanted is None or outcome.counts.get("completed", 0) == wanted
     assert outcome.best.score is not None
     assert outcome.best.score < FINDS.get(path.stem, 0.15)
+    assert outcome.pareto[0] == outcome.best
+    assert len(outcome.pareto) > 5 if spec.others else len(outcome.pareto) == 1
     if spec.constraints:
         assert outcome.best.metrics["latency_ms"] <= 20 < max(t.metrics["latency_ms"] for t in outcome.trials)
     for number, point in enumerate(spec.points):

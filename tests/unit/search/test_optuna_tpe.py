@@ -68,9 +68,22 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("space", [VOCABULARY, SMALL, DISCRETE], ids=["vocabulary", "small", "discrete"])
-@pytest.mark.parametrize("width", [1, 4])
+SPACES = {"vocabulary": VOCABULARY, "small": SMALL, "discrete": DISCRETE}
+
+
+# Each of them with each of the others for once; all together every night.
+@pytest.mark.parametrize(
+    ("width", "space", "options"),
+    [
+        pytest.param(
+            width, SPACES[name], options, id=f"{width}-{name}-options{number}",
+            marks=() if (width == 4) == (number in (0, 3)) else pytest.mark.slow,
+        )
+        for width in (1, 4)
+        for name in SPACES
+        for number, options in enumerate(OPTIONS)
+    ],
+)  # fmt: skip
 def test_a_restart_changes_no_ask(space: dict[str, Any], options: dict[str, Any], width: int) -> None:
     """Rebuilt from JSON at any point, also with trials still running, the search goes on as the first did."""
     total = 18 if space is DISCRETE else 36

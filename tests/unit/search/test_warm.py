@@ -149,6 +149,35 @@ def test_earlier_trials_are_judged_by_tonights_constraints(tmp_path: Path) -> No
     assert "violations" not in warm_to_json(WarmStart(told=warm.told))
 
 
+def test_earlier_trials_of_several_metrics_are_told_with_all_of_them(tmp_path: Path) -> None:
+    """And those of a night that had other metrics, or fewer, not at all."""
+    store, several = open_store(tmp_path), {"metric": ["auc", "size"], "mode": ["max", "min"]}
+    night = add_sweep(tmp_path, "n1", [config(lr=0.02), config(lr=0.03), config(lr=0.04)], 100.0)
+    reports: list[dict[str, Any]] = [{"auc": 0.7, "size": 9}, {"auc": 0.8, "size": "NaN"}, {"size": 1}]
+
+    def mended(outcome: SweepOutcome) -> SweepOutcome:
+        pairs = zip(outcome.trials, reports, strict=True)
+        trials = tuple(trial.model_copy(update={"metrics": metrics}) for trial, metrics in pairs)
+        return outcome.model_copy(update={"trials": trials, "others": {"size": "min"}})
+
+    SweepFolder(store, night).mend_outcome(mended)
+    add_sweep(tmp_path, "n2", [config(lr=0.05)], 200.0)
+    spec = make_spec(tmp_path, warm_start=2, search="tpe", **several)
+    warm = recall(store, spec, sweep_id("flights", "tonight"))
+    assert warm is not None
+    assert ([told["lr"] for told, _ in warm.told], warm.others) == ([0.02], ((9.0,),))
+    missing = [
+        f"{night} trial {number}: has not reported {name!r}"
+        for number, name in (("00001", "size"), ("00002", "auc"))
+    ]
+    assert list(warm.left_out) == missing
+    assert warm_from_json(warm_to_json(warm)) == warm
+    searcher: Any = make_searcher(spec, 3, warm)
+    first, second = searcher._inner._model._study.get_trials()[0].values
+    assert (first, second) == (warm.told[0][1], 9.0)
+    assert "others" not in warm_to_json(WarmStart(told=warm.told))
+
+
 @pytest.mark.parametrize("search", ["random", {"tpe": {"n_startup_trials": 4}}])
 def test_a_rebuilt_search_goes_on_as_the_first(search: Any, tmp_path: Path) -> None:
     spec = make_spec(tmp_path, search=search)

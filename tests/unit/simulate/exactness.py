@@ -50,6 +50,15 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
         "num_samples": 12,
     },
 }
+# With several metrics, which no scheduler compares by.
+SEVERAL: dict[str, dict[str, Any]] = {
+    name: {"search": search, "metric": ["loss", "size"], "mode": ["min", "max"], "num_samples": 14}
+    for name, search in {
+        "front": {"tpe": {"n_startup_trials": 3}},
+        "front2": {"nsga2": {"population_size": 4}},
+        "front3": {"nsga3": {"population_size": 4}},
+    }.items()
+}
 # These give slots and progress away: `halving` pauses and resumes, `copycat` exploits those that have ended.
 HALVING: dict[str, Any] = {"tests.policies:Halving": {"rungs": [2, 5]}}
 COPYCAT: dict[str, Any] = {"tests.policies:Copycat": {"at": 3, "of_ended": True}}
@@ -142,7 +151,7 @@ def kills_of(simulated: Simulated) -> list[Kill]:
 
 def _exact(search: str, scheduler: str, faults: str) -> Exact:
     failure = {"backoff_initial_s": BACKOFF_S, "max_failures": 2, "max_worker_deaths": 2}
-    fields = (SEARCHES | MORE_SEARCHES)[search] | (SCHEDULERS | NAMED)[scheduler]
+    fields = (SEARCHES | MORE_SEARCHES | SEVERAL)[search] | (SCHEDULERS | NAMED)[scheduler]
     spec = make_spec(max_concurrent_trials=1, failure=failure, **fields)
     return Exact(f"{search}-{scheduler}-{faults}", faults, spec, save_every=2)
 
@@ -151,6 +160,7 @@ _ALL = [
     *product(SEARCHES, SCHEDULERS, FAULTS),
     *product(MORE_SEARCHES, ("fifo", "asha"), FAULTS),
     *product(("random", "tpe"), NAMED, FAULTS),
+    *product(SEVERAL, ("fifo",), FAULTS[1:]),
 ]
 EXACT = {exact.name: exact for exact in (_exact(*each) for each in _ALL)}
 

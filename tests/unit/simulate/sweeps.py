@@ -161,6 +161,7 @@ def shown(simulated: Simulated) -> dict[str, Any]:
         "status": outcome.status,
         "counts": outcome.counts,
         "best": outcome.found_best and outcome.found_best.number,
+        "pareto": [trial.number for trial in outcome.pareto],
         "trials": [
             (trial.config, trial.state, trial.metrics, trial.best_metrics, trial.score, trial.error)
             for trial in outcome.trials

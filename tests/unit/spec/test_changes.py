@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from raysweep.spec import SweepSpec, changes
+from tests.sampling import examples
 from tests.unit.spec.strategies import SPECS
 
 SOON, LATER = "2026-11-21T05:00:00Z", "2026-11-21T06:30:00+01:00"
@@ -70,7 +71,7 @@ def test_long_values_are_cut(spec: SweepSpec) -> None:
     assert "\n" not in line
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(SPECS, SPECS)
 def test_no_change_is_overlooked(one: dict[str, Any], two: dict[str, Any]) -> None:
     old, new = SweepSpec(**one), SweepSpec(**two)

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from raysweep.errors import SpecError
 from raysweep.spec import SweepSpec, TrainSpec
 from raysweep.spec.text import read_yaml, write_yaml
+from tests.sampling import examples
 from tests.unit.spec.strategies import CONSTANTS, SPECS
 
 SWEEP_SCHEMA = jsonschema.Draft202012Validator(SweepSpec.json_schema())
 TRAIN_SCHEMA = jsonschema.Draft202012Validator(TrainSpec.json_schema())
-SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @SLOW

@@ -21,6 +21,8 @@ def test_a_spec_without_scaling_is_written_and_digested_as_before_there_was_any(
     assert sweep(scaling=None).digest() == sweep().digest()
     assert "backend" not in sweep(scaling={"num_workers": 2}).to_dict()["scaling"]
     assert "backend" not in rs.TrainSpec(trainable="m:f").to_dict()["scaling"]
+    assert "metrics" not in sweep(scaling={"metrics": "rank0"}).to_dict()["scaling"]
+    assert sweep(scaling={"metrics": "rank0"}).digest() == sweep(scaling={}).digest()
 
 
 def test_a_trial_takes_a_bundle_for_each_worker() -> None:
@@ -42,12 +44,31 @@ def test_a_trial_takes_a_bundle_for_each_worker() -> None:
         ({"backend": "torch", "use_gpu": True}, "nccl"),
         ({"backend": "torch", "use_gpu": True, "resources_per_worker": {"GPU": 0.5}}, "gloo"),
         ({"backend": "nccl", "use_gpu": True}, "nccl"),
+        ({"backend": "tensorflow"}, "tensorflow"),
+        ({"backend": "horovod"}, "horovod"),
     ],
 )
 def test_torch_is_nccl_where_each_worker_has_whole_gpus(scaling: dict[str, Any], group: str | None) -> None:
     spec = sweep(scaling=scaling).scaling
     assert spec is not None
     assert spec.process_group == group
+
+
+def test_what_is_reduced_survives_a_round_trip_and_is_part_of_the_digest() -> None:
+    for metrics, reduced in [("mean", ()), ({"loss": "mean", "n": "sum"}, ("loss", "n"))]:
+        spec = sweep(scaling={"metrics": metrics})
+        assert spec.scaling is not None
+        assert spec.scaling.reduced_metrics == reduced
+        assert rs.SweepSpec(**spec.to_dict()) == spec
+        assert spec.digest() != sweep(scaling={}).digest()
+    plain = sweep(scaling={}).scaling
+    assert plain is not None
+    assert plain.reduced_metrics is None
+
+
+def test_tensorflow_has_fresh_processes_as_its_servers_end_only_with_theirs() -> None:
+    assert sweep(scaling={"backend": "tensorflow"}).effective_isolation == "process"
+    assert sweep(scaling={"backend": "horovod"}).effective_isolation == "worker"
 
 
 def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
@@ -60,8 +81,23 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
     [
         ({"scaling": {"num_workers": 0}}, r"^scaling\.num_workers: must be >= 1, got 0"),
         ({"scaling": {"num_workers": "2"}}, r"^scaling\.num_workers: expected a whole number"),
-        ({"scaling": {"backend": "tensorflow"}}, r"^scaling\.backend: 'tensorflow' is not set up .* yet"),
-        ({"scaling": {"backend": "horovod"}}, r"^scaling\.backend: 'horovod' is not set up for gangs yet"),
+        (
+            {"scaling": {"backend": "tensoflow"}},
+            r"^scaling\.backend: .* did you mean 'tensorflow'\?; with null",
+        ),
+        (
+            {"scaling": {"backend": "mpi"}},
+            r"^scaling\.backend: 'mpi' is not known here; use one of 'torch', ",
+        ),
+        (
+            {"scaling": {"backend": "tensorflow"}, "isolation": "worker"},
+            r"^isolation: .* TensorFlow's servers end only with theirs; use process",
+        ),
+        ({"scaling": {"metrics": "median"}}, r"^scaling\.metrics: 'median' is not known here; "),
+        ({"scaling": {"metrics": {"loss": "avg"}}}, r"^scaling\.metrics\.loss: 'avg' is not known here; "),
+        ({"scaling": {"metrics": {}}}, r'^scaling\.metrics: names no metric; name one: {"loss": "mean"}'),
+        ({"scaling": {"metrics": ["loss"]}}, r"^scaling\.metrics: \['loss'\] is no way to reduce metrics; "),
+        ({"resources": {"train": {"metrics": "mean"}}}, r"^resources\.train\.metrics: .*; leave it out"),
         ({"scaling": {"backend": "nccl"}}, r"^scaling\.backend: 'nccl' needs GPUs; set use_gpu: true"),
         ({"scaling": {"placement_strategy": "NEAR"}}, r"^scaling\.placement_strategy: 'NEAR'"),
         ({"scaling": {"resources_per_worker": {"CPU": 0}}}, r"^scaling\.resources_per_worker: asks for"),
@@ -81,6 +117,8 @@ def test_what_cannot_be_is_refused_by_its_field_with_the_fix(fields: dict[str, A
 def test_a_training_has_a_framework_and_no_backend() -> None:
     with pytest.raises(SpecError, match=r"^scaling\.backend: .* framework"):
         rs.TrainSpec(trainable="m:f", scaling={"backend": "torch"})
+    with pytest.raises(SpecError, match=r"^scaling\.metrics: .* leave it out"):
+        rs.TrainSpec(trainable="m:f", scaling={"metrics": "mean"})
 
 
 def nodes(*cpus: float) -> list[Node]:

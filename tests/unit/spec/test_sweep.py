@@ -67,7 +67,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"search": {"tpe": {"n_startup_trials": -1}}}, "search.tpe.n_startup_trials: must be >= 0, got -1; give a number >= 0"),
         ({"search": {"tpe": 3}}, "search.tpe: expected a mapping of options, got 3; write {...}"),
         ({"search": {"tpe": {}, "grid": {}}}, "search: expected one kind, got ['grid', 'tpe']; write \"random\" or {\"random\": {...}}"),
-        ({"search": 3}, 'search: expected one of random, grid, tpe, gp, cma_es, nsga2, auto, sobol, halton, brute_force, configs, got 3; write "random" or {"random": {...}}'),
+        ({"search": 3}, 'search: expected one of random, grid, tpe, gp, cma_es, nsga2, nsga3, auto, sobol, halton, brute_force, configs, got 3; write "random" or {"random": {...}}'),
         ({"search": "grid"}, "search: 'grid' needs a grid_search in param_space; write {\"grid_search\": [...]} for a parameter, or search: random"),
         ({"scheduler": {"asha": {"grace_period": 200}}}, "scheduler.asha.grace_period: 200 is above max_t 100; set grace_period to 100 or less, or raise max_t"),
         ({"scheduler": {"asha": {"reduction_factor": 1}}}, "scheduler.asha.reduction_factor: must be > 1, got 1; give a number > 1"),
@@ -217,6 +217,7 @@ def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
         "param_space": {"lr": 1},
         "metric": "loss",
         "mode": "min",
+        "others": {"size": "min"},
         "constraints": ["latency_ms <= 20"],
         "num_samples": 2,
         "seed": 1,
@@ -280,7 +281,7 @@ def test_replace_validates(spec: SweepSpec) -> None:
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
     # Left out where they say nothing: specs of before there were any keep their digests.
-    absent = ("constraints", "points", "where", "scaling", "tune")
+    absent = ("constraints", "others", "points", "where", "scaling", "tune")
     assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in absent]
 
 

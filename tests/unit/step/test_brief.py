@@ -131,3 +131,20 @@ def test_a_training_run_fits_too() -> None:
         "/runs/r-1/checkpoint_3",
     )
     assert small["outcome_uri"] == "/runs/r-1/train_outcome.json"
+
+
+@pytest.mark.parametrize("limit", [1500, 16_384])
+def test_of_several_metrics_the_front_is_named_within_any_limit(limit: int) -> None:
+    trials = tuple(
+        each.model_copy(update={"metrics": {"auc": each.score, "size": each.number}})
+        for each in sweep(trials=40).trials
+    )
+    changed = {"trials": trials, "best": trials[-1], "others": {"size": "min"}}
+    outcome = sweep(trials=40, why="w" * 5000).model_copy(update=changed)
+    assert len(outcome.pareto) == 40
+    small = brief(outcome, top_k=40, max_bytes=limit)
+    assert size_bytes(small) <= limit
+    assert small["others"] == {"size": "min"}
+    assert small["pareto"][:2] == ["00039", "00038"]
+    assert {"auc", "size"} <= set(small["best"]["metrics"]), "what a person chooses by"
+    assert not {"others", "pareto"} & set(brief(sweep()))

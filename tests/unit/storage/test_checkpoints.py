@@ -16,6 +16,7 @@ from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
 from raysweep.storage.checkpoints import CheckpointRef, CheckpointStore, open_checkpoint, restore_uri
 from raysweep.storage.sealed import decode_sealed, encode_sealed
 from raysweep.storage.store import Store
+from tests.sampling import sampled
 
 
 @pytest.fixture
@@ -153,7 +154,10 @@ def test_a_manifest_with_any_flipped_byte_is_refused(tmp_path: Path) -> None:
                 checkpoints.read_manifest(ref)
 
 
-@pytest.mark.parametrize("path", ["../evil", "/etc/evil", "a/../../evil", "", "a//b", "."])
+OUTSIDE = ("../evil", "/etc/evil", "a/../../evil", "", "a//b", ".")
+
+
+@pytest.mark.parametrize("path", sampled(OUTSIDE, {"/etc/evil", "a/../../evil", ""}.__contains__))
 @pytest.mark.parametrize("where", ["files", "empty_folders", "folder"])
 def test_a_manifest_that_leads_outside_is_refused(
     store: Store, source: Path, tmp_path: Path, path: str, where: str

@@ -22,6 +22,7 @@ from raysweep.storage.opening import open_store
 from raysweep.storage.segment import SegmentHeader, encode_segment
 from raysweep.storage.store import ObjectInfo, Store
 from raysweep.storage.wrapped import WrappedStore
+from tests.sampling import examples
 
 CONTROLLERS = st.integers(0, 2)
 
@@ -140,7 +141,7 @@ class JournalMachine(RuleBasedStateMachine):
         return Journal(ObjectJournal(self.store, "s/journal")).contents().last_number
 
 
-JournalMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+JournalMachine.TestCase.settings = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)
 TestJournalMachine = JournalMachine.TestCase
 
 

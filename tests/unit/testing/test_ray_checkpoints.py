@@ -152,6 +152,7 @@ print("the same")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_directory_of_torch_distributed_checkpoint_survives(tmp_path: Path) -> None:
     """Two ranks write their shards; who restores it, without them, loads it on one rank."""

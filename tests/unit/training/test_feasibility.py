@@ -45,3 +45,9 @@ def test_what_does_not_fit_is_refused_with_the_numbers(fields: dict[str, Any], s
     with pytest.raises(InfeasibleResourcesError) as caught:
         check_scaling(Scaling(**fields), NODES)
     assert says in str(caught.value)
+
+
+def test_of_a_range_the_smaller_number_has_to_fit() -> None:
+    check_scaling(Scaling(num_workers=[6, 60]), NODES)  # type: ignore[arg-type]
+    with pytest.raises(InfeasibleResourcesError, match=r"7 workers of .* set min_workers to 6 or less"):
+        check_scaling(Scaling(num_workers=[7, 60]), NODES)  # type: ignore[arg-type]

@@ -167,11 +167,19 @@ class Stored:
 
 
 def store_sweep(
-    root: Path, *, is_ended: bool, per_segment: int = 2, key: str = "k", at: float = 1000.0, **checkpoint: Any
+    root: Path,
+    *,
+    is_ended: bool,
+    per_segment: int = 2,
+    key: str = "k",
+    at: float = 1000.0,
+    events: int = 5,
+    **checkpoint: Any,
 ) -> Stored:
     """A sweep of two generations at `root/store`, with a snapshot of the middle of the second.
 
-    `key`, `at` (when it began) and `checkpoint` (fields of its policy) are for several of one name.
+    `key`, `at` (when it began) and `checkpoint` (fields of its policy) are for several of one name; `events`:
+    those of the last controller of a sweep that has not ended.
     """
     asked = make_asked(str(root / "store"), key, **checkpoint)
     folder = SweepFolder(open_store(asked.spec.storage_path), sweep_id("night", key))
@@ -190,7 +198,7 @@ def store_sweep(
     for _ in journal.read():
         pass
     folder.write_snapshot(journal.last_number, state.to_json())
-    shell.run(10_000 if is_ended else 5)
+    shell.run(10_000 if is_ended else events)
     assert (state.phase == "ended") == is_ended
     if is_ended:
         folder.write_outcome_if_absent(

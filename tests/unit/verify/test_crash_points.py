@@ -23,12 +23,15 @@ from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore
 from raysweep.verify import prune, verify_sweep
+from tests.sampling import first_of, sampled
 from tests.unit.verify.stored import Stored, store_sweep
 
 How = Literal["before", "after", "reply"]
 HOWS: tuple[How, ...] = ("before", "after", "reply")
 # A death before a change finds what one after the change before it finds: the costly ones are sampled.
-HOWS_OF_BUDGETS = [pytest.param("before", marks=pytest.mark.slow), "after", "reply"]
+HOWS_OF_BUDGETS = sampled(HOWS, lambda how: how != "before")
+# Every so many points: another third of them for each way to die, and all of them every night.
+EVERY = first_of([3, 1])
 BODY = bytes(range(256)) * 1024
 
 
@@ -68,9 +71,11 @@ class Dying(WrappedStore):
         raise Dead
 
 
-def points(how: How, act: Callable[[Dying], None], store: Callable[[], Store]) -> Iterator[tuple[int, Store]]:
-    """Each point where `act` can die, with the store as it is then; the last one it survives."""
-    for nth in itertools.count(1):
+def points(
+    how: How, act: Callable[[Dying], None], store: Callable[[], Store], every: int = 1
+) -> Iterator[tuple[int, Store]]:
+    """Each point where `act` can die, or every so many, and the store as it is then; the last it survives."""
+    for nth in itertools.count(1 + HOWS.index(how) % every, every):
         inner = store()
         dying = Dying(inner, nth, how)
         try:
@@ -221,14 +226,15 @@ def test_a_death_in_a_collection(fresh: Callable[[], Store], tmp_path: Path, how
     assert nth > 6
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("how", HOWS_OF_BUDGETS)
-def test_a_death_while_a_budget_is_kept(fresh: Callable[[], Store], how: How) -> None:
+def test_a_death_while_a_budget_is_kept(fresh: Callable[[], Store], how: How, every: int) -> None:
     """Claim, seal, outcome, deletion: wherever it ends, the sweeps are sound after the next collection."""
 
     def act(store: Dying) -> None:
         keep_budget(store, plan_budget(store, "night", 0))
 
-    for nth, store in points(how, act, fresh):  # noqa: B007
+    for nth, store in points(how, act, fresh, every):  # noqa: B007
         for sweeps in range(3):
             check_and_collect(sweep_of(store, sweeps))
         keep_budget(store, plan_budget(store, "night", 0))
@@ -236,6 +242,25 @@ def test_a_death_while_a_budget_is_kept(fresh: Callable[[], Store], how: How) ->
         for sweeps in range(3):
             assert verify_sweep(sweep_of(store, sweeps)).is_sound
     assert nth > 10
+
+
+@pytest.mark.parametrize(
+    "events", [5, 7, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3, 4, 6, 8))]
+)
+def test_a_torn_end_of_the_journal_brings_back_nothing_that_verify_or_gc_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: int
+) -> None:
+    """The controller died, at any event, before it deleted anything; then the newest segment is cut."""
+    with monkeypatch.context() as dead:
+        dead.setattr(CheckpointStore, "delete", lambda *_: None)
+        stored = store_sweep(tmp_path, is_ended=False, events=events, keep_last=1, keep_best=False)
+    folder = stored.folder
+    pruned = prune(folder, verify_sweep(folder))
+    assert pruned, "what older segments made needless goes"
+    newest = max(info.key for info in folder.store.list(f"{folder.sweep_id}/journal"))
+    folder.store.put(newest, (folder.store.get(newest) or b"")[:-20])
+    damage = [each for each in verify_sweep(folder).damage if each.checkpoint is not None]
+    assert not damage, "the journal names again what has been deleted"
 
 
 @pytest.mark.parametrize("how", HOWS_OF_BUDGETS)

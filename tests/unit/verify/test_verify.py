@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SweepHeldError
+from raysweep.runs import holder
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
@@ -180,8 +181,11 @@ def test_nothing_is_pruned_while_a_controller_lives(cli: Cli, unfinished: Stored
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_where_nobody_knows_only_what_is_old_is_pruned(unfinished: Stored, is_known: bool) -> None:
+def test_where_nobody_knows_only_what_is_old_is_pruned(
+    unfinished: Stored, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its controller was on another host, or never wrote a heartbeat: a worker of it may be at it still."""
+    monkeypatch.setattr(holder, "STALE_WATCH_S", 0.5)  # 6 in earnest
     make_orphans(unfinished)
     if is_known:
         elsewhere = current_holder().model_copy(update={"host": "elsewhere", "boot_id": "other"})

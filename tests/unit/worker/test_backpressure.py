@@ -125,7 +125,7 @@ def row_of(size: int) -> Callable[[int], dict[str, Any]]:
     ("metrics", "row_bytes", "reports"),
     [
         (lambda number: {"step": number, "loss": 0.5}, 10, 250_000),
-        (row_of(1_000), 1_000, 60_000),
+        pytest.param(row_of(1_000), 1_000, 60_000, marks=pytest.mark.slow),
         (row_of(4_000_000), 4_000_000, 30),
     ],
     ids=["small", "middling", "large"],

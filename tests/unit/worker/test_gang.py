@@ -23,17 +23,21 @@ from raysweep.messages import (
     Meet,
     Met,
     Returned,
+    Saved,
     Stop,
     Stopped,
+    Upcoming,
 )
 from raysweep.trial import get_context
 from raysweep.worker import gang as gangs
+from raysweep.worker import torchgroup
 from raysweep.worker.link import Take
-from raysweep.worker.members import FollowerSession, LeaderSession, make_session
+from raysweep.worker.members import FollowerSession, LeaderSession, MemberSession, make_session
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.runner import run_attempt
 from raysweep.worker.session import Session
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.torchgroup import TorchGroup
 
 WHO = (7, 1)
 
@@ -44,6 +48,7 @@ class Said:
     def __init__(self) -> None:
         self.messages: list[FromWorker] = []
         self.rows = 0
+        self.sent: list[tuple[int, tuple[str, ...], list[Any]]] = []
 
     def listen(self, take: Take, on_gone: Any) -> None:
         raise AssertionError("nobody listens here")
@@ -56,6 +61,7 @@ class Said:
 
     def send_row(self, *row: Any) -> None:
         self.rows += 1
+        self.sent.append(row[2:5])
 
     def close(self, timeout_s: float | None = 10.0) -> None:
         pass
@@ -186,6 +192,77 @@ def test_who_waits_for_the_meeting_gets_the_port(follower: FollowerSession) -> N
     assert follower.await_meeting() == 29500
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("order", [Meet(*WHO, addresses=("a:1", "b:2")), Stop(*WHO, reason="gang")])
+def test_each_rank_waits_until_all_have_said_their_ports(
+    said: Said, tmp_path: Path, rank: int, order: Any
+) -> None:
+    session = make_session(job(rank=rank), place(tmp_path), said)
+    assert isinstance(session, MemberSession)
+    session.say_port(50)
+    assert said.messages == [Met(*WHO, port=50, is_each=True)]
+    threading.Timer(0.05, lambda: session.tell(order)).start()
+    if isinstance(order, Meet):
+        assert session.await_addresses() == ("a:1", "b:2")
+    else:
+        with pytest.raises(TrialStopped):
+            session.await_addresses()
+
+
+# -- reduced metrics ---------------------------------------------------------------------------------------
+
+
+def reducing(rank: int, names: tuple[str, ...], said: Said, tmp_path: Path) -> Session:
+    where = SweepPlace(sweep_id="s", storage_path=str(tmp_path), resources={}, reduced=names)
+    return make_session(job(rank=rank), where, said)
+
+
+def test_the_others_report_what_is_reduced_and_nothing_else(said: Said, tmp_path: Path) -> None:
+    session = reducing(1, ("loss", "n"), said, tmp_path)
+    session.report({"n": 3, "loss": 1.0, "model": object()}, None, True)
+    session.report({"other": 1}, None, False)
+    assert said.sent == [(0, ("loss", "n"), [1.0, 3]), (1, (), [])]
+    everything = reducing(1, (), said, tmp_path)
+    everything.report({"n": 3, "loss": 1.0}, None, False)
+    assert said.sent[2:] == [(0, ("n", "loss"), [3, 1.0])]
+
+
+def test_a_checkpoint_of_another_rank_is_not_stored(said: Said, tmp_path: Path) -> None:
+    session = reducing(1, ("loss",), said, tmp_path / "store")
+    session.report({"loss": 1.0}, tmp_path, False)
+    session.finish()
+    assert (said.messages, said.rows) == ([], 1)
+
+
+def test_the_report_in_which_the_others_leave_is_sent_as_rank_0_may_have_made_it(
+    said: Said, tmp_path: Path
+) -> None:
+    session = reducing(1, ("loss",), said, tmp_path)
+    session.tell(Follow(*WHO, report=1, reason="preempt"))
+    session.report({"loss": 1.0}, None, False)
+    with pytest.raises(TrialStopped, match="preempt"):
+        session.report({"loss": 2.0}, None, False)
+    assert [row for _, _, row in said.sent] == [[1.0], [2.0]]
+
+
+def test_rank_0_says_that_a_checkpoint_follows_a_report_only_where_they_are_reduced(
+    leader: LeaderSession, said: Said, tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "file").write_text("x")
+    leader.report({"loss": 1.0}, folder, False)
+    leader.finish()
+    assert not [message for message in said.messages if isinstance(message, Upcoming)]
+    session = reducing(0, (), said, tmp_path / "other")
+    session.report({"loss": 1.0}, None, False)
+    session.report({"loss": 1.0}, folder, False)
+    session.finish()
+    kinds = [type(message) for message in said.messages]
+    assert [message.report for message in said.messages if isinstance(message, Upcoming)] == [1]
+    assert kinds.index(Upcoming) < kinds.index(Saved, kinds.index(Upcoming))
+
+
 # -- around the trainable ----------------------------------------------------------------------------------
 
 
@@ -225,8 +302,9 @@ def test_what_is_raised_because_another_rank_has_gone_is_known(error: BaseExcept
 
 
 def test_a_backend_that_is_not_installed_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gangs, "_PRELOADED", ("no_such_torch",))
-    with pytest.raises(RaysweepError, match=r"^scaling\.backend: No module named 'no_such_torch'; install"):
+    monkeypatch.setattr(TorchGroup, "preloaded", ("no_such_torch",))
+    said = r"^scaling\.backend: No module named 'no_such_torch'; install torch where the workers run"
+    with pytest.raises(RaysweepError, match=said):
         gangs.preload("gloo")
     gangs.preload("")
 
@@ -286,7 +364,7 @@ def test_a_gang_that_is_told_to_end_before_all_have_met_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr(gangs, "CONNECT", timedelta(hours=1))
+    monkeypatch.setattr(torchgroup, "CONNECT", timedelta(hours=1))
 
     class Ends(Said):
         def send(self, message: FromWorker, *, waits: bool = False) -> None:

@@ -29,6 +29,7 @@ from raysweep.messages import (
     ToWorker,
 )
 from raysweep.worker.machine import Abandon, Action, Begin, Leave, Say, Tell, WorkerMachine
+from tests.sampling import examples
 
 HELD = FailureFacts(origin="memory", type="MemoryLimitExceeded", message="too much", memory_bytes=7)
 
@@ -378,6 +379,6 @@ class Forked(Interleavings):
 
 
 TestWarm = Warm.TestCase
-TestWarm.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestWarm.settings = settings(max_examples=examples(50), stateful_step_count=40, deadline=None)
 TestForked = Forked.TestCase
-TestForked.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestForked.settings = settings(max_examples=examples(50), stateful_step_count=40, deadline=None)

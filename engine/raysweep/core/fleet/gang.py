@@ -3,7 +3,8 @@
 To the core the gang is one worker: rank 0 speaks for it. Rules:
 
 1. One trial at a time. Each member gets the attempt's job, with its place in the gang.
-2. Of the others only that they are ready, what they hold, a damaged checkpoint and their ends are heard.
+2. Of the others only that they are ready, what they hold, a damaged checkpoint and their ends are heard,
+   and their reports where metrics are reduced (see `reduction`).
 3. A request to end goes to rank 0. It says in which report it will leave, and the others leave in that one.
 4. An attempt is over when all members have ended it, and has one end. Once one has ended otherwise than by
    returning, the others are told to end at their next report; after `GANG_GRACE_S` they are interrupted,
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 from raysweep import messages as msg
 from raysweep.core.fleet import ladder
 from raysweep.core.fleet.policy import GANG_GRACE_S, FleetPolicy
+from raysweep.core.fleet.reduction import GangReports
 from raysweep.core.fleet.state import FleetSlot, Handed, Worker
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 REASON = "gang"
 """Why a member is told to end of which the core asked nothing."""
+REPORTS_DIFFER = "GangReportsDiffer"
+"""The failure of an attempt whose ranks did not report what was to be reduced."""
 
 
 def heard(
@@ -42,6 +46,8 @@ def heard(
                 end = _take_end(fleet, slot, worker, message, at)
                 if end is not None:
                     yield end
+            case msg.Rows() | msg.Upcoming() | msg.Saved() if fleet.policy.reduction is not None:
+                yield from _take_report(fleet, slot, worker, message, at)
             case msg.Damaged():
                 handed = slot.find(*message.who)
                 if handed is not None and not handed.is_damaged:
@@ -49,6 +55,8 @@ def heard(
                     yield message
             case msg.Ready() | msg.Unready() | msg.Memory():
                 yield message
+            case msg.Met() if message.is_each:
+                _take_port(fleet, slot, worker, message)
             case _ if worker.rank == 0:
                 _relay(fleet, slot, message)
                 yield message
@@ -64,7 +72,7 @@ def addressed(
             case msg.Job():
                 said.append(replace(message, rank=member.rank, gang=_place(policy, slot, member)))
             case msg.Meet() | msg.Follow():
-                if member.rank:
+                if member.rank or (isinstance(message, msg.Meet) and message.addresses):
                     said.append(message)
             case msg.Stop() if member.rank:
                 handed = slot.find(*message.who)
@@ -80,7 +88,9 @@ def addressed(
 def settle(fleet: Fleet, slot: FleetSlot, at: float, *, counts_echoes: bool) -> bool:
     """The members are killed: should one have failed before, that is the end of the attempt."""
     begun = slot.begun
-    failed = _failure(begun, counts_echoes) if begun is not None and not _was_told(begun) else None
+    if begun is None or _was_told(begun):
+        return False
+    failed = begun.fault or _failure(begun, counts_echoes)
     if failed is not None:
         fleet.fail(slot, failed, at)
     return failed is not None
@@ -103,13 +113,70 @@ def _take_end(fleet: Fleet, slot: FleetSlot, worker: Worker, end: msg.End, at: f
     if handed is None or worker.rank in handed.ends:
         return None
     handed.ends[worker.rank] = end = _named(end, worker.rank)
+    if isinstance(end, msg.Returned) and fleet.policy.reduction is not None:
+        reports = _reports_of(fleet, slot, handed)
+        reports.returned(worker.rank)
+        _note_fault(handed, reports)
     if len(handed.ends) == len(slot.members):
         return _verdict(handed)
-    if not isinstance(end, msg.Returned) and not handed.is_disbanding:
-        handed.is_disbanding = True
-        fleet.say(slot, msg.Stop(*end.who, reason=REASON))
-        fleet.alarms.set(at + GANG_GRACE_S, lambda at: _hasten(fleet, slot, handed, at))
+    if not isinstance(end, msg.Returned) or handed.fault is not None:
+        _disband(fleet, slot, handed, at)
     return None
+
+
+def _disband(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
+    """All are to end at their next report, and soon."""
+    if handed.is_disbanding:
+        return
+    handed.is_disbanding = True
+    fleet.say(slot, msg.Stop(*handed.job.who, reason=REASON))
+    fleet.alarms.set(at + GANG_GRACE_S, lambda at: _hasten(fleet, slot, handed, at))
+
+
+def _take_report(
+    fleet: Fleet,
+    slot: FleetSlot,
+    worker: Worker,
+    message: msg.Rows | msg.Upcoming | msg.Saved,
+    at: float,
+) -> Iterator[msg.FromWorker]:
+    handed = slot.find(*message.who)
+    if handed is None:
+        if not worker.rank and isinstance(message, msg.Saved):
+            yield message  # whose it is, the core knows
+        return
+    reports = _reports_of(fleet, slot, handed)
+    yield from reports.take(worker.rank, message)
+    _note_fault(handed, reports)
+    if handed.fault is not None:
+        _disband(fleet, slot, handed, at)
+
+
+def _reports_of(fleet: Fleet, slot: FleetSlot, handed: Handed) -> GangReports:
+    if handed.reports is None:
+        assert fleet.policy.reduction is not None
+        handed.reports = GangReports(fleet.policy.reduction, len(slot.members))
+    return handed.reports
+
+
+def _note_fault(handed: Handed, reports: GangReports) -> None:
+    """What the reports lack fails the attempt, unless it ends anyway or has failed before."""
+    if not reports.problem or handed.fault is not None or handed.is_disbanding or _was_told(handed):
+        return
+    bases = (REPORTS_DIFFER, "RaysweepError", "Exception")
+    facts = msg.FailureFacts(origin="exception", type=REPORTS_DIFFER, message=reports.problem, bases=bases)
+    handed.fault = msg.Failed(*handed.job.who, failure=facts)
+
+
+def _take_port(fleet: Fleet, slot: FleetSlot, worker: Worker, message: msg.Met) -> None:
+    """Each has a port of its own; when all have one, all are told."""
+    handed = slot.find(*message.who)
+    if handed is None:
+        return
+    handed.ports[worker.rank] = message.port
+    if len(handed.ports) == len(slot.members):
+        addresses = tuple(f"{one.host}:{handed.ports[one.rank]}" for one in slot.members)
+        fleet.say(slot, msg.Meet(*message.who, addresses=addresses))
 
 
 def _hasten(fleet: Fleet, slot: FleetSlot, handed: Handed, at: float) -> None:
@@ -129,7 +196,8 @@ def _verdict(handed: Handed) -> msg.End:
     lead = handed.ends[0]
     if isinstance(lead, msg.Stopped) and _was_told(handed):
         return lead
-    return _failure(handed, counts_echoes=True) or lead
+    fault = None if _was_told(handed) else handed.fault
+    return fault or _failure(handed, counts_echoes=True) or lead
 
 
 def _was_told(handed: Handed) -> bool:
@@ -165,6 +233,7 @@ def _place(policy: FleetPolicy, slot: FleetSlot, member: Worker) -> msg.Gang:
         group=policy.process_group,
         devices=",".join(devices) or None,
         device=devices.index(own[0]) if own else 0,
+        nodes=tuple(nodes.index(one.node) for one in slot.members),
     )
 
 

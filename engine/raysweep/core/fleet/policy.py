@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from raysweep.core.fleet.reduction import Rule
+from raysweep.core.rules import checkpoint_metric
 from raysweep.spec import SweepSpec
 
 INTERRUPT_GRACE_S: Final = 2.0
@@ -32,7 +34,7 @@ class FleetPolicy:
     """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one.
 
     `world_size`: how many members a slot has; 0 where trials are no gangs. `process_group`: what connects
-    them.
+    them. `reduction`: how their reports become one; None: rank 0's count.
     """
 
     isolation: str
@@ -43,6 +45,7 @@ class FleetPolicy:
     memory_bytes: float
     world_size: int = 0
     process_group: str = ""
+    reduction: Rule | None = None
 
     @classmethod
     def of(cls, spec: SweepSpec) -> FleetPolicy:
@@ -58,6 +61,7 @@ class FleetPolicy:
             memory_bytes=spec.trial_resources.to_bundles()[0].get("memory", 0.0),
             world_size=scaling.num_workers if scaling is not None else 0,
             process_group=(scaling.process_group or "") if scaling is not None else "",
+            reduction=Rule.of(spec, checkpoint_metric(spec)),
         )
 
     def memory_limit(self, slot_bytes: int | None) -> int | None:

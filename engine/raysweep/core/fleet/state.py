@@ -17,7 +17,8 @@ from raysweep.core.fleet.lifecycle import (
     WorkerCause,
     WorkerState,
 )
-from raysweep.messages import End, Job, ToWorker
+from raysweep.core.fleet.reduction import GangReports
+from raysweep.messages import End, Failed, Job, ToWorker
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -72,7 +73,8 @@ class Handed:
     """A trial that a slot was handed. `stops` counts how often it was asked to end.
 
     Of a gang: `ends`, by rank, in the order in which they came; `is_disbanding`: all are to end;
-    `is_damaged`: it goes back to an older checkpoint; `is_busy`: rank 0 stores or fetches one.
+    `is_damaged`: it goes back to an older checkpoint; `is_busy`: rank 0 stores or fetches one; `ports`, by
+    rank, where each has one; `reports`, where they are reduced; `fault`: why they could not be.
     """
 
     job: Job
@@ -83,6 +85,9 @@ class Handed:
     is_disbanding: bool = False
     is_damaged: bool = False
     is_busy: bool = False
+    ports: dict[int, int] = field(default_factory=dict)
+    reports: GangReports | None = None
+    fault: Failed | None = None
 
     @property
     def trial(self) -> int:

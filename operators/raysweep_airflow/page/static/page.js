@@ -184,7 +184,8 @@
       best.config.map(([name, value]) => [el("dt", { text: name }), el("dd", { text: value })]));
     return el("section", { class: "panel", "aria-label": "Best trial" }, bar,
       el("p", { class: "score", text: number(best.score) }),
-      el("p", { class: "of", text: `${goal} ${data.metric} · trial ${best.trial_id}${state ? ` · ${state}` : ""}` }), facts);
+      el("p", { class: "of", text: `${goal} ${data.metric} · trial ${best.trial_id}${state ? ` · ${state}` : ""}` }),
+      data.front && el("p", { class: "faint", text: `Front: ${data.front}` }), facts);
   }
 
   function countsPanel(data) {
@@ -402,10 +403,11 @@
       found.push(panel(title, table(title, [
         { name: "#", kind: "number", bare: true, of: (_, index) => `${index + 1}.` },
         id, score, { name: "state", kind: "word", bare: true, of: (trial) => NAMES[trial.state] || trial.state },
+        data.others.map((name, index) => ({ name, kind: "number", of: (trial) => number(trial.others[index]) })),
         breaks.length && { name: "violates", kind: "text", of: (trial) => trial.violated.join("; ") || "–" },
         { name: "reports", kind: "number", of: (trial) => String(trial.reports) },
         { name: "time", kind: "number", of: took }, settings,
-      ].filter(Boolean), rows, true), more));
+      ].flat().filter(Boolean), rows, true), more));
     }
     if (data.failures.length) {
       const title = data.counts.failed > data.failures.length

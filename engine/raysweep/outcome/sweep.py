@@ -1,110 +1,32 @@
-"""What comes back: outcomes of sweeps and training runs, and the progress of a running sweep, as JSON."""
+"""What comes back of a sweep: its trials, its gate, its end."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-import orjson
 from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
     SerializerFunctionWrapHandler,
-    ValidationError,
     model_serializer,
 )
 
-from raysweep.errors import RaysweepError, SpecError, SweepFailedError, TrainingFailedError, one_line
+from raysweep.errors import RaysweepError, SweepFailedError
 from raysweep.fields import Counts, Metrics, Number
 from raysweep.frames import make_frame
+from raysweep.outcome.record import ErrorInfo, Record
+from raysweep.pareto import Point, find_front, front_first, point_of
 from raysweep.spec.jsonable import leaves
-from raysweep.spec.validation import issues_of, spec_error
+from raysweep.spec.schedule import ScheduledConfig
 
 if TYPE_CHECKING:
     import pandas
 
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
 TrialState = Literal["pending", "running", "paused", "completed", "stopped", "failed", "cancelled"]
-TRACEBACK_CHARACTERS = 4096
 NOTHING_RAN: Final = "nothing ran: "
 """How a note begins that says why an outcome of earlier was handed on, and what can be done."""
-_FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-_AT_WORK: Final = frozenset({"starting", "running", "stopping"})
-
-
-class Record(BaseModel):
-    """Frozen, and open for fields of later versions, which are passed over."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", use_attribute_docstrings=True, protected_namespaces=()
-    )
-
-    def to_json(self) -> str:
-        """As JSON text on one line."""
-        return orjson.dumps(self.model_dump(mode="json")).decode()
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """From JSON text. Raises SpecError for what is none of this kind."""
-        try:
-            return cls.model_validate(orjson.loads(text))
-        except orjson.JSONDecodeError as error:
-            raise SpecError(
-                cls.__name__, f"not valid JSON: {error}", "read it from where it was written"
-            ) from None
-        except ValidationError as error:
-            raise spec_error(issues_of(error, cls), cls.__name__) from None
-
-
-class ErrorInfo(Record):
-    """An error as data."""
-
-    kind: str
-    """The class of failure, such as `user_error` or `worker_died`."""
-    type: str = ""
-    """The name of the exception's class."""
-    message: str = ""
-    """The exception's text."""
-    traceback: Annotated[str | None, AfterValidator(lambda text: text and text[:TRACEBACK_CHARACTERS])] = None
-    """The first 4 KiB of the traceback."""
-    traceback_uri: str | None = None
-    """Where the whole traceback is."""
-
-    def __str__(self) -> str:
-        return ": ".join(part for part in (self.type, self.message) if part)
-
-    @property
-    def where(self) -> str:
-        """`train.py:12 in fit`: the innermost line of user code in the traceback; empty without one.
-
-        User code is what was not installed; where there is none in it, the innermost line of a library.
-        """
-        # Of a chain, the last part is of what was raised in the end; one that is cut may lack it.
-        last = (self.traceback or "").rpartition("Traceback (most recent call last):")[2]
-        frames = _FRAME.findall(last)
-        own = [frame for frame in frames if not _is_installed(frame[0])]
-        others = [frame for frame in frames if not any(part in frame[0] for part in _RAYSWEEP)]
-        file, line, function = (own or others or [("", "", "")])[-1]
-        return f"{file}:{line} in {function}" if file else ""
-
-    @property
-    def line(self) -> str:
-        """`ValueError: bad rate`: the type and the first line of the message."""
-        first = (self.message.strip().splitlines() or [""])[0]
-        return one_line(str(self.model_copy(update={"message": first})))
-
-
-def _is_installed(file: str) -> bool:
-    return file.startswith("<frozen") or any(part in file for part in _INSTALLED)
-
-
-# What surrounds user code, installed or not.
-_RAYSWEEP: Final = ("/raysweep/worker/", "/raysweep/trial.py")
-_INSTALLED: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", *_RAYSWEEP)
 
 
 class AttemptOutcome(Record):
@@ -157,6 +79,17 @@ class TrialOutcome(Record):
     started_at: float | None = None
     ended_at: float | None = None
     error: ErrorInfo | None = None
+    schedule: tuple[ScheduledConfig, ...] = ()
+    """The configs that made it, each from the report on with which it took over, through all donors whose
+    checkpoints it went on from. Empty where `config` made it from the start."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_new(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What a later version added is written only where it says something."""
+        fields: dict[str, Any] = write(self)
+        if not self.schedule:
+            fields.pop("schedule", None)
+        return fields
 
     @property
     def violated(self) -> tuple[str, ...]:
@@ -302,12 +235,14 @@ class SweepOutcome(Record):
     """The gate's evidence."""
     metric: str
     mode: Literal["min", "max"]
+    others: dict[str, Literal["min", "max"]] = {}
+    """In a sweep of several metrics those after the first, each with its mode; see `pareto`."""
     constraints: tuple[str, ...] = ()
     """What the metrics of a trial had to satisfy."""
     best: TrialOutcome | None = None
     """The trial with the best score, of those that satisfy the constraints; None where no trial has one. Of
     a sweep that failed before any had, or where none satisfies them, asking for it raises SweepFailedError,
-    which says so; `found_best` never does."""
+    which says so; `found_best` never does. Of several metrics, the first of `pareto`."""
     trials: tuple[TrialOutcome, ...] = ()
     counts: Counts = Counts()
     """How many trials ended in each state."""
@@ -335,8 +270,9 @@ class SweepOutcome(Record):
     def _leave_out_what_is_new(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What a later version added is written only where it says something."""
         fields: dict[str, Any] = write(self)
-        if not self.is_open_ended:
-            fields.pop("is_open_ended", None)
+        for name in ("is_open_ended", "others"):
+            if not getattr(self, name):
+                fields.pop(name, None)
         return fields
 
     def __len__(self) -> int:
@@ -351,13 +287,52 @@ class SweepOutcome(Record):
     def top(self, k: int) -> tuple[TrialOutcome, ...]:
         """The `k` best trials, best first; without those that failed, or have no finite score.
 
-        Those that break a constraint come after all that do not, the nearest first. Ties keep their order.
+        Those that break a constraint come after all that do not, the nearest first. Ties keep their order. Of
+        several metrics, `pareto` comes first, then the others by the first metric.
         """
+        found = self._ranked()
+        if self.others:
+            first = [trial for trial in found if self.may_be_best(trial)]
+            found[: len(first)] = [first[place] for place in front_first(self._points(first))]
+        return tuple(found[: max(k, 0)])
+
+    @property
+    def pareto(self) -> tuple[TrialOutcome, ...]:
+        """The trials that satisfy the constraints, and that no other such one beats in all metrics.
+
+        None is as good in all metrics and better in one; equal ones are all there. Best by the first metric
+        first, of equal ones by the second, and so on, then by number. Of one metric: the best alone.
+        """
+        if not self.others:
+            return () if self.found_best is None else (self.found_best,)
+        first = [trial for trial in self._ranked() if self.may_be_best(trial)]
+        return tuple(first[place] for place in find_front(self._points(first)))
+
+    @property
+    def modes(self) -> dict[str, Literal["min", "max"]]:
+        """The mode of each metric, in their order."""
+        return {self.metric: self.mode, **self.others}
+
+    def may_be_best(self, trial: TrialOutcome) -> bool:
+        """Whether a trial that has a score satisfies the constraints, and has a value of each metric."""
+        return trial.is_feasible and (not self.others or point_of(trial.metrics, self.modes) is not None)
+
+    def _ranked(self) -> list[TrialOutcome]:
+        """All that did not fail and have a score: as in the core, the first metric before the others."""
         trials = [trial for trial in self.trials if trial.state != "failed"]
         scored = [(t.score, t) for t in trials if t.score is not None and math.isfinite(t.score)]
-        sign = -1 if self.mode == "max" else 1
-        scored.sort(key=lambda pair: (pair[1].violation, sign * pair[0]))
-        return tuple(trial for _, trial in scored[: max(k, 0)])
+        sign, modes = -1 if self.mode == "max" else 1, self.modes
+
+        def place(pair: tuple[float, TrialOutcome]) -> tuple[float, Point]:
+            score, trial = pair
+            point = point_of(trial.metrics, modes) if self.others else (sign * score,)
+            return (trial.violation, point) if point is not None else (math.inf, (sign * score,))
+
+        return [trial for _, trial in sorted(scored, key=place)]
+
+    def _points(self, trials: Sequence[TrialOutcome]) -> list[Point]:
+        points = (point_of(trial.metrics, self.modes) for trial in trials)
+        return [point for point in points if point is not None]
 
     @property
     def reason(self) -> str:
@@ -394,9 +369,9 @@ class SweepOutcome(Record):
         `no trial satisfies latency_ms <= 20; the nearest is trial 00003 with loss 0.2`
         """
         nearest = next(iter(self.top(1)), None)
-        if self.found_best is not None or nearest is None or nearest.is_feasible:
+        if self.found_best is not None or nearest is None or self.may_be_best(nearest):
             return ""
-        return show_infeasible(self.constraints, nearest, self.metric)
+        return show_infeasible(self.constraints, nearest, self.metric, self.others)
 
     @property
     def first_failure(self) -> TrialOutcome | None:
@@ -469,9 +444,13 @@ def _best_or_why(outcome: SweepOutcome) -> TrialOutcome | None:
 SweepOutcome.best = property(_best_or_why)  # type: ignore[assignment]
 
 
-def show_infeasible(constraints: Sequence[str], nearest: TrialOutcome | None, metric: str) -> str:
+def show_infeasible(
+    constraints: Sequence[str], nearest: TrialOutcome | None, metric: str, others: Collection[str] = ()
+) -> str:
     """`no trial satisfies latency_ms <= 20; the nearest is trial 00003 with loss 0.2`."""
-    text = f"no trial satisfies {' and '.join(constraints)}"
+    metrics = ", ".join((metric, *others))
+    parts = [f"satisfies {' and '.join(constraints)}"] if constraints else []
+    text = f"no trial {' and '.join([*parts, *([f'has a number for each of {metrics}'] if others else [])])}"
     if nearest is None or nearest.score is None:
         return text
     return f"{text}; the nearest is trial {nearest.trial_id} with {metric} {nearest.score:.6g}"
@@ -493,183 +472,3 @@ def trial_row(trial: TrialOutcome) -> dict[str, Any]:
     metrics = {(f"metrics/{name}" if name in row else name): value for name, value in trial.metrics.items()}
     config = {f"config/{path}": value for path, value in leaves(trial.config, separator="/")}
     return {**row, **metrics, **config}
-
-
-class TrainSource(Record):
-    """The trial whose config a training was given."""
-
-    sweep: str
-    """The URI of the sweep's folder."""
-    trial_id: str
-    score: Number | None = None
-
-
-class TrainOutcome(Record):
-    """One training run that ended. Times are seconds since 1970 UTC."""
-
-    run_id: str
-    name: str
-    key: str = ""
-    status: Literal["completed", "failed"]
-    metrics: Metrics = {}
-    config: dict[str, Any] = {}
-    model_uri: str | None = None
-    """The folder with the trained model: the last checkpoint."""
-    checkpoint_uri: str | None = None
-    uri: str = ""
-    """Where the run is stored."""
-    started_at: float
-    ended_at: float
-    error: ErrorInfo | None = None
-    resumed: bool = False
-    """Whether it went on from an earlier run's checkpoint."""
-    source: TrainSource | None = None
-    """Where the config comes from; None where no sweep handed it on."""
-    versions: dict[str, str] = {}
-    """Of Python and of the packages that trained, by their names on the package index."""
-    raysweep_version: str = ""
-    format_version: int = 1
-
-    @property
-    def took_s(self) -> float:
-        """From its start to its end, in seconds."""
-        return self.ended_at - self.started_at
-
-    def raise_for_status(self) -> Self:
-        """The outcome itself, or TrainingFailedError."""
-        if self.status == "failed":
-            raise TrainingFailedError(self)
-        return self
-
-
-class PipelineOutcome(Record):
-    """What a night gave."""
-
-    sweep: SweepOutcome
-    gate: GateOutcome | None = None
-    """The gate's verdict; None where there was none."""
-    train: TrainOutcome | None = None
-    """The training; None where there was none, or it was skipped."""
-    skipped: str = ""
-    """Why the training was skipped; empty where it was not."""
-
-
-class Holder(Record):
-    """The process that runs a sweep, so that others can see whether it still lives."""
-
-    host: str
-    pid: int
-    process_started_at: float | None = None
-    boot_id: str = ""
-    user: str = ""
-
-    def __str__(self) -> str:
-        return f"process {self.pid} of {self.user or 'an unknown user'} on {self.host}"
-
-
-class BestTrial(Record):
-    """The best trial so far."""
-
-    trial_id: str
-    score: Number
-    config: dict[str, Any] = {}
-    metrics: Metrics = {}
-
-
-class RunningTrial(Record):
-    """A trial that runs now."""
-
-    trial_id: str
-    number: int
-    config: dict[str, Any] = {}
-    iteration: int | None = None
-    score: Number | None = None
-    started_at: float | None = None
-
-
-class SweepProgress(Record):
-    """What is known of a sweep while it runs: the content of `progress.json`. Times are UTC seconds."""
-
-    sweep_id: str
-    name: str
-    status: Literal["starting", "running", "stopping"] | SweepStatus
-    holder: Holder
-    generation: int
-    at: float
-    """When this was written."""
-    started_at: float
-    counts: Counts = Counts()
-    num_trials: int | None = None
-    """How many trials there will be; None where that is not known."""
-    metric: str
-    mode: Literal["min", "max"]
-    constraints: tuple[str, ...] = ()
-    """What the metrics of a trial have to satisfy to be the best."""
-    best: BestTrial | None = None
-    running: tuple[RunningTrial, ...] = ()
-    slots: int = 0
-    """How many trials can run at once."""
-    deadline: float | None = None
-    expected_end_at: float | None = None
-    """When a limit will end a sweep without a number of samples, if its slots stay as they are."""
-    notes: tuple[str, ...] = ()
-    has_left: bool = False
-    """The holder gave the sweep up before its end, and may live on: no process runs it."""
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_new(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What a later version added is written only where it says something."""
-        fields: dict[str, Any] = write(self)
-        if not self.expected_end_at:
-            fields.pop("expected_end_at", None)
-        return fields
-
-    @property
-    def is_at_work(self) -> bool:
-        """Whether its holder was at work when it wrote this."""
-        return self.status in _AT_WORK
-
-    @property
-    def share(self) -> float:
-        """How far it is, from 0 to 1: by its trials, or by its expected end if their number is unknown."""
-        if not self.is_at_work:
-            return 1.0
-        if self.num_trials:
-            return min(1.0, self.counts.ended / self.num_trials)
-        end = self.expected_end_at if self.expected_end_at is not None else self.deadline
-        if end is not None and end > self.started_at:
-            span_s = end - self.started_at
-            return max(0.0, min(1.0, (self.at - self.started_at) / span_s))
-        return 0.0
-
-
-class Cancellation(Record):
-    """A request to cancel a sweep, made by another process: the content of `cancel.json`."""
-
-    at: float
-    """UTC seconds."""
-    by: str = ""
-    """Who asked: a person, a command."""
-    reason: str = ""
-    """Why; becomes the outcome's `why`."""
-    number: int = 0
-    """The job that is to end, by its number, whether it has started yet or not; 0: whoever runs it now."""
-
-    def names(self, number: int) -> bool:
-        """Whether job `number` is to end, however long before its start this was asked for."""
-        return 0 < number <= self.number
-
-    def concerns(self, number: int) -> bool:
-        """Whether it may mean what is at work as job `number` (0: as no job, or one of no known number)."""
-        return not self.number or not number or self.names(number)
-
-
-class Lease(Record):
-    """Says that a process still waits for a sweep or a training run: the content of `lease.json`."""
-
-    at: float
-    """When it was renewed, in UTC seconds by the holder's clock."""
-    ttl_s: float
-    """The lease expires this many seconds after its last renewal."""
-    holder: str = ""
-    """The process that waits."""

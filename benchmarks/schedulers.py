@@ -1,0 +1,356 @@
+"""asha-wall, pbt, pbt-exploit: the same search under the same scheduler in raysweep and in Ray Tune.
+
+All trials write what they do to one file, with the time: nothing of what is compared comes from a contender.
+The same configs by number, the same steps, the same options of the scheduler; chance is each one's own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import pickle
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.contenders import scratch, use_up_idle_workers
+from benchmarks.measure import Contender, Json, Sample, alternate, compare_samples, significant, target
+
+Note = dict[str, Any]
+STEPS: Final = 27
+MB: Final = 1_000_000
+
+
+# -- asha-wall ----------------------------------------------------------------------------------------
+
+
+def run_asha(rounds: int, *, trials: int = 60, step_s: float = 0.1) -> Json:
+    """Seconds until each has found what the worse of them found at all, in that round."""
+    contenders = [
+        _own("raysweep", "learn_in_raysweep", {"asha": _halving()}, trials, step_s=step_s),
+        _own("pasha", "learn_in_raysweep", {"pasha": _halving()}, trials, step_s=step_s),
+        _tune("tune", learn_in_tune, _tunes_asha, trials, step_s=step_s),
+    ]
+    samples = alternate(contenders, rounds)
+    for number in range(rounds):
+        paired = [samples[contender.name] for contender in contenders]
+        wanted = max(each[number].extra["best"] for each in paired)
+        for each in paired:
+            notes = each[number].notes
+            found_s = next(note["at"] for note in notes if "step" in note and note["loss"] <= wanted)
+            each[number] = replace(each[number], extra={**each[number].extra, "to_best_s": found_s})
+    shown = compare_samples(contenders, samples, "trial")
+    to_best = {name: median(one.extra["to_best_s"] for one in each) for name, each in samples.items()}
+    return {
+        "what": f"{trials} trials of up to {STEPS} steps of {step_s:g} s under ASHA, 2 slots",
+        **shown,
+        "targets": [
+            target("seconds to the same best, of Ray Tune's", to_best[own] / to_best["tune"], at_most=0.5)
+            for own in ("raysweep", "pasha")
+        ],
+    }
+
+
+def run_asha_long(rounds: int) -> Json:
+    """The same with steps that take a second: what a scheduler costs is little beside them."""
+    return run_asha(rounds, trials=40, step_s=1.0)
+
+
+def _halving() -> Json:
+    return {"max_t": STEPS, "grace_period": 1, "reduction_factor": 3}
+
+
+def _tunes_asha() -> Any:
+    from ray.tune.schedulers import ASHAScheduler
+
+    return ASHAScheduler(time_attr="training_iteration", **_halving())
+
+
+def learn_in_raysweep(config: dict[str, Any]) -> None:
+    """The trainable of raysweep."""
+    import raysweep as rs
+
+    _learn(config, rs.get_context().trial_id, lambda loss: rs.report({"loss": loss}))
+
+
+def learn_in_tune(config: dict[str, Any]) -> None:
+    """The trainable of Ray Tune."""
+    from ray import tune
+
+    _learn(config, tune.get_context().get_trial_id(), lambda loss: tune.report({"loss": loss}))
+
+
+def _learn(config: dict[str, Any], trial: str, report: Callable[[float], None]) -> None:
+    """Curves that cross: who begins well need not end well."""
+    chance = random.Random(config["index"])
+    floor, rate = chance.random(), 10 ** chance.uniform(-1.5, 0.0)
+    for step in range(1, STEPS + 1):
+        time.sleep(config["step_s"])
+        loss = floor + (1.0 - floor) * math.exp(-rate * step)
+        _note(config, trial=trial, step=step, loss=loss)
+        report(loss)
+
+
+# -- pbt ----------------------------------------------------------------------------------------------
+
+
+def run_pbt(rounds: int, *, population: int = 4, intervals: int = 10, epochs: int = 5) -> Json:
+    """Populations larger than the cluster, in step: wall time, and how good the best of them ends."""
+    space = {"epochs": epochs, "intervals": intervals, "ballast_mb": 0}
+    contenders = _populations(population, space, quantile=0.25)
+    samples = alternate(contenders, rounds)
+    walls = {name: median(one.wall_s for one in each) for name, each in samples.items()}
+    scores = {name: [one.extra["best"] for one in each] for name, each in samples.items()}
+    between = median(scores["raysweep"]) - median(scores["tune"])
+    spread = max(max(each) - min(each) for each in scores.values())
+    return {
+        "what": f"PBT of {population} linear models on digits, {intervals} x {epochs} epochs, 2 slots",
+        **compare_samples(contenders, samples, "trial"),
+        "validation_loss": {
+            "raysweep_minus_tune": significant(between),
+            "spread_of_rounds": significant(spread),
+        },
+        "targets": [
+            target("wall time, of Ray Tune's", walls["raysweep"] / walls["tune"], at_most=0.5),
+            target("validation loss of the best, raysweep's minus Ray Tune's", between, at_most=spread),
+        ],
+    }
+
+
+def run_exploit(rounds: int, *, intervals: int = 6, ballast_mb: int = 100) -> Json:
+    """From the report that decides to the clone's first step, with a checkpoint of 100 MB."""
+    space = {"epochs": 1, "intervals": intervals, "ballast_mb": ballast_mb}
+    contenders = _populations(2, space, quantile=0.5)
+    samples = alternate(contenders, rounds)
+    for each in samples.values():
+        for number, sample in enumerate(each):
+            clones = list(_cloned_after(sample.notes))
+            if not clones:
+                raise RuntimeError("no trial took another's place")
+            extra = {**sample.extra, "exploit_s": median(clones), "exploits": float(len(clones))}
+            each[number] = replace(sample, extra=extra)
+    took = {name: median(one.extra["exploit_s"] for one in each) for name, each in samples.items()}
+    return {
+        "what": f"PBT of 2 in 2 slots, a checkpoint of {ballast_mb} MB at each of {intervals} intervals",
+        **compare_samples(contenders, samples, "trial"),
+        "targets": [
+            target(
+                "report to the clone's first step, of Ray Tune's",
+                took["raysweep"] / took["tune"],
+                at_most=0.25,
+            )
+        ],
+    }
+
+
+def _populations(population: int, space: Json, *, quantile: float) -> list[Contender]:
+    options: Json = {"perturbation_interval": 1, "quantile_fraction": quantile, "synch": True}
+    pbt = {"pbt": {**options, "hyperparam_mutations": ["lr", "alpha"], "max_t": space["intervals"]}}
+
+    def tunes_pbt() -> Any:
+        from ray import tune
+        from ray.tune.schedulers import PopulationBasedTraining
+
+        mutations = {"lr": tune.loguniform(1e-5, 1e-1), "alpha": tune.loguniform(1e-6, 1e-1)}
+        return PopulationBasedTraining(
+            time_attr="training_iteration", hyperparam_mutations=mutations, **options
+        )
+
+    domains = {"lr": {"loguniform": [1e-5, 1e-1]}, "alpha": {"loguniform": [1e-6, 1e-1]}}
+    return [
+        _own("raysweep", "train_in_raysweep", pbt, population, **space, **domains),
+        _tune("tune", train_in_tune, tunes_pbt, population, **space, domains=["lr", "alpha"]),
+    ]
+
+
+def train_in_raysweep(config: dict[str, Any]) -> None:
+    """The trainable of raysweep."""
+    import raysweep as rs
+
+    def report(loss: float, write: Callable[[Path], None]) -> None:
+        with rs.new_checkpoint() as folder:
+            write(folder)
+            # Where every report decides, one that waits runs no step that is thrown away.
+            rs.report({"loss": loss}, checkpoint=folder, wait=True)
+
+    found = rs.get_checkpoint()
+    with found or _nothing() as folder:
+        state = _read(folder)
+    _train(config, rs.get_context().trial_id, state, report)
+
+
+def train_in_tune(config: dict[str, Any]) -> None:
+    """The trainable of Ray Tune."""
+    from ray import tune
+
+    def report(loss: float, write: Callable[[Path], None]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            write(Path(folder))
+            tune.report({"loss": loss}, checkpoint=tune.Checkpoint.from_directory(folder))
+
+    found = tune.get_checkpoint()
+    with found.as_directory() if found else _nothing() as folder:
+        state = _read(folder)
+    _train(config, tune.get_context().get_trial_id(), state, report)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield None
+
+
+def _read(folder: str | os.PathLike[str] | None) -> Any:
+    """The state and its ballast, as a trial that goes on has to read both."""
+    if folder is None:
+        return None
+    (Path(folder) / "ballast").read_bytes()
+    return pickle.loads((Path(folder) / "state").read_bytes())  # noqa: S301  our own
+
+
+def _train(
+    config: dict[str, Any], trial: str, state: Any, report: Callable[[float, Callable[[Path], None]], None]
+) -> None:
+    """A linear model on scikit-learn's digits; one interval is one report, with a checkpoint."""
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import SGDClassifier
+    from sklearn.metrics import log_loss
+
+    rows, digits = load_digits(return_X_y=True)
+    rows, classes = rows / 16.0, list(range(10))
+    done, model, source = state or (0, None, None)
+    model = model or SGDClassifier(
+        loss="log_loss", learning_rate="constant", eta0=config["lr"], random_state=0
+    )
+    model.set_params(eta0=config["lr"], alpha=config["alpha"])
+    _note(config, trial=trial, begins=done, source=source)
+    for interval in range(done + 1, config["intervals"] + 1):
+        for _ in range(config["epochs"]):
+            model.partial_fit(rows[::2], digits[::2], classes=classes)
+        loss = float(log_loss(digits[1::2], model.predict_proba(rows[1::2]), labels=classes))
+        _note(config, trial=trial, step=interval, loss=loss)
+
+        def write(folder: Path, interval: int = interval) -> None:
+            (folder / "state").write_bytes(pickle.dumps((interval, model, trial)))
+            (folder / "ballast").write_bytes(os.urandom(config["ballast_mb"] * MB))
+
+        report(loss, write)
+
+
+def _cloned_after(notes: Sequence[Note]) -> Iterator[float]:
+    """For each trial that took another's place: seconds from the report that decided to its first step."""
+    for at, note in enumerate(notes):
+        if note.get("source") in (None, note["trial"]):
+            continue
+        first = next(
+            (later for later in notes[at:] if later["trial"] == note["trial"] and "step" in later), None
+        )
+        decided = [
+            before["at"]
+            for before in notes[:at]
+            if before.get("step") == note["begins"] and before["trial"] in (note["trial"], note["source"])
+        ]
+        if first is not None and decided:
+            yield first["at"] - max(decided)
+
+
+# -- contenders ---------------------------------------------------------------------------------------
+
+
+def _own(name: str, trainable: str, scheduler: Mapping[str, Any], trials: int, **space: Any) -> Contender:
+    numbers = itertools.count()
+
+    def run() -> Sample:
+        import raysweep as rs
+
+        with scratch() as folder:
+            spec = rs.SweepSpec(
+                name=f"{name}-{next(numbers)}",
+                trainable=f"benchmarks.schedulers:{trainable}",
+                param_space={**_indexed(trials, space), "notes": str(folder / "notes")},
+                num_samples=1 if "step_s" in space else trials,
+                metric="loss",
+                mode="min",
+                scheduler=dict(scheduler),
+                storage_path=str(folder / "stored"),
+            )
+            return _timed(folder, trials, lambda: _expect(rs.run_sweep(spec).status == "completed"))
+
+    return Contender(name=name, settings=f"run_sweep, scheduler={json.dumps(scheduler)}", run=run)
+
+
+def _tune(
+    name: str,
+    trainable: Callable[[dict[str, Any]], None],
+    make_scheduler: Callable[[], Any],
+    trials: int,
+    domains: Sequence[str] = (),
+    **space: Any,
+) -> Contender:
+    def run() -> Sample:
+        from ray import tune
+
+        drawn = {"lr": tune.loguniform(1e-5, 1e-1), "alpha": tune.loguniform(1e-6, 1e-1)}
+        indexed: dict[str, Any] = {"index": tune.grid_search(range(trials))} if "step_s" in space else {}
+        with scratch() as folder:
+            given = {
+                **space,
+                **indexed,
+                **{key: drawn[key] for key in domains},
+                "notes": str(folder / "notes"),
+            }
+            tuner = tune.Tuner(
+                trainable,
+                param_space=given,
+                tune_config=tune.TuneConfig(
+                    metric="loss",
+                    mode="min",
+                    num_samples=1 if indexed else trials,
+                    scheduler=make_scheduler(),
+                    reuse_actors=True,
+                ),
+                run_config=tune.RunConfig(storage_path=str(folder / "stored"), verbose=0),
+            )
+            return _timed(folder, trials, lambda: _expect(not tuner.fit().num_errors))
+
+    return Contender(
+        name=name, settings="Tuner.fit, reuse_actors=True (the default), the same scheduler's twin", run=run
+    )
+
+
+def _indexed(trials: int, space: Mapping[str, Any]) -> Json:
+    return {**space, "index": {"grid_search": list(range(trials))}} if "step_s" in space else dict(space)
+
+
+def _timed(folder: Path, trials: int, call: Callable[[], None]) -> Sample:
+    use_up_idle_workers()
+    began = time.time()
+    call()
+    wall_s = time.time() - began
+    notes = [json.loads(line) for line in (folder / "notes").read_text().splitlines()]
+    notes = sorted(({**note, "at": note["at"] - began} for note in notes), key=lambda note: note["at"])
+    steps = [note for note in notes if "step" in note]
+    extra = {"best": min(note["loss"] for note in steps), "steps": float(len(steps))}
+    return Sample(units=trials, wall_s=wall_s, extra=extra, notes=notes)
+
+
+def _note(config: Mapping[str, Any], **fields: Any) -> None:
+    """One line, in one write: several processes append to the file."""
+    line = json.dumps({**fields, "at": time.time()}) + "\n"
+    file = os.open(config["notes"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
+
+
+def _expect(is_well: bool) -> None:
+    if not is_well:
+        raise RuntimeError("it did not end well")

@@ -1,0 +1,67 @@
+"""What comes back: outcomes of sweeps and trainings, and the progress of one under way, as JSON."""
+
+from raysweep.outcome.progress import (
+    BestTrial,
+    Cancellation,
+    Holder,
+    Lease,
+    RunningTrial,
+    SweepProgress,
+)
+from raysweep.outcome.record import (
+    TRACEBACK_CHARACTERS,
+    ErrorInfo,
+    Record,
+)
+from raysweep.outcome.sweep import (
+    NOTHING_RAN,
+    TRIAL_TIMES,
+    AttemptOutcome,
+    Confirmed,
+    EndedBy,
+    GateOutcome,
+    SweepOutcome,
+    SweepStatus,
+    TrialOutcome,
+    TrialState,
+    Usage,
+    show_infeasible,
+    trial_row,
+)
+from raysweep.outcome.train import (
+    DataDigest,
+    PipelineOutcome,
+    TrainOutcome,
+    TrainReport,
+    TrainSource,
+)
+
+__all__ = [
+    "NOTHING_RAN",
+    "TRACEBACK_CHARACTERS",
+    "TRIAL_TIMES",
+    "AttemptOutcome",
+    "BestTrial",
+    "Cancellation",
+    "Confirmed",
+    "DataDigest",
+    "EndedBy",
+    "ErrorInfo",
+    "GateOutcome",
+    "Holder",
+    "Lease",
+    "PipelineOutcome",
+    "Record",
+    "RunningTrial",
+    "SweepOutcome",
+    "SweepProgress",
+    "SweepStatus",
+    "TrainOutcome",
+    "TrainReport",
+    "TrainSource",
+    "TrialOutcome",
+    "TrialState",
+    "Usage",
+    "show_infeasible",
+    "trial_row",
+]

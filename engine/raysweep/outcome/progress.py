@@ -1,0 +1,142 @@
+"""What is known of a run while it is under way, and what is asked of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import (
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+from raysweep.fields import Counts, Metrics, Number
+from raysweep.outcome.record import Record
+from raysweep.outcome.sweep import SweepStatus, Usage
+
+_AT_WORK: Final = frozenset({"starting", "running", "stopping"})
+
+
+class Holder(Record):
+    """The process that runs a sweep, so that others can see whether it still lives."""
+
+    host: str
+    pid: int
+    process_started_at: float | None = None
+    boot_id: str = ""
+    user: str = ""
+
+    def __str__(self) -> str:
+        return f"process {self.pid} of {self.user or 'an unknown user'} on {self.host}"
+
+
+class BestTrial(Record):
+    """The best trial so far."""
+
+    trial_id: str
+    score: Number
+    config: dict[str, Any] = {}
+    metrics: Metrics = {}
+
+
+class RunningTrial(Record):
+    """A trial that runs now."""
+
+    trial_id: str
+    number: int
+    config: dict[str, Any] = {}
+    iteration: int | None = None
+    score: Number | None = None
+    started_at: float | None = None
+
+
+class SweepProgress(Record):
+    """What is known of a sweep while it runs: the content of `progress.json`. Times are UTC seconds."""
+
+    sweep_id: str
+    name: str
+    status: Literal["starting", "running", "stopping"] | SweepStatus
+    holder: Holder
+    generation: int
+    at: float
+    """When this was written."""
+    started_at: float
+    counts: Counts = Counts()
+    num_trials: int | None = None
+    """How many trials there will be; None where that is not known."""
+    metric: str
+    mode: Literal["min", "max"]
+    others: dict[str, Literal["min", "max"]] = {}
+    """In a sweep of several metrics those after the first, each with its mode."""
+    constraints: tuple[str, ...] = ()
+    """What the metrics of a trial have to satisfy to be the best."""
+    best: BestTrial | None = None
+    running: tuple[RunningTrial, ...] = ()
+    slots: int = 0
+    """How many trials can run at once."""
+    deadline: float | None = None
+    expected_end_at: float | None = None
+    """When a limit will end a sweep without a number of samples, if its slots stay as they are."""
+    notes: tuple[str, ...] = ()
+    usage: Usage | None = None
+    """Of a training: what it has used so far."""
+    has_left: bool = False
+    """The holder gave the sweep up before its end, and may live on: no process runs it."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_new(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What a later version added is written only where it says something."""
+        fields: dict[str, Any] = write(self)
+        for name in ("expected_end_at", "others", "usage"):
+            if not getattr(self, name):
+                fields.pop(name, None)
+        return fields
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its holder was at work when it wrote this."""
+        return self.status in _AT_WORK
+
+    @property
+    def share(self) -> float:
+        """How far it is, from 0 to 1: by its trials, or by its expected end if their number is unknown."""
+        if not self.is_at_work:
+            return 1.0
+        if self.num_trials:
+            return min(1.0, self.counts.ended / self.num_trials)
+        end = self.expected_end_at if self.expected_end_at is not None else self.deadline
+        if end is not None and end > self.started_at:
+            span_s = end - self.started_at
+            return max(0.0, min(1.0, (self.at - self.started_at) / span_s))
+        return 0.0
+
+
+class Cancellation(Record):
+    """A request to cancel a sweep, made by another process: the content of `cancel.json`."""
+
+    at: float
+    """UTC seconds."""
+    by: str = ""
+    """Who asked: a person, a command."""
+    reason: str = ""
+    """Why; becomes the outcome's `why`."""
+    number: int = 0
+    """The job that is to end, by its number, whether it has started yet or not; 0: whoever runs it now."""
+
+    def names(self, number: int) -> bool:
+        """Whether job `number` is to end, however long before its start this was asked for."""
+        return 0 < number <= self.number
+
+    def concerns(self, number: int) -> bool:
+        """Whether it may mean what is at work as job `number` (0: as no job, or one of no known number)."""
+        return not self.number or not number or self.names(number)
+
+
+class Lease(Record):
+    """Says that a process still waits for a sweep or a training run: the content of `lease.json`."""
+
+    at: float
+    """When it was renewed, in UTC seconds by the holder's clock."""
+    ttl_s: float
+    """The lease expires this many seconds after its last renewal."""
+    holder: str = ""
+    """The process that waits."""

@@ -1,0 +1,105 @@
+"""What comes back of a training, and of a whole pipeline."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from raysweep.errors import TrainingFailedError
+from raysweep.fields import Metrics, Number
+from raysweep.outcome.record import ErrorInfo, Record
+from raysweep.outcome.sweep import GateOutcome, SweepOutcome, Usage
+
+
+class TrainSource(Record):
+    """The trial whose config a training was given."""
+
+    sweep: str
+    """The URI of the sweep's folder."""
+    trial_id: str
+    score: Number | None = None
+
+
+class TrainReport(Record):
+    """One report of a training."""
+
+    iteration: int
+    """Counts from 1, through all attempts; what was repeated after a restart counts once."""
+    at: float
+    """When it was made, in UTC seconds."""
+    metrics: Metrics = {}
+    """Rank 0's; of more than 1 KiB what fits."""
+    workers: int | None = None
+    """How many trained together then."""
+
+
+class DataDigest(Record):
+    """What was found at one of the spec's `data`."""
+
+    name: str
+    uri: str
+    digest: str
+    """64 hex digits (BLAKE3)."""
+    of: Literal["content", "listing"]
+    """What was hashed: all bytes with their names, or, above 256 MiB, names, sizes and modification times."""
+    objects: int
+    size_bytes: int
+    is_cut: bool = False
+    """There are more objects than the first 100,000, and of these nothing is known."""
+    has_changed: bool | None = None
+    """Whether it was another at the training's end; None: that could not be told."""
+
+
+class TrainOutcome(Record):
+    """One training run that ended. Times are seconds since 1970 UTC."""
+
+    run_id: str
+    name: str
+    key: str = ""
+    status: Literal["completed", "failed"]
+    metrics: Metrics = {}
+    config: dict[str, Any] = {}
+    model_uri: str | None = None
+    """The folder with the trained model: the last checkpoint."""
+    checkpoint_uri: str | None = None
+    uri: str = ""
+    """Where the run is stored."""
+    started_at: float
+    ended_at: float
+    error: ErrorInfo | None = None
+    resumed: bool = False
+    """Whether it went on from an earlier run's checkpoint."""
+    source: TrainSource | None = None
+    """Where the config comes from; None where no sweep handed it on."""
+    versions: dict[str, str] = {}
+    """Of Python and of the packages that trained, by their names on the package index."""
+    history: tuple[TrainReport, ...] = ()
+    """What was reported, oldest first, in all attempts: of more than 1,000 reports every second, fourth, …"""
+    usage: Usage | None = None
+    """What all attempts used; workers count from their start to their end."""
+    data: tuple[DataDigest, ...] = ()
+    """What the spec's `data` were when the training began."""
+    raysweep_version: str = ""
+    format_version: int = 1
+
+    @property
+    def took_s(self) -> float:
+        """From its start to its end, in seconds: of the attempt that ended it (`usage.active_s`: of all)."""
+        return self.ended_at - self.started_at
+
+    def raise_for_status(self) -> Self:
+        """The outcome itself, or TrainingFailedError."""
+        if self.status == "failed":
+            raise TrainingFailedError(self)
+        return self
+
+
+class PipelineOutcome(Record):
+    """What a night gave."""
+
+    sweep: SweepOutcome
+    gate: GateOutcome | None = None
+    """The gate's verdict; None where there was none."""
+    train: TrainOutcome | None = None
+    """The training; None where there was none, or it was skipped."""
+    skipped: str = ""
+    """Why the training was skipped; empty where it was not."""

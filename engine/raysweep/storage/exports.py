@@ -1,0 +1,57 @@
+"""A checkpoint as plain files in its store, for whoever reads it without raysweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from raysweep.storage.checkpoints import GIVE_UP_AFTER_S, CheckpointStore
+from raysweep.storage.manifest import FileEntry, escape
+from raysweep.storage.restores import Restore
+from raysweep.storage.retries import retrying
+from raysweep.storage.store import Store
+
+
+def export_checkpoint(checkpoints: CheckpointStore, uri: str, key: str) -> None:
+    """Write the files of a checkpoint below the folder `key` of its store; durable on return.
+
+    Each byte is checked. The folder must be absent. In an object store empty folders are left out, and the
+    characters of file names that such stores rewrite are escaped (`%23` for `#`).
+
+    Raises: CheckpointDamagedError, StorageError.
+    """
+    store = checkpoints.store
+    target = store.local_path(key)
+    if target is not None:
+        manifest = checkpoints.restore(uri, target)
+        store.sync(*[f"{key}/{entry.path}" for entry in manifest.files])
+        return
+    manifest = checkpoints.read_manifest(uri)
+    # What is put piece by piece is asked for by the store's own thread, which can call no store.
+    with ThreadPoolExecutor(1, thread_name_prefix="raysweep-export") as pool:
+        objects = _Objects(checkpoints.reading(manifest), pool)
+        for entry in manifest.files:
+            retrying(GIVE_UP_AFTER_S)(_put, store, f"{key}/{escape(entry.path)}", objects, entry)
+
+
+class _Objects:
+    """The objects of a checkpoint one by one; the last one is at hand, for small files share one."""
+
+    def __init__(self, reading: Restore, pool: ThreadPoolExecutor) -> None:
+        self._reading = reading
+        self._pool = pool
+        self._last: tuple[int, bytes] = (-1, b"")
+
+    def read(self, index: int) -> bytes:
+        if self._last[0] != index:
+            self._last = (index, self._pool.submit(self._reading.whole, index).result())
+        return self._last[1]
+
+
+def _put(store: Store, key: str, objects: _Objects, entry: FileEntry) -> None:
+    store.put_chunks(key, _pieces(objects, entry))
+
+
+def _pieces(objects: _Objects, entry: FileEntry) -> Iterator[bytes]:
+    for part in entry.parts:
+        yield objects.read(part.object)[part.offset : part.offset + part.size_bytes]

@@ -1,0 +1,96 @@
+"""Ray Train runs as trials whose nodes are taken away: the trial's own, and one that has a worker only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from tests.engine.conftest import wait_for
+from tests.faults.nodes import driving, node_id, read_log, several_nodes
+from tests.insides import drain
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(400)]
+Said = Callable[[str], list[list[str]]]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def said(log: Path) -> Said:
+    return lambda what: [words[1:] for words in read_log(log) if words[0] == what]
+
+
+def make_spec(tmp_path: Path, log: Path, trainable: str, **resources: Any) -> rs.SweepSpec:
+    return rs.SweepSpec(
+        name="t",
+        trainable=f"tests.engine.trainruns:{trainable}",
+        param_space={"log": str(log), "workers": 2, "each": 1, "go": str(tmp_path / "go")},
+        metric="loss",
+        mode="min",
+        num_samples=1,
+        resources={**resources},
+        storage_path=str(tmp_path / "sweeps"),
+    )
+
+
+def test_workers_of_a_trial_whose_node_will_go_are_asked_for_a_checkpoint_and_it_resumes_from_that(
+    tmp_path: Path, log: Path, said: Said
+) -> None:
+    train = {"num_workers": 2, "resources_per_worker": {"CPU": 1}}
+    spec = make_spec(tmp_path, log, "fit_seldom", train=train)
+    with several_nodes() as cluster:
+        first = cluster.add_node(num_cpus=2)
+        with driving(spec, cluster.address) as driver:
+            wait_for(lambda: len(said("worker")) == 2)
+            assert said("asked") == []
+            cluster.add_node(num_cpus=2)
+            drain(cluster.address, node_id(first), int((time.time() + 600) * 1000))
+            outcome = driver.outcome()
+    asked = said("asked")
+    assert [rank for rank, _ in sorted(asked)] == ["0", "1"], "each once"
+    (at,) = {step for _, step in asked}
+    begun = [(attempt, step) for _, attempt, _, _, step in said("worker")]
+    assert begun == [("1", "0")] * 2 + [("2", at)] * 2
+    (trial,) = outcome.trials
+    assert trial.state == "completed"
+    assert trial.attempts[0].end == "preempted"
+    assert trial.metrics["step"] == int(at) + 1
+
+
+@pytest.mark.slow
+def test_a_workers_node_that_goes_before_its_time_costs_the_run_no_failure(
+    tmp_path: Path, log: Path, said: Said
+) -> None:
+    train = {
+        "num_workers": 2,
+        "resources_per_worker": {"CPU": 1},
+        "placement_strategy": "STRICT_SPREAD",
+    }
+    spec = make_spec(tmp_path, log, "fit_until", train=train)
+    with several_nodes() as cluster:
+        nodes = {node_id(node): node for node in (cluster.add_node(num_cpus=1) for _ in range(2))}
+        with driving(spec, cluster.address) as driver:
+            wait_for(lambda: len(said("worker")) == 2)
+            wait_for(lambda: len(said("step")) > 4)
+            (going,) = {node for rank, _, node in said("worker") if rank == "1"}
+            drain(cluster.address, going, int((time.time() + 600) * 1000))
+            wait_for(lambda: said("heard"))
+            cluster.add_node(num_cpus=1)
+            cluster.remove_node(nodes[going], allow_graceful=False)
+            wait_for(lambda: len(said("worker")) == 4 or driver.process.poll() is not None)
+            (tmp_path / "go").touch()
+            outcome = driver.outcome()
+    (trial,) = outcome.trials
+    assert trial.state == "completed", trial.error
+    assert all(node != going for _, _, node in said("worker")[2:])
+    assert [each.end for each in trial.attempts if each.end not in ("completed", "preempted")] == []
