@@ -160,7 +160,7 @@ def take_checkpoint(state: SweepState, trial: Trial, event: CheckpointCommitted,
     checkpoint = _checkpoint(event, iteration, score)
     trial.next_checkpoint = event.number + 1
     moves.hear(state, trial, event.at)
-    if _is_past_verdict(trial, iteration):
+    if _is_past_verdict(trial, iteration) or _is_past_end(state, trial, iteration):
         turns.discard(state, trial.number, checkpoint, out)
         return
     turns.let_origin_go(state, trial, out)
@@ -174,6 +174,17 @@ def _is_past_verdict(trial: Trial, iteration: int) -> bool:
         return True
     goes_on = last.end in _GOES_ON if last is not None else trial.stop_reason in _GOES_ON.values()
     return goes_on and iteration > trial.iteration
+
+
+def _is_past_end(state: SweepState, trial: Trial, iteration: int) -> bool:
+    """Whether a trial that ends for good was to end before a checkpoint, as an older one of it shows.
+
+    Its metrics are those of its end: extended, or trained, from past them it would begin where nobody knows
+    what it had reached. Where it has no other, that is still better than none.
+    """
+    if iteration <= trial.iteration or not trial.overrun or not trial.checkpoints or state.behaviour < 5:
+        return False
+    return trial.stop_reason in ("scheduler", "limit") or trial.state in retention.RANKED
 
 
 def drop_damaged(state: SweepState, trial: Trial, event: CheckpointDamaged, out: Out) -> None:

@@ -224,6 +224,39 @@ def test_the_best_go_further_from_their_checkpoints() -> None:
     assert sweep.trial_state(1) == "completed"
 
 
+@pytest.mark.parametrize("ended_first", [False, True])
+def test_what_was_stored_past_its_end_is_no_place_to_go_further_from(ended_first: bool) -> None:
+    """It ran on until the word to end had come. The reports of then count for nothing: nor does a checkpoint."""
+    sweep = running(1, scheduler=ASHA, checkpoint={"keep_last": 2, "keep_best": False})
+    sweep.report(0, 0.4, 0.3, 0.2)
+    sweep.saved(0, 0, 1)
+    sweep.report(0, 0.1, 0.6, 0.7)
+    if ended_first:
+        sweep.returned(0)
+    assert sweep.saved(0, 1, 3) == [], "where it was to end"
+    (gone,) = sweep.saved(0, 2, 5)
+    assert isinstance(gone, cmd.DeleteCheckpoint)
+    assert gone.number == 2
+    if not ended_first:
+        sweep.returned(0)
+    trial = sweep.state.trials[0]
+    assert (trial.last_score, trial.overrun) == (0.1, 2)
+    assert trial.checkpoint is not None
+    assert (trial.checkpoint.number, trial.checkpoint.iteration) == (1, 4)
+    end(sweep)
+    reopen(sweep, extend_to=6.0, extend_top=1)
+    sweep.suggest(0)
+    assert starts(open_slots(sweep, 1))[0].iteration == 4
+
+
+def test_the_only_checkpoint_of_a_trial_is_kept_also_where_it_lies_past_its_end() -> None:
+    sweep = running(1, scheduler=ASHA)
+    sweep.report(0, 0.4, 0.3, 0.2, 0.1, 0.6)
+    assert not [each for each in sweep.saved(0, 0, 4) if isinstance(each, cmd.DeleteCheckpoint)]
+    sweep.returned(0)
+    assert sweep.state.trials[0].checkpoint is not None
+
+
 def test_it_can_be_asked_for_from_the_start() -> None:
     sweep = Sweep(num_samples=1, scheduler=ASHA)
     sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR, extend_to=8.0, extend_trials=(0,))
