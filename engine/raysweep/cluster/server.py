@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import os
 import resource
 import secrets
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ MAX_STRANGERS: Final = 2 * BACKLOG
 STRANGERS_SHARE: Final = 4
 # What is left to be sent to workers at the end. One whose node is gone never takes it.
 LAST_WORDS_S: Final = 1.0
+READ_BYTES: Final = 2**18
 
 OnMessages = Callable[[str, list[FromWorker]], None]
 OnGone = Callable[[str], None]
@@ -70,6 +72,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timeout is not None:
             self._timeout.cancel()
+        if exc is not None and self._transport is not None and self._server.hears(self):
+            self._take_rest(self._transport.get_extra_info("socket").fileno())
         self._server.forget(self)
 
     def send(self, messages: list[ToWorker]) -> None:
@@ -93,6 +97,12 @@ class Connection(asyncio.Protocol):
         """Hang up now."""
         if self._transport is not None:
             self._transport.abort()
+
+    def _take_rest(self, fileno: int) -> None:
+        """Take what the worker had said before it was gone: after a write that failed, asyncio does not."""
+        with suppress(OSError):
+            while data := os.read(fileno, READ_BYTES):
+                self.data_received(data)
 
     def _greet(self, hello: Hello) -> None:
         if not hmac.compare_digest(hello.token.encode(), self._server.token.encode()):
@@ -138,6 +148,10 @@ class LinkServer:
     def is_connected(self, worker: str) -> bool:
         """Whether the worker's connection is open as far as is known here."""
         return worker in self._connections
+
+    def hears(self, connection: Connection) -> bool:
+        """Whether what comes on a connection is a worker's word, and has not been hung up on."""
+        return connection.worker is not None and self._connections.get(connection.worker) is connection
 
     def send(self, worker: str, messages: list[ToWorker]) -> None:
         """Send to a worker; nothing happens if it is gone (`on_gone` says so)."""
@@ -194,7 +208,7 @@ class LinkServer:
         self._open.pop(connection, None)
         self._strangers.pop(connection, None)
         worker = connection.worker
-        if worker is not None and self._connections.get(worker) is connection:
+        if worker is not None and self.hears(connection):
             del self._connections[worker]
             self._on_gone(worker)
         if not self._open and self._alone is not None:

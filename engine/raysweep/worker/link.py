@@ -6,7 +6,9 @@ bounded, in reports and in bytes: at the bound `report` blocks until some of it 
 
 from __future__ import annotations
 
+import fcntl
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -35,6 +37,10 @@ SMALL_BYTES: Final = 128
 COALESCE_S: Final = 0.002
 # How long `send_now` waits for the other thread's send. Longer takes only a link that is backed up.
 PATIENCE_S: Final = 0.05
+# How often it is looked whether the kernel has sent all. It nearly always has: a link is rarely so busy.
+DEPARTURE_S: Final = 0.0002
+# Linux: the bytes of a TCP socket that have not been sent once (linux/sockios.h).
+SIOCOUTQNSD: Final = 0x894B
 
 
 class Link(Protocol):
@@ -100,11 +106,10 @@ class SocketLink:
         self._is_idle = False
         self._is_closed = False
         self._is_gone = False
-        self._is_tcp = sock.family != socket.AF_UNIX
+        self._is_tcp = sock.family != socket.AF_UNIX and sys.platform == "linux"
         # Held by whoever takes messages out of the queue and sends them: they leave in order.
         self._sending = threading.Lock()
         self._rest = b""
-        self._is_corked = False
         self._thread = threading.Thread(target=self._send_all, name="raysweep-outbox", daemon=True)
         self._thread.start()
 
@@ -202,17 +207,24 @@ class SocketLink:
             self._changed.wait()
 
     def _hand_over(self) -> None:
-        """Give the kernel what it takes at once; it need not send it before the other thread says so."""
-        flags = socket.MSG_DONTWAIT | (socket.MSG_MORE if self._is_tcp else 0)
+        """Give the kernel what it takes at once, and have it sent."""
         while self._rest or self._queue:
             data = self._rest or self._take_frame()
             try:
-                sent = self._sock.send(data, flags)
+                sent = self._sock.send(data, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 sent = 0
-            self._rest, self._is_corked = data[sent:], self._is_tcp
+            self._rest = data[sent:]
             if self._rest:
                 return
+        if self._is_tcp:
+            self._await_departure()
+
+    def _await_departure(self) -> None:
+        """Wait for what the kernel has not sent yet: a process that dies with something unread takes it away."""
+        until = time.monotonic() + PATIENCE_S
+        while _unsent_bytes(self._sock) and time.monotonic() < until:
+            time.sleep(DEPARTURE_S)
 
     def _take_frame(self) -> bytes:
         messages: list[FromWorker | Raw] = []
@@ -247,15 +259,11 @@ class SocketLink:
                 time.sleep(COALESCE_S)
 
     def _has_work(self) -> bool:
-        return bool(self._queue or self._rest or self._is_corked)
+        return bool(self._queue or self._rest)
 
     def _send_rest(self) -> None:
         data, self._rest = self._rest + self._take_frame(), b""
-        if data:
-            self._sock.sendall(data)
-        else:
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # sends what the kernel holds
-        self._is_corked = False
+        self._sock.sendall(data)
 
     def _receive_all(self, take: Take, on_gone: Callable[[], None]) -> None:
         try:
@@ -273,7 +281,12 @@ class SocketLink:
         """The controller is gone: nothing is kept any more. The link's reader sees it too and ends all."""
         with self._changed:
             self._is_gone = self._is_closed = True
-            self._is_corked, self._rest = False, b""
+            self._rest = b""
             self._queue.clear()
             self._bytes = 0
             self._changed.notify_all()
+
+
+def _unsent_bytes(sock: socket.socket) -> int:
+    answer = fcntl.ioctl(sock, SIOCOUTQNSD, bytes(4))
+    return int.from_bytes(answer, sys.byteorder)

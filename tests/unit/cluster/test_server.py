@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 from raysweep.cluster.server import LinkServer
-from raysweep.messages import Exit, FromWorker, Hello, Rows
+from raysweep.messages import Began, Exit, FromWorker, Hello, Returned, Rows
 from raysweep.worker.wire import pack
 
 
@@ -74,3 +75,32 @@ def test_who_has_gone_is_told_nothing_and_cannot_be_hung_up_on() -> None:
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
     assert gone == []
+
+
+def test_the_last_words_of_a_worker_are_heard_also_where_it_is_written_to_first() -> None:
+    """A worker was killed before it had read all: a write to it fails, with what it had said unread here."""
+    taken: list[FromWorker] = []
+    gone: list[int] = []
+
+    async def scenario() -> None:
+        server = LinkServer(
+            lambda worker, messages: taken.extend(messages), lambda worker: gone.append(len(taken))
+        )
+        await server.start("127.0.0.1")
+        try:
+            with socket.create_connection((server.host, server.port)) as worker:
+                worker.sendall(pack([Hello(token=server.token, worker="w")]))
+                await _until(lambda: server.is_connected("w"))
+                server.send("w", [Exit()])
+                await asyncio.sleep(0.05)
+                # From here on the loop gets no turn: all is there before it looks.
+                worker.sendall(pack([Began(trial=3, attempt=1)]) + pack([Returned(trial=3, attempt=1)]))
+            server.send("w", [Exit()])
+            assert taken == []
+            await _until(lambda: gone != [])
+        finally:
+            await server.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+    assert taken == [Began(trial=3, attempt=1), Returned(trial=3, attempt=1)]
+    assert gone == [2], "before it is said to be gone"

@@ -226,7 +226,7 @@ def test_the_best_go_further_from_their_checkpoints() -> None:
 
 @pytest.mark.parametrize("ended_first", [False, True])
 def test_what_was_stored_past_its_end_is_no_place_to_go_further_from(ended_first: bool) -> None:
-    """It ran on until the word to end had come. The reports of then count for nothing: nor does a checkpoint."""
+    """It ran on until the word to end had come: reports of then count for nothing, nor does a checkpoint."""
     sweep = running(1, scheduler=ASHA, checkpoint={"keep_last": 2, "keep_best": False})
     sweep.report(0, 0.4, 0.3, 0.2)
     sweep.saved(0, 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -65,6 +66,26 @@ def test_what_was_handed_over_outlives_the_process(link: tuple[socket.socket, so
     assert messages[-1] == Began(trial=ROUNDS, attempt=1)
     expected = [(kind, trial) for trial in range(ROUNDS) for kind in (Began, Rows, Returned)]
     assert [(type(message), message.trial) for message in messages[:-1]] == expected
+
+
+def test_it_outlives_the_process_also_where_that_had_not_read_what_came(
+    link: tuple[socket.socket, socket.socket],
+) -> None:
+    """A socket closed with something unread in it is reset: what the kernel has not sent yet is lost."""
+    ours, theirs = link
+    theirs.sendall(pack([Exit()]))
+    pid = os.fork()
+    if pid == 0:
+        theirs.close()
+        trials(SocketLink(ours))
+        os.kill(os.getpid(), signal.SIGKILL)
+    ours.close()
+    os.waitpid(pid, 0)
+    got: list[FromWorker] = []
+    with contextlib.suppress(ConnectionResetError):
+        for frame in read_frames(theirs, FROM_WORKER):
+            got += frame
+    assert got[-1] == Began(trial=ROUNDS, attempt=1)
 
 
 def test_it_arrives_without_anything_behind_it(link: tuple[socket.socket, socket.socket]) -> None:
