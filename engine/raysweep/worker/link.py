@@ -221,7 +221,7 @@ class SocketLink:
             self._await_departure()
 
     def _await_departure(self) -> None:
-        """Wait for what the kernel has not sent yet: it goes with a process that dies with something unread."""
+        """Wait for what the kernel has not sent yet: it is lost if the process dies with something unread."""
         until = time.monotonic() + PATIENCE_S
         while _unsent_bytes(self._sock) and time.monotonic() < until:
             time.sleep(DEPARTURE_S)
