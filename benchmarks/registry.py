@@ -56,6 +56,8 @@ _ALL: Final = (
     Benchmark(name="asha-wall-long", module="schedulers", function="run_asha_long"),
     Benchmark(name="pbt", module="schedulers", function="run_pbt"),
     Benchmark(name="pbt-exploit", module="schedulers", function="run_exploit"),
+    Benchmark(name="train-runs", module="train_runs"),
+    Benchmark(name="elastic", module="elastic", needs_ray=False),
     Benchmark(name="search", module="search", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),

@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from benchmarks.contenders import scratch, use_up_idle_workers
 from benchmarks.measure import Contender, Json, Sample, alternate, compare_samples, significant, target
+from benchmarks.notes import Note, read_notes, write_note
 
-Note = dict[str, Any]
 STEPS: Final = 27
 MB: Final = 1_000_000
 
@@ -95,7 +95,7 @@ def _learn(config: dict[str, Any], trial: str, report: Callable[[float], None]) 
     for step in range(1, STEPS + 1):
         time.sleep(config["step_s"])
         loss = floor + (1.0 - floor) * math.exp(-rate * step)
-        _note(config, trial=trial, step=step, loss=loss)
+        write_note(config, trial=trial, step=step, loss=loss)
         report(loss)
 
 
@@ -230,12 +230,12 @@ def _train(
         loss="log_loss", learning_rate="constant", eta0=config["lr"], random_state=0
     )
     model.set_params(eta0=config["lr"], alpha=config["alpha"])
-    _note(config, trial=trial, begins=done, source=source)
+    write_note(config, trial=trial, begins=done, source=source)
     for interval in range(done + 1, config["intervals"] + 1):
         for _ in range(config["epochs"]):
             model.partial_fit(rows[::2], digits[::2], classes=classes)
         loss = float(log_loss(digits[1::2], model.predict_proba(rows[1::2]), labels=classes))
-        _note(config, trial=trial, step=interval, loss=loss)
+        write_note(config, trial=trial, step=interval, loss=loss)
 
         def write(folder: Path, interval: int = interval) -> None:
             (folder / "state").write_bytes(pickle.dumps((interval, model, trial)))
@@ -334,21 +334,10 @@ def _timed(folder: Path, trials: int, call: Callable[[], None]) -> Sample:
     began = time.time()
     call()
     wall_s = time.time() - began
-    notes = [json.loads(line) for line in (folder / "notes").read_text().splitlines()]
-    notes = sorted(({**note, "at": note["at"] - began} for note in notes), key=lambda note: note["at"])
+    notes = read_notes(folder / "notes", began)
     steps = [note for note in notes if "step" in note]
     extra = {"best": min(note["loss"] for note in steps), "steps": float(len(steps))}
     return Sample(units=trials, wall_s=wall_s, extra=extra, notes=notes)
-
-
-def _note(config: Mapping[str, Any], **fields: Any) -> None:
-    """One line, in one write: several processes append to the file."""
-    line = json.dumps({**fields, "at": time.time()}) + "\n"
-    file = os.open(config["notes"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        os.write(file, line.encode())
-    finally:
-        os.close(file)
 
 
 def _expect(is_well: bool) -> None:
