@@ -56,6 +56,7 @@ _ALL: Final = (
     Benchmark(name="asha-wall-long", module="schedulers", function="run_asha_long"),
     Benchmark(name="pbt", module="schedulers", function="run_pbt"),
     Benchmark(name="pbt-exploit", module="schedulers", function="run_exploit"),
+    Benchmark(name="gang", module="gang"),
     Benchmark(name="search", module="search", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),
