@@ -47,9 +47,9 @@ def parse_amount(text: str) -> Amount:
     names: list[Name] = []
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-        value = compiled(tree, names)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Problem(f"{show(text)} is no expression", EXAMPLE) from None
+    value = compiled(tree, names)
     if isinstance(tree, ast.Compare | ast.BoolOp) or _is_not(tree):
         raise Problem(f"{show(text)} is true or false, not an amount", EXAMPLE)
     if not names:

@@ -33,7 +33,7 @@ def open_all(sweep: Sweep) -> Commands:
 
 def run_all(sweep: Sweep, most: int = 200) -> list[tuple[int, int | None]]:
     """Run trials, the oldest start first, until nothing more runs: (trial, what its slot had) by begin."""
-    ran = []
+    ran: list[tuple[int, int | None]] = []
     for _ in range(most):
         open_all(sweep)
         heads = [slot.queue[0] for slot in sweep.state.slots.values() if slot.queue]
