@@ -38,13 +38,14 @@ class Watch:
     def __exit__(self, *exc: object) -> None:
         self._over.set()
         self._thread.join()
-        self._look()
+        self.look()
 
     def _follow(self) -> None:
         while not self._over.wait(self._every_s):
-            self._look()
+            self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Count now."""
         there = set(family(os.getpid()))
         self.started |= there - self._there_before
         self.most_processes = max(self.most_processes, len(there))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-
 from raysweep import Resources, SweepSpec
 from raysweep.errors import SpecError
 from raysweep.spec.amounts import parse_amount
