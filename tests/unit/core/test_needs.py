@@ -6,6 +6,9 @@ from typing import Any
 
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
+from raysweep.core import turns
+from raysweep.core.invariants import check
+from raysweep.core.trial import Turn
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
 from tests.unit.core.sweep import Commands, Sweep
 
@@ -112,6 +115,29 @@ def test_a_slot_that_does_as_well_is_not_closed_for_one_that_finds_no_room() -> 
         commands = sweep.returned(trial)
         assert cmd.CloseSlot(slot=first) not in commands
         assert [each.trial for each in commands if isinstance(each, cmd.StartTrial)] == [trial + 1]
+
+
+def test_no_slot_is_opened_beside_idle_ones_that_do() -> None:
+    sweep = sweep_of(4.0, 4.0)
+    open_all(sweep)
+    sweep.began(0)
+    sweep.began(1)
+    sweep.send(ev.CapacityChanged, slots=3, memory_bytes=16 * GIB)
+    sweep.failed(0)
+    sweep.failed(1)
+    commands = sweep.send(ev.TimerFired)
+    assert [type(each) for each in commands].count(cmd.StartTrial) == 2
+    assert not any(isinstance(each, cmd.OpenSlot) for each in commands)
+
+
+def test_another_config_may_raise_what_a_trial_needs_and_never_lowers_it() -> None:
+    sweep = sweep_of(1.0)
+    for need, memory_bytes in ((3.0, 3 * GIB), (2.0, 3 * GIB), (5.0, 5 * GIB)):
+        trial = sweep.state.trials[0]
+        turns.follow(sweep.state, trial, Turn(reason="exploit", config={"x": need}), [])
+        assert trial.memory_bytes == memory_bytes
+        assert sweep.state.hungry_for_memory == 1
+        check(sweep.state)
 
 
 def test_a_need_that_no_node_has_fails_that_trial_and_no_other() -> None:
