@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks import contenders
 from benchmarks.contenders import make_clock, scratch, use_up_idle_workers
-from benchmarks.measure import Contender, Json, Sample, compare, target
+from benchmarks.measure import Contender, Json, Sample, compare, ratio, target
 from benchmarks.processes import Watch
 
 RANKS = 2
@@ -21,10 +21,13 @@ Report = Callable[[dict[str, float]], None]
 _counter = itertools.count()
 
 
-def run(rounds: int, *, trials: int = 8, epochs: int = 5) -> Json:
-    """`trials` of two ranks, one trial at a time on two CPUs; each epoch is reported, nothing is stored."""
+def run(rounds: int, *, trials: int = 8, tune_trials: int | None = None, epochs: int = 5) -> Json:
+    """`trials` of two ranks, one trial at a time on two CPUs; each epoch is reported, nothing is stored.
+
+    Ray Tune runs `tune_trials` (default: as many): then compare what a trial costs, as the targets do.
+    """
     _import_all()
-    shown, samples = compare([own(trials, epochs), tune(trials, epochs)], rounds, "trial")
+    shown, samples = compare([own(trials, epochs), tune(tune_trials or trials, epochs)], rounds, "trial")
     return {
         "what": f"{trials} trials of {RANKS} torch ranks (gloo), {epochs} epochs of {STEPS} steps, 2 CPUs",
         "note": (
@@ -39,7 +42,7 @@ def run(rounds: int, *, trials: int = 8, epochs: int = 5) -> Json:
 def targets(samples: Mapping[str, Sequence[Sample]]) -> list[Json]:
     """Wall time, memory and helper processes."""
     ours, theirs = samples["raysweep"], samples["tune_train"]
-    wall = median(sample.wall_s for sample in ours) / median(sample.wall_s for sample in theirs)
+    wall = 1 / ratio(ours, theirs, "wall")
     memory = _median(ours, "memory_mb") / _median(theirs, "memory_mb")
     return [
         target("wall time, of Ray Tune's with TorchTrainer", wall, at_most=0.25),
