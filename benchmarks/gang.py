@@ -58,13 +58,10 @@ def own(trials: int, epochs: int) -> Contender:
 
     def run() -> Sample:
         with scratch() as folder:
-            noted = str(folder / "ranks")
-            inner = contenders.raysweep(
-                "benchmarks.gang:train_in_raysweep", {**space, "ranks": noted}, trials, scaling=scaling
-            )
-            with Watch() as watch:
-                sample = inner.run()
-            return _measured(sample, watch, noted)
+            watch, given = Watch(), {**space, "ranks": str(folder / "ranks")}
+            trainable = "benchmarks.gang:train_in_raysweep"
+            sample = contenders.raysweep(trainable, given, trials, beside=watch, scaling=scaling).run()
+            return _measured(sample, watch, given["ranks"])
 
     settings = f"run_sweep, scaling={scaling}, journal on the local disk"
     return Contender(name="raysweep", settings=settings, run=run)
