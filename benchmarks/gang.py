@@ -58,10 +58,11 @@ def own(trials: int, epochs: int) -> Contender:
 
     def run() -> Sample:
         with scratch() as folder:
-            watch, given = Watch(), {**space, "ranks": str(folder / "ranks")}
+            watch, noted = Watch(), str(folder / "ranks")
+            given = {**space, "ranks": noted}
             trainable = "benchmarks.gang:train_in_raysweep"
             sample = contenders.raysweep(trainable, given, trials, beside=watch, scaling=scaling).run()
-            return _measured(sample, watch, given["ranks"])
+            return _measured(sample, watch, noted)
 
     settings = f"run_sweep, scaling={scaling}, journal on the local disk"
     return Contender(name="raysweep", settings=settings, run=run)
