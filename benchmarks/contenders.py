@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,16 @@ def use_up_idle_workers() -> None:
 
 
 def raysweep(
-    trainable: str, space: Space, trials: int, *, units: int | None = None, **fields: Any
+    trainable: str,
+    space: Space,
+    trials: int,
+    *,
+    units: int | None = None,
+    beside: AbstractContextManager[Any] | None = None,
+    **fields: Any,
 ) -> Contender:
     """A sweep with the default settings but for `fields`; `warm` is from the first trial's start to the last
-    one's end, by the journal."""
+    one's end, by the journal. `beside` is open while it runs: for one round."""
 
     def run() -> Sample:
         import raysweep as rs
@@ -66,9 +72,10 @@ def raysweep(
                 storage_path=str(folder),
                 **fields,
             )
-            began = time.perf_counter()
-            outcome = rs.run_sweep(spec)
-            wall_s = time.perf_counter() - began
+            with beside or nullcontext():
+                began = time.perf_counter()
+                outcome = rs.run_sweep(spec)
+                wall_s = time.perf_counter() - began
         done = [trial for trial in outcome.trials if trial.state == "completed"]
         expected = units or trials
         got = len(done) if units is None else sum(trial.reports for trial in done)

@@ -58,6 +58,7 @@ _ALL: Final = (
     Benchmark(name="pbt-exploit", module="schedulers", function="run_exploit"),
     Benchmark(name="train-runs", module="train_runs"),
     Benchmark(name="elastic", module="elastic", needs_ray=False),
+    Benchmark(name="gang", module="gang"),
     Benchmark(name="search", module="search", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),

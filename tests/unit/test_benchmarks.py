@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+from benchmarks.gang import targets
 from benchmarks.measure import Contender, Sample, alternate, compare, describe, ratio, spread, target
+from benchmarks.processes import Watch, family, pss_bytes
+
+ALLOCATES = "import sys; held = b'x' * 50_000_000; print('.', flush=True); sys.stdin.read()"
 
 
 def samples(*walls: float, units: int = 10, warm: float | None = None) -> list[Sample]:
@@ -115,3 +120,29 @@ def test_the_search_benchmark_compares_by_seed() -> None:
     assert found["tpe"]["wins"] in {"0/3", "1/3", "2/3", "3/3"}
     assert sign_test(10, 10) == 1.0
     assert sign_test(20, 0) == pytest.approx(2 / 2**20)
+
+
+def test_a_watch_sees_the_memory_and_the_processes_that_came_up_meanwhile() -> None:
+    with Watch(every_s=0.01) as watch:
+        command = [sys.executable, "-c", ALLOCATES]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            child.stdout.read(1)
+            assert child.pid in family(os.getpid())
+            assert pss_bytes(child.pid) > 50_000_000
+            watch.look()
+            child.communicate()
+    assert child.pid in watch.started
+    assert os.getpid() not in watch.started
+    assert watch.most_bytes > watch.idle_bytes + 45_000_000
+    assert watch.most_processes >= 2
+    assert pss_bytes(child.pid) == 0
+
+
+def test_the_targets_of_gangs_are_shares_of_the_peers() -> None:
+    def one(wall_s: float, memory_mb: float, helpers: float) -> Sample:
+        extra = {"memory_mb": memory_mb, "helpers_per_trial": helpers}
+        return Sample(units=8, wall_s=wall_s, extra=extra)
+
+    goals = targets({"raysweep": [one(20.0, 900.0, 0.0)], "tune_train": [one(100.0, 1000.0, 4.0)]})
+    assert [(goal["value"], goal["met"]) for goal in goals] == [(0.2, True), (0.9, False), (0.0, True)]

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from raysweep.schedulers import Scheduler
 from raysweep.spec import SweepSpec
+from raysweep.spec.amounts import Amount, parse_amount
 from raysweep.spec.constraints import Constraint
 from raysweep.spec.openended import use_per_slot_hour
 from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
@@ -34,6 +35,7 @@ class Rules:
     `keep_top`: how many of the trials that are done keep checkpoints.
     `falls_back`: a trial whose newest checkpoint is damaged resumes from the one before.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
+    `memory_by_config`: what a trial needs, by its config; None: all need the same.
     """
 
     metric: str
@@ -72,6 +74,7 @@ class Rules:
     configs_a_seed: int
     report_timeout_s: float | None
     placement_timeout_s: float
+    memory_by_config: Amount | None
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Rules:
@@ -83,6 +86,7 @@ class Rules:
         best = _best(spec)
         has_end = any((stop.deadline, stop.time_budget_s, budgets))
         is_blind = not search.is_adaptive
+        by_config = spec.resources.by_config.memory
         return cls(
             metric=spec.metric,
             is_max=spec.mode == "max",
@@ -128,6 +132,7 @@ class Rules:
             configs_a_seed=search.configs_per_seed,
             report_timeout_s=spec.failure.report_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
+            memory_by_config=parse_amount(by_config) if by_config is not None else None,
         )
 
 
