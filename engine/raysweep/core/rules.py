@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from raysweep.schedulers import Scheduler
+from raysweep.schedulers import Judge, Scheduler, make_judge
 from raysweep.spec import SweepSpec
 from raysweep.spec.constraints import Constraint
 from raysweep.spec.openended import use_per_slot_hour
 from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
+from raysweep.spec.trialstops import TrialWilcoxon
 
 Limit = tuple[str, float | None, float | None, float | None]
 
@@ -23,6 +24,7 @@ class Rules:
     `has_end`: a deadline or a budget ends the sweep, so that it can plan towards its end.
     `budgets`: field of the spec, its limit, and how many seconds of one slot use it up.
     `use_per_slot_hour`: what one slot uses of what is counted (`cpu_hours`, `gpu_hours`, `cost`).
+    `judge`: the function of `stop.trial_if`.
     `configs_a_seed`: how many trials in a row share a seed, so that configs can be compared in pairs.
     `others`: of several metrics those after the first: name, and -1 where more is better, else 1.
     `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
@@ -59,6 +61,8 @@ class Rules:
     plateau: Plateau | None
     trial_plateau: TrialPlateau | None
     trial_patience: TrialPatience | None
+    trial_wilcoxon: TrialWilcoxon | None
+    judge: Judge | None
     max_concurrent: int | None
     max_trials: int | None
     keep_last: int
@@ -75,7 +79,11 @@ class Rules:
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Rules:
-        """The rules of a spec under its scheduler."""
+        """The rules of a spec under its scheduler.
+
+        Raises:
+            SpecError: the function of `stop.trial_if` was not loaded in this process (`load_scheduler`).
+        """
         search, stop = spec.search.options, spec.stop
         limits = stop.trial_limits
         use = use_per_slot_hour(spec)
@@ -93,10 +101,12 @@ class Rules:
                 not is_blind
                 or bool(scheduler.moves)
                 or (stop.target, stop.plateau, spec.failure.max_failed_fraction) != (None, None, None)
+                or stop.trial_wilcoxon is not None
             ),
             is_plain=(
                 not (scheduler.moves or scheduler.max_t is not None or limits or spec.constraints)
                 and (stop.target, stop.trial_plateau, stop.trial_patience) == (None, None, None)
+                and (stop.trial_wilcoxon, stop.trial_if) == (None, None)
             ),
             is_timed=has_end or any((stop.trial_time_s, spec.failure.report_timeout_s)),
             has_end=has_end,
@@ -115,6 +125,8 @@ class Rules:
             plateau=stop.plateau,
             trial_plateau=stop.trial_plateau,
             trial_patience=stop.trial_patience,
+            trial_wilcoxon=stop.trial_wilcoxon,
+            judge=make_judge(spec),
             max_concurrent=spec.max_concurrent_trials,
             max_trials=spec.num_samples if search.is_bounded else None,
             keep_last=spec.checkpoint.keep_last,
