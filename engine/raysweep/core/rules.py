@@ -26,6 +26,7 @@ class Rules:
     `use_per_slot_hour`: what one slot uses of what is counted (`cpu_hours`, `gpu_hours`, `cost`).
     `judge`: the function of `stop.trial_if`.
     `configs_a_seed`: how many trials in a row share a seed, so that configs can be compared in pairs.
+    `repeats`: how many trials in a row have the same config, each with another seed.
     `others`: of several metrics those after the first: name, and -1 where more is better, else 1.
     `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
     `looks_at_order`: something follows from the order in which trials end: what is asked, stopped, or ended.
@@ -74,6 +75,7 @@ class Rules:
     falls_back: bool
     grace_s: float
     configs_a_seed: int
+    repeats: int
     report_timeout_s: float | None
     placement_timeout_s: float
 
@@ -91,6 +93,7 @@ class Rules:
         best = _best(spec)
         has_end = any((stop.deadline, stop.time_budget_s, budgets))
         is_blind = not search.is_adaptive
+        repeats = spec.repeat.times if spec.repeat is not None else 1
         return cls(
             metric=spec.metric,
             is_max=spec.mode == "max",
@@ -102,6 +105,7 @@ class Rules:
                 or bool(scheduler.moves)
                 or (stop.target, stop.plateau, spec.failure.max_failed_fraction) != (None, None, None)
                 or stop.trial_wilcoxon is not None
+                or (spec.repeat is not None and spec.repeat.race is not None)
             ),
             is_plain=(
                 not (scheduler.moves or scheduler.max_t is not None or limits or spec.constraints)
@@ -128,7 +132,7 @@ class Rules:
             trial_wilcoxon=stop.trial_wilcoxon,
             judge=make_judge(spec),
             max_concurrent=spec.max_concurrent_trials,
-            max_trials=spec.num_samples if search.is_bounded else None,
+            max_trials=spec.num_samples * repeats if search.is_bounded and spec.num_samples else None,
             keep_last=spec.checkpoint.keep_last,
             keep_best=best.num if best is not None else 0,
             best_by=checkpoint_metric(spec),
@@ -138,9 +142,14 @@ class Rules:
             falls_back=spec.checkpoint.on_damage == "fall_back",
             grace_s=stop.grace_s,
             configs_a_seed=search.configs_per_seed,
+            repeats=repeats,
             report_timeout_s=spec.failure.report_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
         )
+
+    def seed_number(self, trial: int) -> int:
+        """Which of the sweep's seeds a trial gets."""
+        return trial % self.repeats if self.repeats > 1 else trial // self.configs_a_seed
 
 
 def _best(spec: SweepSpec) -> BestCheckpoints | None:

@@ -41,7 +41,8 @@ class SweepState:
     the trial's own `turn`). `top`: the ended trials whose checkpoints `keep_top_k` keeps, the best first;
     `unranked`: those that the present event ended. `curves` (where `stop.trial_wilcoxon` compares) and
     `histories` (`stop.trial_if`) hold, by trial, what it reported, with the iteration of each; only of those
-    that may go on, and in `curves` of `reference`, the best trial that has completed.
+    that may go on, and in `curves` of `reference`, the best trial that has completed. `best_group`: where configs race, the best of those
+    of which all repeats have completed.
     """
 
     spec: SweepSpec
@@ -115,6 +116,7 @@ class SweepState:
     curves: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     histories: dict[int, list[tuple[int, Metrics]]] = field(default_factory=dict)
     reference: int | None = None
+    best_group: int | None = None
     tally: Tally = field(init=False, repr=False)
     undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque, repr=False)
     unranked: list[int] = field(default_factory=list, repr=False)
@@ -168,6 +170,7 @@ class SweepState:
             "curves": tuple(self.curves.items()),
             "histories": tuple(self.histories.items()),
             "reference": self.reference,
+            "best_group": self.best_group,
         }
 
     @classmethod
@@ -200,6 +203,7 @@ _STRUCTURED = {
     "curves",
     "histories",
     "reference",
+    "best_group",
     "tally",
     "undecided",
     "unranked",
@@ -234,6 +238,7 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     histories = dict(cast(list[tuple[int, JsonValue]], plain.get("histories", [])))
     state.histories = _HISTORIES.validate_python(histories)
     state.reference = cast(int | None, plain.get("reference"))
+    state.best_group = cast(int | None, plain.get("best_group"))
     state.tally = Tally(state.slots, state.trials, state.waiting)
     for seconds in state.saves_s:
         state.tally.note_pace(seconds, state.last_at)

@@ -1,8 +1,8 @@
 """Wilcoxon's signed-rank test (Wilcoxon, 1945): whether paired values are greater, more than by chance.
 
 The p-values are those of `scipy.stats.wilcoxon(differences, alternative="greater", zero_method="zsplit")`,
-without SciPy, which the core does not import: exact for up to 50 differences, with ties or zeros for up to 13;
-else by the normal distribution, corrected for ties.
+without SciPy, which the core does not import: exact for up to 50 differences, with ties or zeros for up to
+13; else by the normal distribution, corrected for ties.
 """
 
 from __future__ import annotations
