@@ -41,8 +41,8 @@ class SweepState:
     the trial's own `turn`). `top`: the ended trials whose checkpoints `keep_top_k` keeps, the best first;
     `unranked`: those that the present event ended. `curves` (where `stop.trial_wilcoxon` compares) and
     `histories` (`stop.trial_if`) hold, by trial, what it reported, with the iteration of each; only of those
-    that may go on, and in `curves` of `reference`, the best trial that has completed. `best_group`: where configs race, the best of those
-    of which all repeats have completed.
+    that may go on, and in `curves` of `reference`, the best trial that has completed. `best_group`: where
+    configs race, the best of those of which all repeats have completed.
     """
 
     spec: SweepSpec

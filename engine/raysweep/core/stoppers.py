@@ -1,4 +1,4 @@
-"""Whether a trial has done enough: its own plateau, its own patience, a function of the user's, the best trial.
+"""Whether a trial has done enough: by its own plateau or patience, a function of the user's, the best trial.
 
 All look at reports by their place on the way to the present result, not by their order: a trial that goes on
 from a checkpoint makes some of them again, which must not count twice.

@@ -246,7 +246,7 @@ class SweepOutcome(Record):
     which says so; `found_best` never does. Of several metrics, the first of `pareto`."""
     trials: tuple[TrialOutcome, ...] = ()
     configs: tuple[ConfigOutcome, ...] = ()
-    """With `repeat`, the configs of which a repeat completed, the best first; `best` is a trial of the first."""
+    """With `repeat`, the configs of which one completed, the best first; `best` is a trial of the first."""
     counts: Counts = Counts()
     """How many trials ended in each state."""
     num_trials: int | None = None
