@@ -6,10 +6,12 @@ import math
 import random
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from examples import functions
 from raysweep.core import SweepState, step
 from raysweep.core.trial import Trial
 from raysweep.core.wilcoxon import p_greater
@@ -261,3 +263,13 @@ LONGEST: list[list[float]] = []
 def tells(history: list[dict[str, Any]]) -> bool:
     LONGEST.append([report["x"] for report in history])
     return False
+
+
+def test_the_example_runs_as_it_stands() -> None:
+    path = Path(__file__).parents[3] / "examples/stoppers.yaml"
+    spec = SweepSpec.from_file(path)
+    assert f"raysweep sweep examples/{path.name}" in path.read_text()
+    outcome = simulate(spec, lambda config, step: functions.fold(config, step) if step < 11 else None).outcome
+    lengths = {trial.metrics["training_iteration"] for trial in outcome.trials if trial.state == "completed"}
+    assert outcome.counts["stopped"] > 5
+    assert lengths >= {10}

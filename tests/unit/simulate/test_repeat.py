@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import pytest
 
+from examples import functions
 from raysweep.core import SweepState, step
 from raysweep.core.seeds import derive_seed
 from raysweep.errors import SpecError
@@ -247,3 +249,14 @@ def test_a_number_is_enough_and_specs_without_are_written_as_before() -> None:
     assert spec.digest() != make_spec().digest()
     digests = [make_spec(repeat=times).digest() for times in (2, 3, 4)]
     assert all(one != other for one, other in pairwise(digests))
+
+
+def test_the_example_runs_as_it_stands() -> None:
+    path = Path(__file__).parents[3] / "examples/repeats.yaml"
+    spec = SweepSpec.from_file(path)
+    assert f"raysweep sweep examples/{path.name}" in path.read_text()
+    outcome = simulate(spec, lambda config, step: functions.noisy(config) if step < 2 else None).outcome
+    assert outcome.counts["stopped"] > 20
+    first = outcome.configs[0]
+    assert functions.machine(first.config)["loss"] < 0.35
+    assert first.completed == 6
