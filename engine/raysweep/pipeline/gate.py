@@ -214,7 +214,7 @@ def _spec(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, plan: GatePlan
     failure = spec.failure.replace(
         max_failed_fraction=None, breaker_trials=max(breaker, len(configs)) if breaker else 0
     )
-    # Where the sweep's repeats had their seeds from the config, so have the gate's: never those of one repeat.
+    # Where repeats had their seeds from the config, so have these: not that of the best repeat alone.
     seed_param = gate.seed_param or (spec.repeat.seed_param if spec.repeat is not None else None)
     return spec.replace(
         name=f"{spec.name}-gate",
