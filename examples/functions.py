@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,24 @@ def served(config: Mapping[str, float]) -> dict[str, float]:
         "memory_mb": size + width**2 / 8,
         "layers": depth,
     }
+
+
+def noisy(config: Mapping[str, Any]) -> dict[str, float]:
+    """The error of `machine`, which varies with the `seed` by 0.2."""
+    return {"loss": machine(config)["loss"] + random.Random(config["seed"]).gauss(0, 0.2)}
+
+
+def fold(config: Mapping[str, Any], number: int) -> dict[str, float]:
+    """The error of `machine` on one of ten folds, some of which are harder than others for all configs."""
+    return {"loss": machine(config)["loss"] + random.Random(number).gauss(0, 0.2)}
+
+
+def folds(config: Mapping[str, Any]) -> None:
+    """Ten folds, with a report of each."""
+    for number in range(1, 11):
+        rs.report(fold(config, number), wait=True)
+
+
+def is_certain(history: list[dict[str, Any]]) -> bool:
+    """Whether the errors of seven folds or more are all below 0.2, for `stop.trial_if`."""
+    return len(history) >= 7 and all(report["loss"] < 0.2 for report in history)

@@ -79,6 +79,13 @@ def test_what_is_run_again(tmp_path: Path) -> None:
     }
 
 
+def test_the_configs_of_repeats_are_run_again_under_seeds_of_their_own(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, scheduler="fifo", repeat={"times": 5, "seed_param": "seed"})
+    asked = prepare_gate(spec, swept("n1", 0.5, 0.7), GateSpec(confirm_top_k=1, seeds=3)).request.spec
+    assert asked.repeat is None
+    assert asked.to_dict()["search"]["configs"]["seed_param"] == "seed"
+
+
 def test_what_is_run_again_ends_where_the_sweeps_scheduler_ended_it(tmp_path: Path) -> None:
     """Where that was a class of the user's own, which need not be there, the candidates tell."""
     outcome, gate = swept("n1", 0.5, 0.7, 0.6), GateSpec(confirm_top_k=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raysweep.core import moves, order, stopping, turns
+from raysweep.core import moves, order, repeats, stoppers, stopping, turns
 from raysweep.core.commands import Command, ExcludeNode, TellSearch, TrialEnd
 from raysweep.core.failures import (
     Failure,
@@ -326,6 +326,9 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     state.unranked.append(trial.number)
     if trial.max_t is not None:
         return  # neither scheduler nor searcher has a say in it any more
+    stoppers.conclude(state, trial)
+    if state.rules.repeats > 1 and told_as == "completed":
+        repeats.note_completed(state, trial)
     if told_as == "completed":
         decisions = state.scheduler.end(trial.number, trial_time(state, trial), trial.last_score)
         stopping.note_completed(state, trial, score_of(state, trial), at, out)

@@ -137,7 +137,7 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
             trial=trial.number,
             attempt=trial.attempt,
             config=trial.config,
-            seed=derive_seed(state.seed, trial.number // state.rules.configs_a_seed),
+            seed=derive_seed(state.seed, state.rules.seed_number(trial.number)),
             checkpoint=checkpoint.uri if checkpoint else None,
             iteration=trial.iteration,
             next_checkpoint=trial.next_checkpoint,

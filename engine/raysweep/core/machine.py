@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Never
 
-from raysweep.core import again, ends, moves, needs, plan, reports, retention, stopping
+from raysweep.core import again, ends, moves, needs, plan, repeats, reports, retention, stopping
 from raysweep.core import events as ev
 from raysweep.core.commands import Command, ExcludeNode
 from raysweep.core.failures import classify
@@ -274,6 +274,8 @@ def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Ou
     state.is_exhausted = event.is_exhausted or not event.configs
     if event.note:
         moves.note(state, event.note)
+    if state.rules.repeats > 1:
+        repeats.note_suggested(state, event.first, len(event.configs))
     for number, failure in failed.items():
         ends.fail_config(state, state.trials[number], failure, event.at, out)
 

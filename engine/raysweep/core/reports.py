@@ -93,6 +93,7 @@ def _take_one(state: SweepState, trial: Trial, metrics: Metrics, out: Out) -> St
     if value is None and isinstance(raw, str) and raw in NON_FINITE and rules.fails_on_non_finite:
         return "non_finite"
     trial.last = metrics
+    stoppers.record(state, trial, metrics, value)
     if value is not None:
         state.has_scored = True
         trial.last_score = value
@@ -123,8 +124,9 @@ def _verdict(
     limits = (each for each in rules.limits if trial.max_t is None or each[0] != rules.time_attr)
     if any(_is_beyond(metrics.get(limit[0]), limit) for limit in limits):
         return "limit"
-    if trial.max_t is None and stoppers.has_settled(rules, trial, metrics):
-        return "limit"
+    ended = stoppers.judge(state, trial, metrics) if trial.max_t is None else None
+    if ended is not None:
+        return ended
     if _reaches_target(state, trial, metrics, value):
         return "limit"
     return _own_verdict(state, trial, decisions, out) if decisions else None

@@ -6,6 +6,7 @@ from typing import Final
 
 from raysweep.core.failures import Failure
 from raysweep.core.lifecycle import FINAL, Cause
+from raysweep.core.repeats import Group, best_trial, ranked_groups
 from raysweep.core.scores import best_ranked, ranked, score_of, violations
 from raysweep.core.state import SweepState
 from raysweep.core.stopping import usage
@@ -13,6 +14,7 @@ from raysweep.core.trial import Attempt, Trial, trial_id
 from raysweep.errors import RaysweepError
 from raysweep.outcome import (
     AttemptOutcome,
+    ConfigOutcome,
     EndedBy,
     ErrorInfo,
     SweepOutcome,
@@ -20,6 +22,7 @@ from raysweep.outcome import (
     Usage,
     show_infeasible,
 )
+from raysweep.spec.repeat import without_seed
 from raysweep.spec.schedule import ScheduledConfig
 from raysweep.spec.space import grid_points
 
@@ -50,7 +53,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
     """
     if state.status is None or state.started_at is None or state.ended_at is None:
         raise RaysweepError(f"sweep {sweep_id} has not ended")
-    best = best_ranked(state)
+    best = best_shown(state)
     trials = tuple(trial_outcome(state, trial) for trial in state.trials.values())
     return SweepOutcome(
         sweep_id=sweep_id,
@@ -67,6 +70,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         constraints=state.spec.constraints,
         best=trials[best.number] if best else None,
         trials=trials,
+        configs=_configs(state),
         num_trials=num_trials(state),
         is_open_ended=state.spec.is_open_ended,
         counts={name: number for name, number in sorted(state.counts.items()) if number},
@@ -96,13 +100,47 @@ def explain(state: SweepState) -> str:
         parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
         parts.append(f"{state.status}: {state.why}" if state.status else "still running")
     first = next(iter(ranked(state)), None)
-    best = best_ranked(state)
+    best = best_shown(state)
     if best is None and first is not None:
         nearest = trial_outcome(state, first)
         parts.append(show_infeasible(state.spec.constraints, nearest, state.spec.metric, state.spec.others))
-    if best is not None:
+    groups = ranked_groups(state) if state.rules.repeats > 1 else []
+    if groups:
+        parts.append(_show_group(state, groups[0]))
+    elif best is not None:
         parts.append(f"best {state.spec.metric} {score_of(state, best):.6g} (trial {trial_id(best.number)})")
     return "; ".join(part for part in parts if part)
+
+
+def best_shown(state: SweepState) -> Trial | None:
+    """The best trial; with `repeat`, the best one of the best config."""
+    groups = ranked_groups(state) if state.rules.repeats > 1 else []
+    return best_trial(state, groups[0]) if groups else best_ranked(state)
+
+
+def _show_group(state: SweepState, group: Group) -> str:
+    spread = f" ± {group.std:.3g}" if group.std is not None else ""
+    of = f"{len(group.scores)} of {state.rules.repeats} repeats"
+    return f"best {state.spec.metric} {group.mean:.6g}{spread} (config {group.number}, {of})"
+
+
+def _configs(state: SweepState) -> tuple[ConfigOutcome, ...]:
+    repeat = state.spec.repeat
+    if repeat is None:
+        return ()
+    return tuple(
+        ConfigOutcome(
+            number=group.number,
+            config=without_seed(group.trials[0].config, repeat.seed_param),
+            state=group.state,
+            mean=group.mean,
+            std=group.std,
+            completed=len(group.scores),
+            trials=tuple(trial.number for trial in group.trials),
+            best=best_trial(state, group).number,
+        )
+        for group in ranked_groups(state)
+    )
 
 
 def _of_wanted(count: int, wanted: int | None) -> str:
@@ -120,7 +158,7 @@ def num_trials(state: SweepState) -> int | None:
     if state.is_exhausted or not spec.search.options.is_counted or spec.num_samples is None:
         return len(state.trials)
     points = 1 if state.rules.max_trials is not None else grid_points(spec.param_space)
-    return max(len(state.trials), spec.num_samples * points)
+    return max(len(state.trials), spec.num_samples * points * state.rules.repeats)
 
 
 def trial_outcome(state: SweepState, trial: Trial) -> TrialOutcome:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from raysweep.schedulers import Scheduler
+from raysweep.schedulers import Judge, Scheduler, make_judge
 from raysweep.spec import SweepSpec
 from raysweep.spec.amounts import Amount, parse_amount
 from raysweep.spec.constraints import Constraint
 from raysweep.spec.openended import use_per_slot_hour
 from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
+from raysweep.spec.trialstops import TrialWilcoxon
 
 Limit = tuple[str, float | None, float | None, float | None]
 
@@ -24,7 +25,9 @@ class Rules:
     `has_end`: a deadline or a budget ends the sweep, so that it can plan towards its end.
     `budgets`: field of the spec, its limit, and how many seconds of one slot use it up.
     `use_per_slot_hour`: what one slot uses of what is counted (`cpu_hours`, `gpu_hours`, `cost`).
+    `judge`: the function of `stop.trial_if`.
     `configs_a_seed`: how many trials in a row share a seed, so that configs can be compared in pairs.
+    `repeats`: how many trials in a row have the same config, each with another seed.
     `others`: of several metrics those after the first: name, and -1 where more is better, else 1.
     `limits`: name of a reported value, and where it ends the trial: at or above, above, below.
     `looks_at_order`: something follows from the order in which trials end: what is asked, stopped, or ended.
@@ -61,6 +64,8 @@ class Rules:
     plateau: Plateau | None
     trial_plateau: TrialPlateau | None
     trial_patience: TrialPatience | None
+    trial_wilcoxon: TrialWilcoxon | None
+    judge: Judge | None
     max_concurrent: int | None
     max_trials: int | None
     keep_last: int
@@ -72,13 +77,18 @@ class Rules:
     falls_back: bool
     grace_s: float
     configs_a_seed: int
+    repeats: int
     report_timeout_s: float | None
     placement_timeout_s: float
     memory_by_config: Amount | None
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Rules:
-        """The rules of a spec under its scheduler."""
+        """The rules of a spec under its scheduler.
+
+        Raises:
+            SpecError: the function of `stop.trial_if` was not loaded in this process (`load_scheduler`).
+        """
         search, stop = spec.search.options, spec.stop
         limits = stop.trial_limits
         use = use_per_slot_hour(spec)
@@ -87,6 +97,7 @@ class Rules:
         has_end = any((stop.deadline, stop.time_budget_s, budgets))
         is_blind = not search.is_adaptive
         by_config = spec.resources.by_config.memory
+        repeats = spec.repeat.times if spec.repeat is not None else 1
         return cls(
             metric=spec.metric,
             is_max=spec.mode == "max",
@@ -97,10 +108,13 @@ class Rules:
                 not is_blind
                 or bool(scheduler.moves)
                 or (stop.target, stop.plateau, spec.failure.max_failed_fraction) != (None, None, None)
+                or stop.trial_wilcoxon is not None
+                or (spec.repeat is not None and spec.repeat.race is not None)
             ),
             is_plain=(
                 not (scheduler.moves or scheduler.max_t is not None or limits or spec.constraints)
                 and (stop.target, stop.trial_plateau, stop.trial_patience) == (None, None, None)
+                and (stop.trial_wilcoxon, stop.trial_if) == (None, None)
             ),
             is_timed=has_end or any((stop.trial_time_s, spec.failure.report_timeout_s)),
             has_end=has_end,
@@ -119,8 +133,10 @@ class Rules:
             plateau=stop.plateau,
             trial_plateau=stop.trial_plateau,
             trial_patience=stop.trial_patience,
+            trial_wilcoxon=stop.trial_wilcoxon,
+            judge=make_judge(spec),
             max_concurrent=spec.max_concurrent_trials,
-            max_trials=spec.num_samples if search.is_bounded else None,
+            max_trials=spec.num_samples * repeats if search.is_bounded and spec.num_samples else None,
             keep_last=spec.checkpoint.keep_last,
             keep_best=best.num if best is not None else 0,
             best_by=checkpoint_metric(spec),
@@ -130,10 +146,15 @@ class Rules:
             falls_back=spec.checkpoint.on_damage == "fall_back",
             grace_s=stop.grace_s,
             configs_a_seed=search.configs_per_seed,
+            repeats=repeats,
             report_timeout_s=spec.failure.report_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
             memory_by_config=parse_amount(by_config) if by_config is not None else None,
         )
+
+    def seed_number(self, trial: int) -> int:
+        """Which of the sweep's seeds a trial gets."""
+        return trial % self.repeats if self.repeats > 1 else trial // self.configs_a_seed
 
 
 def _best(spec: SweepSpec) -> BestCheckpoints | None:

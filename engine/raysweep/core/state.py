@@ -12,7 +12,7 @@ from pydantic import JsonValue, TypeAdapter
 from raysweep.core.commands import SweepStatus
 from raysweep.core.rules import Rules
 from raysweep.core.tally import Line, Tally
-from raysweep.core.trial import Attempt, Slot, Trial, trial_id
+from raysweep.core.trial import Attempt, Metrics, Slot, Trial, trial_id
 from raysweep.errors import RaysweepError
 from raysweep.schedulers import Scheduler, Verdict, make_scheduler
 from raysweep.spec import SweepSpec
@@ -39,7 +39,10 @@ class SweepState:
     `extend_trials` are what is to be done once the sweep is complete. `tally` follows from slots and trials,
     and is not stored; `undecided` holds verdicts that are carried out before the present event is done (None:
     the trial's own `turn`). `top`: the ended trials whose checkpoints `keep_top_k` keeps, the best first;
-    `unranked`: those that the present event ended.
+    `unranked`: those that the present event ended. `curves` (where `stop.trial_wilcoxon` compares) and
+    `histories` (`stop.trial_if`) hold, by trial, what it reported, with the iteration of each; only of those
+    that may go on, and in `curves` of `reference`, the best trial that has completed. `best_group`: where
+    configs race, the best of those of which all repeats have completed.
     """
 
     spec: SweepSpec
@@ -110,6 +113,10 @@ class SweepState:
     extend_top: int = 0
     extend_trials: list[int] = field(default_factory=list)
     top: list[int] = field(default_factory=list)
+    curves: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    histories: dict[int, list[tuple[int, Metrics]]] = field(default_factory=dict)
+    reference: int | None = None
+    best_group: int | None = None
     tally: Tally = field(init=False, repr=False)
     undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque, repr=False)
     unranked: list[int] = field(default_factory=list, repr=False)
@@ -122,7 +129,8 @@ class SweepState:
         """The state before the first event; `seed` is the sweep's own (spec.seed, or derived from its id).
 
         Raises:
-            SpecError: the scheduler is of a class that this process has not loaded (`load_scheduler`).
+            SpecError: the scheduler's class, or the function of `stop.trial_if`, was not loaded in this
+                process (`load_scheduler`).
         """
         scheduler = make_scheduler(spec, seed)
         rules = Rules.of(spec, scheduler)
@@ -159,6 +167,10 @@ class SweepState:
             "notes": self.notes,
             "first_reports_s": self.first_reports_s,
             "saves_s": self.saves_s,
+            "curves": tuple(self.curves.items()),
+            "histories": tuple(self.histories.items()),
+            "reference": self.reference,
+            "best_group": self.best_group,
         }
 
     @classmethod
@@ -188,6 +200,10 @@ _STRUCTURED = {
     "notes",
     "first_reports_s",
     "saves_s",
+    "curves",
+    "histories",
+    "reference",
+    "best_group",
     "tally",
     "undecided",
     "unranked",
@@ -195,6 +211,8 @@ _STRUCTURED = {
 _PLAIN = tuple(name for name in SweepState.__slots__ if name not in _STRUCTURED)
 _TRIALS = TypeAdapter(list[Trial])
 _SLOTS = TypeAdapter(list[Slot])
+_CURVES = TypeAdapter(dict[int, list[tuple[int, float]]])
+_HISTORIES = TypeAdapter(dict[int, list[tuple[int, Metrics]]])
 
 
 def _restore(plain: dict[str, JsonValue]) -> SweepState:
@@ -215,6 +233,12 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     state.notes = tuple(cast(list[str], plain["notes"]))
     state.first_reports_s = tuple(cast(list[float], plain["first_reports_s"]))
     state.saves_s = tuple(cast(list[float], plain["saves_s"]))
+    # An earlier version had no stoppers that look at these.
+    state.curves = _CURVES.validate_python(dict(cast(list[tuple[int, JsonValue]], plain.get("curves", []))))
+    histories = dict(cast(list[tuple[int, JsonValue]], plain.get("histories", [])))
+    state.histories = _HISTORIES.validate_python(histories)
+    state.reference = cast(int | None, plain.get("reference"))
+    state.best_group = cast(int | None, plain.get("best_group"))
     state.tally = Tally(state.slots, state.trials, state.waiting)
     for seconds in state.saves_s:
         state.tally.note_pace(seconds, state.last_at)

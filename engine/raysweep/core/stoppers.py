@@ -1,17 +1,107 @@
-"""Whether a trial has stopped getting anywhere: its own plateau, and its own patience.
+"""Whether a trial has done enough: by its own plateau or patience, a function of the user's, the best trial.
 
-Both look at reports by their place on the way to the present result, not by their order: a trial that goes on
+All look at reports by their place on the way to the present result, not by their order: a trial that goes on
 from a checkpoint makes some of them again, which must not count twice.
 """
 
 from __future__ import annotations
 
 from math import sqrt
+from typing import TypeVar
 
 from raysweep.core.rules import Rules
-from raysweep.core.scores import as_number
+from raysweep.core.scores import as_number, is_better, may_be_best, score_of
+from raysweep.core.state import SweepState
+from raysweep.core.stops import StopReason
 from raysweep.core.trial import Metrics, Trial
+from raysweep.core.wilcoxon import p_greater
 from raysweep.spec.policies import TrialPatience, TrialPlateau
+from raysweep.spec.trialstops import TrialWilcoxon
+
+EntryT = TypeVar("EntryT")
+
+
+def record(state: SweepState, trial: Trial, metrics: Metrics, value: float | None) -> None:
+    """Keep a report where a stopper looks at more than one; in place of those that it makes again."""
+    rules = state.rules
+    if trial.max_t is not None:
+        return
+    if rules.trial_wilcoxon is not None and value is not None:
+        _append(state.curves.setdefault(trial.number, []), trial.iteration, value)
+    if rules.judge is not None:
+        _append(state.histories.setdefault(trial.number, []), trial.iteration, metrics)
+
+
+def _append(entries: list[tuple[int, EntryT]], iteration: int, entry: EntryT) -> None:
+    while entries and entries[-1][0] >= iteration:
+        entries.pop()
+    entries.append((iteration, entry))
+
+
+def judge(state: SweepState, trial: Trial, metrics: Metrics) -> StopReason | None:
+    """Take a report into account that was recorded: why it is the trial's last; None: it goes on.
+
+    A trial that has settled is complete, one that is worse than the best has been stopped.
+    """
+    rules = state.rules
+    if has_settled(rules, trial, metrics):
+        return "limit"
+    if rules.judge is not None:
+        history = [metrics for _, metrics in state.histories.get(trial.number, ())]
+        if rules.judge.ends(trial.number, history):
+            return "limit"
+    wilcoxon = rules.trial_wilcoxon
+    return "scheduler" if wilcoxon is not None and _is_worse(wilcoxon, state, trial) else None
+
+
+def _is_worse(wilcoxon: TrialWilcoxon, state: SweepState, trial: Trial) -> bool:
+    """Whether a trial's reports are worse than those of the best one, and its mean is.
+
+    Decided as Optuna's WilcoxonPruner does. A report without a number is left out.
+    """
+    if state.reference is None:
+        return False
+    sign = -1.0 if state.rules.is_max else 1.0
+    own, best = dict(state.curves.get(trial.number, ())), dict(state.curves.get(state.reference, ()))
+    differences = [sign * (value - best[step]) for step, value in own.items() if step in best]
+    if len(differences) < max(2, wilcoxon.n_startup_steps):
+        return False
+    if sign * _mean(best) >= sign * _mean(own):
+        return False
+    return p_greater(differences) < wilcoxon.p_threshold
+
+
+def _mean(curve: dict[int, float]) -> float:
+    return sum(curve.values()) / len(curve)
+
+
+def conclude(state: SweepState, trial: Trial) -> None:
+    """A trial has ended: nothing of it is kept but what others are compared with.
+
+    One that failed may be retried, and one that the sweep's end cut may go on, with what they had reported.
+    """
+    if state.rules.trial_wilcoxon is not None and trial.state == "completed":
+        _consider_reference(state, trial)
+    if trial.state in ("completed", "stopped"):
+        state.histories.pop(trial.number, None)
+        if trial.number != state.reference:
+            state.curves.pop(trial.number, None)
+
+
+def _consider_reference(state: SweepState, trial: Trial) -> None:
+    score, known = score_of(state, trial), state.reference
+    if score is None or not may_be_best(state, trial):
+        return
+    if known is None or is_better(state, score, score_of(state, state.trials[known])):
+        state.reference = trial.number
+        if known is not None:
+            state.curves.pop(known, None)
+
+
+def forget(state: SweepState, number: int) -> None:
+    """The trial goes on with another config or checkpoint: what it reported before was not its own."""
+    state.histories.pop(number, None)
+    state.curves.pop(number, None)
 
 
 def has_settled(rules: Rules, trial: Trial, metrics: Metrics) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raysweep.core import moves, needs
+from raysweep.core import moves, needs, stoppers
 from raysweep.core.commands import Command, DeleteCheckpoint
 from raysweep.core.lineage import lineage_of, up_to
 from raysweep.core.state import SweepState
@@ -77,6 +77,7 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
         trial.last = trial.best = NO_METRICS
         trial.last_score = trial.best_score = None
         trial.recent, trial.improved = (), None
+        stoppers.forget(state, trial.number)
     if donated is not None:
         state.tally.pins[donated.uri] += 1
         checkpoints, trial.checkpoints = trial.checkpoints, ()

@@ -106,6 +106,7 @@ def _check_policies(spec: SweepSpec | TrainSpec) -> list[Check]:
     if isinstance(spec, TrainSpec):
         return []
     paths = [part.kind for part in (spec.scheduler, spec.search) if part.is_plugin]
+    paths += [path for path in (spec.stop.trial_if,) if path is not None]
     if not paths:
         return []
     try:

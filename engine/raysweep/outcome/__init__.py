@@ -1,5 +1,6 @@
 """What comes back: outcomes of sweeps and trainings, and the progress of one under way, as JSON."""
 
+from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.progress import (
     BestTrial,
     Cancellation,
@@ -43,6 +44,7 @@ __all__ = [
     "AttemptOutcome",
     "BestTrial",
     "Cancellation",
+    "ConfigOutcome",
     "Confirmed",
     "DataDigest",
     "EndedBy",

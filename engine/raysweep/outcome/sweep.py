@@ -15,6 +15,7 @@ from pydantic import (
 from raysweep.errors import RaysweepError, SweepFailedError
 from raysweep.fields import Counts, Metrics, Number
 from raysweep.frames import make_frame
+from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.pareto import Point, find_front, front_first, point_of
 from raysweep.spec.jsonable import leaves
@@ -244,6 +245,8 @@ class SweepOutcome(Record):
     a sweep that failed before any had, or where none satisfies them, asking for it raises SweepFailedError,
     which says so; `found_best` never does. Of several metrics, the first of `pareto`."""
     trials: tuple[TrialOutcome, ...] = ()
+    configs: tuple[ConfigOutcome, ...] = ()
+    """With `repeat`, the configs of which one completed, the best first; `best` is a trial of the first."""
     counts: Counts = Counts()
     """How many trials ended in each state."""
     num_trials: int | None = None
@@ -270,7 +273,7 @@ class SweepOutcome(Record):
     def _leave_out_what_is_new(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What a later version added is written only where it says something."""
         fields: dict[str, Any] = write(self)
-        for name in ("is_open_ended", "others"):
+        for name in ("is_open_ended", "others", "configs"):
             if not getattr(self, name):
                 fields.pop(name, None)
         return fields
@@ -288,8 +291,11 @@ class SweepOutcome(Record):
         """The `k` best trials, best first; without those that failed, or have no finite score.
 
         Those that break a constraint come after all that do not, the nearest first. Ties keep their order. Of
-        several metrics, `pareto` comes first, then the others by the first metric.
+        several metrics, `pareto` comes first, then the others by the first metric. With `repeat`, the best
+        trial of each config, in the order of `configs`.
         """
+        if self.configs:
+            return tuple(self.trials[each.best] for each in self.configs[: max(k, 0)])
         found = self._ranked()
         if self.others:
             first = [trial for trial in found if self.may_be_best(trial)]

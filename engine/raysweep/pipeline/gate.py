@@ -214,9 +214,12 @@ def _spec(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec, plan: GatePlan
     failure = spec.failure.replace(
         max_failed_fraction=None, breaker_trials=max(breaker, len(configs)) if breaker else 0
     )
+    # Where repeats had their seeds from the config, so have these: not that of the best repeat alone.
+    seed_param = gate.seed_param or (spec.repeat.seed_param if spec.repeat is not None else None)
     return spec.replace(
         name=f"{spec.name}-gate",
-        search={"configs": {"configs": configs, "seeds": gate.seeds, "seed_param": gate.seed_param}},
+        search={"configs": {"configs": configs, "seeds": gate.seeds, "seed_param": seed_param}},
+        repeat=None,
         scheduler="fifo",
         num_samples=len(configs) * gate.seeds,
         # New seeds: others than the sweep's own.

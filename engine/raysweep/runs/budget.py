@@ -23,8 +23,8 @@ from typing import Final
 
 from raysweep.core import SweepState, decode, encode, step
 from raysweep.core.events import ControllerStarted
-from raysweep.core.result import trial_outcome
-from raysweep.core.scores import best_ranked, ranked
+from raysweep.core.result import best_shown, trial_outcome
+from raysweep.core.scores import ranked
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.trial import Trial, trial_id
 from raysweep.errors import CheckpointDamagedError, RaysweepError, SegmentExistsError, StorageError
@@ -228,7 +228,7 @@ def _replay(folder: SweepFolder, record: SweepRecord) -> _Ended:
 
 def _pin_best(newest: _Ended, planning: _Planning) -> None:
     """What is done next with a sweep that has just ended (a gate, a training) begins from its best trial."""
-    best = best_ranked(newest.state)
+    best = best_shown(newest.state)
     if best is not None and best.checkpoint is not None:
         uri = best.checkpoint.uri
         planning.pins = {**planning.pins, uri: (*planning.pins.get(uri, ()), "the best of the newest sweep")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from raysweep.core.commands import SweepStatus
+from raysweep.core.result import best_shown
 from raysweep.core.scores import current_best, score_of
 from raysweep.core.state import SweepState
 from raysweep.core.stopping import end_in_sight
@@ -21,7 +22,7 @@ def make_progress(
     state: SweepState, *, sweep_id: str, holder: Holder, at: float, total: int | None
 ) -> SweepProgress:
     """The state of a sweep, as much as is worth showing."""
-    best = current_best(state)
+    best = best_shown(state) if state.rules.repeats > 1 else current_best(state)
     end = end_in_sight(state) if total is None and state.phase == "running" else None
     return SweepProgress(
         sweep_id=sweep_id,

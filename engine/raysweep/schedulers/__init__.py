@@ -20,6 +20,7 @@ from raysweep.schedulers.base import (
 )
 from raysweep.schedulers.fifo import FifoScheduler
 from raysweep.schedulers.hyperband import HyperBandScheduler
+from raysweep.schedulers.judge import Judge, load_judge, make_judge
 from raysweep.schedulers.median import MedianScheduler
 from raysweep.schedulers.pasha import PashaScheduler
 from raysweep.schedulers.pbt import PbtScheduler, Population
@@ -46,6 +47,7 @@ __all__ = [
     "Exploit",
     "FifoScheduler",
     "HyperBandScheduler",
+    "Judge",
     "MedianScheduler",
     "Move",
     "PashaScheduler",
@@ -59,16 +61,20 @@ __all__ = [
     "Stop",
     "Verdict",
     "load_scheduler",
+    "make_judge",
     "make_scheduler",
 ]
 
 
 def load_scheduler(spec: SweepSpec) -> None:
-    """Import the class of the spec's scheduler, if it is one of the user's own.
+    """Import what decides about trials in this spec, and is the user's own.
+
+    That is the class of its scheduler, and the function of `stop.trial_if`.
 
     Raises:
         SpecError: it cannot be imported, is no scheduler, its options do not fit, or its state is not JSON.
     """
+    load_judge(spec)
     if spec.scheduler.is_plugin:
         PLUGINS.load(spec.scheduler.kind)
         scheduler = make_scheduler(spec)

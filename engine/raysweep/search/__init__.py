@@ -13,6 +13,7 @@ from raysweep.search.configs import ConfigSearcher
 from raysweep.search.model import Model, ModelSearcher, refuse_grid
 from raysweep.search.plugin import PLUGINS, PluginSearcher
 from raysweep.search.points import FirstPoints
+from raysweep.search.repeat import RepeatSearcher
 from raysweep.search.variants import VariantSearcher
 from raysweep.search.warm import WarmSearcher, WarmStart
 from raysweep.spec.points import come_on_top
@@ -74,11 +75,16 @@ def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> 
         constraints=spec.constraints,
         num_samples=spec.num_samples,
     )
+    searcher = _make_inner(spec, setup, warm)
+    return searcher if spec.repeat is None else RepeatSearcher(searcher, spec.repeat, seed)
+
+
+def _make_inner(spec: SweepSpec, setup: SearchSetup, warm: WarmStart | None) -> Searcher:
     make = _KINDS.get(spec.search.kind)
     searcher = make(spec.search.options, setup) if make is not None else PluginSearcher(spec.search, setup)
     if isinstance(searcher, ConfigSearcher) or (warm is None and not spec.points):
         return searcher
-    points = FirstPoints(setup.space, spec.points, seed)
+    points = FirstPoints(setup.space, spec.points, setup.seed)
     on_top = come_on_top(spec.search, spec.param_space)
     return WarmSearcher(searcher, warm or WarmStart(), points=points, has_grid=on_top)
 

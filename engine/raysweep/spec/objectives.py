@@ -105,6 +105,8 @@ def _of_one_metric(spec: SweepSpec) -> Iterator[tuple[tuple[str, ...], str, str]
         yield ("stop", "plateau"), "the front moves where the best by one does not", one
     if stop.trial_patience is not None:
         yield ("stop", "trial_patience"), "patience looks at one", one
+    if stop.trial_wilcoxon is not None:
+        yield ("stop", "trial_wilcoxon"), "trials are compared by one", one
     if stop.trial_plateau is not None and stop.trial_plateau.metric is None:
         yield (
             ("stop", "trial_plateau"),

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from raysweep.spec.base import SpecModel
+from raysweep.spec.trialstops import FunctionPath, TrialWilcoxon
 from raysweep.spec.validation import Problem, show
 from raysweep.spec.wallclock import check_wall_clock, looks_like_wall_clock
 
@@ -398,6 +399,16 @@ class StopPolicy(SpecModel):
     """A trial ends when its last reports hardly differ."""
     trial_patience: TrialPatience | None = None
     """A trial ends when its best has not improved for so many reports."""
+    trial_wilcoxon: TrialWilcoxon | None = None
+    """A trial is stopped when its reports are significantly worse than those of the best completed trial.
+
+    For reports that are results of the same cases in the same order: folds, data sets, problem instances.
+    """
+    trial_if: FunctionPath | None = None
+    """A trial ends when this function of its reports says so: an import path `package.module:function`.
+
+    It is called after each report with all of them, a list of dicts, and returns a bool, by these alone.
+    """
     grace_s: Annotated[float, BeforeValidator(_seconds), Field(ge=0)] = 10.0
     """How long a trial that is told to stop may take before it is killed, in seconds."""
 
@@ -405,7 +416,7 @@ class StopPolicy(SpecModel):
     def _leave_new_fields_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What a later version added is written only where it is set: old digests stay."""
         fields: dict[str, Any] = handler(self)
-        for name in ("trial_plateau", "trial_patience"):
+        for name in ("trial_plateau", "trial_patience", "trial_wilcoxon", "trial_if"):
             if getattr(self, name) is None:
                 fields.pop(name, None)
         return fields

@@ -25,6 +25,7 @@ from raysweep.spec.openended import check_end
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.rayschedulers import with_own_scheduler
+from raysweep.spec.repeat import RepeatSpec, check_repeat
 from raysweep.spec.resources import Resources, Scaling, resources_of_wrapped
 from raysweep.spec.schedulers import SchedulerSpec, check_scheduler
 from raysweep.spec.schema import space_schema, value_schema
@@ -100,6 +101,11 @@ class SweepSpec(SpecDocument):
 
     None (null): as many as there is time for, until a limit in `stop` ends the sweep.
     """
+    repeat: RepeatSpec | None = None
+    """How many times each config runs, each time with another seed; `num_samples` counts configs.
+
+    The search is told the mean, and the best config is the one with the best mean; or `{times, race}`.
+    """
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     """Makes the configs repeatable; default: drawn once and stored with the sweep."""
     resources: Resources = Resources()
@@ -160,6 +166,7 @@ class SweepSpec(SpecDocument):
             others: Mapping[str, str] = ...,
             constraints: str | Sequence[str] = (),
             num_samples: int | None = 1,
+            repeat: int | Mapping[str, Any] | None = None,
             seed: int | None = None,
             resources: Resources | Mapping[str, Any] | object = ...,
             scaling: Scaling | Mapping[str, Any] | object | None = None,
@@ -212,6 +219,7 @@ class SweepSpec(SpecDocument):
         if (memory := self.resources.by_config.memory) is not None:
             check_amount(memory, self.param_space, ("resources", "by_config", "memory"))
         check_end(self)
+        check_repeat(self)
         check_points(self.points, self.search, self.param_space, self.num_samples)
         check_scheduler(self.scheduler, self.param_space, self.num_samples, self.max_concurrent_trials)
         if self.isolation == "inline" and self.max_concurrent_trials != 1:
@@ -276,8 +284,9 @@ class SweepSpec(SpecDocument):
         fields: dict[str, Any] = write(self)
         if not self.points:  # specs without are written, and digested, as before there were any
             fields.pop("points", None)
-        if self.scaling is None:
-            fields.pop("scaling", None)
+        for name in ("scaling", "repeat"):
+            if getattr(self, name) is None:
+                fields.pop(name, None)
         for name in ("where", "constraints"):
             if not getattr(self, name):
                 fields.pop(name, None)

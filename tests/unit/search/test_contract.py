@@ -32,6 +32,7 @@ def make(
     constraints: Sequence[str] = (),
     metric: Any = "m",
     mode: Any = "min",
+    repeat: Any = None,
 ) -> Searcher:
     spec = SweepSpec(
         name="s",
@@ -43,6 +44,7 @@ def make(
         search=search,
         points=points,
         constraints=constraints,
+        repeat=repeat,
     )
     return make_searcher(spec, 5, warm)
 
@@ -396,3 +398,18 @@ def test_the_suite_notices_results_that_count_by_the_order_in_which_they_came() 
     suite.test_rebuilt_it_goes_on_as_the_one_that_was_never_interrupted(1)
     with pytest.raises(AssertionError, match="after a resume"):
         suite.test_rebuilt_it_goes_on_as_the_one_that_was_never_interrupted(3)
+
+
+class TestRepeated(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("random", samples=8, repeat={"times": 3, "seed_param": "seed"})
+
+
+class TestRepeatedModel(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({"tpe": {"n_startup_trials": 2}}, samples=8, repeat=3)
+
+
+class TestRepeatedPoints(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({"tpe": {"n_startup_trials": 2}}, samples=6, repeat=4, points=[{"lr": 0.01}])

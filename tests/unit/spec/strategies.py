@@ -129,6 +129,9 @@ STOPS = st.fixed_dictionaries(
         "trial_time_s": st.floats(0.1, 1e6),
         "trial_plateau": st.none() | st.fixed_dictionaries({}, optional={"num_results": st.integers(2, 9)}),
         "trial_patience": st.none() | st.fixed_dictionaries({}, optional={"reports": st.integers(1, 9)}),
+        "trial_wilcoxon": st.none()
+        | st.fixed_dictionaries({}, optional={"n_startup_steps": st.integers(0, 9)}),
+        "trial_if": st.none() | st.just("toys.module:is_done"),
         "grace_s": st.floats(0, 100),
     },
 )

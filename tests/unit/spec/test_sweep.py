@@ -42,7 +42,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"tags": [1]}, "tags: expected a mapping, got [1]; write a mapping"),
         ({"failure": {"max_failuers": 1}}, "failure.max_failuers: unknown field 'max_failuers'; did you mean 'max_failures'?"),
         ({"deadline": "x"}, "deadline: unknown field 'deadline'; did you mean 'stop.deadline'?"),
-        ({"stop": {"[key]": 1}}, "stop.[key]: unknown field '[key]'; use one of 'deadline', 'time_budget_s', 'budget', 'cost_per_hour', 'plateau', 'min_trials', 'target', 'trial', 'trial_time_s', 'trial_plateau', 'trial_patience', 'grace_s'"),
+        ({"stop": {"[key]": 1}}, "stop.[key]: unknown field '[key]'; use one of 'deadline', 'time_budget_s', 'budget', 'cost_per_hour', 'plateau', 'min_trials', 'target', 'trial', 'trial_time_s', 'trial_plateau', 'trial_patience', 'trial_wilcoxon', 'trial_if', 'grace_s'"),
         ({"keep_last": 2}, "keep_last: unknown field 'keep_last'; did you mean 'checkpoint.keep_last'?"),
         ({"config": {}}, "config: unknown field 'config'; did you mean 'param_space'?"),
         ({"resources_per_trial": {}}, "resources_per_trial: unknown field 'resources_per_trial'; did you mean 'resources'?"),
@@ -222,6 +222,7 @@ def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
         "num_samples": 2,
         "seed": 1,
         "resources": {"cpu": 2},
+        "repeat": 5,
         "scaling": {"num_workers": 2},
         "isolation": "actor",
         "search": "tpe",
@@ -281,7 +282,7 @@ def test_replace_validates(spec: SweepSpec) -> None:
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
     # Left out where they say nothing: specs of before there were any keep their digests.
-    absent = ("constraints", "others", "points", "where", "scaling", "tune")
+    absent = ("constraints", "others", "points", "where", "scaling", "tune", "repeat")
     assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in absent]
 
 

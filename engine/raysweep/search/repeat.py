@@ -1,0 +1,107 @@
+"""Each config several times in a row, and its searcher told the mean of the results."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from raysweep.search.base import Searcher, TrialEnd, derived_seed, substitution_of
+from raysweep.spec.repeat import Repeat, without_seed
+
+Told = tuple[float | None, TrialEnd]
+
+
+class RepeatSearcher:
+    """Wraps a searcher: its config n is that of the trials from n * times on.
+
+    It is told of a config once all repeats have ended: the mean of those that completed; as failed, where
+    one of them failed; as stopped, where the config was dropped.
+
+    Args:
+        inner: who suggests configs.
+        repeat: how often each runs, and the parameter that gets the seed.
+        seed: the seed of the sweep.
+    """
+
+    def __init__(self, inner: Searcher, repeat: Repeat, seed: int) -> None:
+        self._inner = inner
+        self._repeat = repeat
+        self._times = repeat.times
+        self._seed = seed
+        self._configs: dict[int, dict[str, Any]] = {}
+        self._told: dict[int, dict[int, Told]] = {}
+
+    @property
+    def is_adaptive(self) -> bool:
+        """As the searcher in it."""
+        return self._inner.is_adaptive
+
+    @property
+    def total(self) -> int | None:
+        """How many trials there will be; None where that is not known."""
+        return None if self._inner.total is None else self._inner.total * self._times
+
+    @property
+    def note(self) -> str | None:
+        """See `Searcher`."""
+        return self._inner.note
+
+    @property
+    def substitution(self) -> str | None:
+        """See `raysweep.search.base.Substituting`."""
+        return substitution_of(self._inner)
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Return the config of trial `number`; None if there are no more.
+
+        Of a config that could not be made, the next repeat asks again: nobody has taken note of it.
+        """
+        index, repeat = divmod(number, self._times)
+        config = self._configs.get(index)
+        if config is None:
+            config = self._inner.ask(index)
+        if config is None:
+            return None
+        self._keep(index, repeat, config)
+        given = copy.deepcopy(config)
+        if self._repeat.seed_param is not None:
+            # What seeds C libraries is often a signed 32-bit number.
+            given[self._repeat.seed_param] = derived_seed(self._seed, repeat) % 2**31
+        return given
+
+    def restore(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of a config that an earlier run asked for."""
+        index, repeat = divmod(number, self._times)
+        drawn = without_seed(config, self._repeat.seed_param)
+        if index not in self._configs:
+            self._inner.restore(index, drawn)
+        self._keep(index, repeat, drawn)
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        """Report how a trial ended; a second report on the same trial changes nothing."""
+        index, repeat = divmod(number, self._times)
+        told = self._told.setdefault(index, {})
+        told.setdefault(repeat, (value, state))
+        if len(told) == self._times:
+            self._inner.tell(index, *_summary([told[each] for each in sorted(told)]))
+            # A second report on it changes nothing, in any searcher.
+            del self._told[index]
+
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        """Report a trial of an earlier sweep."""
+        self._inner.tell_earlier(without_seed(config, self._repeat.seed_param), value)
+
+    def _keep(self, index: int, repeat: int, config: dict[str, Any]) -> None:
+        if repeat < self._times - 1:
+            self._configs[index] = config
+        else:
+            self._configs.pop(index, None)
+
+
+def _summary(told: list[Told]) -> Told:
+    """What a config gave, of what its repeats gave."""
+    values = [value for value, state in told if state == "completed" and value is not None]
+    if not values or any(state == "failed" for _, state in told):
+        return None, "failed"
+    is_whole = len(values) == len(told)
+    return sum(values) / len(values), "completed" if is_whole else "stopped"
