@@ -105,6 +105,7 @@ def _ask(
         text = scheduled_at.isoformat()
         raise SpecError("scheduled_at", f"{text} has no offset from UTC", "give an aware datetime")
     spec, run = request.spec, request.run
+    again.check_for(spec)
     folder = SweepFolder(open_store(spec.storage_path), run.id)
     seed = spec.seed if spec.seed is not None else derive_seed(0, run.id)
     at = scheduled_at.timestamp() if scheduled_at is not None else None

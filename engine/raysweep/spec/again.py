@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from raysweep.errors import SpecError
 from raysweep.spec.base import SpecModel
 from raysweep.spec.validation import Problem
+
+if TYPE_CHECKING:
+    from raysweep.spec.sweep import SweepSpec
 
 
 def _as_tuple(given: object) -> object:
@@ -45,3 +49,9 @@ class Again(SpecModel):
     """Run failed trials again, from their checkpoints, with a new budget of failures."""
     extend: Extension | None = None
     """Once it has completed, let some trials go further."""
+
+    def check_for(self, spec: SweepSpec) -> None:
+        """See that it can be asked of a sweep. Raises SpecError."""
+        if self.extend is not None and spec.repeat is not None:
+            problem = "with repeat, trials are repeats of a config, and longer ones would enter its mean"
+            raise SpecError("extend", problem, "run a new sweep whose trials are longer, or without repeat")

@@ -19,6 +19,7 @@ from raysweep.outcome import SweepOutcome
 from raysweep.search.repeat import RepeatSearcher
 from raysweep.simulate import Kill, Simulated, simulate
 from raysweep.spec import SweepSpec
+from raysweep.spec.again import Again, Extension
 from raysweep.spec.repeat import Repeat
 from tests.unit.simulate.exactness import kills_of
 from tests.unit.simulate.sweeps import make_spec, shown
@@ -260,3 +261,10 @@ def test_the_example_runs_as_it_stands() -> None:
     first = outcome.configs[0]
     assert functions.machine(first.config)["loss"] < 0.35
     assert first.completed == 6
+
+
+def test_repeats_go_no_further() -> None:
+    Again(retry="failed").check_for(make_spec(repeat=3))
+    Again(extend=Extension(max_t=9, top=1)).check_for(make_spec())
+    with pytest.raises(SpecError, match="extend: with repeat, trials are repeats of a config"):
+        Again(extend=Extension(max_t=9, top=1)).check_for(make_spec(repeat=3))
