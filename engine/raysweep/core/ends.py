@@ -28,6 +28,7 @@ from raysweep.core.scores import (
 )
 from raysweep.core.state import Fault, SweepState
 from raysweep.core.trial import Attempt, Trial
+from raysweep.schedulers import tell_end
 
 Out = list[Command]
 
@@ -327,7 +328,13 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     if trial.max_t is not None:
         return  # neither scheduler nor searcher has a say in it any more
     if told_as == "completed":
-        decisions = state.scheduler.end(trial.number, trial_time(state, trial), trial.last_score)
+        decisions = tell_end(
+            state.scheduler,
+            trial.number,
+            trial_time(state, trial),
+            trial.last_score,
+            other_values(state, trial),
+        )
         stopping.note_completed(state, trial, score_of(state, trial), at, out)
     else:
         decisions = state.scheduler.remove(trial.number)

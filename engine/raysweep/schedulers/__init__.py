@@ -17,10 +17,13 @@ from raysweep.schedulers.base import (
     Scheduler,
     Stop,
     Verdict,
+    tell_end,
+    tell_report,
 )
 from raysweep.schedulers.fifo import FifoScheduler
 from raysweep.schedulers.hyperband import HyperBandScheduler
 from raysweep.schedulers.median import MedianScheduler
+from raysweep.schedulers.moasha import MoashaScheduler
 from raysweep.schedulers.pasha import PashaScheduler
 from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
@@ -32,6 +35,7 @@ from raysweep.spec.schedulers import (
     FifoOptions,
     HyperbandOptions,
     MedianStoppingOptions,
+    MoashaOptions,
     PashaOptions,
     PbtOptions,
 )
@@ -47,6 +51,7 @@ __all__ = [
     "FifoScheduler",
     "HyperBandScheduler",
     "MedianScheduler",
+    "MoashaScheduler",
     "Move",
     "PashaScheduler",
     "Pause",
@@ -60,6 +65,8 @@ __all__ = [
     "Verdict",
     "load_scheduler",
     "make_scheduler",
+    "tell_end",
+    "tell_report",
 ]
 
 
@@ -86,7 +93,13 @@ def make_scheduler(spec: SweepSpec, seed: int | None = None) -> Scheduler:
         SpecError: it is of a class that was not loaded, or that does not take these options.
     """
     seed = seed if seed is not None else spec.seed or 0
-    setup = PolicySetup(mode=spec.mode, seed=seed, param_space=spec.param_space, where=spec.where)
+    setup = PolicySetup(
+        mode=spec.mode,
+        seed=seed,
+        param_space=spec.param_space,
+        where=spec.where,
+        modes=tuple(spec.objectives.values()),
+    )
     make = _KINDS.get(spec.scheduler.kind)
     return make(spec.scheduler.options, setup) if make is not None else PluginScheduler(spec.scheduler, setup)
 
@@ -114,6 +127,18 @@ def _make_pasha(options: PashaOptions, setup: PolicySetup) -> Scheduler:
         max_t=options.max_t,
         grace_period=options.grace_period,
         reduction_factor=options.reduction_factor,
+        time_attr=options.time_attr,
+    )
+
+
+def _make_moasha(options: MoashaOptions, setup: PolicySetup) -> Scheduler:
+    return MoashaScheduler(
+        modes=setup.modes,
+        max_t=options.max_t,
+        grace_period=options.grace_period,
+        reduction_factor=options.reduction_factor,
+        brackets=options.brackets,
+        seed=setup.seed,
         time_attr=options.time_attr,
     )
 
@@ -161,6 +186,7 @@ _KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
     "fifo": _make_fifo,
     "asha": _make_asha,
     "pasha": _make_pasha,
+    "moasha": _make_moasha,
     "median_stopping": _make_median,
     "hyperband": _make_hyperband,
     "pbt": _make_pbt,

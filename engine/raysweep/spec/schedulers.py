@@ -73,6 +73,26 @@ class PashaOptions(SpecModel):
         return self
 
 
+class MoashaOptions(SpecModel):
+    """ASHA of several metrics (Schmucker et al., 2021): rungs are sorted by Pareto fronts, as Syne Tune's."""
+
+    max_t: int = Field(default=100, ge=1)
+    """The most time that a trial gets, in units of `time_attr`."""
+    grace_period: int = Field(default=1, ge=1)
+    """The time before which no trial is stopped."""
+    reduction_factor: float = Field(default=3.0, gt=1)
+    """The first 1/reduction_factor of each rung go on."""
+    brackets: int = Field(default=1, ge=1)
+    """How many brackets, each with a later first rung than the one before."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_grace(self.grace_period, self.max_t)
+        return self
+
+
 class MedianStoppingOptions(SpecModel):
     """Median stopping (Golovin et al., "Google Vizier", 2017), with the decisions of Ray Tune's rule."""
 
@@ -133,6 +153,7 @@ class SchedulerSpec(KindSpec):
         "fifo": FifoOptions,
         "asha": AshaOptions,
         "pasha": PashaOptions,
+        "moasha": MoashaOptions,
         "median_stopping": MedianStoppingOptions,
         "hyperband": HyperbandOptions,
         "pbt": PbtOptions,
@@ -144,6 +165,7 @@ class SchedulerSpec(KindSpec):
         FifoOptions
         | AshaOptions
         | PashaOptions
+        | MoashaOptions
         | MedianStoppingOptions
         | HyperbandOptions
         | PbtOptions

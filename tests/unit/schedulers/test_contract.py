@@ -16,6 +16,7 @@ from raysweep.schedulers import (
     FifoScheduler,
     HyperBandScheduler,
     MedianScheduler,
+    MoashaScheduler,
     Move,
     PashaScheduler,
     Pause,
@@ -90,6 +91,11 @@ class TestPasha(SchedulerContract):
     def value(self, chance: random.Random, trial: int, time: int) -> float:
         """Curves that cross, so that rungs are added."""
         return chance.random()
+
+
+class TestMoasha(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return MoashaScheduler(modes=("min",), max_t=12, reduction_factor=2, brackets=2, seed=5)
 
 
 LEAVES = mutable_leaves({"lr": {"loguniform": [1e-3, 10]}})
