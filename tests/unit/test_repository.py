@@ -15,6 +15,7 @@ from raysweep.spec.schedulers import (
     AshaOptions,
     HyperbandOptions,
     MedianStoppingOptions,
+    MoashaOptions,
     PashaOptions,
     PbtOptions,
 )
@@ -185,6 +186,7 @@ def models_of_the_guide() -> dict[str, type[BaseModel]]:
         "(asha) ": AshaOptions,
         "(median_stopping) ": MedianStoppingOptions,
         "(hyperband) ": HyperbandOptions,
+        "(moasha) ": MoashaOptions,
         "(pasha) ": PashaOptions,
         "(pbt) ": PbtOptions,
         "(tpe) ": TpeOptions,

@@ -165,7 +165,7 @@ def tell_end(
     value: float | None,
     others: Sequence[float | None],
 ) -> Decisions:
-    """Tell a scheduler that a trial has completed; see `tell_report`. Without all its values it is removed."""
+    """Tell a scheduler that a trial has completed; see `tell_report`. Without all values it is removed."""
     if not others:
         return scheduler.end(trial, time, value)
     known = [each for each in (value, *others) if each is not None]

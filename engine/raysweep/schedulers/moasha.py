@@ -1,14 +1,14 @@
 """ASHA of several metrics: a rung is sorted by Pareto fronts, and who is not among its first ones stops.
 
-Algorithm: Schmucker et al., "Multi-objective Asynchronous Successive Halving", 2021, arXiv:2106.12639, with
-the sort of Salinas et al., "A Multi-objective Perspective on Jointly Tuning Hardware and Hyperparameters",
-ICLR workshop on NAS 2021, as the default of Syne Tune's `MOASHA` is meant: fronts one after the other, and in
-each the trial that is best by the first metric, then whoever is furthest from those that were taken (an
-epsilon net). Same rungs, same brackets, same rule: of n trials at a rung, with the one that came last, it goes
-on if no more than n / reduction_factor are ahead of it. What differs:
+Algorithm: Schmucker et al., "Multi-objective Asynchronous Successive Halving", 2021, arXiv:2106.12639,
+with the sort of Salinas et al., "A Multi-objective Perspective on Jointly Tuning Hardware and
+Hyperparameters", ICLR workshop on NAS 2021, as the default of Syne Tune's `MOASHA` is meant: fronts one
+after the other, and in each the trial that is best by the first metric, then whoever is furthest from those
+that were taken (an epsilon net). Same rungs, same brackets, same rule: of n trials at a rung, with the one
+that came last, it goes on if no more than n / reduction_factor are ahead of it. What differs:
 
-- Syne Tune (0.16) takes the place of a trial in the sorted list for the rank of the trial that is listed there:
-  with three trials and more at a rung, it decides by the rank of another one;
+- Syne Tune (0.16) sorts the trials and takes the number at each place of that order for the rank of the
+  trial with the place's number: from three trials at a rung on, it goes by another trial's rank;
 - the bracket of a trial is a function of (seed, trial number), not of a global generator.
 """
 

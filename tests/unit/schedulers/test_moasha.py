@@ -163,7 +163,8 @@ def spec(**fields: Any) -> SweepSpec:
 def test_it_takes_the_specs_options_and_directions() -> None:
     made = make_scheduler(spec())
     assert isinstance(made, MoashaScheduler)
-    assert (made.max_t, made.moves) == (9.0, {"stop"})
+    assert made.max_t == 9.0
+    assert made.moves == frozenset({"stop"})
     assert made.to_json()["parameters"] == {
         "modes": ["min", "max"],
         "max_t": 9,
