@@ -17,6 +17,7 @@ from raysweep.spec.schedulers import (
     MedianStoppingOptions,
     MoashaOptions,
     PashaOptions,
+    Pb2Options,
     PbtOptions,
 )
 from raysweep.spec.search import (
@@ -188,6 +189,7 @@ def models_of_the_guide() -> dict[str, type[BaseModel]]:
         "(hyperband) ": HyperbandOptions,
         "(moasha) ": MoashaOptions,
         "(pasha) ": PashaOptions,
+        "(pb2) ": Pb2Options,
         "(pbt) ": PbtOptions,
         "(tpe) ": TpeOptions,
         "(gp) ": GpOptions,

@@ -25,10 +25,11 @@ from raysweep.schedulers.hyperband import HyperBandScheduler
 from raysweep.schedulers.median import MedianScheduler
 from raysweep.schedulers.moasha import MoashaScheduler
 from raysweep.schedulers.pasha import PashaScheduler
+from raysweep.schedulers.pb2 import Pb2Scheduler
 from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
 from raysweep.schedulers.promotion import PromotionScheduler
-from raysweep.spec.perturbation import mutable_leaves
+from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
 from raysweep.spec.plugins import PolicySetup
 from raysweep.spec.schedulers import (
     AshaOptions,
@@ -37,6 +38,7 @@ from raysweep.spec.schedulers import (
     MedianStoppingOptions,
     MoashaOptions,
     PashaOptions,
+    Pb2Options,
     PbtOptions,
 )
 from raysweep.spec.space import parse_where
@@ -55,6 +57,7 @@ __all__ = [
     "Move",
     "PashaScheduler",
     "Pause",
+    "Pb2Scheduler",
     "PbtScheduler",
     "PolicySetup",
     "Population",
@@ -182,6 +185,23 @@ def _make_pbt(options: PbtOptions, setup: PolicySetup) -> Scheduler:
     )
 
 
+def _make_pb2(options: Pb2Options, setup: PolicySetup) -> Scheduler:
+    population = Population(
+        perturbation_interval=options.perturbation_interval,
+        quantile_fraction=options.quantile_fraction,
+        synch=options.synch,
+        where=parse_where(setup.where, setup.param_space),
+    )
+    return Pb2Scheduler(
+        mode=setup.mode,
+        population=population,
+        leaves=bounded_leaves(setup.param_space, options.hyperparam_bounds),
+        max_t=options.max_t,
+        seed=setup.seed,
+        time_attr=options.time_attr,
+    )
+
+
 _KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
     "fifo": _make_fifo,
     "asha": _make_asha,
@@ -190,4 +210,5 @@ _KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
     "median_stopping": _make_median,
     "hyperband": _make_hyperband,
     "pbt": _make_pbt,
+    "pb2": _make_pb2,
 }

@@ -77,6 +77,7 @@ NAMED: dict[str, dict[str, Any]] = {
     "promotion": {"scheduler": {"asha": ASHA["asha"] | {"type": "promotion"}}},
     "pasha": {"scheduler": {"pasha": {"max_t": 9, "reduction_factor": 2}}},
     "pbt": {"scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
+    "pb2": {"scheduler": {"pb2": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
 }
 MOASHA: dict[str, dict[str, Any]] = {"moasha": {"scheduler": {"moasha": {"max_t": 9, "reduction_factor": 2}}}}
 # The ends of attempts that each brings about, and those that it may bring about besides.
@@ -91,6 +92,7 @@ ENDS: dict[str, tuple[set[str], set[str]]] = {
     "promotion": ({"paused"}, set()),
     "pasha": ({"paused"}, set()),
     "pbt": ({"paused"}, set()),
+    "pb2": ({"paused"}, set()),
     "moasha": ({"stopped"}, set()),
 }
 BACKOFF_S = 20.0

@@ -1,0 +1,115 @@
+"""Our PB2 knows what Ray Tune's knows, and its process says what Ray's says of the same data."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from raysweep.schedulers import Pb2Scheduler, Population
+from raysweep.schedulers.bandit import Kernel, Process, fit, standardised, upper_bound
+from raysweep.spec.perturbation import bounded_leaves
+from raysweep.spec.space import normalise
+
+pytest.importorskip("ray.tune")
+np = pytest.importorskip("numpy")
+pd = pytest.importorskip("pandas")
+gaussian_process = pytest.importorskip("sklearn.gaussian_process")
+from ray.tune.schedulers import pb2 as ray_pb2
+from ray.tune.schedulers import pb2_utils
+
+
+def some_data(seed: int) -> tuple[list[list[float]], list[float]]:
+    rng = random.Random(seed)
+    count = rng.randrange(4, 30)
+    rows = [[rng.random() for _ in range(rng.choice([4]))] for _ in range(count)]
+    return rows, [math.sin(5 * row[2]) + row[3] + rng.gauss(0, 0.1) for row in rows]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_process_and_its_bound_are_rays(seed: int) -> None:
+    """With the same parameters: mean, variance and upper bound at random points, and with pending ones."""
+    rows, results = some_data(seed)
+    rng = random.Random(-seed - 1)
+    variance, length, epsilon = rng.uniform(0.5, 2), rng.uniform(0.1, 2), rng.uniform(0.01, 0.5)
+
+    def of_ray(given: Any, found: Any) -> Any:
+        kernel = pb2_utils.TV_SquaredExp(variance=variance, lengthscale=length, epsilon=epsilon)
+        process = gaussian_process.GaussianProcessRegressor(
+            kernel=kernel, optimizer=None, alpha=0.01 * variance
+        )
+        return process.fit(np.array(given), np.array(found))
+
+    y = standardised(results)
+    assert y == pytest.approx(pb2_utils.standardize(np.array(results)).tolist())
+    fixed, pending = [rng.random(), rng.random()], [[rng.random(), rng.random()] for _ in range(3)]
+    behind = [[*fixed, *each] for each in pending]
+    ray = of_ray(rows, y)
+    surer = of_ray([*rows, *behind], [*y, 0.0, 0.0, 0.0])
+    ours = Process(Kernel(variance, length, epsilon), rows, y).with_pending(behind)
+    for _ in range(20):
+        places = [rng.random(), rng.random()]
+        mean, spread = ours.at([*fixed, *places])
+        assert mean == pytest.approx(ray.predict([[*fixed, *places]])[0], abs=1e-8)
+        assert spread == pytest.approx(
+            surer.predict([[*fixed, *places]], return_std=True)[1][0] ** 2, abs=1e-7
+        )
+        bound = pb2_utils.UCB(ray, surer, np.array(places), np.array(fixed))
+        assert upper_bound(mean, spread, len(rows)) == pytest.approx(bound, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_fitted_process_is_nearly_as_likely_as_the_likeliest(seed: int) -> None:
+    rows, results = some_data(seed)
+    y = standardised(results)
+    found = fit(rows, y)
+    kernel = pb2_utils.TV_SquaredExp(variance=1.0, lengthscale=1.0, epsilon=0.1)
+    best = gaussian_process.GaussianProcessRegressor(kernel=kernel, alpha=0.01).fit(
+        np.array(rows), np.array(y)
+    )
+    constant = len(rows) / 2 * math.log(2 * math.pi)
+    assert found.log_likelihood - constant > best.log_marginal_likelihood_value_ - 3.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_process_is_told_what_rays_is_told(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream with its exploits: changes, scores before and times are the rows that Ray makes of the same."""
+    rng = random.Random(seed)
+    leaves = bounded_leaves(normalise({"x": {"uniform": [0, 1]}}))
+    ours = Pb2Scheduler(mode="max", population=Population(perturbation_interval=1), leaves=leaves, seed=seed)
+    trials = 5
+    for trial in range(trials):
+        ours.add(trial, {"x": trial / 5})
+    configs: dict[int, float] = {trial: trial / 5 for trial in range(trials)}
+    times = dict.fromkeys(range(trials), 0)
+    columns = ["Trial", "Time", "x", "Reward"]
+    table: list[list[Any]] = []
+    for _ in range(35):
+        trial = rng.choice(range(trials))
+        times[trial] += 1
+        value = rng.gauss(0, 1)
+        table.append([str(trial), times[trial], configs[trial], value])
+        for _, verdict in ours.report(trial, times[trial], value):
+            donor = verdict.donor  # type: ignore[union-attr]
+            configs[trial] = verdict.config["x"]  # type: ignore[union-attr,index]
+            times[trial] = times[donor]
+            scores = [row for row in table if row[0] == str(donor)]
+            if scores:
+                table.append([str(trial), times[trial], configs[trial], scores[-1][3]])
+    seen: list[Any] = []
+
+    def select(rows: Any, y: Any, *_: Any, **__: Any) -> Any:
+        seen.extend(zip(rows.tolist(), y.tolist(), strict=True))
+        return np.array([0.5])
+
+    monkeypatch.setattr(ray_pb2, "_select_config", select)
+    state = ours.to_json()["changes"]
+    base = state[-1][0]
+    ray_pb2._explore(pd.DataFrame(table, columns=columns), {"x": (0, 1)}, None, base, 99, {"x": 0.5})
+    told = sorted(
+        (time, round(before, 9), round(places[0], 6), round(rate, 9))
+        for _, time, before, rate, places in state
+    )
+    assert told == sorted((time, round(before, 9), round(x, 6), round(y, 9)) for (time, before, x), y in seen)
