@@ -48,10 +48,10 @@ class Process:
         results: one for each.
     """
 
-    __slots__ = ("_factor", "_kernel", "_rows", "_weights")
+    __slots__ = ("_factor", "_rows", "_weights", "kernel")
 
     def __init__(self, kernel: Kernel, rows: Sequence[Row], results: Sequence[float]) -> None:
-        self._kernel, self._rows = kernel, rows
+        self.kernel, self._rows = kernel, rows
         matrix = [[kernel.between(one, other) for other in rows[: i + 1]] for i, one in enumerate(rows)]
         for i in range(len(rows)):
             matrix[i][i] += kernel.variance * kernel.noise
@@ -71,16 +71,16 @@ class Process:
 
     def with_pending(self, rows: Sequence[Row]) -> Process:
         """The same with points whose results are not there yet: it is as sure of these as it will be."""
-        process = Process(self._kernel, [*self._rows, *rows], [0.0] * (len(self._rows) + len(rows)))
+        process = Process(self.kernel, [*self._rows, *rows], [0.0] * (len(self._rows) + len(rows)))
         # What is added to a factor below leaves the rows above as they are, and so the means.
         process._weights = self._weights
         return process
 
     def at(self, row: Row) -> tuple[float, float]:
         """Mean and variance of the result at a point, without noise."""
-        found = _forward(self._factor, [self._kernel.between(row, each) for each in self._rows])
+        found = _forward(self._factor, [self.kernel.between(row, each) for each in self._rows])
         mean = sum(map(mul, found, self._weights))
-        return mean, max(self._kernel.variance - sum(map(mul, found, found)), 0.0)
+        return mean, max(self.kernel.variance - sum(map(mul, found, found)), 0.0)
 
 
 def fit(rows: Sequence[Row], results: Sequence[float]) -> Process:

@@ -108,9 +108,9 @@ class Pb2Scheduler(PbtScheduler):
 
     def _exploit(self, trial: int, upper: Sequence[int]) -> Exploit:
         verdict = super()._exploit(trial, upper)
-        source, places = self._members[verdict.donor], self._places(verdict.config)
-        if places is not None and source.score is not None:
-            self._starts[trial] = source.time, _sound(source.score), places
+        start, places = self._starts.get(verdict.donor), self._places(verdict.config)
+        if places is not None and start is not None:
+            self._starts[trial] = start[0], start[1], places
         return verdict
 
     def _explored(self, donor: int, trial: int, replaced: int) -> dict[str, Any]:
