@@ -113,7 +113,7 @@ def test_the_process_is_told_what_rays_is_told(seed: int, monkeypatch: pytest.Mo
     state = ours.to_json()["changes"]
     base = state[-1][0]
     ray_pb2._explore(pd.DataFrame(table, columns=columns), {"x": (0, 1)}, None, base, 99, {"x": 0.5})
-    told = [(time, before, places[0], rate) for _, time, before, rate, places in state]
-    rays = [(time, before, x, y) for (time, before, x), y in seen]
+    told = [(time, round(rate, 6), before, places[0]) for _, time, before, rate, places in state]
+    rays = [(time, round(y, 6), before, x) for (time, before, x), y in seen]
     assert len(told) > 10
     assert np.array(sorted(told)) == pytest.approx(np.array(sorted(rays)), abs=1e-5)
