@@ -80,7 +80,11 @@ def test_the_fitted_process_is_likelier_than_the_one_that_ray_begins_with(seed: 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_process_is_told_what_rays_is_told(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a stream with its exploits: changes, scores before them and times are the rows that Ray makes."""
+    """Of a stream with its exploits: changes, scores before them and times are the rows that Ray makes.
+
+    Ray mixes what a trial reported before and after it was replaced where the config is the same: here a
+    `turn` tells them apart.
+    """
     rng = random.Random(seed)
     leaves = bounded_leaves(normalise({"x": {"uniform": [0, 1]}}))
     ours = Pb2Scheduler(mode="max", population=Population(perturbation_interval=1), leaves=leaves, seed=seed)
@@ -89,31 +93,33 @@ def test_the_process_is_told_what_rays_is_told(seed: int, monkeypatch: pytest.Mo
         ours.add(trial, {"x": trial / 5})
     configs: dict[int, float] = {trial: trial / 5 for trial in range(trials)}
     times = dict.fromkeys(range(trials), 0)
-    columns = ["Trial", "Time", "x", "Reward"]
+    columns = ["Trial", "Time", "x", "turn", "Reward"]
+    turns = dict.fromkeys(range(trials), 0)
     table: list[list[Any]] = []
     for _ in range(35):
         trial = rng.choice(range(trials))
         times[trial] += 1
         value = rng.gauss(0, 1)
-        table.append([str(trial), times[trial], configs[trial], value])
+        table.append([str(trial), times[trial], configs[trial], turns[trial], value])
         for _, verdict in ours.report(trial, times[trial], value):
             donor = verdict.donor  # type: ignore[union-attr]
             configs[trial] = verdict.config["x"]  # type: ignore[union-attr,index]
             times[trial] = times[donor]
+            turns[trial] += 1
             scores = [row for row in table if row[0] == str(donor)]
             if scores:
-                table.append([str(trial), times[trial], configs[trial], scores[-1][3]])
+                table.append([str(trial), times[trial], configs[trial], turns[trial], scores[-1][-1]])
     seen: list[Any] = []
 
     def select(rows: Any, y: Any, *_: Any, **__: Any) -> Any:
         seen.extend(zip(rows.tolist(), y.tolist(), strict=True))
-        return np.array([0.5])
+        return np.array([0.5, 0.0])
 
     monkeypatch.setattr(ray_pb2, "_select_config", select)
-    state = ours.to_json()["changes"]
+    state, bounds = ours.to_json()["changes"], {"x": (0, 1), "turn": (0, 1)}
     base = state[-1][0]
-    ray_pb2._explore(pd.DataFrame(table, columns=columns), {"x": (0, 1)}, None, base, 99, {"x": 0.5})
+    ray_pb2._explore(pd.DataFrame(table, columns=columns), bounds, None, base, 99, {"x": 0.5, "turn": 0})
     told = [(time, round(rate, 6), before, places[0]) for _, time, before, rate, places in state]
-    rays = [(time, round(y, 6), before, x) for (time, before, x), y in seen]
+    rays = [(time, round(y, 6), before, x) for (time, before, x, _), y in seen]
     assert len(told) > 10
     assert np.array(sorted(told)) == pytest.approx(np.array(sorted(rays)), abs=1e-5)
