@@ -103,7 +103,7 @@ def test_the_process_is_told_what_rays_is_told(seed: int, monkeypatch: pytest.Mo
         table.append([str(trial), times[trial], configs[trial], turns[trial], value])
         for _, verdict in ours.report(trial, times[trial], value):
             donor = verdict.donor  # type: ignore[union-attr]
-            configs[trial] = verdict.config["x"]  # type: ignore[union-attr,index]
+            configs[trial] = verdict.config["x"]  # type: ignore[union-attr,index,assignment]
             times[trial] = times[donor]
             turns[trial] += 1
             scores = [row for row in table if row[0] == str(donor)]

@@ -35,8 +35,9 @@ class Kernel:
 
     def between(self, one: Row, other: Row) -> float:
         """The covariance of two points, without noise."""
-        square = sum((a - b) ** 2 for a, b in zip(one[1:], other[1:], strict=True))
-        return self.variance * exp(-square / self.length) * (1 - self.epsilon) ** (abs(one[0] - other[0]) / 2)
+        square = sum((a - b) * (a - b) for a, b in zip(one[1:], other[1:], strict=True))
+        ageing = log(1 - self.epsilon) * abs(one[0] - other[0]) / 2
+        return self.variance * exp(ageing - square / self.length)
 
 
 class Process:
@@ -66,7 +67,7 @@ class Process:
     @property
     def log_likelihood(self) -> float:
         """How likely the results are, up to a constant."""
-        determinant = sum(log(row[-1]) for row in self._factor)
+        determinant: float = sum(log(row[-1]) for row in self._factor)
         return -len(self._weights) * self.spread / 2 - determinant
 
     def with_pending(self, rows: Sequence[Row]) -> Process:

@@ -89,7 +89,10 @@ class Pb2Scheduler(PbtScheduler):
             SpecError: the parameters differ.
         """
         super().from_json(state)
-        self._changes = [Change(*rest, tuple(places)) for *rest, places in state["changes"]]
+        self._changes = [
+            Change(trial, time, before, rate, tuple(places))
+            for trial, time, before, rate, places in state["changes"]
+        ]
         self._starts = {trial: (time, score, tuple(at)) for trial, time, score, at in state["starts"]}
         self._pending = [tuple(each) for each in state["pending"]]
         self._explored_at = state["explored_at"]

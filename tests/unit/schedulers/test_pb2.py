@@ -117,6 +117,7 @@ def test_it_finds_the_config_that_gains_most() -> None:
     def last(scheduler: Any, seed: int) -> float:
         space = {"lr": {"loguniform": [1e-4, 1.0]}}
         made = spec(param_space=space, scheduler=scheduler, seed=seed, mode="max")
-        return float(simulate(made, gain, slots=4, save_every=1).outcome.best.score or 0.0)
+        best = simulate(made, gain, slots=4, save_every=1).outcome.best
+        return float(best.score or 0.0) if best is not None else 0.0
 
     assert sum(last({"pb2": options}, seed) > last("fifo", seed) for seed in range(5)) >= 4
