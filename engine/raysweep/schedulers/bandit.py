@@ -62,7 +62,8 @@ class Process:
     @property
     def spread(self) -> float:
         """The mean square of what is left of the results without their covariance: 1 where that is right."""
-        return sum(map(mul, self._weights, self._weights)) / len(self._weights)
+        squares: float = sum(map(mul, self._weights, self._weights))
+        return squares / len(self._weights)
 
     @property
     def log_likelihood(self) -> float:
