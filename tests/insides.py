@@ -22,6 +22,13 @@ def drain(address: str, node: str, deadline_ms: int) -> None:
     assert is_accepted, why
 
 
+def pb2_insides() -> tuple[Any, Any]:
+    """The modules of Ray Tune's PB2: what it makes of its data, and its Gaussian process."""
+    from ray.tune.schedulers import pb2, pb2_utils
+
+    return pb2, pb2_utils
+
+
 def pbt_insides() -> tuple[Any, Any]:
     """What Ray Tune's PBT makes of a config, and its state of a trial."""
     from ray.tune.schedulers.pbt import _explore, _PBTTrialState

@@ -59,6 +59,43 @@ def front_first(points: Sequence[Point]) -> list[int]:
     return [*front, *sorted(set(range(len(points))).difference(front))]
 
 
+def count_ahead(points: Sequence[Point], most: float = math.inf) -> int:
+    """How many points come before the last one, sorted by fronts and in each of them by `spread_out`.
+
+    Args:
+        points: of one length, each number the better the smaller it is; at least one.
+        most: where there are more than this, it is enough to say so: the count may end above it.
+    """
+    last, rest, ahead = len(points) - 1, list(range(len(points))), 0
+    while ahead <= most:
+        places = sorted(rest[place] for place in find_front([points[each] for each in rest]))
+        if last in places:
+            order = spread_out([points[place] for place in places])
+            return ahead + order.index(len(places) - 1)
+        ahead += len(places)
+        rest = sorted(set(rest).difference(places))
+    return ahead
+
+
+def spread_out(points: Sequence[Point]) -> list[int]:
+    """The places of points in an order of which each beginning is spread over them all (an epsilon net).
+
+    First the least by its first number, then whichever is furthest from those before it; of equal ones, in
+    the order that they have. Clarkson, "Nearest-Neighbor Searching and Metric Space Dimensions", 2005.
+    """
+    place = min(range(len(points)), key=lambda each: (points[each][0], each))
+    order, distances = (
+        [place],
+        dict.fromkeys((each for each in range(len(points)) if each != place), math.inf),
+    )
+    while distances:
+        newest = points[order[-1]]
+        distances = {each: min(far, math.dist(points[each], newest)) for each, far in distances.items()}
+        order.append(max(distances, key=lambda each: (distances[each], -each)))
+        del distances[order[-1]]
+    return order
+
+
 def _stairs() -> IsBeaten:
     """Of points with up to three numbers, which come by the first: the front of the other two, in steps."""
     firsts: list[float] = []

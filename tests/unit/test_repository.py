@@ -15,7 +15,9 @@ from raysweep.spec.schedulers import (
     AshaOptions,
     HyperbandOptions,
     MedianStoppingOptions,
+    MoashaOptions,
     PashaOptions,
+    Pb2Options,
     PbtOptions,
 )
 from raysweep.spec.search import (
@@ -185,7 +187,9 @@ def models_of_the_guide() -> dict[str, type[BaseModel]]:
         "(asha) ": AshaOptions,
         "(median_stopping) ": MedianStoppingOptions,
         "(hyperband) ": HyperbandOptions,
+        "(moasha) ": MoashaOptions,
         "(pasha) ": PashaOptions,
+        "(pb2) ": Pb2Options,
         "(pbt) ": PbtOptions,
         "(tpe) ": TpeOptions,
         "(gp) ": GpOptions,

@@ -28,6 +28,7 @@ from raysweep.core.scores import (
 )
 from raysweep.core.state import Fault, SweepState
 from raysweep.core.trial import Attempt, Trial
+from raysweep.schedulers import tell_end
 
 Out = list[Command]
 
@@ -330,7 +331,13 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     if state.rules.repeats > 1 and told_as == "completed":
         repeats.note_completed(state, trial)
     if told_as == "completed":
-        decisions = state.scheduler.end(trial.number, trial_time(state, trial), trial.last_score)
+        decisions = tell_end(
+            state.scheduler,
+            trial.number,
+            trial_time(state, trial),
+            trial.last_score,
+            other_values(state, trial),
+        )
         stopping.note_completed(state, trial, score_of(state, trial), at, out)
     else:
         decisions = state.scheduler.remove(trial.number)

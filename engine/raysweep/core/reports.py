@@ -15,7 +15,7 @@ from raysweep.core.scores import as_number, is_better, is_better_report, violati
 from raysweep.core.state import SweepState
 from raysweep.core.stops import STOPS, StopReason
 from raysweep.core.trial import Checkpoint, Metrics, Trial
-from raysweep.schedulers import NOTHING, TRAINING_ITERATION, Decisions, Resume
+from raysweep.schedulers import NOTHING, TRAINING_ITERATION, Decisions, Resume, tell_report
 
 Out = list[Command]
 # JSON has no such numbers: reports carry them as these strings.
@@ -111,7 +111,8 @@ def _verdict(
     if time is not None:
         state.has_timed = True
         if value is not None and trial.max_t is None:
-            decisions = state.scheduler.report(trial.number, time, value)
+            others = tuple(as_number(metrics.get(name)) for name, _ in rules.others)
+            decisions = tell_report(state.scheduler, trial.number, time, value, others)
             if decisions:
                 state.undecided.extend(each for each in decisions if each[0] != trial.number)
     # What ends the whole sweep counts before what would only end the trial.

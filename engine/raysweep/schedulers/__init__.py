@@ -17,23 +17,29 @@ from raysweep.schedulers.base import (
     Scheduler,
     Stop,
     Verdict,
+    tell_end,
+    tell_report,
 )
 from raysweep.schedulers.fifo import FifoScheduler
 from raysweep.schedulers.hyperband import HyperBandScheduler
 from raysweep.schedulers.judge import Judge, load_judge, make_judge
 from raysweep.schedulers.median import MedianScheduler
+from raysweep.schedulers.moasha import MoashaScheduler
 from raysweep.schedulers.pasha import PashaScheduler
+from raysweep.schedulers.pb2 import Pb2Scheduler
 from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
 from raysweep.schedulers.promotion import PromotionScheduler
-from raysweep.spec.perturbation import mutable_leaves
+from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
 from raysweep.spec.plugins import PolicySetup
 from raysweep.spec.schedulers import (
     AshaOptions,
     FifoOptions,
     HyperbandOptions,
     MedianStoppingOptions,
+    MoashaOptions,
     PashaOptions,
+    Pb2Options,
     PbtOptions,
 )
 from raysweep.spec.space import parse_where
@@ -49,9 +55,11 @@ __all__ = [
     "HyperBandScheduler",
     "Judge",
     "MedianScheduler",
+    "MoashaScheduler",
     "Move",
     "PashaScheduler",
     "Pause",
+    "Pb2Scheduler",
     "PbtScheduler",
     "PolicySetup",
     "Population",
@@ -63,6 +71,8 @@ __all__ = [
     "load_scheduler",
     "make_judge",
     "make_scheduler",
+    "tell_end",
+    "tell_report",
 ]
 
 
@@ -92,7 +102,13 @@ def make_scheduler(spec: SweepSpec, seed: int | None = None) -> Scheduler:
         SpecError: it is of a class that was not loaded, or that does not take these options.
     """
     seed = seed if seed is not None else spec.seed or 0
-    setup = PolicySetup(mode=spec.mode, seed=seed, param_space=spec.param_space, where=spec.where)
+    setup = PolicySetup(
+        mode=spec.mode,
+        seed=seed,
+        param_space=spec.param_space,
+        where=spec.where,
+        modes=tuple(spec.objectives.values()),
+    )
     make = _KINDS.get(spec.scheduler.kind)
     return make(spec.scheduler.options, setup) if make is not None else PluginScheduler(spec.scheduler, setup)
 
@@ -120,6 +136,18 @@ def _make_pasha(options: PashaOptions, setup: PolicySetup) -> Scheduler:
         max_t=options.max_t,
         grace_period=options.grace_period,
         reduction_factor=options.reduction_factor,
+        time_attr=options.time_attr,
+    )
+
+
+def _make_moasha(options: MoashaOptions, setup: PolicySetup) -> Scheduler:
+    return MoashaScheduler(
+        modes=setup.modes,
+        max_t=options.max_t,
+        grace_period=options.grace_period,
+        reduction_factor=options.reduction_factor,
+        brackets=options.brackets,
+        seed=setup.seed,
         time_attr=options.time_attr,
     )
 
@@ -163,11 +191,30 @@ def _make_pbt(options: PbtOptions, setup: PolicySetup) -> Scheduler:
     )
 
 
+def _make_pb2(options: Pb2Options, setup: PolicySetup) -> Scheduler:
+    population = Population(
+        perturbation_interval=options.perturbation_interval,
+        quantile_fraction=options.quantile_fraction,
+        synch=options.synch,
+        where=parse_where(setup.where, setup.param_space),
+    )
+    return Pb2Scheduler(
+        mode=setup.mode,
+        population=population,
+        leaves=bounded_leaves(setup.param_space, options.hyperparam_bounds),
+        max_t=options.max_t,
+        seed=setup.seed,
+        time_attr=options.time_attr,
+    )
+
+
 _KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
     "fifo": _make_fifo,
     "asha": _make_asha,
     "pasha": _make_pasha,
+    "moasha": _make_moasha,
     "median_stopping": _make_median,
     "hyperband": _make_hyperband,
     "pbt": _make_pbt,
+    "pb2": _make_pb2,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
@@ -123,3 +123,52 @@ class Scheduler(Protocol):
             SpecError: the state belongs to a scheduler with other parameters.
         """
         ...
+
+
+@runtime_checkable
+class SeveralMetrics(Protocol):
+    """A scheduler that compares trials by several metrics: told by these, in a sweep that has them."""
+
+    def report_several(self, trial: int, time: float, values: Sequence[float]) -> Decisions:
+        """Decide what follows from a report, in place of `report`; `values` in the order of the metrics."""
+        ...
+
+    def end_several(self, trial: int, time: float | None, values: Sequence[float]) -> Decisions:
+        """Take the last report of a trial that has completed into account, in place of `end`."""
+        ...
+
+
+def tell_report(
+    scheduler: Scheduler, trial: int, time: float, value: float, others: Sequence[float | None]
+) -> Decisions:
+    """Tell a scheduler of a report, as much of it as it wants to know.
+
+    Args:
+        scheduler: who is told.
+        trial: the trial's number.
+        time: units of the scheduler's time attribute.
+        value: of the first metric.
+        others: of the metrics after it; empty in a sweep of one. Where one is None there is nothing to tell.
+    """
+    if not others:
+        return scheduler.report(trial, time, value)
+    known = [each for each in others if each is not None]
+    if len(known) < len(others) or not isinstance(scheduler, SeveralMetrics):
+        return NOTHING
+    return scheduler.report_several(trial, time, (value, *known))
+
+
+def tell_end(
+    scheduler: Scheduler,
+    trial: int,
+    time: float | None,
+    value: float | None,
+    others: Sequence[float | None],
+) -> Decisions:
+    """Tell a scheduler that a trial has completed; see `tell_report`. Without all values it is removed."""
+    if not others:
+        return scheduler.end(trial, time, value)
+    known = [each for each in (value, *others) if each is not None]
+    if len(known) <= len(others) or not isinstance(scheduler, SeveralMetrics):
+        return scheduler.remove(trial)
+    return scheduler.end_several(trial, time, known)

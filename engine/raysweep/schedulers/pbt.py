@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil, floor
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from raysweep.schedulers.base import (
     NOTHING,
@@ -38,7 +38,7 @@ EXPLORATIONS: Final = 100
 
 
 @dataclass(slots=True)
-class _Member:
+class Member:
     """One trial of the population: its present config, its last score (larger is better), and when.
 
     `since`: the time from which its next interval is counted. `replaced`: how often it took another's place.
@@ -90,6 +90,8 @@ class PbtScheduler:
         time_attr: the reported value that counts as time.
     """
 
+    kind: ClassVar[str] = "pbt"
+
     __slots__ = ("_members", "_parameters", "_population", "_seed", "_sign", "max_t", "moves", "time_attr")
 
     def __init__(
@@ -105,7 +107,7 @@ class PbtScheduler:
         self._population = population
         self._seed = seed
         self._sign = 1.0 if mode == "max" else -1.0
-        self._members: dict[int, _Member] = {}
+        self._members: dict[int, Member] = {}
         self.time_attr = time_attr
         self.max_t: float | None = None if max_t is None else float(max_t)
         self.moves: frozenset[Move] = frozenset({"pause", "exploit"} if population.synch else {"exploit"})
@@ -114,7 +116,7 @@ class PbtScheduler:
         """Make a trial one of the population. One that was here before keeps its score."""
         member = self._members.get(trial)
         if member is None:
-            self._members[trial] = _Member(config=dict(config))
+            self._members[trial] = Member(config=dict(config))
         elif not member.is_live:
             member.is_live, member.config = True, dict(config)
 
@@ -132,6 +134,7 @@ class PbtScheduler:
         if is_within or (self.max_t is not None and time >= self.max_t):
             return NOTHING
         member.score, member.time = float(value) * self._sign, time
+        self._note(trial, member)
         if population.synch:
             return ((trial, PAUSE),)
         member.since = time
@@ -188,9 +191,9 @@ class PbtScheduler:
         Raises:
             SpecError: the parameters differ.
         """
-        check_parameters("pbt", state["parameters"], self._parameters)
+        check_parameters(self.kind, state["parameters"], self._parameters)
         self._members = {
-            trial: _Member(
+            trial: Member(
                 config=dict(config), score=score, time=time, since=since, replaced=replaced, is_live=is_live
             )
             for trial, config, score, time, since, replaced, is_live in state["members"]
@@ -200,14 +203,17 @@ class PbtScheduler:
         member = self._members[trial]
         donor = upper[self._chance(trial, member.replaced, "donor") % len(upper)]
         source = self._members[donor]
-        member.config = self._explored(source.config, trial, member.replaced)
+        member.config = self._explored(donor, trial, member.replaced)
         member.replaced += 1
         member.since, member.time = source.since, source.time
         return Exploit(donor=donor, config=dict(member.config))
 
-    def _explored(self, config: Config, trial: int, replaced: int) -> dict[str, Any]:
-        """The config explored; as it is, where nothing that is found that way satisfies `where`."""
-        population = self._population
+    def _note(self, trial: int, member: Member) -> None:
+        """Take note of a score that a trial is compared by."""
+
+    def _explored(self, donor: int, trial: int, replaced: int) -> dict[str, Any]:
+        """The donor's config explored; as it is, where nothing found that way satisfies `where`."""
+        population, config = self._population, self._members[donor].config
         for attempt in range(EXPLORATIONS if population.where else 1):
             found = explore(
                 config,
@@ -221,5 +227,7 @@ class PbtScheduler:
         return dict(config)
 
     def _chance(self, trial: int, replaced: int, what: str) -> int:
-        digest = blake2b(f"pbt:{self._seed}:{trial}:{replaced}:{what}".encode(), digest_size=8).digest()
+        digest = blake2b(
+            f"{self.kind}:{self._seed}:{trial}:{replaced}:{what}".encode(), digest_size=8
+        ).digest()
         return int.from_bytes(digest, "big")

@@ -17,13 +17,11 @@ TrialEnd = Literal["completed", "stopped", "failed"]
 class SearchSetup(PolicySetup):
     """What a searcher is made from, beside its options; made anew at each resume, with what is asked then.
 
-    `modes`: of all metrics, `mode` first. `constraints`: what results have to satisfy, as the spec has it.
-    See `Judging` for both.
+    `constraints`: what results have to satisfy, as the spec has it. See `Judging` for these and `modes`.
     """
 
     num_samples: int | None
     """How many configs; None: as many as are asked for."""
-    modes: tuple[Literal["min", "max"], ...] = ()
     constraints: tuple[str, ...] = ()
 
 

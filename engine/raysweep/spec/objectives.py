@@ -17,6 +17,8 @@ SEARCHES: Final = (
     *("grid", "brute_force", "configs"),
 )
 """Those that look at all metrics, or at none."""
+SCHEDULERS: Final = ("fifo", "moasha")
+"""The same."""
 
 
 def _one_or_several(schema: dict[str, Any]) -> dict[str, Any]:
@@ -81,6 +83,8 @@ def check_several(spec: SweepSpec) -> None:
     if not spec.others:
         if spec.search.kind == "nsga3":
             raise Problem("nsga3 spreads trials over the front of several metrics", "use nsga2", ("search",))
+        if spec.scheduler.kind == "moasha":
+            raise Problem("moasha compares trials by several metrics", "use asha", ("scheduler",))
         return
     if spec.metric in spec.others:
         raise Problem(f"{show(spec.metric)} is there twice", "leave one of them out", ("metric",))
@@ -97,8 +101,9 @@ def _of_one_metric(spec: SweepSpec) -> Iterator[tuple[tuple[str, ...], str, str]
     stop = spec.stop
     if spec.score != "last":
         yield ("score",), "a trial has no best report", one
-    if spec.scheduler.kind != "fifo":
-        yield ("scheduler",), f"{spec.scheduler.kind} compares trials by one", one
+    if spec.scheduler.kind not in SCHEDULERS:
+        problem = f"{spec.scheduler.kind} compares trials by one"
+        yield ("scheduler",), problem, f"use one of {', '.join(SCHEDULERS)}"
     if stop.target is not None:
         yield ("stop", "target"), "a target is a value of one", one
     if stop.plateau is not None:

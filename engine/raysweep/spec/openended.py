@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from raysweep.spec.schedulers import PbtOptions
+from raysweep.spec.schedulers import Pb2Options, PbtOptions
 from raysweep.spec.validation import Problem
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def check_end(spec: SweepSpec) -> None:
             "set stop.deadline, stop.time_budget_s, stop.budget, stop.target or stop.plateau, or a number",
             ("num_samples",),
         )
-    if isinstance(spec.scheduler.options, PbtOptions):
+    if isinstance(spec.scheduler.options, PbtOptions | Pb2Options):
         raise Problem(
             "null is no size of a population, and pbt's is the number of its trials",
             "set a number of samples, or another scheduler",

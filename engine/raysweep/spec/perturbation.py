@@ -17,6 +17,7 @@ from raysweep.spec.domains import Choice, Domain, Float, Integer
 from raysweep.spec.space import parse
 
 Leaf = tuple[tuple[str, ...], Domain]
+BoundedLeaf = tuple[tuple[str, ...], Float | Integer]
 
 
 def mutable_leaves(param_space: Mapping[str, Any], names: Collection[str] | None = None) -> tuple[Leaf, ...]:
@@ -86,6 +87,39 @@ def _explored(
     if is_anew or isinstance(value, bool) or not isinstance(value, int | float):
         return domain.sample(rng)
     return within(domain, value * rng.choice(list(factors)))
+
+
+def bounded_leaves(
+    param_space: Mapping[str, Any], names: Collection[str] | None = None
+) -> tuple[BoundedLeaf, ...]:
+    """Of `mutable_leaves` the numbers within bounds that every config has.
+
+    Raises:
+        KeyError: there is no such leaf, or one that is named is none of these; its argument is the name.
+    """
+    parents = parse(_without_functions(param_space)).parents
+    found: list[BoundedLeaf] = []
+    for path, domain in mutable_leaves(param_space, names):
+        if isinstance(domain, Float | Integer) and path not in parents:
+            found.append((path, domain))
+        elif names is not None:
+            raise KeyError(".".join(path))
+    return tuple(found)
+
+
+def value_at(config: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """What a config has at a path. Raises LookupError, TypeError or ValueError where it has nothing."""
+    holder = _holder(config, tuple(path))
+    return holder[int(path[-1]) if isinstance(holder, list) else path[-1]]
+
+
+def with_values(config: Mapping[str, Any], values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+    """A copy of a config with other values at some paths, all of which it has."""
+    changed: dict[str, Any] = copy.deepcopy(dict(config))
+    for path, value in values.items():
+        holder = _holder(changed, path)
+        holder[int(path[-1]) if isinstance(holder, list) else path[-1]] = value
+    return changed
 
 
 def within(domain: Domain, value: float) -> Any:

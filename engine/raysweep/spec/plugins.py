@@ -26,13 +26,14 @@ class PolicySetup:
     """What a policy is made from, beside its options: what no resume of the sweep can change.
 
     `mode`: the direction of the metric. `seed`: the sweep's own; all chance is to derive from it. `where`:
-    relations that each config satisfies.
+    relations that each config satisfies. `modes`: of all metrics, `mode` first.
     """
 
     mode: Literal["min", "max"]
     seed: int
     param_space: Mapping[str, Any]
     where: tuple[str, ...] = ()
+    modes: tuple[Literal["min", "max"], ...] = ()
 
     @property
     def space(self) -> Space:

@@ -15,7 +15,7 @@ from pydantic import (
 
 from raysweep.spec.base import SpecModel
 from raysweep.spec.kinds import KindSpec, PluginOptions
-from raysweep.spec.perturbation import mutable_leaves
+from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
 from raysweep.spec.validation import Problem
 
 TimeAttr = Annotated[str, Field(min_length=1)]
@@ -64,6 +64,26 @@ class PashaOptions(SpecModel):
     """The time of the first rung."""
     reduction_factor: float = Field(default=3.0, gt=1)
     """The top 1/reduction_factor of each rung goes on."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_grace(self.grace_period, self.max_t)
+        return self
+
+
+class MoashaOptions(SpecModel):
+    """ASHA of several metrics (Schmucker et al., 2021): rungs are sorted by Pareto fronts, as Syne Tune's."""
+
+    max_t: int = Field(default=100, ge=1)
+    """The most time that a trial gets, in units of `time_attr`."""
+    grace_period: int = Field(default=1, ge=1)
+    """The time before which no trial is stopped."""
+    reduction_factor: float = Field(default=3.0, gt=1)
+    """The first 1/reduction_factor of each rung go on."""
+    brackets: int = Field(default=1, ge=1)
+    """How many brackets, each with a later first rung than the one before."""
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
 
@@ -126,6 +146,23 @@ class PbtOptions(SpecModel):
     """Which reported value is the time; `training_iteration` counts the reports."""
 
 
+class Pb2Options(SpecModel):
+    """Population based bandits (Parker-Holder et al., 2020): PBT with a Gaussian process that explores."""
+
+    perturbation_interval: float = Field(default=5, gt=0)
+    """Every so much time a trial is compared with the others; it needs a checkpoint there."""
+    hyperparam_bounds: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None
+    """The parameters that are explored, by their dotted names; default: all numbers within bounds."""
+    quantile_fraction: float = Field(default=0.25, ge=0, le=0.5)
+    """This part of the population, the worst, goes on from trials of the same part, the best."""
+    synch: bool = False
+    """Whether all trials wait for each other at each interval, paused; then they need no slot each."""
+    max_t: Annotated[int, Field(ge=1)] | None = None
+    """The most time that a trial gets; default: until its own code ends."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+
 class SchedulerSpec(KindSpec):
     """What becomes of trials that run: `fifo` (nothing), `asha`, … or `module:Class`, with its options."""
 
@@ -133,9 +170,11 @@ class SchedulerSpec(KindSpec):
         "fifo": FifoOptions,
         "asha": AshaOptions,
         "pasha": PashaOptions,
+        "moasha": MoashaOptions,
         "median_stopping": MedianStoppingOptions,
         "hyperband": HyperbandOptions,
         "pbt": PbtOptions,
+        "pb2": Pb2Options,
     }
 
     kind: str = "fifo"
@@ -144,9 +183,11 @@ class SchedulerSpec(KindSpec):
         FifoOptions
         | AshaOptions
         | PashaOptions
+        | MoashaOptions
         | MedianStoppingOptions
         | HyperbandOptions
         | PbtOptions
+        | Pb2Options
         | PluginOptions
     ) = FifoOptions()
     """Its options."""
@@ -166,16 +207,31 @@ def check_scheduler(
 ) -> None:
     """See that a scheduler has something to work with. Imports nothing. Raises Problem."""
     options = scheduler.options
-    if not isinstance(options, PbtOptions):
+    if isinstance(options, PbtOptions):
+        _check_explored(space, options.hyperparam_mutations)
+    elif isinstance(options, Pb2Options):
+        _check_bounded(space, options.hyperparam_bounds)
+    else:
         return
-    under = ("scheduler", "pbt")
+    if options.synch or max_concurrent is None or num_samples is None:
+        return
+    if max_concurrent < num_samples:
+        kind = scheduler.kind
+        raise Problem(
+            f"{kind} compares trials that run at once, and of {num_samples} only {max_concurrent} may",
+            f"set max_concurrent_trials to {num_samples}, or scheduler.{kind}.synch to true",
+            ("max_concurrent_trials",),
+        )
+
+
+def _check_explored(space: Mapping[str, Any], names: tuple[str, ...] | None) -> None:
     try:
-        leaves = mutable_leaves(space, options.hyperparam_mutations)
+        leaves = mutable_leaves(space, names)
     except KeyError as error:
         raise Problem(
             f"{error.args[0]!r} is no parameter that param_space has a domain for",
             "name one by its dotted path, or leave it out: all are explored",
-            (*under, "hyperparam_mutations"),
+            ("scheduler", "pbt", "hyperparam_mutations"),
         ) from None
     if not leaves:
         raise Problem(
@@ -183,11 +239,20 @@ def check_scheduler(
             'give a domain, as {"lr": {"uniform": [0, 1]}}',
             ("param_space",),
         )
-    if options.synch or max_concurrent is None or num_samples is None:
-        return
-    if max_concurrent < num_samples:
+
+
+def _check_bounded(space: Mapping[str, Any], names: tuple[str, ...] | None) -> None:
+    try:
+        leaves = bounded_leaves(space, names)
+    except KeyError as error:
         raise Problem(
-            f"pbt compares trials that run at once, and of {num_samples} only {max_concurrent} may",
-            f"set max_concurrent_trials to {num_samples}, or scheduler.pbt.synch to true",
-            ("max_concurrent_trials",),
+            f"{error.args[0]!r} is no number within bounds that every config has",
+            "name one by its dotted path, or leave it out: all are explored",
+            ("scheduler", "pb2", "hyperparam_bounds"),
+        ) from None
+    if not leaves:
+        raise Problem(
+            "pb2 has nothing to explore in it: it explores numbers within bounds",
+            'give a domain, as {"lr": {"uniform": [0, 1]}}, or use pbt',
+            ("param_space",),
         )

@@ -16,9 +16,11 @@ from raysweep.schedulers import (
     FifoScheduler,
     HyperBandScheduler,
     MedianScheduler,
+    MoashaScheduler,
     Move,
     PashaScheduler,
     Pause,
+    Pb2Scheduler,
     PbtScheduler,
     PolicySetup,
     Population,
@@ -28,7 +30,7 @@ from raysweep.schedulers import (
     Stop,
 )
 from raysweep.schedulers.base import Config
-from raysweep.spec.perturbation import mutable_leaves
+from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
 from raysweep.testing.scheduler_contract import SchedulerContract
 from tests import policies
 
@@ -92,6 +94,11 @@ class TestPasha(SchedulerContract):
         return chance.random()
 
 
+class TestMoasha(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return MoashaScheduler(modes=("min",), max_t=12, reduction_factor=2, brackets=2, seed=5)
+
+
 LEAVES = mutable_leaves({"lr": {"loguniform": [1e-3, 10]}})
 
 
@@ -107,6 +114,22 @@ class TestPbtInStep(SchedulerContract):
     def make_scheduler(self) -> Scheduler:
         population = Population(perturbation_interval=3, leaves=LEAVES, synch=True, quantile_fraction=0.4)
         return PbtScheduler(mode="max", population=population, max_t=12, seed=3)
+
+
+class TestPb2(SchedulerContract):
+    slots = 16
+
+    def make_scheduler(self) -> Scheduler:
+        population = Population(perturbation_interval=2)
+        leaves = bounded_leaves({"lr": {"loguniform": [1e-3, 10]}})
+        return Pb2Scheduler(mode="min", population=population, leaves=leaves, max_t=12, seed=3)
+
+
+class TestPb2InStep(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        population = Population(perturbation_interval=3, synch=True, quantile_fraction=0.4)
+        leaves = bounded_leaves({"lr": {"loguniform": [1e-3, 10]}})
+        return Pb2Scheduler(mode="max", population=population, leaves=leaves, max_t=12, seed=3)
 
 
 class Mixed:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.search.points import holds
-from raysweep.search.units import from_unit, to_unit
+from raysweep.spec.units import from_unit, to_unit
 from raysweep.spec.domains import Choice, Domain, Float, Integer, Normal
 
 DOMAINS: dict[str, Domain] = {

@@ -50,13 +50,14 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
         "num_samples": 12,
     },
 }
-# With several metrics, which no scheduler compares by.
+# With several metrics, which one scheduler compares by.
 SEVERAL: dict[str, dict[str, Any]] = {
     name: {"search": search, "metric": ["loss", "size"], "mode": ["min", "max"], "num_samples": 14}
     for name, search in {
         "front": {"tpe": {"n_startup_trials": 3}},
         "front2": {"nsga2": {"population_size": 4}},
         "front3": {"nsga3": {"population_size": 4}},
+        "scattered": "random",
     }.items()
 }
 # These give slots and progress away: `halving` pauses and resumes, `copycat` exploits those that have ended.
@@ -76,7 +77,9 @@ NAMED: dict[str, dict[str, Any]] = {
     "promotion": {"scheduler": {"asha": ASHA["asha"] | {"type": "promotion"}}},
     "pasha": {"scheduler": {"pasha": {"max_t": 9, "reduction_factor": 2}}},
     "pbt": {"scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
+    "pb2": {"scheduler": {"pb2": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
 }
+MOASHA: dict[str, dict[str, Any]] = {"moasha": {"scheduler": {"moasha": {"max_t": 9, "reduction_factor": 2}}}}
 # The ends of attempts that each brings about, and those that it may bring about besides.
 ENDS: dict[str, tuple[set[str], set[str]]] = {
     "fifo": (set(), set()),
@@ -89,6 +92,8 @@ ENDS: dict[str, tuple[set[str], set[str]]] = {
     "promotion": ({"paused"}, set()),
     "pasha": ({"paused"}, set()),
     "pbt": ({"paused"}, set()),
+    "pb2": ({"paused"}, set()),
+    "moasha": ({"stopped"}, set()),
 }
 BACKOFF_S = 20.0
 FAULTS = ("none", "flaky", "deterministic")
@@ -151,7 +156,7 @@ def kills_of(simulated: Simulated) -> list[Kill]:
 
 def _exact(search: str, scheduler: str, faults: str) -> Exact:
     failure = {"backoff_initial_s": BACKOFF_S, "max_failures": 2, "max_worker_deaths": 2}
-    fields = (SEARCHES | MORE_SEARCHES | SEVERAL)[search] | (SCHEDULERS | NAMED)[scheduler]
+    fields = (SEARCHES | MORE_SEARCHES | SEVERAL)[search] | (SCHEDULERS | NAMED | MOASHA)[scheduler]
     spec = make_spec(max_concurrent_trials=1, failure=failure, **fields)
     return Exact(f"{search}-{scheduler}-{faults}", faults, spec, save_every=2)
 
@@ -160,7 +165,7 @@ _ALL = [
     *product(SEARCHES, SCHEDULERS, FAULTS),
     *product(MORE_SEARCHES, ("fifo", "asha"), FAULTS),
     *product(("random", "tpe"), NAMED, FAULTS),
-    *product(SEVERAL, ("fifo",), FAULTS[1:]),
+    *product(SEVERAL, ("fifo", "moasha"), FAULTS[1:]),
 ]
 EXACT = {exact.name: exact for exact in (_exact(*each) for each in _ALL)}
 

@@ -75,7 +75,7 @@ def test_a_stored_sweep_does_not_go_on_with_other_metrics() -> None:
         ({"search": "cma_es"}, "search: cma_es searches by one metric"),
         (
             {"scheduler": {"asha": {"max_t": 9}}},
-            "scheduler: with several metrics, asha compares trials by one",
+            "scheduler: with several metrics, asha compares trials by one; use one of fifo, moasha",
         ),
         ({"score": "best"}, "score: with several metrics, a trial has no best report"),
         ({"stop": {"target": 0.9}}, "stop.target: with several metrics, a target is a value of one"),
@@ -102,6 +102,12 @@ def test_the_schema_takes_one_or_several() -> None:
     validate = jsonschema.Draft202012Validator(SweepSpec.json_schema()).is_valid
     assert all(validate(spec.to_dict()) for spec in (spec_of(), spec_of("auc", "max")))
     assert not validate(spec_of().to_dict() | {"mode": ["max", "least"]})
+
+
+def test_moasha_with_one_metric_is_refused() -> None:
+    with pytest.raises(SpecError, match="scheduler: moasha compares trials by several metrics; use asha"):
+        spec_of("auc", "max", scheduler="moasha")
+    assert spec_of(scheduler={"moasha": {"max_t": 9}}).scheduler.kind == "moasha"
 
 
 def test_nsga3_with_one_metric_is_refused() -> None:
