@@ -57,6 +57,7 @@ _ALL: Final = (
     Benchmark(name="pbt", module="schedulers", function="run_pbt"),
     Benchmark(name="pbt-exploit", module="schedulers", function="run_exploit"),
     Benchmark(name="search", module="search", needs_ray=False),
+    Benchmark(name="drift", module="drift", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),
 )

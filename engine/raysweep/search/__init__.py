@@ -83,7 +83,7 @@ def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> 
         return make_plain()
     points = FirstPoints(setup.space, spec.points, seed)
     on_top = come_on_top(spec.search, spec.param_space)
-    return start_warm(make_plain, warm or WarmStart(), points, has_grid=on_top)
+    return start_warm(make_plain, warm or WarmStart(), points, has_grid=on_top, is_max=spec.mode == "max")
 
 
 def _make_variants(options: object, setup: SearchSetup) -> Searcher:

@@ -1,15 +1,17 @@
 """How much earlier runs agree with tonight: by configs that all of them ran, their anchors.
 
-Of each earlier run that ran at least `LEAST_COMMON` of tonight's anchors, the rank correlation (Spearman) of
-its scores with tonight's says whether it still tells good from bad. If it does, a line through these pairs
-(Theil and Sen: medians, so that one odd anchor does not tilt it) takes its scores to tonight's level and
-scale. If it does not, nothing of it is told: after a jump the past costs its anchors and nothing else.
+Of each earlier run that ran at least `LEAST_COMMON` of tonight's anchors, the pairs of scores, then and now, say
+whether it still tells good from bad: by their rank correlation (Spearman), and by the share of tonight's
+variance that a line through them explains (Theil and Sen: of medians, so that one odd anchor does not tilt it).
+If both are high, that line takes its scores to tonight's level and scale. If not, nothing of it is told: after
+a jump the past costs its anchors and nothing else. No earlier trial counts as better than the best that ran
+again tonight: where the good ones have moved away, what is found tonight is ahead of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import StatisticsError, correlation, fmean, median
 from typing import Any, Final
@@ -19,8 +21,8 @@ from raysweep.spec.identity import digest_of
 
 LEAST_COMMON: Final = 3
 """Of fewer anchors, the order says next to nothing."""
-LEAST_AGREEMENT: Final = 0.7
-"""Of five anchors in a random order, one in nine would agree as much."""
+LEAST_AGREEMENT: Final = 0.8
+"""Of five anchors in a random order, one in fifteen would have this rank correlation, or more."""
 _STEEPEST: Final = 4.0
 Pair = tuple[float, float]
 """A config's score in an earlier run, and tonight's."""
@@ -39,8 +41,8 @@ class Entry:
 class Agreement:
     """How much of the past agreed: with how many anchors, of how many runs, and what comes of it.
 
-    `told`: what the search is told, corrected, the oldest first. `agreeing`: the rank correlation of each run
-    that is told; `others`: of each that disagrees. Runs that have too few of the anchors are in neither.
+    `told`: what the search is told, corrected, the oldest first. `agreeing`: the agreement of each run that
+    is told; `others`: of each that disagrees. Runs that have too few of the anchors are in neither.
     """
 
     anchors: int
@@ -53,22 +55,25 @@ class Agreement:
         """One line for a person."""
         again, without = f"{self.anchors} anchors that ran again", "the search goes on without them"
         if self.agreeing:
-            how = f"(rank correlation {fmean(self.agreeing):.2f})"
+            how = f"(agreement {fmean(self.agreeing):.2f})"
             count = f"{len(self.agreeing)} of {self.runs} earlier runs agree with {again} {how}"
             return f"memory: {count}: {len(self.told)} of their trials count, corrected"
         if self.others:
-            how = f"(rank correlation at most {max(self.others):.2f})"
+            how = f"(agreement at most {max(self.others):.2f})"
             return f"memory: none of {self.runs} earlier runs agrees with {again} {how}: {without}"
         return f"memory: {self.runs} earlier runs cannot be compared by {again}: {without}"
 
 
-def judge(entries: Sequence[Entry], scores: Mapping[str, float], half_life: float | None) -> Agreement:
+def judge(
+    entries: Sequence[Entry], scores: Mapping[str, float], half_life: float | None, *, is_max: bool
+) -> Agreement:
     """Compare each earlier run with tonight's anchors, and correct what agrees.
 
     Args:
         entries: the trials of earlier runs.
         scores: tonight's scores of the anchors, by `key_of` their configs.
         half_life: after how many runs an earlier one counts half; None: all count the same.
+        is_max: whether larger scores are better.
     """
     by_run: dict[int, list[Entry]] = {}
     for entry in entries:
@@ -79,19 +84,30 @@ def judge(entries: Sequence[Entry], scores: Mapping[str, float], half_life: floa
         pairs = _pairs(known, scores)
         if len(pairs) < LEAST_COMMON:
             continue
-        found = rank_correlation(pairs)
+        found = agreement_of(pairs)
         if found < LEAST_AGREEMENT:
             others.append(found)
             continue
         agreeing.append(found)
         weight = 1.0 if half_life is None else 0.5 ** (run / half_life)
         told += _corrected([e for e in known if key_of(e.config) not in scores], pairs, weight)
+    if told:
+        told = [_no_better(each, scores.values(), is_max=is_max) for each in told]
     return Agreement(len(scores), len(by_run), tuple(told), tuple(agreeing), tuple(others))
 
 
 def key_of(config: Mapping[str, Any]) -> str:
     """What is the same for equal configs."""
     return digest_of(dict(config))
+
+
+def agreement_of(pairs: Sequence[Pair]) -> float:
+    """The rank correlation, or the explained share of the variance, whichever is less; 1 at best."""
+    slope, intercept = line_through(pairs)
+    middle = fmean(now for _, now in pairs)
+    total = sum((now - middle) ** 2 for _, now in pairs)
+    left = sum((now - slope * was - intercept) ** 2 for was, now in pairs)
+    return min(rank_correlation(pairs), 1.0 - left / total if total else 0.0)
 
 
 def rank_correlation(pairs: Sequence[Pair]) -> float:
@@ -130,6 +146,14 @@ def _corrected(
         (entry.config, Result(middle + weight * (value - middle), entry.result.violations))
         for entry, value in zip(known, values, strict=True)
     ]
+
+
+def _no_better(
+    each: tuple[dict[str, Any], Result], scores: Collection[float], *, is_max: bool
+) -> tuple[dict[str, Any], Result]:
+    config, result = each
+    value = min(result.value, max(scores)) if is_max else max(result.value, min(scores))
+    return config, replace(result, value=value)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

@@ -61,7 +61,7 @@ class AnchoredSearcher:
         make: makes the searcher, the same each time.
         first: the configs that run first, by number: those that tonight is compared by.
         entries: the trials of earlier runs.
-        half_life: see `judge`.
+        half_life, is_max: see `judge`.
     """
 
     def __init__(
@@ -70,9 +70,11 @@ class AnchoredSearcher:
         first: Sequence[Mapping[str, Any]],
         entries: Sequence[Entry],
         half_life: float | None,
+        *,
+        is_max: bool,
     ) -> None:
         self._make, self._inner = make, make()
-        self._entries, self._half_life = entries, half_life
+        self._entries, self._half_life, self._is_max = entries, half_life, is_max
         self._awaited = {number: key_of(config) for number, config in enumerate(first)} if entries else {}
         self._scores: dict[str, float] = {}
         self._configs: dict[int, dict[str, Any]] = {}
@@ -142,7 +144,7 @@ class AnchoredSearcher:
         if key is not None and result is not None and state == "completed":
             self._scores[key] = result.value
         if key is not None and not self._awaited:
-            self._begin(judge(self._entries, self._scores, self._half_life))
+            self._begin(judge(self._entries, self._scores, self._half_life, is_max=self._is_max))
 
     def _begin(self, found: Agreement) -> None:
         """Have a searcher with a past take the place of the one without."""

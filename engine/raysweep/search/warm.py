@@ -143,7 +143,7 @@ class WarmSearcher:
 
 
 def start_warm(
-    make: Callable[[], Searcher], warm: WarmStart, points: FirstPoints, *, has_grid: bool
+    make: Callable[[], Searcher], warm: WarmStart, points: FirstPoints, *, has_grid: bool, is_max: bool
 ) -> WarmSearcher:
     """Return a searcher, of those that `make` makes, that knows what was found before."""
     anchors = warm.anchors
@@ -151,7 +151,7 @@ def start_warm(
         return WarmSearcher(make(), warm, points=points, has_grid=has_grid)
     known = zip(warm.told, warm.results, anchors.runs, strict=True)
     entries = [Entry(config, result, run) for (config, _), result, run in known]
-    inner = AnchoredSearcher(make, warm.first_configs, entries, anchors.half_life)
+    inner = AnchoredSearcher(make, warm.first_configs, entries, anchors.half_life, is_max=is_max)
     # Told by the searcher inside, when it knows what is true of them.
     warm = replace(warm, told=(), violations=(), others=())
     return WarmSearcher(inner, warm, points=points, has_grid=has_grid)
