@@ -8,9 +8,9 @@ the same nights, seeds and noise:
 - `told`: `warm_start: 14`, earlier scores told as they are;
 - `memory`: `warm_start` with anchors (its defaults).
 
-Search, memory and anchors are raysweep's own (`recall`, `make_searcher`), over stored outcomes; a trial takes
-no time, one runs at a time. A year is a seed; figures are over all seeds. A night that never gets there counts
-as one trial more than it has.
+Search, memory and anchors are raysweep's own (`recall`, `make_searcher`), over stored outcomes; a trial
+takes no time, one runs at a time. A year is a seed; figures are over all seeds. A night that never gets
+there counts as one trial more than it has.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """How much earlier runs agree with tonight: by configs that all of them ran, their anchors.
 
-Of each earlier run that ran at least `LEAST_COMMON` of tonight's anchors, the pairs of scores, then and now, say
-whether it still tells good from bad: by their rank correlation (Spearman), and by the share of tonight's
-variance that a line through them explains (Theil and Sen: of medians, so that one odd anchor does not tilt it).
-If both are high, that line takes its scores to tonight's level and scale. If not, nothing of it is told: after
-a jump the past costs its anchors and nothing else. No earlier trial counts as better than the best that ran
-again tonight: where the good ones have moved away, what is found tonight is ahead of them.
+Of each earlier run that ran at least `LEAST_COMMON` of tonight's anchors, the pairs of scores, then and
+now, say whether it still tells good from bad: by their rank correlation (Spearman), and by the share of
+tonight's variance that a line through them explains (Theil and Sen: of medians, so that one odd anchor does
+not tilt it). If both are high, that line takes its scores to tonight's level and scale. If not, nothing of
+it is told: after a jump the past costs its anchors and nothing else. No earlier trial counts as better than
+the best that ran again tonight: where the good ones have moved away, what is found tonight is ahead of
+them.
 """
 
 from __future__ import annotations
