@@ -18,6 +18,7 @@ from raysweep.search.anchors import Anchors, choose_anchors
 from raysweep.search.asking import ask_configs
 from raysweep.search.base import tell_end
 from raysweep.simulate import simulate
+from raysweep.simulate.kills import Kill
 from raysweep.spec import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.testing.searcher_contract import SearcherContract
@@ -41,7 +42,9 @@ OLD = [(1.0, 1.0), (2.0, 2.0), (3.0, 4.0), (4.0, 8.0), (5.0, 3.0)]
 
 def test_what_agrees_is_taken_to_tonights_level_and_scale() -> None:
     found = judge(entries(OLD), scores(x1=12.0, x2=14.0, x3=18.0, x4=26.0), None, is_max=False)
-    assert found.told == (({"x": 5.0}, Result(16.0)),), "2 x + 10; the anchors themselves are measured tonight"
+    assert found.told == (({"x": 5.0}, Result(16.0)),), (
+        "2 x + 10; the anchors themselves are measured tonight"
+    )
     assert found.agreeing == (pytest.approx(1.0),)
     assert (
         str(found) == "memory: 1 of 1 earlier runs agree with 4 anchors that ran again (agreement 1.00): "
@@ -257,8 +260,8 @@ def test_the_outcome_says_how_much_the_past_agreed(tmp_path: Path) -> None:
     said = []
     for night in range(3):
         outcome = simulate(spec, curve, slots=1, earlier=earlier).outcome
-        for records in (5, 12, 20):
-            kill = Kill(when=appended(records), has_landed=True)
+        for segment in (3, 6, 9):
+            kill = Kill(append=segment, when="after")
             killed = simulate(spec, curve, slots=1, earlier=earlier, kills=[kill]).outcome
             assert [trial.config for trial in killed] == [trial.config for trial in outcome]
             assert killed.generation == 2
