@@ -70,7 +70,7 @@ def test_each_run_is_judged_by_itself_and_the_oldest_is_told_first() -> None:
 
 def test_the_same_order_is_not_enough_where_the_line_explains_little() -> None:
     """The good ones have moved away: the best of then is now hardly better than the worst."""
-    pairs = [(1.0, 8.9), (2.0, 9.0), (4.0, 9.1), (8.0, 40.0)]
+    pairs = [(1.0, 8.9), (1.1, 9.0), (1.2, 9.1), (1.3, 9.2), (8.0, 40.0)]
     assert rank_correlation(pairs) == 1.0
     assert agreement_of(pairs) < 0.5
 
