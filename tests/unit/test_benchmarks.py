@@ -115,3 +115,20 @@ def test_the_search_benchmark_compares_by_seed() -> None:
     assert found["tpe"]["wins"] in {"0/3", "1/3", "2/3", "3/3"}
     assert sign_test(10, 10) == 1.0
     assert sign_test(20, 0) == pytest.approx(2 / 2**20)
+
+
+@pytest.mark.parametrize(
+    "seeds", [pytest.param(2, id="2"), pytest.param(10, id="10", marks=pytest.mark.slow)]
+)
+def test_memory_knows_drift_and_survives_a_jump(seeds: int) -> None:
+    """The benchmark of the year, a few nights of it."""
+    from benchmarks.drift import run_year, summary
+
+    years = [run_year(seed, nights=9, jump=6) for seed in range(seeds)]
+    found = summary(years, jump=6, after=3)
+    anchors = 5
+    for each in years:
+        before = [each["needed"][name][1:6] for name in ("memory", "cold")]
+        assert sum(before[0]) < sum(before[1]) / 2
+    assert found["jump"]["memory"]["mean_more_than_cold"] <= anchors
+    assert found["after_jump"]["memory"]["mean_more_than_cold"] <= anchors

@@ -263,7 +263,7 @@ def test_the_outcome_says_how_much_the_past_agreed(tmp_path: Path) -> None:
         for segment in (3, 6, 9):
             kill = Kill(append=segment, when="after")
             killed = simulate(spec, curve, slots=1, earlier=earlier, kills=[kill]).outcome
-            assert [trial.config for trial in killed] == [trial.config for trial in outcome]
+            assert [trial.config for trial in killed.trials] == [trial.config for trial in outcome.trials]
             assert killed.generation == 2
             assert killed.notes == outcome.notes
         earlier.append(outcome.model_copy(update={"sweep_id": sweep_id("flights", f"n{night}")}))
@@ -279,8 +279,8 @@ def test_the_outcome_says_how_much_the_past_agreed(tmp_path: Path) -> None:
         ({"warm_start": "nightly"}, "warm_start", "expected champion, last, a number of runs or a mapping"),
         ({"warm_start": 0}, "warm_start", "expected champion"),
         ({"warm_start": True}, "warm_start", "expected champion"),
-        ({"warm_start": {"anchors": 2}}, "warm_start.anchors", "greater than or equal to 3"),
-        ({"warm_start": {"half_life": 0}}, "warm_start.half_life", "greater than 0"),
+        ({"warm_start": {"anchors": 2}}, "warm_start.anchors", "must be >= 3"),
+        ({"warm_start": {"half_life": 0}}, "warm_start.half_life", "must be > 0"),
         ({"warm_start": {"runs": 3}}, "warm_start.runs", "nights"),
         ({"warm_start": {}, "search": "random"}, "warm_start", "does not look at results"),
         ({"warm_start": {"anchors": 11}}, "warm_start.anchors", "leave nothing of num_samples 12"),
