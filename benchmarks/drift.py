@@ -63,7 +63,7 @@ class Night:
         far = sum(
             w * (config[f"x{i}"] - c) ** 2 for i, (w, c) in enumerate(zip(WIDTHS, self.place, strict=True))
         )
-        return self.level + self.scale * far
+        return float(self.level + self.scale * far)
 
 
 def year(seed: int, nights: int = NIGHTS, jump: int = JUMP) -> list[Night]:

@@ -24,6 +24,7 @@ LEAST_COMMON: Final = 3
 """Of fewer anchors, the order says next to nothing."""
 LEAST_AGREEMENT: Final = 0.8
 """Of five anchors in a random order, one in fifteen would have this rank correlation, or more."""
+_OTHER_BEST: Final = 0.5
 _STEEPEST: Final = 4.0
 Pair = tuple[float, float]
 """A config's score in an earlier run, and tonight's."""
@@ -85,7 +86,7 @@ def judge(
         pairs = _pairs(known, scores)
         if len(pairs) < LEAST_COMMON:
             continue
-        found = agreement_of(pairs)
+        found = agreement_of(pairs, is_max=is_max)
         if found < LEAST_AGREEMENT:
             others.append(found)
             continue
@@ -102,13 +103,19 @@ def key_of(config: Mapping[str, Any]) -> str:
     return digest_of(dict(config))
 
 
-def agreement_of(pairs: Sequence[Pair]) -> float:
-    """The rank correlation, or the explained share of the variance, whichever is less; 1 at best."""
+def agreement_of(pairs: Sequence[Pair], *, is_max: bool) -> float:
+    """The rank correlation, or the explained share of the variance, whichever is less; 1 at best.
+
+    Where the best of then is not the best of now, no more than `_OTHER_BEST`: that the bad ones are bad still
+    is no reason to search where the good ones were.
+    """
     slope, intercept = line_through(pairs)
     middle = fmean(now for _, now in pairs)
     total = sum((now - middle) ** 2 for _, now in pairs)
     left = sum((now - slope * was - intercept) ** 2 for was, now in pairs)
-    return min(rank_correlation(pairs), 1.0 - left / total if total else 0.0)
+    best = max if is_max else min
+    limit = 1.0 if best(pairs)[1] == best(now for _, now in pairs) else _OTHER_BEST
+    return min(rank_correlation(pairs), 1.0 - left / total if total else 0.0, limit)
 
 
 def rank_correlation(pairs: Sequence[Pair]) -> float:

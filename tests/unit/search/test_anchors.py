@@ -45,7 +45,7 @@ def test_what_agrees_is_taken_to_tonights_level_and_scale() -> None:
     assert found.told == (({"x": 5.0}, Result(16.0)),), (
         "2 x + 10; the anchors themselves are measured tonight"
     )
-    assert found.agreeing == (pytest.approx(1.0),)
+    assert list(found.agreeing) == pytest.approx([1.0])
     assert (
         str(found) == "memory: 1 of 1 earlier runs agree with 4 anchors that ran again (agreement 1.00): "
         "1 of their trials count, corrected"
@@ -72,7 +72,14 @@ def test_the_same_order_is_not_enough_where_the_line_explains_little() -> None:
     """The good ones have moved away: the best of then is now hardly better than the worst."""
     pairs = [(1.0, 8.9), (1.1, 9.0), (1.2, 9.1), (1.3, 9.2), (8.0, 40.0)]
     assert rank_correlation(pairs) == 1.0
-    assert agreement_of(pairs) < 0.5
+    assert agreement_of(pairs, is_max=False) < 0.5
+
+
+def test_what_was_best_has_to_be_the_best_again() -> None:
+    pairs = [(1.0, 1.1), (1.1, 1.0), (4.0, 4.0), (6.0, 6.0), (8.0, 8.0)]
+    assert rank_correlation(pairs) == pytest.approx(0.9)
+    assert agreement_of(pairs, is_max=False) == 0.5
+    assert agreement_of(pairs, is_max=True) == pytest.approx(0.9)
 
 
 def test_nothing_counts_as_better_than_what_ran_again() -> None:
@@ -147,7 +154,7 @@ def test_the_champion_runs_before_the_anchors(tmp_path: Path) -> None:
 
 def value(config: dict[str, Any]) -> float:
     """The truth of the tests below, larger is better."""
-    return -abs(config["lr"] - 0.03) * 10 - (config["depth"] != 6)
+    return float(-abs(config["lr"] - 0.03) * 10 - (config["depth"] != 6))
 
 
 def warm_of(shift: float = 0.0, sign: float = 1.0) -> WarmStart:
@@ -227,8 +234,8 @@ class TestAnchoredAndConstrained(TestAnchored):
 
     def make_searcher(self) -> Any:
         warm = warm_of()
-        bounds = {"violations": tuple((each["lr"] - 0.05,) for each, _ in warm.told)}
-        warm = WarmStart(told=warm.told, anchors=warm.anchors, **bounds)
+        far = tuple((each["lr"] - 0.05,) for each, _ in warm.told)
+        warm = WarmStart(told=warm.told, anchors=warm.anchors, violations=far)
         return make_searcher(make_spec(Path("/x"), num_samples=20, constraints=["lr_used <= 0.05"]), 3, warm)
 
     def violations(self, config: dict[str, Any]) -> tuple[float, ...]:
