@@ -146,3 +146,20 @@ def test_the_targets_of_gangs_are_shares_of_the_peers() -> None:
 
     goals = targets({"raysweep": [one(20.0, 900.0, 0.0)], "tune_train": [one(100.0, 1000.0, 4.0)]})
     assert [(goal["value"], goal["met"]) for goal in goals] == [(0.2, True), (0.9, False), (0.0, True)]
+
+
+@pytest.mark.parametrize(
+    "seeds", [pytest.param(2, id="2"), pytest.param(10, id="10", marks=pytest.mark.slow)]
+)
+def test_memory_knows_drift_and_survives_a_jump(seeds: int) -> None:
+    """The benchmark of the year, a few nights of it."""
+    from benchmarks.drift import run_year, summary
+
+    years = [run_year(seed, nights=9, jump=6) for seed in range(seeds)]
+    found = summary(years, jump=6, after=3)
+    anchors = 5
+    for each in years:
+        before = [each["needed"][name][1:6] for name in ("memory", "cold")]
+        assert sum(before[0]) < sum(before[1]) / 2
+    assert found["jump"]["memory"]["mean_more_than_cold"] <= anchors
+    assert found["after_jump"]["memory"]["mean_more_than_cold"] <= anchors

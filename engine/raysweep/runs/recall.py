@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, Final
 
 from raysweep.errors import StorageError
@@ -13,9 +14,13 @@ from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.champions import read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.search import WarmStart
+from raysweep.search.agreement import Entry
+from raysweep.search.anchors import Anchors, choose_anchors
+from raysweep.search.base import Result
 from raysweep.search.warm import refit
 from raysweep.spec import SweepSpec, slug
 from raysweep.spec.identity import former_slug
+from raysweep.spec.memory import Memory
 from raysweep.storage.store import Store
 
 MAX_TOLD: Final = 1000
@@ -30,12 +35,11 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
     Raises:
         StorageError: What earlier nights left cannot be read.
     """
-    asked = spec.warm_start
-    if asked is None:
+    if spec.warm_start is None:
         return None
     champion = read_champion(store, spec.name).champion
     is_same = champion is not None and (champion.metric, champion.mode) == (spec.metric, spec.mode)
-    nights = [] if asked == "champion" else earlier(store, spec, own_id, 1 if asked == "last" else asked)
+    nights = _nights(store, spec, own_id)
     space, left_out = spec.space, []
     first: dict[str, Any] | None = None
     if champion is not None and is_same:
@@ -46,33 +50,62 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
     elif nights and nights[0].found_best is not None:
         with suppress(ValueError):  # it is among the trials below, which name it
             first = refit(space, nights[0].found_best.config)
-    told: list[tuple[dict[str, Any], float]] = []
-    violations: list[tuple[float, ...]] = []
-    others: list[tuple[float, ...]] = []
-    for outcome in nights:
-        for trial in outcome.trials:
-            if trial.score is None or not math.isfinite(trial.score) or len(told) >= MAX_TOLD:
-                continue
-            try:
-                config, judged = refit(space, trial.config), _judged(spec, trial)
-                beside = _beside(spec, trial)
-            except ValueError as error:
-                left_out.append(f"{outcome.sweep_id} trial {trial.trial_id}: {error}")
-                continue
-            told.append((config, float(trial.score)))
-            violations.append(judged)
-            others.append(beside)
+    entries, completed = _known(spec, nights, left_out)
     if left_out:
         more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
         log.warning("warm start leaves out what does not fit the space: %s%s", "; ".join(left_out[:3]), more)
     return WarmStart(
         first=first,
-        told=tuple(told),
-        violations=tuple(violations) if spec.constraints else (),
-        others=tuple(others) if spec.others else (),
+        told=tuple((entry.config, entry.result.value) for entry in entries),
+        violations=tuple(entry.result.violations for entry in entries) if spec.constraints else (),
+        others=tuple(entry.result.others for entry in entries) if spec.others else (),
         sources=tuple(outcome.sweep_id for outcome in nights),
         left_out=tuple(left_out[:_LEFT_OUT_SHOWN]),
+        anchors=_anchors(spec, entries, completed, first),
     )
+
+
+def _nights(store: Store, spec: SweepSpec, own_id: str) -> list[SweepOutcome]:
+    asked = spec.warm_start
+    if asked is None or asked == "champion":
+        return []
+    if isinstance(asked, Memory):
+        return earlier(store, spec, own_id, asked.nights)
+    return earlier(store, spec, own_id, asked if isinstance(asked, int) else 1)
+
+
+def _known(
+    spec: SweepSpec, nights: Sequence[SweepOutcome], left_out: list[str]
+) -> tuple[list[Entry], list[Entry]]:
+    """The trials that fit tonight's space, and those of them that have completed; names the rest."""
+    found: list[Entry] = []
+    completed: list[Entry] = []
+    space = spec.space
+    for run, outcome in enumerate(nights):
+        for trial in outcome.trials:
+            if trial.score is None or not math.isfinite(trial.score) or len(found) >= MAX_TOLD:
+                continue
+            try:
+                config = refit(space, trial.config)
+                result = Result(float(trial.score), _judged(spec, trial), _beside(spec, trial))
+            except ValueError as error:
+                left_out.append(f"{outcome.sweep_id} trial {trial.trial_id}: {error}")
+                continue
+            entry = Entry(config, result, run)
+            found.append(entry)
+            if trial.state == "completed":
+                completed.append(entry)
+    return found, completed
+
+
+def _anchors(
+    spec: SweepSpec, entries: Sequence[Entry], completed: Sequence[Entry], first: dict[str, Any] | None
+) -> Anchors | None:
+    memory = spec.warm_start
+    if not isinstance(memory, Memory):
+        return None
+    configs = choose_anchors(completed, first, memory.anchors)
+    return Anchors(configs=configs, runs=tuple(entry.run for entry in entries), half_life=memory.half_life)
 
 
 def _judged(spec: SweepSpec, trial: TrialOutcome) -> tuple[float, ...]:
@@ -137,9 +170,11 @@ def warm_to_json(warm: WarmStart) -> dict[str, Any]:
     judged = {"violations": [list(each) for each in warm.violations]} if warm.violations else {}
     if warm.others:
         judged["others"] = [list(each) for each in warm.others]
+    anchors = {} if warm.anchors is None else {"anchors": asdict(warm.anchors)}
     return {
         "first": warm.first,
         **judged,
+        **anchors,
         "told": [[config, value] for config, value in warm.told],
         "sources": list(warm.sources),
         "left_out": list(warm.left_out),
@@ -157,4 +192,13 @@ def warm_from_json(fields: Mapping[str, Any] | None) -> WarmStart | None:
         others=tuple(tuple(map(float, each)) for each in fields.get("others", ())),
         sources=tuple(fields["sources"]),
         left_out=tuple(fields["left_out"]),
+        anchors=_anchors_from_json(fields.get("anchors")),
+    )
+
+
+def _anchors_from_json(fields: Mapping[str, Any] | None) -> Anchors | None:
+    if fields is None:
+        return None
+    return Anchors(
+        configs=tuple(fields["configs"]), runs=tuple(fields["runs"]), half_life=fields["half_life"]
     )

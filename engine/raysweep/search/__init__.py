@@ -15,7 +15,7 @@ from raysweep.search.plugin import PLUGINS, PluginSearcher
 from raysweep.search.points import FirstPoints
 from raysweep.search.repeat import RepeatSearcher
 from raysweep.search.variants import VariantSearcher
-from raysweep.search.warm import WarmSearcher, WarmStart
+from raysweep.search.warm import WarmStart, start_warm
 from raysweep.spec.points import come_on_top
 from raysweep.spec.search import (
     AutoOptions,
@@ -81,12 +81,15 @@ def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> 
 
 def _make_inner(spec: SweepSpec, setup: SearchSetup, warm: WarmStart | None) -> Searcher:
     make = _KINDS.get(spec.search.kind)
-    searcher = make(spec.search.options, setup) if make is not None else PluginSearcher(spec.search, setup)
-    if isinstance(searcher, ConfigSearcher) or (warm is None and not spec.points):
-        return searcher
+
+    def make_plain() -> Searcher:
+        return make(spec.search.options, setup) if make is not None else PluginSearcher(spec.search, setup)
+
+    if isinstance(spec.search.options, ConfigsOptions) or (warm is None and not spec.points):
+        return make_plain()
     points = FirstPoints(setup.space, spec.points, setup.seed)
     on_top = come_on_top(spec.search, spec.param_space)
-    return WarmSearcher(searcher, warm or WarmStart(), points=points, has_grid=on_top)
+    return start_warm(make_plain, warm or WarmStart(), points, has_grid=on_top, is_max=spec.mode == "max")
 
 
 def _make_variants(options: object, setup: SearchSetup) -> Searcher:

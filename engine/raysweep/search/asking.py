@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysweep.errors import SampleFromError
-from raysweep.search.base import Searcher, substitution_of
+from raysweep.search.base import Searcher, substitution_of, take_remark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class Answer:
 
     `failed` holds, by number, why a config could not be made; what had been drawn of it is among `configs`.
     `is_exhausted`: there are no more; `note` then says so where that is fewer than were asked for. With the
-    first config, it says what the searcher does instead of what was asked for.
+    first config, it says what the searcher does instead of what was asked for; with any, what it remarks.
     """
 
     configs: tuple[dict[str, Any], ...]
@@ -44,9 +44,13 @@ def ask_configs(searcher: Searcher, first: int, count: int) -> Answer:
             break
         configs.append(config)
     is_exhausted = exhausts(len(configs), first, count, searcher.total)
-    note = (searcher.note or "") if is_exhausted else ""
-    if first == 0:  # said once: the journal keeps it
-        note = "; ".join(text for text in (substitution_of(searcher), note) if text)
+    # Said once: the journal keeps it.
+    said = (
+        substitution_of(searcher) if first == 0 else None,
+        take_remark(searcher),
+        searcher.note if is_exhausted else None,
+    )
+    note = "; ".join(text for text in said if text)
     return Answer(configs=tuple(configs), failed=tuple(failed), is_exhausted=is_exhausted, note=note)
 
 

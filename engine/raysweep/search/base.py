@@ -160,6 +160,20 @@ def substitution_of(searcher: Searcher) -> str | None:
     return searcher.substitution if isinstance(searcher, Substituting) else None
 
 
+@runtime_checkable
+class Remarking(Protocol):
+    """A searcher that has something to say in the middle of a sweep."""
+
+    def take_remark(self) -> str | None:
+        """Return one line for the user, once; None where there is none. A rebuilt one says it again."""
+        ...
+
+
+def take_remark(searcher: Searcher) -> str | None:
+    """Return what a searcher has to say now; None of one that never does."""
+    return searcher.take_remark() if isinstance(searcher, Remarking) else None
+
+
 def derived_seed(seed: int, number: int, attempt: int = 0) -> int:
     """Return 64 bits that depend on all three numbers and on nothing else."""
     return int.from_bytes(blake2b(f"{seed}:{number}:{attempt}".encode(), digest_size=8).digest(), "big")

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from raysweep.search.base import Result, Searcher, TrialEnd, substitution_of, tell_earlier, tell_end
+from raysweep.search.agreement import Entry
+from raysweep.search.anchors import AnchoredSearcher, Anchors
+from raysweep.search.base import (
+    Result,
+    Searcher,
+    TrialEnd,
+    substitution_of,
+    take_remark,
+    tell_earlier,
+    tell_end,
+)
 from raysweep.search.cells import LeafPath
 from raysweep.search.points import FirstPoints, holds
 from raysweep.spec.branches import switch_of
@@ -33,27 +43,40 @@ class WarmStart:
     """The sweeps that they come from."""
     left_out: tuple[str, ...] = field(default=())
     """What does not fit the space any more, a line each."""
+    anchors: Anchors | None = None
+    """Which configs run again to see how far the told ones still hold; None: they are told as they are."""
+
+    @property
+    def first_configs(self) -> tuple[dict[str, Any], ...]:
+        """What runs before all else: the champion, then the anchors."""
+        champion = () if self.first is None else (self.first,)
+        return champion if self.anchors is None else (*champion, *self.anchors.configs)
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """Those of the told configs."""
+        none: tuple[tuple[float, ...], ...] = ((),) * len(self.told)
+        known = zip(self.told, self.violations or none, self.others or none, strict=True)
+        return tuple(Result(value, violations, others) for (_, value), violations, others in known)
 
 
 class WarmSearcher:
-    """A searcher that knows what was found before, and runs some configs first: the champion's, then points.
+    """A searcher that knows what was found before, and runs some configs first.
 
-    These take the place of the search's first; of a grid, none may be missing, so there they come in
-    addition.
+    The champion's, the anchors, then points. These take the place of the search's first; of a grid, none may
+    be missing, so there they come in addition.
     """
 
     def __init__(
         self, inner: Searcher, warm: WarmStart, *, points: FirstPoints | None = None, has_grid: bool
     ) -> None:
         self._inner = inner
-        self._champion = warm.first
+        self._configs = warm.first_configs
         self._points = points or FirstPoints.none()
-        self._count = len(self._points) + (warm.first is not None)
+        self._count = len(self._configs) + len(self._points)
         self._shift = self._count if has_grid else 0
-        none: tuple[tuple[float, ...], ...] = ((),) * len(warm.told)
-        known = zip(warm.told, warm.violations or none, warm.others or none, strict=True)
-        for (config, value), violations, others in known:
-            tell_earlier(inner, config, Result(value, violations, others))
+        for (config, _), result in zip(warm.told, warm.results, strict=True):
+            tell_earlier(inner, config, result)
         self.is_adaptive = inner.is_adaptive
 
     @property
@@ -71,6 +94,10 @@ class WarmSearcher:
     def substitution(self) -> str | None:
         """See `raysweep.search.base.Substituting`."""
         return substitution_of(self._inner)
+
+    def take_remark(self) -> str | None:
+        """See `raysweep.search.base.Remarking`."""
+        return take_remark(self._inner)
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`; None if there are no more."""
@@ -110,9 +137,24 @@ class WarmSearcher:
         self._inner.tell_earlier(config, value)
 
     def _first(self, number: int) -> dict[str, Any]:
-        if self._champion is None:
-            return self._points.build(number)
-        return self._points.build(number - 1) if number else copy.deepcopy(self._champion)
+        if number < len(self._configs):
+            return copy.deepcopy(self._configs[number])
+        return self._points.build(number - len(self._configs))
+
+
+def start_warm(
+    make: Callable[[], Searcher], warm: WarmStart, points: FirstPoints, *, has_grid: bool, is_max: bool
+) -> WarmSearcher:
+    """Return a searcher, of those that `make` makes, that knows what was found before."""
+    anchors = warm.anchors
+    if anchors is None:
+        return WarmSearcher(make(), warm, points=points, has_grid=has_grid)
+    known = zip(warm.told, warm.results, anchors.runs, strict=True)
+    entries = [Entry(config, result, run) for (config, _), result, run in known]
+    inner = AnchoredSearcher(make, warm.first_configs, entries, anchors.half_life, is_max=is_max)
+    # Told by the searcher inside, when it knows what is true of them.
+    warm = replace(warm, told=(), violations=(), others=())
+    return WarmSearcher(inner, warm, points=points, has_grid=has_grid)
 
 
 def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:

@@ -93,6 +93,7 @@ def simulate(
     is_checked: bool = False,
     nodes: Nodes | None = None,
     disturb: Disturb | None = None,
+    earlier: Sequence[SweepOutcome] = (),
 ) -> Simulated:
     """Run a sweep to its end in virtual time: seconds of computing for days of cluster.
 
@@ -118,6 +119,7 @@ def simulate(
         moves. nodes: The machines; default: `slots` of them with one CPU each. disturb: Called with each
         controller and its cluster as they begin, to make trouble for them. A
             controller that leaves is followed by another then, as an orchestrator would see to it.
+        earlier: Sweeps that have ended at the same storage path before, the oldest first: for `warm_start`.
 
     Raises:
         SpecError: The spec is wrong.
@@ -146,6 +148,8 @@ def simulate(
         disturb=disturb,
     )
     try:
+        for outcome in earlier:
+            SweepFolder(store, outcome.sweep_id).write_outcome_if_absent(outcome)
         return simulation.run()
     finally:
         store.delete(*[info.key for info in store.list()])

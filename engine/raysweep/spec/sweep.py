@@ -20,6 +20,7 @@ from raysweep import tuneobjects
 from raysweep.spec.constraints import Constraint, Constraints, parse_constraints
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind, digest_of
+from raysweep.spec.memory import Memory, WarmStartFrom, check_memory
 from raysweep.spec.objectives import METRIC_SCHEMA, MODE_SCHEMA, Mode, check_several, joined, split
 from raysweep.spec.openended import check_end
 from raysweep.spec.points import Points, check_points
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     import os
 
 Isolation = Literal["worker", "process", "actor", "inline"]
-WarmStartFrom = Literal["champion", "last"] | Annotated[int, Field(ge=1)]
 ParamSpace = Annotated[
     dict[str, Any],
     BeforeValidator(normalise),
@@ -141,10 +141,11 @@ class SweepSpec(SpecDocument):
     """Which checkpoints are kept."""
     stop: StopPolicy = StopPolicy()
     """When trials, or the sweep, end early."""
-    warm_start: WarmStartFrom | None = None
+    warm_start: WarmStartFrom = None
     """What it starts from: `champion`, `last` (night) or a number of nights; same name and storage path.
 
     The champion is run again first; of earlier nights all trials that fit the space are told to the search.
+    Or `{"nights": 14, "anchors": 4}`: as far as some of their configs, run again, show that they still hold.
     """
     tune: TuneOptions = TuneOptions()
     """How a class of Ray Tune runs: when it makes checkpoints, whether it is used again."""
@@ -181,7 +182,7 @@ class SweepSpec(SpecDocument):
             failure: FailurePolicy | Mapping[str, Any] = ...,
             checkpoint: CheckpointPolicy | Mapping[str, Any] = ...,
             stop: StopPolicy | Mapping[str, Any] = ...,
-            warm_start: str | int | None = None,
+            warm_start: str | int | Memory | Mapping[str, Any] | None = None,
             tune: TuneOptions | Mapping[str, Any] = ...,
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
@@ -221,6 +222,7 @@ class SweepSpec(SpecDocument):
         check_end(self)
         check_repeat(self)
         check_points(self.points, self.search, self.param_space, self.num_samples)
+        check_memory(self)
         check_scheduler(self.scheduler, self.param_space, self.num_samples, self.max_concurrent_trials)
         if self.isolation == "inline" and self.max_concurrent_trials != 1:
             raise Problem(

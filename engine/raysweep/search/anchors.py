@@ -1,0 +1,167 @@
+"""Anchors: earlier configs that run again to compare tonight by, and the search that waits for them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from raysweep.search.agreement import Agreement, Entry, judge, key_of
+from raysweep.search.base import Result, Searcher, TrialEnd, substitution_of, tell_earlier, tell_end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchors:
+    """What `warm_start` with anchors adds to a warm start.
+
+    `configs` run first, after the champion. `runs` says of each trial that is told which run it is from (0:
+    the newest). `half_life`: see `raysweep.spec.memory.Memory`.
+    """
+
+    configs: tuple[dict[str, Any], ...] = ()
+    runs: tuple[int, ...] = ()
+    half_life: float | None = None
+
+
+def choose_anchors(
+    entries: Sequence[Entry], first: Mapping[str, Any] | None, count: int
+) -> tuple[dict[str, Any], ...]:
+    """Return configs of the newest run that are worth a second look.
+
+    Those that most earlier runs have run as well, so that all of these can be compared; then such as are
+    spread over the order of its scores.
+
+    Args:
+        entries: the completed trials of earlier runs.
+        first: the config that runs before them, which is no anchor.
+        count: how many.
+    """
+    runs: dict[str, set[int]] = {}
+    for entry in entries:
+        runs.setdefault(key_of(entry.config), set()).add(entry.run)
+    newest = {key_of(entry.config): entry for entry in entries if entry.run == 0}
+    if first is not None:
+        newest.pop(key_of(first), None)
+    known = [key for key in newest if len(runs[key]) > 1]
+    chosen = sorted(known, key=lambda key: -len(runs[key]))[:count]
+    rest = sorted(newest.keys() - set(chosen), key=lambda key: (newest[key].result.value, key))
+    missing = min(count - len(chosen), len(rest))
+    chosen += [rest[int((place + 0.5) * len(rest) / missing)] for place in range(missing)]
+    return tuple(newest[key].config for key in chosen)
+
+
+class AnchoredSearcher:
+    """A searcher that is told of earlier runs once the anchors have ended, as far as they agree.
+
+    Until then it searches without a past. Then another one is made, told what is worth it, and told again
+    what tonight has found, by number: as after a restart, so that a restart gives the same.
+
+    Args:
+        make: makes the searcher, the same each time.
+        first: the configs that run first, by number: those that tonight is compared by.
+        entries: the trials of earlier runs.
+        half_life, is_max: see `judge`.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Searcher],
+        first: Sequence[Mapping[str, Any]],
+        entries: Sequence[Entry],
+        half_life: float | None,
+        *,
+        is_max: bool,
+    ) -> None:
+        self._make, self._inner = make, make()
+        self._entries, self._half_life, self._is_max = entries, half_life, is_max
+        self._awaited = {number: key_of(config) for number, config in enumerate(first)} if entries else {}
+        self._scores: dict[str, float] = {}
+        self._configs: dict[int, dict[str, Any]] = {}
+        self._told: dict[int, tuple[Result | None, TrialEnd]] = {}
+        self._remark: str | None = None
+        self.is_adaptive = self._inner.is_adaptive
+
+    @property
+    def total(self) -> int | None:
+        """See `Searcher`."""
+        return self._inner.total
+
+    @property
+    def note(self) -> str | None:
+        """See `Searcher`."""
+        return self._inner.note
+
+    @property
+    def substitution(self) -> str | None:
+        """See `raysweep.search.base.Substituting`."""
+        return substitution_of(self._inner)
+
+    def take_remark(self) -> str | None:
+        """See `raysweep.search.base.Remarking`: how much the past agrees."""
+        remark, self._remark = self._remark, None
+        return remark
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """See `Searcher`."""
+        config = self._inner.ask(number)
+        if config is not None:
+            self._note(number, config)
+        return config
+
+    def restore(self, number: int, config: dict[str, Any]) -> None:
+        """See `Searcher`."""
+        self._inner.restore(number, config)
+        self._note(number, config)
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        """See `Searcher`."""
+        self._end(number, None if value is None else Result(float(value)), state)
+
+    def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
+        """See `raysweep.search.base.Judging`."""
+        self._end(number, result, state)
+
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        """Report a trial of an earlier sweep that needs no comparison."""
+        self._inner.tell_earlier(config, value)
+
+    def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
+        """The same, with what there is to know of constraints."""
+        tell_earlier(self._inner, config, result)
+
+    def _note(self, number: int, config: dict[str, Any]) -> None:
+        if self._awaited:
+            self._configs[number] = copy.deepcopy(config)
+
+    def _end(self, number: int, result: Result | None, state: TrialEnd) -> None:
+        _tell(self._inner, number, result, state)
+        if not self._awaited:
+            return
+        self._told.setdefault(number, (result, state))
+        key = self._awaited.pop(number, None)
+        # One that was stopped had another budget than its earlier run.
+        if key is not None and result is not None and state == "completed":
+            self._scores[key] = result.value
+        if key is not None and not self._awaited:
+            self._begin(judge(self._entries, self._scores, self._half_life, is_max=self._is_max))
+
+    def _begin(self, found: Agreement) -> None:
+        """Have a searcher with a past take the place of the one without."""
+        self._remark = str(found)
+        if found.told:
+            self._inner = self._make()
+            for config, result in found.told:
+                tell_earlier(self._inner, config, result)
+            for number, config in sorted(self._configs.items()):
+                self._inner.restore(number, config)
+                if number in self._told:
+                    _tell(self._inner, number, *self._told[number])
+        self._configs, self._told, self._entries = {}, {}, ()
+
+
+def _tell(searcher: Searcher, number: int, result: Result | None, state: TrialEnd) -> None:
+    if result is None:
+        searcher.tell(number, None, state)
+    else:
+        tell_end(searcher, number, result.value, result.violations, result.others, state=state)
