@@ -19,6 +19,7 @@ from typing import Any, Final
 from benchmarks.contenders import scratch
 from benchmarks.measure import Contender, Json, Sample, alternate, compare_samples, target
 from benchmarks.notes import Note, read_notes, write_note
+from tests.insides import drain
 
 STEP_S: Final = 0.1
 STORED_EVERY: Final = 20
@@ -185,7 +186,7 @@ def _disturb(folder: Path, cluster: Any, going: Any, driver: subprocess.Popen[by
     started = first(2, 0.0)
     _await(lambda: any(each["step"] > STORED_EVERY for each in read_notes(folder / "notes")), driver)
     noticed_at = time.time()
-    _drain(cluster.address, going.node_id, int((noticed_at + NOTICE_S) * 1000))
+    drain(cluster.address, going.node_id, int((noticed_at + NOTICE_S) * 1000))
     end = threading.Timer(NOTICE_S, lambda: cluster.remove_node(going, allow_graceful=False))
     end.start()
     shrunk = first(1, noticed_at)
@@ -230,19 +231,6 @@ def _cluster() -> Iterator[Any]:
         yield cluster
     finally:
         cluster.shutdown()
-
-
-def _drain(address: str, node: str, deadline_ms: int) -> None:
-    """What a cloud's notice of preemption leads to."""
-    from ray._raylet import GcsClient
-    from ray.core.generated import autoscaler_pb2
-
-    reason: Any = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
-    is_accepted, why = GcsClient(address=address).drain_node(
-        node, reason, "as the benchmark asks", deadline_ms
-    )
-    if not is_accepted:
-        raise RuntimeError(why)
 
 
 if __name__ == "__main__":

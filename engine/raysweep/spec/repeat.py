@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from raysweep.spec.base import SpecModel
+from raysweep.spec.memory import Memory
 from raysweep.spec.search import ConfigsOptions
 from raysweep.spec.space import uses
 from raysweep.spec.validation import Problem
@@ -85,6 +86,8 @@ def _of_one_trial(spec: SweepSpec) -> Iterator[tuple[tuple[str, ...], str, str]]
         yield ("stop", "plateau"), "one lucky repeat would count as progress", leave
     if stop.trial_wilcoxon is not None:
         yield ("stop", "trial_wilcoxon"), "it would stop single repeats", "use repeat: {race: wilcoxon}"
+    if isinstance(spec.warm_start, Memory):
+        yield ("warm_start",), "anchors would be compared by single repeats", "give a number of runs"
     if spec.checkpoint.keep_top_k is not None:
         yield ("checkpoint", "keep_top_k"), "it would rank single repeats", leave
 
