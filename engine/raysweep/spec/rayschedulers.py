@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from raysweep.spec.domains import Float
 from raysweep.spec.jsonable import leaves
+from raysweep.spec.perturbation import bounded_leaves
 from raysweep.spec.rayobjects import is_tune_scheduler, kind_of
 from raysweep.spec.space import is_domain, normalise
 from raysweep.spec.validation import Problem, show
@@ -108,11 +110,22 @@ def _pbt(scheduler: Any) -> dict[str, Any]:
     }
 
 
+def _pb2(scheduler: Any) -> dict[str, Any]:
+    return {
+        "perturbation_interval": scheduler._perturbation_interval,
+        "hyperparam_bounds": [name for name, _ in leaves(scheduler._hyperparam_bounds)],
+        "quantile_fraction": scheduler._quantile_fraction,
+        "synch": scheduler._synch,
+        "time_attr": scheduler._time_attr,
+    }
+
+
 _READERS: Final[Mapping[str, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
     "AsyncHyperBandScheduler": ("asha", _asha),
     "HyperBandScheduler": ("hyperband", _hyperband),
     "MedianStoppingRule": ("median_stopping", _median),
     "PopulationBasedTraining": ("pbt", _pbt),
+    "PB2": ("pb2", _pb2),
 }
 
 
@@ -126,10 +139,13 @@ def _object(scheduler: Any, kind: str, param_space: Mapping[str, Any]) -> Iterat
     if kind == "MedianStoppingRule" and scheduler._min_time_slice and not scheduler._hard_stop:
         problem = "a trial that is paused here waits until no other runs"
         yield Objection("min_time_slice", problem, "leave it out, or set hard_stop")
+    if getattr(scheduler, "_custom_explore_fn", None) is not None:
+        fix = "leave it out, and say with where what a config has to satisfy"
+        yield Objection("custom_explore_fn", f"{show(scheduler._custom_explore_fn)} is code", fix)
+    if kind == "PB2":
+        for name, bounds in leaves(scheduler._hyperparam_bounds):
+            yield from _object_to_bounds(name, bounds, param_space)
     if kind == "PopulationBasedTraining":
-        if scheduler._custom_explore_fn is not None:
-            fix = "leave it out, and say with where what a config has to satisfy"
-            yield Objection("custom_explore_fn", f"{show(scheduler._custom_explore_fn)} is code", fix)
         there = dict(leaves(param_space, is_leaf=is_domain))
         for name, domain in leaves(scheduler._hyperparam_mutations):
             yield from _object_to(name, domain, there.get(name))
@@ -148,3 +164,19 @@ def _object_to(name: str, domain: Any, there: Any) -> Iterator[Objection]:
         has = "has no domain of it" if found is None else f"has {show(found)}"
         problem = f"explores {show(wanted)}, and param_space {has}"
         yield Objection(part, problem, "give it the same domain in both")
+
+
+def _object_to_bounds(name: str, bounds: Any, param_space: Mapping[str, Any]) -> Iterator[Objection]:
+    """What is explored between bounds is a number of the space, between the same."""
+    part, fix = f"hyperparam_bounds.{name}", "give param_space a domain of numbers between these bounds"
+    try:
+        ((_, domain),) = bounded_leaves(normalise(param_space), (name,))
+    except KeyError:
+        yield Objection(part, "param_space has no number of that name between bounds", fix)
+        return
+    ends = (domain.lower, domain.upper) if isinstance(domain, Float) else (domain.low, domain.high)
+    # Of whole numbers, Ray's domains leave their upper bound out.
+    allowed = [ends] if isinstance(domain, Float) else [ends, (ends[0], ends[1] + 1)]
+    if tuple(bounds) not in allowed:
+        problem = f"explores {show(list(bounds))}, and param_space has {show(list(ends))}"
+        yield Objection(part, problem, fix)

@@ -8,12 +8,19 @@ import pytest
 from ray import tune
 from ray.tune import schedulers as ray
 from ray.tune.schedulers.hb_bohb import HyperBandForBOHB
+from ray.tune.schedulers.pb2 import PB2
 
 from raysweep.errors import SpecError
 from raysweep.spec import SweepSpec
 from raysweep.spec.rayschedulers import read_scheduler
 
-SPACE = {"lr": tune.loguniform(1e-4, 1e-1), "opt": {"name": tune.choice(["sgd", "adam"])}, "fixed": 3}
+SPACE = {
+    "lr": tune.loguniform(1e-4, 1e-1),
+    "opt": {"name": tune.choice(["sgd", "adam"])},
+    "net": {"width": tune.randint(8, 65)},
+    "fixed": 3,
+}
+BOUNDS = {"lr": [1e-4, 1e-1], "net": {"width": [8, 65]}}
 MUTATIONS = {"lr": tune.loguniform(1e-4, 1e-1), "opt": {"name": ["sgd", "adam"]}}
 
 
@@ -25,6 +32,11 @@ def make(scheduler: Any, **fields: Any) -> SweepSpec:
 def pbt(**options: Any) -> ray.PopulationBasedTraining:
     given: dict[str, Any] = {"time_attr": "training_iteration", "hyperparam_mutations": MUTATIONS}
     return ray.PopulationBasedTraining(**given | options)
+
+
+def pb2(**options: Any) -> PB2:
+    given: dict[str, Any] = {"time_attr": "training_iteration", "hyperparam_bounds": BOUNDS}
+    return PB2(**given | options)
 
 
 TWINS: list[tuple[Any, dict[str, Any]]] = [
@@ -70,6 +82,18 @@ TWINS: list[tuple[Any, dict[str, Any]]] = [
             }
         },
     ),
+    (
+        pb2(perturbation_interval=7, quantile_fraction=0.5, synch=True, time_attr="epoch"),
+        {
+            "pb2": {
+                "perturbation_interval": 7.0,
+                "hyperparam_bounds": ["lr", "net.width"],
+                "quantile_fraction": 0.5,
+                "synch": True,
+                "time_attr": "epoch",
+            }
+        },
+    ),
 ]  # fmt: skip
 
 
@@ -106,6 +130,13 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (pbt(hyperparam_mutations={"fixed": [1, 2]}), r"hyperparam_mutations\.fixed: explores .*has 3"),
     (pbt(hyperparam_mutations={"other": [1, 2]}), r"hyperparam_mutations\.other: .*has no domain of it"),
+    (pb2(custom_explore_fn=lambda config: config), r"PB2\.custom_explore_fn: .* is code; .*where"),
+    (
+        pb2(hyperparam_bounds={"lr": [1e-5, 1e-1]}),
+        r"PB2\.hyperparam_bounds\.lr: explores .*1e-05.*has .*0\.0001.*these bounds",
+    ),
+    (pb2(hyperparam_bounds={"net": {"width": [8, 66]}}), r"hyperparam_bounds\.net\.width: .*has \[8, 64\]"),
+    (pb2(hyperparam_bounds={"fixed": [1, 3]}), r"hyperparam_bounds\.fixed: param_space has no number"),
     (HyperBandForBOHB(), r"HyperBandForBOHB has no counterpart; give scheduler="),
 ]
 
