@@ -14,12 +14,13 @@ _PROC: Final = Path("/proc")
 
 
 class Watch:
-    """While it is open, looks twice a second at this process and all its descendants.
+    """While it is open, looks twice a second at a process (default: this one) and all its descendants.
 
     Sums of PSS: what several processes share counts once.
     """
 
-    def __init__(self, every_s: float = EVERY_S) -> None:
+    def __init__(self, every_s: float = EVERY_S, root: int | None = None) -> None:
+        self._root = os.getpid() if root is None else root
         self.idle_bytes = 0
         """At the start."""
         self.most_bytes = 0
@@ -30,7 +31,7 @@ class Watch:
         self._over, self._thread = threading.Event(), threading.Thread(target=self._follow, daemon=True)
 
     def __enter__(self) -> Self:
-        self._there_before = set(family(os.getpid()))
+        self._there_before = set(family(self._root))
         self.idle_bytes = sum(map(pss_bytes, self._there_before))
         self._thread.start()
         return self
@@ -46,7 +47,7 @@ class Watch:
 
     def look(self) -> None:
         """Count now."""
-        there = set(family(os.getpid()))
+        there = set(family(self._root))
         self.started |= there - self._there_before
         self.most_processes = max(self.most_processes, len(there))
         self.most_bytes = max(self.most_bytes, sum(map(pss_bytes, there)))

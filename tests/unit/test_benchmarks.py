@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -12,7 +11,14 @@ from benchmarks.gang import targets
 from benchmarks.measure import Contender, Sample, alternate, compare, describe, ratio, spread, target
 from benchmarks.processes import Watch, family, pss_bytes
 
-ALLOCATES = "import sys; held = b'x' * 50_000_000; print('.', flush=True); sys.stdin.read()"
+# Of two processes: the first waits to be told to start the second, which takes memory and says who it is.
+ALLOCATES = "import os, sys; held = b'x' * 50_000_000; print(os.getpid(), flush=True); sys.stdin.read()"
+STARTS_ANOTHER = f"""
+import subprocess, sys
+print("ready", flush=True)
+sys.stdin.readline()
+subprocess.run([sys.executable, "-c", {ALLOCATES!r}])
+"""
 
 
 def samples(*walls: float, units: int = 10, warm: float | None = None) -> list[Sample]:
@@ -123,20 +129,22 @@ def test_the_search_benchmark_compares_by_seed() -> None:
 
 
 def test_a_watch_sees_the_memory_and_the_processes_that_came_up_meanwhile() -> None:
-    with Watch(every_s=0.01) as watch:
-        command = [sys.executable, "-c", ALLOCATES]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-            assert child.stdout is not None
-            child.stdout.read(1)
-            assert child.pid in family(os.getpid())
-            assert pss_bytes(child.pid) > 50_000_000
+    command = [sys.executable, "-c", STARTS_ANOTHER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        with Watch(every_s=0.01, root=parent.pid) as watch:
+            print(file=parent.stdin, flush=True)
+            child = int(parent.stdout.readline())
+            assert child in family(parent.pid)
+            assert pss_bytes(child) > 50_000_000
             watch.look()
-            child.communicate()
-    assert child.pid in watch.started
-    assert os.getpid() not in watch.started
+            parent.communicate()
+    assert watch.started == {child}
     assert watch.most_bytes > watch.idle_bytes + 45_000_000
-    assert watch.most_processes >= 2
-    assert pss_bytes(child.pid) == 0
+    assert watch.most_processes == 2
+    assert pss_bytes(child) == 0
 
 
 def test_the_targets_of_gangs_are_shares_of_the_peers() -> None:
