@@ -88,6 +88,7 @@ def by_optuna(whole: Simulated, curve: Callable[[Any, int], Any], **options: Any
 
 @pytest.mark.parametrize("seed", range(12))
 def test_decisions_are_those_of_optuna(seed: int) -> None:
+    pytest.importorskip("scipy.stats")  # Optuna's pruner needs it
     rng, curve = random.Random(seed), noisy(seed)
     options = {"p_threshold": rng.choice([0.05, 0.1]), "n_startup_steps": rng.choice([0, 2, 5])}
     spec = make_spec(
