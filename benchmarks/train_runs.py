@@ -16,7 +16,8 @@ from benchmarks.notes import Note, read_notes, write_note
 
 BATCH_SIZES: Final = (16, 32, 64, 128)
 WORKERS: Final = 4
-WORKER_CPUS: Final = SLOTS / 2 / WORKERS
+# The workers of two runs fit, with a little left.
+WORKER_CPUS: Final = 0.24
 STEPS: Final = 10
 STEP_S: Final = 0.5
 # After so long Ray Tune's trials are ended: where each driver waits for another's place, they never end.
