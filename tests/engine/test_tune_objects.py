@@ -160,6 +160,10 @@ def test_label_selectors_of_a_placement_group_factory() -> None:
                 "placement_strategy": "SPREAD",
             },
         ),
+        (
+            lambda: train.ScalingConfig(num_workers=2, label_selector=[{"kind": "big"}] * 2),
+            {"num_workers": 2, "label_selector": {"kind": "big"}},
+        ),
     ],
 )
 def test_scaling_configs(config: Callable[[], Any], scaling: dict[str, Any]) -> None:
@@ -200,6 +204,10 @@ def test_a_scaling_config_as_the_resources_of_a_trial() -> None:
     ("config", "said"),
     [
         (lambda: train.ScalingConfig(num_workers=0), "."),
+        (
+            lambda: train.ScalingConfig(num_workers=2, label_selector=[{"kind": "big"}, {}]),
+            "different label selectors",
+        ),
     ],
 )
 def test_scaling_configs_that_cannot_be(config: Callable[[], Any], said: str) -> None:

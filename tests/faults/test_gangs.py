@@ -67,3 +67,41 @@ def test_a_gang_on_two_nodes_goes_on_elsewhere_when_one_goes(cluster: Any, tmp_p
     (resumed,) = {int(words[4]) for words in again}
     stored = [int(words[4]) for words in read_log(log) if words[0] == "stored" and words[2] == "1"]
     assert resumed >= (max(stored) if how == "drained" else 1)
+
+
+def say_where(config: dict[str, Any]) -> None:
+    import ray
+
+    Path(config["folder"], str(rs.get_context().rank)).write_text(ray.get_runtime_context().get_node_id())
+    rs.report({"loss": 1.0})
+
+
+def test_gangs_and_trainings_are_placed_by_labels(cluster: Any, tmp_path: Path) -> None:
+    meant = {node_id(cluster.add_node(num_cpus=1, labels={"kind": "big"})) for _ in range(2)}
+    while len(cluster.worker_nodes) < 4:
+        cluster.add_node(num_cpus=1)
+    common = {
+        "name": "t",
+        "trainable": "tests.faults.test_gangs:say_where",
+        "scaling": {"num_workers": 2, "label_selector": {"kind": "big"}},
+        "storage_path": str(tmp_path / "storage"),
+    }
+
+    def said() -> set[str]:
+        files = [tmp_path / str(rank) for rank in range(2)]
+        found = {file.read_text() for file in files}
+        for file in files:
+            file.unlink()
+        return found
+
+    config = {"folder": str(tmp_path)}
+    spec = rs.SweepSpec(**common, param_space=config, metric="loss", mode="min")
+    with driving(spec, cluster.address) as driver:
+        assert driver.outcome().counts == {"completed": 1}
+    assert said() == meant
+    training = rs.TrainSpec(**common, config=config)
+    rs.run_training(training, key="k", address=cluster.address)
+    assert said() == meant
+    nowhere = training.replace(scaling={"label_selector": {"kind": "huge"}})
+    with pytest.raises(rs.RaysweepError, match=r"^scaling\.label_selector: no live node has the labels"):
+        rs.run_training(nowhere, key="l", address=cluster.address)

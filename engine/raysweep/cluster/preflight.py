@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from raysweep.errors import InfeasibleResourcesError
+from raysweep.raycompat.labels import has_labels
 from raysweep.spec import Resources, SweepSpec
 
 Bundle = Mapping[str, float]
@@ -34,7 +35,7 @@ def count_slots(resources: Resources, nodes: Sequence[Node], limit: int | None =
     """
     bundles = resources.to_bundles()
     selectors = resources.to_label_selectors()
-    usable = [node for node in nodes if any(_has_labels(node, selector) for selector in selectors)]
+    usable = [node for node in nodes if any(has_labels(node.labels, selector) for selector in selectors)]
     may_hold = [_with_labels(usable, selector, nodes, resources) for selector in selectors]
     for number, bundle in enumerate(bundles):
         _check_bundle(bundle, _name_of(number, resources), [usable[index] for index in may_hold[number]])
@@ -56,7 +57,7 @@ def _with_labels(
     usable: Sequence[Node], selector: Mapping[str, str], nodes: Sequence[Node], resources: Resources
 ) -> list[int]:
     """The usable nodes, by their places, with these labels. Raises: InfeasibleResourcesError: none has."""
-    found = [index for index, node in enumerate(usable) if _has_labels(node, selector)]
+    found = [index for index, node in enumerate(usable) if has_labels(node.labels, selector)]
     if found:
         return found
     is_driver = selector == resources.driver_label_selector and bool(selector)
@@ -90,6 +91,8 @@ def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = Non
             raise
         asked = f"{scaling.num_workers} workers of {show(scaling.worker_bundle())}"
         name = error.field.rpartition(".")[2]
+        if name == "label_selector":
+            raise InfeasibleResourcesError("scaling.label_selector", error.problem, error.fix) from None
         name = next((key for key in scaling.worker_bundle() if _field(key).rpartition(".")[2] == name), "")
         if name:
             field, problem = f"scaling.resources_per_worker.{name}", error.problem.replace("trial", "worker")
@@ -166,19 +169,6 @@ def _take(bundle: Bundle, free: list[dict[str, float]], candidates: Sequence[int
 
 def _fits(bundle: Bundle, free: Mapping[str, float]) -> bool:
     return all(free.get(name, 0.0) + _EPSILON >= amount for name, amount in bundle.items())
-
-
-def _has_labels(node: Node, selector: Mapping[str, str]) -> bool:
-    """Ray's label selectors: a value, `!value`, `in(a,b)`, `!in(a,b)`."""
-    return all(_matches(node.labels.get(key), wanted) for key, wanted in selector.items())
-
-
-def _matches(value: str | None, wanted: str) -> bool:
-    if wanted.startswith("!"):
-        return not _matches(value, wanted[1:])
-    if wanted.startswith("in(") and wanted.endswith(")"):
-        return value in {part.strip() for part in wanted[3:-1].split(",")}
-    return value == wanted
 
 
 def _field(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ray
 from ray._private.state import state
 from ray._raylet import PlacementGroupID
 from ray.core.generated import gcs_pb2
@@ -83,6 +84,12 @@ def free_by_node() -> dict[str, Bundle]:
 def total_by_node() -> dict[str, Bundle]:
     """What each live node has in all."""
     return dict(state.total_resources_per_node())
+
+
+def labels_by_node() -> dict[str, Mapping[str, str]]:
+    """The labels of each node."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: node.get("Labels", {}) for node in nodes}
 
 
 def draining_nodes() -> dict[str, float | None]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ray.train.v2._internal.execution.controller.state import PreemptingState
@@ -24,7 +25,8 @@ from ray.train.v2._internal.execution.scaling_policy import NoopDecision, Resize
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2.api.exceptions import PreemptionError
 
-from raysweep.raycompat.cluster import draining_nodes, free_by_node
+from raysweep.raycompat.cluster import draining_nodes, free_by_node, labels_by_node
+from raysweep.raycompat.labels import has_labels
 from raysweep.raycompat.train import FixedSize, LocalController
 
 _EPSILON: Final = 1e-6
@@ -60,7 +62,7 @@ class ElasticSize(FixedSize):
     ) -> None:
         super().__init__(scaling_config)
         self._interval_s = interval_s
-        self._nodes = nodes if nodes is not None else nodes_that_stay
+        self._nodes = nodes if nodes is not None else partial(nodes_that_stay, scaling_config.label_selector)
         self._clock = clock
         self._began_at = clock()
         self._judged: Any = None
@@ -105,10 +107,13 @@ class ElasticSize(FixedSize):
         return ResizeDecision(num_workers=number, resources_per_worker=each)
 
 
-def nodes_that_stay() -> dict[str, Mapping[str, float]]:
-    """What each live node has free that is not announced to go."""
-    going = draining_nodes()
-    return {node: free for node, free in free_by_node().items() if node not in going}
+def nodes_that_stay(selector: Mapping[str, str] | None = None) -> dict[str, Mapping[str, float]]:
+    """What each live node with these labels has free that is not announced to go."""
+    left_out = set(draining_nodes())
+    if selector:
+        labels = labels_by_node()
+        left_out |= {node for node, own in labels.items() if not has_labels(own, selector)}
+    return {node: free for node, free in free_by_node().items() if node not in left_out}
 
 
 class ElasticController(LocalController):

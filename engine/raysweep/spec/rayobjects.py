@@ -114,11 +114,9 @@ def scaling_fields(config: Any) -> dict[str, Any]:
     if config.resources_per_worker is not None or config.accelerator_type:
         # Ray's own reading: fills in the GPU and the accelerator type's constraint.
         fields["resources_per_worker"] = dict(config._resources_per_worker_not_none)
-    refused = [
-        name
-        for name in ("use_tpu", "topology", "trainer_resources", "label_selector")
-        if getattr(config, name, None)
-    ]
+    if selector := _worker_labels(config):
+        fields["label_selector"] = selector
+    refused = [name for name in ("use_tpu", "topology", "trainer_resources") if getattr(config, name, None)]
     if refused:
         raise Problem(
             f"ScalingConfig.{refused[0]} is not taken over",
@@ -136,12 +134,16 @@ def scaling_resources(config: Any) -> dict[str, Any]:
             f"elastic num_workers {config.num_workers} is not supported here", "give one number of workers"
         )
     fields = placement_group_fields(config.as_placement_group_factory())
-    selector = getattr(config, "label_selector", None)
-    if isinstance(selector, list):
-        if any(one != selector[0] for one in selector):
-            raise Problem("the workers have different label selectors", "give all workers the same selector")
-        selector = selector[0]
-    return {**fields, "label_selector": dict(selector)} if selector else fields
+    return {**fields, "label_selector": selector} if (selector := _worker_labels(config)) else fields
+
+
+def _worker_labels(config: Any) -> dict[str, str]:
+    """The labels that a ScalingConfig wants of the node of each worker."""
+    given = getattr(config, "label_selector", None) or {}
+    each = given if isinstance(given, list) else [given]
+    if any(one != each[0] for one in each):
+        raise Problem("the workers have different label selectors", "give all workers the same selector")
+    return dict(each[0])
 
 
 def _refuse_domains(fields: dict[str, Any]) -> None:

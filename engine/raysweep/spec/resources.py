@@ -161,6 +161,9 @@ class Resources(SpecModel):
         if self.train.metrics != "rank0":
             fix = "leave it out: rank 0's metrics are the trial's"
             raise Problem("is for trials that are gangs themselves", fix, ("train", "metrics"))
+        if self.train.label_selector:
+            fix = "write it as resources.label_selector, and the driver's as driver_label_selector"
+            raise Problem("is said by the trial", fix, ("train", "label_selector"))
         if self.driver_label_selector and self.is_head_empty:
             fix = "give it something of that node, such as memory: 500000000"
             raise Problem("has no say where the driver takes nothing", fix, ("driver_label_selector",))
@@ -339,7 +342,11 @@ class Scaling(SpecModel):
     Also made from a `ray.train.ScalingConfig`.
     """
 
-    renamed_fields: ClassVar[dict[str, str]] = {"workers": "num_workers", "strategy": "placement_strategy"}
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "workers": "num_workers",
+        "strategy": "placement_strategy",
+        "labels": "label_selector",
+    }
 
     num_workers: Workers = Field(default=1, ge=1)
     """How many workers train together; in a training also a range, `[2, 8]`: as many as have room."""
@@ -353,6 +360,8 @@ class Scaling(SpecModel):
     """What each worker takes, in Ray's keys; default: 1 CPU, or 1 GPU with `use_gpu`."""
     placement_strategy: Strategy = "PACK"
     """How the workers are placed on nodes."""
+    label_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels that the node of each worker must have."""
     backend: Annotated[Backend | None, BeforeValidator(_backend)] = None
     """In a sweep: the process group that stands when the trainable is called; default: none.
 
@@ -382,6 +391,8 @@ class Scaling(SpecModel):
                 del fields[name]
         if self.metrics == "rank0":
             fields.pop("metrics", None)
+        if not self.label_selector:
+            fields.pop("label_selector", None)
         return fields
 
     @model_validator(mode="after")
@@ -434,7 +445,11 @@ class Scaling(SpecModel):
     def to_resources(self) -> Resources:
         """What a trial takes: a bundle for each worker."""
         bundle = self.worker_bundle()
-        return Resources(bundles=(bundle,) * self.num_workers, strategy=self.placement_strategy)
+        return Resources(
+            bundles=(bundle,) * self.num_workers,
+            strategy=self.placement_strategy,
+            label_selector=self.label_selector,
+        )
 
 
 Resources.model_rebuild()

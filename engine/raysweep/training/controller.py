@@ -14,7 +14,7 @@ from raysweep.errors import one_line
 from raysweep.outcome import ErrorInfo
 from raysweep.raycompat import train
 from raysweep.threads import start_thread
-from raysweep.training.feasibility import cluster_totals
+from raysweep.training.feasibility import live_nodes
 from raysweep.training.keeping import Keeper
 from raysweep.training.watch import Watch
 
@@ -73,7 +73,7 @@ async def _run(
         store=lambda text: keeper.write(watch.history.seal(text)),
         stop=stop,
         # Where there is one only, there is none to move to, unless others may come.
-        watches_nodes=is_elastic or len(cluster_totals()) > 1,
+        watches_nodes=is_elastic or len(live_nodes()) > 1,
         elastic=_elastic(trainer.scaling_config) if is_elastic else None,
     )
     is_resumed = controller.has_checkpoint

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from raysweep.errors import InfeasibleResourcesError
+from raysweep.raycompat.labels import has_labels
 from raysweep.spec import Scaling
 
 Totals = Mapping[str, float]
@@ -50,15 +52,28 @@ def check_cluster(scaling: Scaling) -> None:
     from raysweep.raycompat.cluster import can_grow
 
     if not can_grow():
-        check_scaling(scaling, cluster_totals())
+        check_nodes(scaling, live_nodes())
 
 
-def cluster_totals() -> list[Totals]:
-    """What each live node of the connected cluster has in all."""
+def check_nodes(scaling: Scaling, nodes: Sequence[Mapping[str, Any]]) -> None:
+    """As `check_scaling`, for nodes as `ray.nodes()` shows them: only those with the labels count."""
+    labels = [node.get("Labels", {}) for node in nodes]
+    meant = [has_labels(each, scaling.label_selector) for each in labels]
+    if not any(meant):
+        raise InfeasibleResourcesError(
+            "scaling.label_selector",
+            f"no live node has the labels {scaling.label_selector}",
+            f"the nodes' labels are {labels[:5]}",
+        )
+    check_scaling(scaling, [node["Resources"] for node in compress(nodes, meant)])
+
+
+def live_nodes() -> list[dict[str, Any]]:
+    """The live nodes of the connected cluster, as Ray shows them."""
     import ray
 
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return [node["Resources"] for node in nodes if node["Alive"]]
+    return [node for node in nodes if node["Alive"]]
 
 
 def machine_totals(bundle: Totals) -> Totals:

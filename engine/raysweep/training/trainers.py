@@ -39,12 +39,7 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
     )
     arguments: dict[str, Any] = {
         "train_loop_config": dict(spec.config),
-        "scaling_config": ray.train.ScalingConfig(
-            **_size(spec.scaling),
-            use_gpu=spec.scaling.use_gpu,
-            resources_per_worker=spec.scaling.worker_bundle(),
-            placement_strategy=spec.scaling.placement_strategy,
-        ),
+        "scaling_config": ray.train.ScalingConfig(**_scaling(spec.scaling)),
         "run_config": ray.train.RunConfig(
             name=run_id,
             storage_path=storage_path,
@@ -60,6 +55,16 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
     if spec.framework == "lightgbm":
         arguments["backend_config"] = LightGBMNetwork()
     return DataParallelTrainer(loop, **arguments)
+
+
+def _scaling(scaling: Scaling) -> dict[str, Any]:
+    return {
+        **_size(scaling),
+        "use_gpu": scaling.use_gpu,
+        "resources_per_worker": scaling.worker_bundle(),
+        "placement_strategy": scaling.placement_strategy,
+        "label_selector": dict(scaling.label_selector) or None,
+    }
 
 
 def _size(scaling: Scaling) -> dict[str, Any]:

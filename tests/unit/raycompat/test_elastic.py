@@ -132,6 +132,14 @@ def test_nodes_that_are_announced_to_go_have_no_room(monkeypatch: pytest.MonkeyP
     assert elastic.nodes_that_stay() == {"a": {"CPU": 2.0}}
 
 
+def test_only_nodes_with_the_labels_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elastic, "free_by_node", lambda: {"a": {"CPU": 2.0}, "b": {"CPU": 1.0}})
+    monkeypatch.setattr(elastic, "draining_nodes", dict)
+    monkeypatch.setattr(elastic, "labels_by_node", lambda: {"a": {"kind": "small"}, "b": {"kind": "big"}})
+    config = ray.train.ScalingConfig(num_workers=(1, 4), label_selector={"kind": "big"})
+    assert elastic.ElasticSize(config, 10.0).count_room() == 1
+
+
 def test_a_number_that_finds_no_place_is_thought_over_and_charged_to_nobody() -> None:
     def refuse(error: BaseException) -> bool:
         pytest.fail("asked for")

@@ -21,7 +21,7 @@ def test_a_spec_without_scaling_is_written_and_digested_as_before_there_was_any(
     assert sweep(scaling=None).digest() == sweep().digest()
     assert "backend" not in sweep(scaling={"num_workers": 2}).to_dict()["scaling"]
     assert "backend" not in rs.TrainSpec(trainable="m:f").to_dict()["scaling"]
-    assert "metrics" not in sweep(scaling={"metrics": "rank0"}).to_dict()["scaling"]
+    assert not {"metrics", "label_selector"} & sweep(scaling={"metrics": "rank0"}).to_dict()["scaling"].keys()
     assert sweep(scaling={"metrics": "rank0"}).digest() == sweep(scaling={}).digest()
 
 
@@ -33,6 +33,17 @@ def test_a_trial_takes_a_bundle_for_each_worker() -> None:
     assert spec.trial_resources.strategy == "SPREAD"
     assert rs.SweepSpec(**spec.to_dict()) == spec
     assert sweep(scaling=rs.Scaling(num_workers=3)).scaling == rs.Scaling(num_workers=3)
+
+
+def test_all_workers_are_on_nodes_with_the_labels() -> None:
+    spec = sweep(scaling={"num_workers": 2, "label_selector": {"kind": "big"}})
+    assert spec.trial_resources.to_label_selectors() == [{"kind": "big"}] * 2
+    assert rs.SweepSpec(**spec.to_dict()) == spec
+    assert spec.digest() != sweep(scaling={"num_workers": 2}).digest()
+    kinds = [Node(name=kind, total={"CPU": 4.0}, labels={"kind": kind}) for kind in ("small", "big")]
+    assert count_trials(spec, kinds) == 2
+    with pytest.raises(InfeasibleResourcesError, match=r"^scaling\.label_selector: no live node has the"):
+        count_trials(sweep(scaling={"label_selector": {"kind": "huge"}}), kinds)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +109,10 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
         ({"scaling": {"metrics": {}}}, r'^scaling\.metrics: names no metric; name one: {"loss": "mean"}'),
         ({"scaling": {"metrics": ["loss"]}}, r"^scaling\.metrics: \['loss'\] is no way to reduce metrics; "),
         ({"resources": {"train": {"metrics": "mean"}}}, r"^resources\.train\.metrics: .*; leave it out"),
+        (
+            {"resources": {"train": {"label_selector": {"kind": "big"}}}},
+            r"^resources\.train\.label_selector: .* write it as resources\.label_selector",
+        ),
         ({"scaling": {"backend": "nccl"}}, r"^scaling\.backend: 'nccl' needs GPUs; set use_gpu: true"),
         ({"scaling": {"placement_strategy": "NEAR"}}, r"^scaling\.placement_strategy: 'NEAR'"),
         ({"scaling": {"resources_per_worker": {"CPU": 0}}}, r"^scaling\.resources_per_worker: asks for"),

@@ -8,7 +8,7 @@ import pytest
 
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.spec import Scaling
-from raysweep.training.feasibility import check_scaling
+from raysweep.training.feasibility import check_nodes, check_scaling
 
 NODES = [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0}]
 
@@ -51,3 +51,17 @@ def test_of_a_range_the_smaller_number_has_to_fit() -> None:
     check_scaling(Scaling(num_workers=[6, 60]), NODES)  # type: ignore[arg-type]
     with pytest.raises(InfeasibleResourcesError, match=r"7 workers of .* set min_workers to 6 or less"):
         check_scaling(Scaling(num_workers=[7, 60]), NODES)  # type: ignore[arg-type]
+
+
+def test_only_nodes_with_the_labels_count() -> None:
+    nodes = [
+        {"Resources": {"CPU": 4.0}, "Labels": {"kind": "small"}},
+        {"Resources": {"CPU": 2.0}, "Labels": {"kind": "big"}},
+        {"Resources": {"CPU": 1.0}},
+    ]
+    check_nodes(Scaling(num_workers=7), nodes)
+    check_nodes(Scaling(num_workers=2, label_selector={"kind": "big"}), nodes)
+    with pytest.raises(InfeasibleResourcesError, match="room for 2 on 1 node:"):
+        check_nodes(Scaling(num_workers=3, label_selector={"kind": "big"}), nodes)
+    with pytest.raises(InfeasibleResourcesError, match=r"^scaling\.label_selector: no live node has .*big"):
+        check_nodes(Scaling(label_selector={"kind": "huge"}), nodes)
