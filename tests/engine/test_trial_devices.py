@@ -50,6 +50,35 @@ def test_threads_follow_the_trials_cpus(run: Run, isolation: str, monkeypatch: p
         assert trial.metrics["pools"] == [1]
 
 
+def says_its_cpus(config: dict[str, Any]) -> dict[str, Any]:
+    """Both trials run at once: each waits for the other."""
+    import os
+    import time
+
+    mine, trial = Path(config["folder"]), rs.get_context().number
+    (mine / str(trial)).touch()
+    while len(list(mine.iterdir())) < 2:
+        time.sleep(0.01)
+    return {"loss": 1.0, "cpus": sorted(os.sched_getaffinity(0))}
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_pinned_trials_that_run_at_once_have_cpus_of_their_own(
+    run: Run, isolation: str, tmp_path: Path
+) -> None:
+    (tmp_path / "seen").mkdir()
+    outcome = run(
+        says_its_cpus,
+        {"folder": str(tmp_path / "seen")},
+        isolation=isolation,
+        resources={"cpu": 1, "pin_cpus": True},
+        num_samples=2,
+    )
+    first, second = (trial.metrics["cpus"] for trial in outcome.trials)
+    assert len(first) == len(second) == 1
+    assert first != second
+
+
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_threads_that_the_user_has_set_stand(
     run: Run, isolation: str, monkeypatch: pytest.MonkeyPatch

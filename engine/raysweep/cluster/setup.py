@@ -159,6 +159,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
         hides_gpus=not own.get("GPU"),
         cpus=own.get("CPU", 0.0),
+        is_pinned=spec.trial_resources.pin_cpus,
         threads=said_by_driver(),
         fault_plan=os.environ.get(faultplan.VARIABLE, ""),
         allowed=os.environ.get(allowed.VARIABLE, ""),

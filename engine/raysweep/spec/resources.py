@@ -90,6 +90,8 @@ class Resources(SpecModel):
     """How the bundles are placed on nodes."""
     label_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that a node must have."""
+    pin_cpus: bool = False
+    """Whether a trial's process runs on CPUs that no other pinned trial of the node runs on."""
     train: Scaling | None = None
     """The workers of the Ray Train run that the trial starts with `trainer.fit()`.
 
@@ -119,13 +121,16 @@ class Resources(SpecModel):
         fields: dict[str, Any] = write(self)
         if self.train is None:  # specs without are written, and digested, as before there were any
             fields.pop("train", None)
-        if not self.driver_label_selector:
-            fields.pop("driver_label_selector", None)
+        for name in ("driver_label_selector", "pin_cpus"):
+            if not fields[name]:
+                del fields[name]
         return fields
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         self._check_train()
+        if self.pin_cpus:
+            check_pinned(self._own()["CPU"] if self.bundles is None else self.bundles[0].get("CPU", 0.0))
         if self.bundles is not None:
             self._check_bundles(self.bundles)
         elif not self.to_bundles():
@@ -161,6 +166,9 @@ class Resources(SpecModel):
         if self.train.metrics != "rank0":
             fix = "leave it out: rank 0's metrics are the trial's"
             raise Problem("is for trials that are gangs themselves", fix, ("train", "metrics"))
+        if self.pin_cpus or self.train.pin_cpus:
+            where = ("pin_cpus",) if self.pin_cpus else ("train", "pin_cpus")
+            raise Problem("is not for the workers of a Ray Train run in a trial", "leave it out", where)
         if self.train.label_selector:
             fix = "write it as resources.label_selector, and the driver's as driver_label_selector"
             raise Problem("is said by the trial", fix, ("train", "label_selector"))
@@ -223,6 +231,12 @@ class Resources(SpecModel):
             schema["properties"][name.upper()] = about
         schema["properties"]["memory"]["anyOf"][0]["type"] = "number"
         return schema
+
+
+def check_pinned(cpus: float) -> None:
+    """Raises Problem where a process has no whole CPUs to be pinned to."""
+    if cpus < 1 or cpus % 1:
+        raise Problem(f"a process with {cpus:g} CPUs cannot be pinned", "give whole CPUs", ("pin_cpus",))
 
 
 def resources_of_wrapped(asked: Any, given: Any) -> Resources:
@@ -362,6 +376,8 @@ class Scaling(SpecModel):
     """How the workers are placed on nodes."""
     label_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that the node of each worker must have."""
+    pin_cpus: bool = False
+    """Whether each worker runs on CPUs that no other pinned worker or trial of the node runs on."""
     backend: Annotated[Backend | None, BeforeValidator(_backend)] = None
     """In a sweep: the process group that stands when the trainable is called; default: none.
 
@@ -391,8 +407,9 @@ class Scaling(SpecModel):
                 del fields[name]
         if self.metrics == "rank0":
             fields.pop("metrics", None)
-        if not self.label_selector:
-            fields.pop("label_selector", None)
+        for name in ("label_selector", "pin_cpus"):
+            if not fields[name]:
+                del fields[name]
         return fields
 
     @model_validator(mode="after")
@@ -405,6 +422,8 @@ class Scaling(SpecModel):
             raise Problem("is of a number of workers that may change", fix, ("resize_interval_s",))
         if self.backend == "nccl" and not self.use_gpu:
             raise Problem("'nccl' needs GPUs", "set use_gpu: true, or write torch", ("backend",))
+        if self.pin_cpus:
+            check_pinned(self.worker_bundle().get("CPU", 0.0))
         each = self.resources_per_worker
         if each is None:
             return self
@@ -449,6 +468,7 @@ class Scaling(SpecModel):
             bundles=(bundle,) * self.num_workers,
             strategy=self.placement_strategy,
             label_selector=self.label_selector,
+            pin_cpus=self.pin_cpus,
         )
 
 

@@ -228,6 +228,9 @@ class SweepSpec(SpecDocument):
                 "set max_concurrent_trials: 1, or another isolation",
                 ("max_concurrent_trials",),
             )
+        if self.isolation == "inline" and self.resources.pin_cpus:
+            why = "an inline trial runs where the process that runs the sweep does"
+            raise Problem(why, "leave it out, or choose another isolation", ("resources", "pin_cpus"))
         if self.autoscaled and self.max_concurrent_trials is None:
             raise Problem(
                 "nothing says how far the cluster is to grow",

@@ -8,6 +8,7 @@ from typing import Any
 from raysweep import trial
 from raysweep.spec.schedule import ScheduledConfig
 from raysweep.training.session import TrainWorkerSession, keep_checkpoints, set_warm_start
+from raysweep.worker.pinning import pin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +29,13 @@ class TrainLoop:
     """The number of the attempt, which says what numbers its checkpoints have."""
     schedule: tuple[ScheduledConfig, ...] = ()
     """What `get_context().schedule` says."""
+    pinned_cpus: float = 0.0
+    """How many CPUs each worker has to itself."""
 
     def __call__(self, config: dict[str, Any]) -> Any:
         from ray import cloudpickle
 
+        pin(self.pinned_cpus)
         set_warm_start(self.warm_start)
         trial.activate(TrainWorkerSession(self.run_id, self.schedule))
         try:

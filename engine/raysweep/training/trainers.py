@@ -36,6 +36,7 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
         warm_start=spec.warm_start_checkpoint,
         attempt=attempt,
         schedule=spec.schedule,
+        pinned_cpus=spec.scaling.worker_bundle()["CPU"] if spec.scaling.pin_cpus else 0.0,
     )
     arguments: dict[str, Any] = {
         "train_loop_config": dict(spec.config),

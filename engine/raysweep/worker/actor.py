@@ -19,6 +19,7 @@ from raysweep.worker.forking import serve_forked
 from raysweep.worker.keeping import Keeping
 from raysweep.worker.link import Link, SocketLink
 from raysweep.worker.output import Output
+from raysweep.worker.pinning import pin
 from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
 from raysweep.worker.setup import (
     WorkerSetup,
@@ -46,6 +47,8 @@ class TrialWorker:
             os.environ[allowed.VARIABLE] = setup.allowed
         faultplan.reach_in_trial("load")
         use_cpus(setup.cpus, setup.threads)
+        if setup.is_pinned:
+            pin(setup.cpus)
         if setup.hides_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         sys.path.extend(path for path in setup.sys_path if path not in sys.path)

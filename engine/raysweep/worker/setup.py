@@ -36,6 +36,8 @@ class WorkerSetup:
     """Whether the trial's own process has none: of what it starts through Ray, Ray sees to that."""
     cpus: float = 1.0
     """What a trial's own process has: as many threads do its numeric libraries use (`worker.cpus`)."""
+    is_pinned: bool = False
+    """Whether it runs on so many CPUs that no other does (`worker.pinning`)."""
     threads: Mapping[str, str] = field(default_factory=dict)
     """What the user has set of them where the sweep runs."""
     fault_plan: str = ""

@@ -19,9 +19,13 @@ def sweep(**fields: Any) -> rs.SweepSpec:
 def test_a_spec_without_scaling_is_written_and_digested_as_before_there_was_any() -> None:
     assert "scaling" not in sweep().to_dict()
     assert sweep(scaling=None).digest() == sweep().digest()
+    assert "pin_cpus" not in sweep().to_dict()["resources"]
     assert "backend" not in sweep(scaling={"num_workers": 2}).to_dict()["scaling"]
     assert "backend" not in rs.TrainSpec(trainable="m:f").to_dict()["scaling"]
-    assert not {"metrics", "label_selector"} & sweep(scaling={"metrics": "rank0"}).to_dict()["scaling"].keys()
+    assert (
+        not {"metrics", "label_selector", "pin_cpus"}
+        & sweep(scaling={"metrics": "rank0"}).to_dict()["scaling"].keys()
+    )
     assert sweep(scaling={"metrics": "rank0"}).digest() == sweep(scaling={}).digest()
 
 
@@ -112,6 +116,20 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
         (
             {"resources": {"train": {"label_selector": {"kind": "big"}}}},
             r"^resources\.train\.label_selector: .* write it as resources\.label_selector",
+        ),
+        (
+            {"scaling": {"pin_cpus": True, "resources_per_worker": {"CPU": 0.5}}},
+            r"^scaling\.pin_cpus: a process with 0\.5 CPUs cannot be pinned; give whole CPUs",
+        ),
+        ({"resources": {"cpu": 1.5, "pin_cpus": True}}, r"^resources\.pin_cpus: a process with 1\.5 CPUs"),
+        (
+            {"resources": {"train": {}, "pin_cpus": True}},
+            r"^resources\.pin_cpus: is not for the workers of a Ray Train run",
+        ),
+        ({"resources": {"train": {"pin_cpus": True}}}, r"^resources\.train\.pin_cpus: .*; leave it out"),
+        (
+            {"resources": {"pin_cpus": True}, "isolation": "inline", "max_concurrent_trials": 1},
+            r"^resources\.pin_cpus: an inline trial",
         ),
         ({"scaling": {"backend": "nccl"}}, r"^scaling\.backend: 'nccl' needs GPUs; set use_gpu: true"),
         ({"scaling": {"placement_strategy": "NEAR"}}, r"^scaling\.placement_strategy: 'NEAR'"),
