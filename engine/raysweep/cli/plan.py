@@ -165,10 +165,11 @@ def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
     if address in (None, "local"):
         return count_trials(spec, [_this_machine(spec.trial_resources)], limit), "this machine"
     from raysweep.cluster.connection import connect
+    from raysweep.cluster.gpus import with_gpu_part
     from raysweep.cluster.nodes import find_room
 
     with connect(address):
-        return find_room(spec).slots, str(address)
+        return find_room(with_gpu_part(spec)).slots, str(address)
 
 
 def _this_machine(resources: Resources) -> Any:

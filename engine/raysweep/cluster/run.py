@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import replace
 from datetime import datetime
 
 import raysweep
@@ -160,8 +161,10 @@ def _run(
             interrupts.check()
             if listener is not None:
                 listener.stage("claiming the sweep")
+            from raysweep.cluster.gpus import with_gpu_part
             from raysweep.cluster.nodes import find_room
 
+            asked = replace(asked, spec=with_gpu_part(asked.spec))
             find_room(asked.spec)
             with interrupts.keeping():
                 held = hold(folder, asked, after=None if takeover else generation)

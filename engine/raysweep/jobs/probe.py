@@ -125,9 +125,10 @@ def _check_resources(spec: SweepSpec | TrainSpec) -> Check:
 
 def _room(spec: SweepSpec | TrainSpec) -> str:
     if isinstance(spec, SweepSpec):
+        from raysweep.cluster.gpus import with_gpu_part
         from raysweep.cluster.nodes import find_room
 
-        slots = find_room(spec).slots
+        slots = find_room(with_gpu_part(spec)).slots
         return f"{slots} trial{'s' * (slots != 1)} at once"
     from raysweep.training.feasibility import check_cluster
 

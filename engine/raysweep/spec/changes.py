@@ -27,6 +27,7 @@ _SAFE_FIELDS = (
     "checkpoint.parallel_puts",
     "checkpoint.node_cache",
     "checkpoint.on_damage",
+    "resources.gpu_part",
 )
 
 
@@ -48,8 +49,8 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
     (`tpe.multivariate`) is as in `old`.
     Safe are: more samples (null is more than any number, and may come with a first limit), a later or no
     deadline, larger budgets or none, and any change of the concurrency, `autoscaled`, the isolation, the
-    tags, the failure policy, `stop.min_trials`, and how checkpoints are moved, or how much all of them may
-    take up (`_SAFE_FIELDS`).
+    tags, the failure policy, `stop.min_trials`, how checkpoints are moved, or how much all of them may
+    take up, and which part of this cluster's GPUs `gpu_memory` is (`_SAFE_FIELDS`).
 
     Args:
         old: The spec of the sweep as it is.

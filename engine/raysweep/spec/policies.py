@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -21,6 +20,7 @@ from pydantic import (
 )
 
 from raysweep.spec.base import SpecModel
+from raysweep.spec.sizes import Bytes, BytesPerSecond
 from raysweep.spec.trialstops import FunctionPath, TrialWilcoxon
 from raysweep.spec.validation import Problem, show
 from raysweep.spec.wallclock import check_wall_clock, looks_like_wall_clock
@@ -167,37 +167,6 @@ KeepBest = Annotated[
 ]
 
 
-def _bytes(given: Any) -> Any:
-    """A number of bytes, or one with a unit: `50GiB`, `1.5 TB`."""
-    if not isinstance(given, str):
-        return int(given) if isinstance(given, float) and given.is_integer() else given
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTP]i?)?B\s*", given)
-    if found is None:
-        raise Problem(f"{show(given)} is not an amount of bytes", 'write one such as "50GiB" or "500 MB"')
-    number, prefix = found.groups()
-    base = 1024 if (prefix or "").endswith("i") else 1000
-    return round(float(number) * base ** (" KMGTP".index(prefix[0].upper()) if prefix else 0))
-
-
-def _bytes_per_second(given: Any) -> Any:
-    """A number of bytes, or a rate with its unit: `50MiB/s`, `1.5 GB/s`."""
-    if not isinstance(given, str):
-        return given
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]i?)?B/s\s*", given)
-    if found is None:
-        raise Problem(f"{show(given)} is no rate", 'write one such as "50MiB/s" or "1.5 GB/s"')
-    number, prefix = found.groups()
-    base = 1024 if (prefix or "").endswith("i") else 1000
-    return float(number) * base ** (" KMGT".index(prefix[0].upper()) if prefix else 0)
-
-
-BytesPerSecond = Annotated[
-    float,
-    BeforeValidator(_bytes_per_second, json_schema_input_type=float | str),
-    Field(gt=0),
-]
-
-
 class CheckpointPolicy(SpecModel):
     """How the checkpoints of a trial are stored, and which are kept."""
 
@@ -220,9 +189,7 @@ class CheckpointPolicy(SpecModel):
 
     What may still go on keeps its own: trials that run, wait, are paused, failed, or were cut by the end.
     """
-    storage_budget: (
-        Annotated[int, BeforeValidator(_bytes, json_schema_input_type=int | str), Field(ge=0)] | None
-    ) = None
+    storage_budget: Annotated[Bytes, Field(ge=0)] | None = None
     """How much the checkpoints of all ended sweeps of this name may take up, in bytes or as `50GiB`.
 
     Applied when a sweep has ended, and by `raysweep gc NAME`: what nothing pins goes, oldest and worst first.
@@ -234,7 +201,7 @@ class CheckpointPolicy(SpecModel):
     """How much a worker uploads per second, over time: bytes, or as `50MiB/s`; default: no limit."""
     parallel_puts: int = Field(default=4, ge=1, le=64)
     """How many parts of a checkpoint (4 MiB or less each) a worker uploads at once to S3, GCS or Azure."""
-    node_cache: Annotated[int, BeforeValidator(_bytes, json_schema_input_type=int | str), Field(ge=0)] = 2**31
+    node_cache: Annotated[Bytes, Field(ge=0)] = 2**31
     """How much of checkpoints on S3, GCS or Azure a node keeps on its disk: bytes, or as `2GiB`; 0: nothing.
 
     A retry, a clone or another trial on that node fetches only the rest. All sweeps of a user share it."""

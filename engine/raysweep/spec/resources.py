@@ -19,6 +19,7 @@ from pydantic_core import CoreSchema
 
 from raysweep.spec import rayobjects
 from raysweep.spec.base import SpecModel
+from raysweep.spec.sizes import Bytes
 from raysweep.spec.validation import Path, Problem, did_you_mean, show
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
@@ -77,6 +78,10 @@ class Resources(SpecModel):
     """CPUs of one trial; fractions allowed. With `train` 0, unless given."""
     gpu: Amount = 0.0
     """GPUs of one trial; fractions share a device."""
+    gpu_memory: Annotated[Bytes, Field(ge=1)] | None = None
+    """In place of `gpu`: so much memory of one GPU, in bytes or as `10GiB`; trials share it."""
+    gpu_part: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Which part of a GPU that is. Found out when the sweep starts, not given."""
     memory: Annotated[int, Field(ge=1)] | None = None
     """Heap memory of one trial to reserve, in bytes."""
     custom: dict[str, Amount] = Field(default_factory=dict)
@@ -121,7 +126,7 @@ class Resources(SpecModel):
         fields: dict[str, Any] = write(self)
         if self.train is None:  # specs without are written, and digested, as before there were any
             fields.pop("train", None)
-        for name in ("driver_label_selector", "pin_cpus"):
+        for name in ("driver_label_selector", "pin_cpus", "gpu_memory", "gpu_part"):
             if not fields[name]:
                 del fields[name]
         return fields
@@ -129,6 +134,7 @@ class Resources(SpecModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         self._check_train()
+        self._check_gpu_memory()
         if self.pin_cpus:
             check_pinned(self._own()["CPU"] if self.bundles is None else self.bundles[0].get("CPU", 0.0))
         if self.bundles is not None:
@@ -176,6 +182,16 @@ class Resources(SpecModel):
             fix = "give it something of that node, such as memory: 500000000"
             raise Problem("has no say where the driver takes nothing", fix, ("driver_label_selector",))
 
+    def _check_gpu_memory(self) -> None:
+        if self.gpu_memory is None:
+            if self.gpu_part is not None:
+                raise Problem("is found out from gpu_memory", "give gpu, or gpu_memory", ("gpu_part",))
+            return
+        other = next((name for name in ("bundles", "train") if getattr(self, name) is not None), "")
+        if other or self.gpu:
+            fix = f"leave it out, and give {'parts of GPUs in ' + other if other else 'gpu alone'}"
+            raise Problem(f"stands in place of gpu, and not beside {other or 'it'}", fix, ("gpu_memory",))
+
     def _check_bundles(self, bundles: tuple[dict[str, float], ...]) -> None:
         if not any(self.to_bundles()):
             raise Problem(
@@ -220,8 +236,20 @@ class Resources(SpecModel):
         selectors = [self.label_selector] * len(self.to_bundles())
         return [self.driver_label_selector, *selectors[1:]] if self.driver_label_selector else selectors
 
+    def with_gpu_part(self, part: float) -> Resources:
+        """What this is where `gpu_memory` is such a part of a GPU, from 0 to 1."""
+        return self.model_copy(update={"gpu_part": part})
+
+    def settled_by(self, stored: Resources) -> Resources:
+        """This, with the part of a GPU that the stored sweep had where this says none yet."""
+        if self.gpu_memory is None or self.gpu_part is not None or stored.gpu_memory != self.gpu_memory:
+            return self
+        return self if stored.gpu_part is None else self.with_gpu_part(stored.gpu_part)
+
     def _own(self) -> dict[str, float]:
-        return {"CPU": self.cpu, "GPU": self.gpu, "memory": float(self.memory or 0), **self.custom}
+        # Until it is known, what it is at most.
+        gpu = self.gpu if self.gpu_memory is None else (self.gpu_part or 1.0)
+        return {"CPU": self.cpu, "GPU": gpu, "memory": float(self.memory or 0), **self.custom}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

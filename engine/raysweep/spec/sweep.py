@@ -304,6 +304,7 @@ class SweepSpec(SpecDocument):
         when the default changes; which of the two a stored sweep has, its spec says (`settled_by`).
         """
         fields = self.to_dict() | {"search": self.search.digested()}
+        fields["resources"].pop("gpu_part", None)  # what a cluster has made of gpu_memory
         fields.pop("tags", None)
         return digest_of(fields)
 
@@ -313,8 +314,11 @@ class SweepSpec(SpecDocument):
 
     def settled_by(self, stored: SweepSpec) -> Self:
         """This spec, with what it leaves open as the stored sweep has it."""
-        search = self.search.settled_by(stored.search)
-        return self if search is self.search else self.replace(search=search)
+        settled = {
+            name: getattr(self, name).settled_by(getattr(stored, name)) for name in ("search", "resources")
+        }
+        changed = {name: value for name, value in settled.items() if value is not getattr(self, name)}
+        return self.replace(**changed) if changed else self
 
     @property
     def is_open_ended(self) -> bool:
