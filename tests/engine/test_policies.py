@@ -54,6 +54,22 @@ def test_a_killed_driver_changes_nothing_in_the_end(
     assert shown(outcome) == shown(simulate(spec, curve).outcome)
 
 
+def test_a_searcher_of_ray_tunes_goes_on_as_it_was_asked_and_told(
+    make_spec: MakeSpec, drive: Callable[..., Driver], address: str, lines: Callable[[], list[list[str]]]
+) -> None:
+    """Two at a time: what it suggests depends on which results it knew. A resume that differs is refused."""
+    spec = own(
+        make_spec, search="ray.tune.search.optuna:OptunaSearch", num_samples=20, max_concurrent_trials=2
+    )
+    driver = drive(spec, address=address)
+    wait_for(lambda: sum(line[0] == "step" for line in lines()) >= 50 or driver.process.poll() is not None)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.process.wait()
+    outcome = rs.run_sweep(spec, key="k")
+    assert outcome.generation == 2
+    assert len(outcome.trials) == 20
+
+
 def test_another_class_is_another_sweep(make_spec: MakeSpec, ray_cluster: object, storage: Path) -> None:
     with pytest.raises(rs.SpecError, match=r"scheduler: .*has no 'Mode'.*did you mean"):
         rs.run_sweep(own(make_spec, scheduler="tests.engine.policies:Mode"), key="k")

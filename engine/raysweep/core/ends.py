@@ -319,6 +319,8 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
         value, violations, others = told(state, trial)
         tell = TellSearch(trial=trial.number, value=value, end=told_as, violations=violations, others=others)
         out.append(tell)
+        if state.rules.logs_search:
+            state.search_log.append(trial.number)
     if trial.state != "failed":
         consider_best(state, trial)
     if started_at is not None and told_as in ("completed", "stopped"):

@@ -97,6 +97,8 @@ def _suggest(state: SweepState, out: Out) -> None:
     if count:
         state.asked = state.suggested + count
         out.append(SuggestConfigs(first=state.suggested, count=count))
+        if state.rules.logs_search:
+            state.search_log.append(~state.suggested)
 
 
 def _count_moving(state: SweepState) -> int:

@@ -37,6 +37,7 @@ class Rules:
     `keep_top`: how many of the trials that are done keep checkpoints.
     `falls_back`: a trial whose newest checkpoint is damaged resumes from the one before.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
+    `logs_search`: in which order the search is asked and told is noted, as it may matter to that one.
     """
 
     metric: str
@@ -78,6 +79,7 @@ class Rules:
     repeats: int
     report_timeout_s: float | None
     placement_timeout_s: float
+    logs_search: bool
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Rules:
@@ -145,6 +147,7 @@ class Rules:
             repeats=repeats,
             report_timeout_s=spec.failure.report_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
+            logs_search=spec.search.is_plugin,
         )
 
     def seed_number(self, trial: int) -> int:

@@ -42,7 +42,9 @@ class SweepState:
     `unranked`: those that the present event ended. `curves` (where `stop.trial_wilcoxon` compares) and
     `histories` (`stop.trial_if`) hold, by trial, what it reported, with the iteration of each; only of those
     that may go on, and in `curves` of `reference`, the best trial that has completed. `best_group`: where
-    configs race, the best of those of which all repeats have completed.
+    configs race, the best of those of which all repeats have completed. `search_log`, of a search
+    of the user's own, says in which order it was asked and told: n is the end of trial n, `~n` an ask for the
+    configs from number n on.
     """
 
     spec: SweepSpec
@@ -117,6 +119,7 @@ class SweepState:
     histories: dict[int, list[tuple[int, Metrics]]] = field(default_factory=dict)
     reference: int | None = None
     best_group: int | None = None
+    search_log: list[int] = field(default_factory=list)
     tally: Tally = field(init=False, repr=False)
     undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque, repr=False)
     unranked: list[int] = field(default_factory=list, repr=False)
@@ -171,6 +174,7 @@ class SweepState:
             "histories": tuple(self.histories.items()),
             "reference": self.reference,
             "best_group": self.best_group,
+            "search_log": tuple(self.search_log),
         }
 
     @classmethod
@@ -204,6 +208,7 @@ _STRUCTURED = {
     "histories",
     "reference",
     "best_group",
+    "search_log",
     "tally",
     "undecided",
     "unranked",
@@ -239,6 +244,9 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     state.histories = _HISTORIES.validate_python(histories)
     state.reference = cast(int | None, plain.get("reference"))
     state.best_group = cast(int | None, plain.get("best_group"))
+    if state.rules.logs_search and "search_log" not in plain:
+        raise ValueError("it does not say in which order the search was asked and told")
+    state.search_log = cast(list[int], plain.get("search_log", []))
     state.tally = Tally(state.slots, state.trials, state.waiting)
     for seconds in state.saves_s:
         state.tally.note_pace(seconds, state.last_at)

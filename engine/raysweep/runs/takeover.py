@@ -7,7 +7,7 @@ succeeds; the other reads who it was and follows. A holder that lost the sweep f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -238,12 +238,33 @@ def rebuild_searcher(
     But of those that are `retried`: it is told of them when they end again.
     """
     searcher = make_searcher(spec, state.seed, warm)
-    for number, trial in state.trials.items():
-        if trial.config:  # else it could not be made at all
+    for number, is_told in _in_order(state):
+        trial = state.trials[number]
+        if not is_told and trial.config:  # else it could not be made at all
             searcher.restore(number, trial.config if trial.suggested is None else trial.suggested)
-        if trial.state in FINAL and trial.state != "cancelled" and number not in retried:
+        if is_told and trial.state in FINAL and trial.state != "cancelled" and number not in retried:
             tell_end(searcher, number, *told(state, trial), state=_TOLD[trial.state])
     return searcher
+
+
+def _in_order(state: SweepState) -> Iterator[tuple[int, bool]]:
+    """Each trial, when it was asked for and (True) when its end was told; by number where that was not noted.
+
+    Of what was asked or told several times, the last counts: an ask that nobody answered, a trial run again.
+    """
+    log = list(dict.fromkeys(reversed(state.search_log)))[::-1]
+    if not log:
+        yield from ((number, is_told) for number in state.trials for is_told in (False, True))
+        return
+    firsts = [~entry for entry in log if entry < 0]
+    after = dict(zip(firsts, [*firsts[1:], len(state.trials)], strict=True))
+    for entry in log:
+        if entry >= 0:
+            yield entry, True
+        else:
+            yield from ((number, False) for number in range(~entry, after[~entry]))
+    noted = set(log)
+    yield from ((number, True) for number in state.trials if number not in noted)
 
 
 _TOLD: Final[dict[str, Any]] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}

@@ -5,14 +5,24 @@ from __future__ import annotations
 from typing import Any, Final
 
 from raysweep.errors import SpecError
-from raysweep.search.base import Judging, Result, Searcher, SearchSetup, TrialEnd, tell_earlier, tell_end
+from raysweep.search.base import (
+    Judging,
+    Result,
+    Searcher,
+    SearchSetup,
+    TrialEnd,
+    take_remark,
+    tell_earlier,
+    tell_end,
+)
+from raysweep.search.rays import adapted
 from raysweep.spec.jsonable import plain
 from raysweep.spec.plugins import Plugins
 from raysweep.spec.search import SearchSpec
 from raysweep.spec.space import parse_where
 from raysweep.spec.validation import Problem
 
-PLUGINS: Final[Plugins[Searcher]] = Plugins("search", ("ask", "restore", "tell", "tell_earlier"))
+PLUGINS: Final[Plugins[Searcher]] = Plugins("search", ("ask", "restore", "tell", "tell_earlier"), adapted)
 
 
 class PluginSearcher:
@@ -41,6 +51,10 @@ class PluginSearcher:
         note: str | None = self._read("note", str | None, "a line, or None")
         return note
 
+    def take_remark(self) -> str | None:
+        """See `Remarking`."""
+        return take_remark(self._inner)
+
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`, as plain JSON."""
         given: object = self._inner.ask(number)
@@ -62,6 +76,8 @@ class PluginSearcher:
         """Take note of a config that an earlier run asked for."""
         try:
             self._inner.restore(number, config)
+        except SpecError:
+            raise
         except Exception as error:
             raise PLUGINS.failed(self._kind, "restore", error) from error
 
@@ -83,6 +99,8 @@ class PluginSearcher:
         """Report a trial of an earlier sweep, in the same way."""
         try:
             tell_earlier(self._inner, config, result)
+        except SpecError:
+            raise
         except Exception as error:
             raise PLUGINS.failed(self._kind, "tell_earlier_result", error) from error
 
@@ -90,6 +108,8 @@ class PluginSearcher:
         """Report a trial of an earlier sweep."""
         try:
             self._inner.tell_earlier(config, value)
+        except SpecError:
+            raise
         except Exception as error:
             raise PLUGINS.failed(self._kind, "tell_earlier", error) from error
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from raysweep import tuneobjects
 from raysweep.errors import SpecError
-from raysweep.spec.rayobjects import kind_of
+from raysweep.spec.rayobjects import class_path, kind_of
 from raysweep.spec.rayschedulers import read_scheduler
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.validation import show
@@ -167,7 +167,8 @@ class _Reading:
                 self._refuse(
                     "tune_config.search_alg",
                     f"{kind} has no counterpart",
-                    'give from_tuner(…, search="auto"), or another of raysweep\'s searches',
+                    'give from_tuner(…, search="auto"), or name it with its arguments: '
+                    f'search={{"{class_path(search)}": {{...}}}}',
                     "search",
                 )
                 return {}

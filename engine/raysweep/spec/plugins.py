@@ -6,7 +6,7 @@ and only those who run, plan or verify a sweep call it. `make` knows the classes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 
@@ -56,11 +56,15 @@ class Plugins(Generic[PolicyT]):
     Args:
         field: the spec's field, `scheduler` or `search`.
         methods: what a class must have.
+        adapted: what stands before a class of another kind, which may be what is named.
     """
 
-    def __init__(self, field: str, methods: tuple[str, ...]) -> None:
+    def __init__(
+        self, field: str, methods: tuple[str, ...], adapted: Callable[[type], type] = lambda found: found
+    ) -> None:
         self._field: Final = field
         self._methods: Final = methods
+        self._adapted: Final = adapted
         self._loaded: dict[str, type] = {}
 
     def load(self, kind: str) -> type:
@@ -73,6 +77,7 @@ class Plugins(Generic[PolicyT]):
         if not isinstance(found, type):
             what = f"{kind!r} is a {type(found).__name__}, not a class"
             raise SpecError(self._field, what, f'name a class: "{CLASS_EXAMPLE}"')
+        found = self._adapted(found)
         missing = [name for name in self._methods if not callable(getattr(found, name, None))]
         if missing:
             raise SpecError(self._field, f"{kind!r} has no {_listed(missing)}", self._suite_fix())

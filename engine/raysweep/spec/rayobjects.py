@@ -21,6 +21,16 @@ def is_tune_scheduler(value: Any) -> bool:
     return _is_a(value, "ray.tune.", ("TrialScheduler",))
 
 
+def is_tune_searcher(value: Any) -> bool:
+    """Whether it is a searcher of Ray Tune's, such as `OptunaSearch()`."""
+    return _is_a(value, "ray.tune.search", ("Searcher",))
+
+
+def class_path(value: Any) -> str:
+    """The import path of its class."""
+    return f"{type(value).__module__}:{type(value).__qualname__}"
+
+
 def kind_of(found: Any) -> str:
     """The name of its class, with the module where that is not Ray's or Optuna's; empty for None."""
     if found is None:

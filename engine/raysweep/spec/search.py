@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
+from raysweep.spec import rayobjects
 from raysweep.spec.base import SpecModel
 from raysweep.spec.jsonable import plain
 from raysweep.spec.kinds import KindSpec, PluginOptions
@@ -255,6 +256,15 @@ class SearchSpec(KindSpec):
         | SearcherPluginOptions
     ) = RandomOptions()
     """Its options."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_objects(cls, given: Any) -> Any:
+        if rayobjects.is_tune_searcher(given):
+            problem = f"a {rayobjects.kind_of(given)} object cannot be made again by a resume"
+            path = rayobjects.class_path(given)
+            raise Problem(problem, f'name its class, with its arguments: {{"{path}": {{...}}}}')
+        return given
 
     def settled_by(self, stored: SearchSpec) -> Self:
         """The same, with what its options leave open as the stored sweep has it."""

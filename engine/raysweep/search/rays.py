@@ -1,0 +1,240 @@
+"""A searcher of Ray Tune's, or of anybody's who wrote one on its base class, behind our protocol.
+
+Such a searcher keeps state, and is told as trials end. A resume builds it anew: it is asked and told again in
+the order in which it was at first, which the journal knows, and must suggest what it suggested then. One that
+does not (it draws from a generator without a seed) is refused there.
+
+Ray is not imported here: whoever named such a class has.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from inspect import signature
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from raysweep.errors import SpecError, one_line
+from raysweep.search.base import SearchSetup, TrialEnd, derived_rng, derived_seed
+from raysweep.search.model import refuse_grid
+from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal
+from raysweep.spec.jsonable import plain
+
+ASKS: Final = 10
+"""How often in a row a searcher may have nothing to suggest; then the config is drawn."""
+_SEEDS: Final = ("seed", "random_state", "random_state_seed")
+_METRIC: Final = "value"
+
+
+class RayOptions(BaseModel):
+    """The arguments of the class, which checks them itself."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+def is_ray_searcher(found: type) -> bool:
+    """Whether a class is a `ray.tune.search.Searcher`."""
+    return any(
+        base.__name__ == "Searcher" and base.__module__.startswith("ray.tune.search")
+        for base in found.__mro__
+    )
+
+
+def adapted(found: type) -> type:
+    """The class of searchers behind which stands this one of Ray Tune's; any other class as it is."""
+    return type(found.__name__, (RaySearcher,), {"wrapped": found}) if is_ray_searcher(found) else found
+
+
+class RaySearcher:
+    """Asks and tells one searcher of Ray Tune's.
+
+    It is told final results only. Where it has nothing to suggest for the moment, which in Ray Tune means to
+    wait, the trial is drawn at random, and it is not told of it.
+
+    Raises:
+        SpecError: The class cannot be made from its options, or cannot search this space.
+    """
+
+    Options: ClassVar[type[BaseModel]] = RayOptions
+    wrapped: ClassVar[type]
+    is_adaptive = True
+    note: str | None = None
+
+    def __init__(self, options: BaseModel, setup: SearchSetup) -> None:
+        self._setup = setup
+        self._space = setup.space
+        self.total = setup.num_samples
+        self._drawn: set[int] = set()
+        self._remark: str | None = None
+        self._check_space()
+        with self._seeded(-1):
+            self._inner = self._make(options.model_dump())
+            self._set_up()
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Return the config of trial `number`; None where there are no more."""
+        if self.total is not None and number >= self.total:
+            return None
+        with self._seeded(number):
+            for _ in range(ASKS):
+                given = self._inner.suggest(str(number))
+                if isinstance(given, str):  # FINISHED
+                    return None
+                if given is not None:
+                    return self._config(given)
+        if not self._drawn:
+            why = "has nothing to suggest while trials run: some are drawn at random"
+            self._remark = f"search: {self._name} {why}"
+        self._drawn.add(number)
+        return self._space.sample(derived_rng(self._setup.seed, number))
+
+    def restore(self, number: int, config: dict[str, Any]) -> None:
+        """Have it suggest the config once more.
+
+        Raises:
+            SpecError: It suggests something else.
+        """
+        again = self.ask(number)
+        if again != config:
+            problem = (
+                f"{self._name} cannot go on: asked for trial {number} again it suggests {again}, not {config}"
+            )
+            raise SpecError("search", problem, f"{_seed_fix(self.wrapped)}, and begin under another key")
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        """Let it know how a trial ended."""
+        if number in self._drawn:
+            return
+        has_failed = state == "failed" or value is None or value != value
+        result = None if has_failed else {self._metric: value, "trial_id": str(number), "done": True}
+        with self._seeded(number):
+            self._inner.on_trial_complete(str(number), result=result, error=has_failed)
+
+    def tell_earlier(self, config: dict[str, Any], value: float) -> None:
+        """Let it know of a trial of an earlier sweep.
+
+        Raises:
+            SpecError: It has no `add_evaluated_point`.
+        """
+        values = {"/".join(path): each for path, each in self._space.read(config).items()}
+        try:
+            with self._seeded(-1):
+                self._inner.add_evaluated_point(values, value)
+        except NotImplementedError:
+            fix = "leave warm_start out, or take another search"
+            raise SpecError("warm_start", f"{self._name} cannot be told of earlier runs", fix) from None
+
+    def take_remark(self) -> str | None:
+        """Return what there is to say now."""
+        remark, self._remark = self._remark, None
+        return remark
+
+    @property
+    def _name(self) -> str:
+        return self.wrapped.__name__
+
+    def _check_space(self) -> None:
+        refuse_grid(self._space.searched, self._name)
+        if self._space.parents:
+            raise SpecError("param_space", f"{self._name} knows no branches", 'take "tpe" or "auto"')
+        if self._setup.where:
+            raise SpecError("where", f"{self._name} knows no relations", 'take "tpe" or "auto"')
+        for path, domain in self._space.leaves:
+            if not isinstance(domain, Const | Choice | Float | Integer | Normal):
+                what = f"{self._name} cannot be asked again where a function makes values"
+                raise SpecError(f"param_space.{'.'.join(path)}", what, "make it in the trainable")
+
+    def _make(self, options: dict[str, Any]) -> Any:
+        known = signature(self.wrapped).parameters
+        for given in ("space", "metric", "mode"):
+            if given in options:
+                fix = "leave it out: the spec says it"
+                raise SpecError(f"search.{given}", f"{self._name} is told by the spec", fix)
+        for name in _SEEDS:
+            if name in known and options.get(name) is None:
+                options[name] = derived_seed(self._setup.seed, 0) % 2**31
+        try:
+            return self.wrapped(**options)
+        except Exception as error:
+            raise self._cannot("be made", error) from error
+
+    def _set_up(self) -> None:
+        config: dict[str, Any] = {}
+        for path, domain in self._space.searched:
+            node = config
+            for part in path[:-1]:
+                node = node.setdefault(part, {})
+            node[path[-1]] = _to_ray(domain)
+        try:
+            is_set = self._inner.set_search_properties(_METRIC, self._setup.mode, config)
+        except Exception as error:
+            raise self._cannot("search this space", error) from error
+        if not is_set:
+            fix = "write its set_search_properties, which is given metric, mode and space"
+            raise SpecError("search", f"{self._name} does not take the spec's space", fix)
+        self._metric: str = self._inner.metric or _METRIC
+
+    def _cannot(self, what: str, error: Exception) -> SpecError:
+        said = one_line(f"{type(error).__name__}: {error}", 300)
+        return SpecError(
+            "search", f"{self._name} cannot {what}: {said}", "change its options, or take another"
+        )
+
+    def _config(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What it suggests, with the spec's constants, as plain JSON."""
+        values: dict[tuple[str, ...], Any] = {}
+        for path, domain in self._space.searched:
+            node: Any = given
+            for part in path:
+                node = node[part]
+            values[path] = _as_value(domain, node)
+        config: dict[str, Any] = plain(self._space.build(values))
+        return config
+
+    @contextmanager
+    def _seeded(self, number: int) -> Iterator[None]:
+        """The generators that all share, for whoever draws from these, as the sweep's seed has them."""
+        numpy: Any = sys.modules.get("numpy")
+        seed = derived_seed(self._setup.seed, number)
+        state, others = random.getstate(), numpy.random.get_state() if numpy is not None else None
+        random.seed(seed)
+        if numpy is not None:
+            numpy.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(state)
+            if numpy is not None:
+                numpy.random.set_state(others)
+
+
+def _to_ray(domain: Domain) -> Any:
+    """The domain as Ray Tune has it."""
+    tune: Any = sys.modules["ray.tune"]
+    match domain:
+        case Choice(values=values):
+            return tune.choice(list(values))
+        case Integer(lower=lower, upper=upper, log=log, q=q) | Float(lower=lower, upper=upper, log=log, q=q):
+            base = "randint" if isinstance(domain, Integer) else "uniform"
+            step = () if q is None else (q,)
+            return getattr(tune, "q" * len(step) + "log" * log + base)(lower, upper, *step)
+        case Normal(mean=mean, sd=sd, q=q):
+            return tune.randn(mean, sd) if q is None else tune.qrandn(mean, sd, q)
+    raise TypeError(f"{domain!r} is no domain of Ray Tune's")
+
+
+def _as_value(domain: Domain, given: Any) -> Any:
+    """A value that may be of NumPy's as Python's."""
+    value = given.item() if hasattr(given, "item") and not isinstance(domain, Choice) else given
+    if isinstance(domain, Float):
+        return min(max(float(value), domain.lower), domain.upper)
+    return int(value) if isinstance(domain, Integer) else value
+
+
+def _seed_fix(wrapped: type) -> str:
+    names = [name for name in _SEEDS if name in signature(wrapped).parameters]
+    return f"give it a {names[0]}" if names else "have it draw from a generator with a seed"

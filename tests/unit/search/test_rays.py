@@ -1,0 +1,204 @@
+"""Searchers of Ray Tune's base class, behind the protocol of ours."""
+
+from __future__ import annotations
+
+import random
+from random import Random
+from typing import Any
+
+import pytest
+
+from raysweep.core.state import SweepState, Trial
+from raysweep.errors import SpecError
+from raysweep.runs.policies import load_policies
+from raysweep.runs.takeover import _in_order
+from raysweep.search import Searcher, load_searcher, make_searcher
+from raysweep.search.asking import ask_configs
+from raysweep.simulate import simulate
+from raysweep.spec import SweepSpec
+from tests.unit.ray_searchers import Climbs
+from tests.unit.simulate.exactness import Curve, Exact, kills_of
+from tests.unit.simulate.sweeps import make_spec, shown
+
+HERE = "tests.unit.ray_searchers"
+CLIMBS = f"{HERE}:Climbs"
+
+
+def spec(search: Any, **fields: Any) -> SweepSpec:
+    made = make_spec(search=search, **fields)
+    load_policies(made)
+    return made
+
+
+def searcher(search: Any, **fields: Any) -> Searcher:
+    return make_searcher(spec(search, **fields), 1)
+
+
+def test_it_is_asked_and_told_of_final_results() -> None:
+    found = searcher({CLIMBS: {"width": 0.1}})
+    first, second = found.ask(0), found.ask(1)
+    assert first is not None
+    assert second is not None
+    found.tell(0, 0.5, "completed")
+    found.tell(1, None, "failed")
+    found.tell(2, float("nan"), "stopped") if found.ask(2) else None
+    third = found.ask(3)
+    assert third is not None
+    assert abs(third["x"] - first["x"]) <= 0.05
+    assert found.total == 8
+    assert found.ask(8) is None
+
+
+def test_its_chance_comes_from_the_sweeps_seed() -> None:
+    for name in ("Climbs", "Global"):
+        given = [searcher(f"{HERE}:{name}", seed=1).ask(0) for _ in range(2)]
+        assert given[0] == given[1]
+        assert make_searcher(spec(f"{HERE}:{name}"), 2).ask(0) != given[0]
+    own = searcher({CLIMBS: {"seed": 5}})
+    assert own.ask(0) == {"x": Random(5).random()}
+
+
+def test_the_generators_of_the_process_are_left_as_they_were() -> None:
+    found = searcher(f"{HERE}:Global")
+    random.seed(3)
+    expected = random.random()
+    random.seed(3)
+    found.ask(0)
+    assert random.random() == expected
+
+
+@pytest.mark.parametrize("name", ["Climbs", "Global", "Waits"])
+@pytest.mark.parametrize("slots", [1, 3])
+def test_killed_anywhere_it_goes_on_as_it_was_asked_and_told(name: str, slots: int) -> None:
+    """A resume that asks it again gets what it had suggested, or the sweep would end with an error."""
+    swept = spec(f"{HERE}:{name}", num_samples=12)
+
+    def run(*kills: Any) -> Any:
+        return simulate(swept, Curve("flaky"), slots=slots, save_every=2, kills=kills, has_snapshots=True)
+
+    undisturbed = run()
+    assert undisturbed.outcome.counts == {"completed": 12}
+    kills = kills_of(undisturbed)
+    for kill in Random(name).sample(kills, 8):
+        simulated = run(kill)
+        assert simulated.fired == (kill,)
+        assert simulated.outcome.counts == {"completed": 12}
+        if slots == 1 and name != "Waits":
+            assert shown(simulated) == shown(undisturbed)
+
+
+def test_one_trial_at_a_time_nothing_is_changed_by_kills() -> None:
+    exact = Exact("climbs", "flaky", spec(CLIMBS, num_samples=12, max_concurrent_trials=1))
+    expected = exact.run()
+    for kill in Random(1).sample(kills_of(expected), 6):
+        assert shown(exact.run(kill)) == shown(expected)
+
+
+def test_one_that_suggests_something_else_is_refused_on_resume_with_the_fix() -> None:
+    name = f"{HERE}:Careless"
+    first = searcher(name)
+    config = first.ask(0)
+    assert config is not None
+    with pytest.raises(SpecError) as caught:
+        searcher(name).restore(0, config)
+    assert "Careless cannot go on: asked for trial 0 again it suggests" in str(caught.value)
+    assert "have it draw from a generator with a seed, and begin under another key" in str(caught.value)
+    with pytest.raises(SpecError, match="give it a seed, and begin"):
+        searcher(CLIMBS).restore(0, {"x": 0.5})
+
+
+def test_where_it_would_wait_a_trial_is_drawn_and_it_is_not_told() -> None:
+    found = searcher(f"{HERE}:Waits")
+    answer = ask_configs(found, 0, 3)
+    assert len(answer.configs) == 3
+    assert answer.note == "search: Waits has nothing to suggest while trials run: some are drawn at random"
+    found.tell(2, 0.0, "completed")
+    found.tell(0, 1.0, "completed")
+    fourth = found.ask(3)
+    assert fourth is not None
+    assert abs(fourth["x"] - answer.configs[0]["x"]) <= 0.15
+    assert ask_configs(found, 4, 1).note == "", "it is said once"
+
+
+def test_one_that_has_finished_ends_the_search() -> None:
+    outcome = simulate(spec(f"{HERE}:Ends"), Curve("none"), slots=2).outcome
+    assert outcome.counts == {"completed": 5}
+
+
+def test_it_is_told_of_earlier_sweeps_where_it_can_be() -> None:
+    found = searcher({f"{HERE}:Learns": {"width": 0.1}})
+    found.tell_earlier({"x": 0.9}, 0.0)
+    config = found.ask(0)
+    assert config is not None
+    assert config["x"] >= 0.85
+    with pytest.raises(SpecError, match=r"^warm_start: Climbs cannot be told of earlier runs"):
+        searcher(CLIMBS).tell_earlier({"x": 0.9}, 0.0)
+
+
+def test_every_domain_is_handed_on_with_constants_filled_in() -> None:
+    space = {
+        "a": {"uniform": [0, 1]},
+        "b": {"loguniform": [1e-4, 1]},
+        "c": {"quniform": [0, 1, 0.25]},
+        "d": {"randint": [1, 5]},
+        "e": {"lograndint": [1, 100]},
+        "f": {"qrandint": [2, 10, 2]},
+        "g": {"randn": [3, 0.1]},
+        "h": {"choice": ["x", [1, 2], 3]},
+        "deep": {"list": [{"uniform": [0, 1]}, 7]},
+        "fixed": {"k": "v"},
+    }
+    found = searcher(f"{HERE}:Everything", param_space=space, num_samples=30)
+    configs = [config for number in range(30) if (config := found.ask(number)) is not None]
+    assert {config["d"] for config in configs} == {1, 2, 3, 4}
+    assert {config["c"] for config in configs} <= {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert {config["f"] for config in configs} <= {2, 4, 6, 8, 10}
+    assert all(1e-4 <= config["b"] <= 1 and 2 < config["g"] < 4 for config in configs)
+    assert {str(config["h"]) for config in configs} == {"x", "[1, 2]", "3"}
+    assert all(config["fixed"] == {"k": "v"} and config["deep"]["list"][1] == 7 for config in configs)
+
+
+def test_an_object_is_refused_with_the_line_to_write() -> None:
+    with pytest.raises(SpecError, match=r'^search: a .*Climbs object .* \{"tests.*:Climbs": '):
+        make_spec(search=Climbs())
+    assert make_spec(search=Climbs).search.kind == CLIMBS
+
+
+def test_the_order_is_noted_and_old_journals_without_it_are_told_by_number() -> None:
+    state = SweepState.create(spec(CLIMBS), 1)
+    state.trials = {number: Trial(number=number, config={"x": 0.5}) for number in range(4)}
+    state.search_log = [~0, ~1, 1, ~2, ~3, 0, ~3]
+    asked, told = False, True
+    assert [*_in_order(state)] == [
+        *((0, asked), (1, asked), (1, told), (2, asked), (0, told), (3, asked)),  # of ~3 the last counts
+        *((2, told), (3, told)),
+    ]
+    assert SweepState.from_json(state.to_json()).search_log == state.search_log
+    state.search_log = []
+    assert [*_in_order(state)][:4] == [(0, asked), (0, told), (1, asked), (1, told)]
+
+
+@pytest.mark.parametrize(
+    ("search", "fields", "said"),
+    [
+        (f"{HERE}:Deaf", {}, r"^search: Deaf does not take the spec's space; write its set_search_prop"),
+        ({CLIMBS: {"height": 1}}, {}, r"^search: Climbs cannot be made: TypeError: .*'height'"),
+        ({CLIMBS: {"metric": "loss"}}, {}, r"^search\.metric: Climbs is told by the spec; leave it out"),
+        (CLIMBS, {"mode": "max"}, r"^search: Climbs cannot search this space: AssertionError"),
+        (CLIMBS, {"param_space": {"x": {"grid_search": [1]}}}, r"^param_space\.x: grid_search cannot"),
+        (CLIMBS, {"where": ["x < 0.5"]}, r"^where: Climbs knows no relations"),
+        (
+            CLIMBS,
+            {"param_space": {"x": {"choice": {"a": {}, "b": {"y": {"uniform": [0, 1]}}}}}},
+            r"^param_space: Climbs knows no branches",
+        ),
+        (
+            CLIMBS,
+            {"param_space": {"x": {"sample_from": "random:random"}}},
+            r"^param_space\.x: Climbs cannot be asked again where a function makes values",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_start(search: Any, fields: Any, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        load_searcher(make_spec(search=search, **fields))
