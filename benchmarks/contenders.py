@@ -70,7 +70,7 @@ def raysweep(
                 metric="loss",
                 mode="min",
                 storage_path=str(folder),
-                **fields,
+                **{"search": "random"} | fields,
             )
             with beside or nullcontext():
                 began = time.perf_counter()

@@ -75,6 +75,7 @@ def _spec(trials: int, scheduler: Any) -> SweepSpec:
         "param_space": {"lr": {"loguniform": [1e-5, 1e-1]}},
         "metric": "loss",
         "mode": "min",
+        "search": "random",
         "num_samples": trials,
         "scheduler": scheduler,
     }

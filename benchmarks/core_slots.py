@@ -205,6 +205,7 @@ def _spec() -> SweepSpec:
         "param_space": {"lr": {"loguniform": [1e-5, 1e-1]}},
         "metric": "loss",
         "mode": "min",
+        "search": "random",
         "num_samples": 10**9,
         "stop": {
             "deadline": "2100-01-01T00:00:00+00:00",

@@ -152,6 +152,7 @@ def _spec(trials: int) -> SweepSpec:
         "param_space": {"lr": {"loguniform": [1e-5, 1e-1]}, "width": {"randint": [0, 512]}},
         "metric": "loss",
         "mode": "min",
+        "search": "random",
         "num_samples": trials,
     }
     return SweepSpec.model_validate(plain)

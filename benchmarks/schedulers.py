@@ -278,6 +278,7 @@ def _own(name: str, trainable: str, scheduler: Mapping[str, Any], trials: int, *
                 num_samples=1 if "step_s" in space else trials,
                 metric="loss",
                 mode="min",
+                search="random",
                 scheduler=dict(scheduler),
                 storage_path=str(folder / "stored"),
             )

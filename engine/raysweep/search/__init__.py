@@ -11,11 +11,13 @@ from raysweep.search.base import Judging, Result, Searcher, SearchSetup, TrialEn
 from raysweep.search.brute import BruteForceSearcher
 from raysweep.search.configs import ConfigSearcher
 from raysweep.search.model import Model, ModelSearcher, refuse_grid
+from raysweep.search.opening import OpenSearcher
 from raysweep.search.plugin import PLUGINS, PluginSearcher
 from raysweep.search.points import FirstPoints
 from raysweep.search.repeat import RepeatSearcher
 from raysweep.search.variants import VariantSearcher
 from raysweep.search.warm import WarmStart, start_warm
+from raysweep.spec.opensearch import STARTUP
 from raysweep.spec.points import come_on_top
 from raysweep.spec.search import (
     AutoOptions,
@@ -25,6 +27,7 @@ from raysweep.spec.search import (
     HaltonOptions,
     Nsga2Options,
     Nsga3Options,
+    OpenAutoOptions,
     SobolOptions,
     TpeOptions,
 )
@@ -80,7 +83,7 @@ def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> 
 
 
 def _make_inner(spec: SweepSpec, setup: SearchSetup, warm: WarmStart | None) -> Searcher:
-    make = _KINDS.get(spec.search.kind)
+    make = _make_open if isinstance(spec.search.options, OpenAutoOptions) else _KINDS.get(spec.search.kind)
 
     def make_plain() -> Searcher:
         return make(spec.search.options, setup) if make is not None else PluginSearcher(spec.search, setup)
@@ -139,6 +142,10 @@ def _make_nsga(options: Nsga2Options | Nsga3Options, setup: SearchSetup) -> Sear
     with _needs(kind, "ray", "optuna"):
         from raysweep.search.nsga import NsgaModel
     return _around(NsgaModel(setup.space, setup.seed, _modes(setup), options), setup)
+
+
+def _make_open(options: Any, setup: SearchSetup) -> Searcher:
+    return OpenSearcher(_make_variants(options, setup), STARTUP, lambda: _make_auto(options, setup))
 
 
 def _make_auto(options: AutoOptions, setup: SearchSetup) -> Searcher:

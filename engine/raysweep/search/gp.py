@@ -8,6 +8,7 @@ trials are taken into account by its q-batch form. Unlike there, results are war
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import warnings
 from typing import Any
@@ -27,6 +28,10 @@ from raysweep.spec.space import Space
 
 BEST_PART = 3
 """Of results that are too many, this part is the best ones, the rest the newest."""
+
+
+# At each ask near the end of a search: nothing that anybody could do anything about.
+logging.getLogger("optuna._gp.optim_mixed").setLevel(logging.ERROR)
 
 
 class GpModel(OptunaModel):

@@ -50,10 +50,14 @@ class KindSpec(SpecModel):
                 raise Problem(f"unknown field {extra[0]!r}", cls._example(), (str(extra[0]),))
             return cls._fields(given["kind"], given.get("options", {}))
         if not given:
-            return cls._fields(next(iter(cls.kinds)), {})
+            return cls._left_open()
         if len(given) != 1:
             raise Problem(f"expected one kind, got {show(sorted(map(str, given)))}", cls._example())
         return cls._fields(*next(iter(given.items())))
+
+    @classmethod
+    def _left_open(cls) -> dict[str, Any]:
+        return cls._fields(next(iter(cls.kinds)), {})
 
     @classmethod
     def _example(cls) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
 from raysweep.spec import rayobjects
 from raysweep.spec.base import SpecModel
@@ -212,6 +212,14 @@ class ConfigsOptions(SearchOptions):
         return len(self.configs)
 
 
+class OpenAutoOptions(AutoOptions):
+    """Those of a spec that does not say how to search, and whose sweep can learn."""
+
+
+class OpenRandomOptions(RandomOptions):
+    """Those of a spec that does not say how to search, and whose sweep would learn nothing."""
+
+
 class SearcherPluginOptions(SearchOptions, PluginOptions):
     """Options of a searcher of the user's own, which checks them itself when it is imported."""
 
@@ -219,9 +227,10 @@ class SearcherPluginOptions(SearchOptions, PluginOptions):
 
 
 class SearchSpec(KindSpec):
-    """How configs are found: by `random`, `tpe`, `auto`, …, or by `module:Class`, with its options."""
+    """How configs are found: by `auto`, `random`, `tpe`, …, or by `module:Class`, with its options."""
 
     kinds: ClassVar[dict[str, type[SpecModel]]] = {
+        "auto": AutoOptions,
         "random": RandomOptions,
         "grid": GridOptions,
         "tpe": TpeOptions,
@@ -229,7 +238,6 @@ class SearchSpec(KindSpec):
         "cma_es": CmaEsOptions,
         "nsga2": Nsga2Options,
         "nsga3": Nsga3Options,
-        "auto": AutoOptions,
         "sobol": SobolOptions,
         "halton": HaltonOptions,
         "brute_force": BruteForceOptions,
@@ -238,8 +246,8 @@ class SearchSpec(KindSpec):
 
     plugin_options = SearcherPluginOptions
 
-    kind: str = "random"
-    """The search algorithm."""
+    kind: str = "auto"
+    """The search algorithm. Left open, it is `auto` where a sweep is long enough to learn, else `random`."""
     options: (
         RandomOptions
         | GridOptions
@@ -254,8 +262,28 @@ class SearchSpec(KindSpec):
         | BruteForceOptions
         | ConfigsOptions
         | SearcherPluginOptions
-    ) = RandomOptions()
+    ) = OpenAutoOptions()
     """Its options."""
+
+    @classmethod
+    def _left_open(cls) -> dict[str, Any]:
+        return {"kind": "auto", "options": OpenAutoOptions()}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the spec does not say it."""
+        return isinstance(self.options, OpenAutoOptions | OpenRandomOptions)
+
+    def opened(self, *, learns: bool) -> Self:
+        """This; where it is left open, `auto` for a sweep that learns, and else `random`."""
+        if not self.is_open or (self.kind == "auto") == learns:
+            return self
+        kind, options = ("auto", OpenAutoOptions()) if learns else ("random", OpenRandomOptions())
+        return self.replace(kind=kind, options=options)
+
+    @model_serializer(mode="plain")
+    def _write(self) -> dict[str, Any]:
+        return {} if self.is_open else {self.kind: self.options.model_dump(mode="json")}
 
     @model_validator(mode="before")
     @classmethod
@@ -267,16 +295,19 @@ class SearchSpec(KindSpec):
         return given
 
     def settled_by(self, stored: SearchSpec) -> Self:
-        """The same, with what its options leave open as the stored sweep has it."""
+        """The same, with what it leaves open as the stored sweep has it."""
+        if self.is_open and stored.kind == "random":  # as before there was another default
+            return self.replace(kind="random", options=RandomOptions())
         if self.kind != stored.kind:
             return self
         options = self.options.settled_by(stored.options)
         return self if options is self.options else self.replace(options=options)
 
     def effective(self) -> Self:
-        """The same, with what its options leave open written out."""
-        return self.replace(options=self.options.effective())
+        """The same, with what it leaves open written out."""
+        options = self.kinds[self.kind]() if self.is_open else self.options.effective()
+        return self.replace(options=options)
 
     def digested(self) -> dict[str, Any]:
         """As JSON data for digests (see `SearchOptions.digested`)."""
-        return {self.kind: self.options.digested()}
+        return {"random": {}} if self.is_open else {self.kind: self.options.digested()}

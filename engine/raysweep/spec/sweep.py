@@ -23,6 +23,7 @@ from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.memory import Memory, WarmStartFrom, check_memory
 from raysweep.spec.objectives import METRIC_SCHEMA, MODE_SCHEMA, Mode, check_several, joined, split
 from raysweep.spec.openended import check_end
+from raysweep.spec.opensearch import can_learn
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.rayschedulers import with_own_scheduler
@@ -205,6 +206,7 @@ class SweepSpec(SpecDocument):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        self.__dict__["search"] = self.search.opened(learns=can_learn(self))
         if self.search.kind == "grid" and not uses(self.param_space, "grid_search"):
             raise Problem(
                 "'grid' needs a grid_search in param_space",

@@ -107,6 +107,29 @@ class TestRandom(SearcherContract):
         return make("random")
 
 
+class TestLeftOpen(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({}, samples=24)
+
+
+class TestLeftOpenForNumbers(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({}, NUMBERS, samples=16)
+
+
+class TestLeftOpenForAFew(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({}, {"a": {"randint": [0, 3]}, "b": {"choice": [1, 2, 3, 4]}}, samples=50)
+
+
+class TestLeftOpenUnderConstraints(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make({}, samples=20, constraints=BOUNDS)
+
+    def violations(self, config: dict[str, Any]) -> tuple[float, ...]:
+        return config["lr"] - 0.01, -1.0
+
+
 class TestDiscrete(SearcherContract):
     def make_searcher(self) -> Searcher:
         return make("random", {"a": {"randint": [0, 3]}, "b": {"choice": [1, 2]}}, samples=50)
