@@ -67,7 +67,7 @@ def make_spec(storage: Path, log: Path) -> Callable[..., rs.SweepSpec]:
     ) -> rs.SweepSpec:
         if isinstance(trainable, str) and ":" not in trainable:
             trainable = f"{HERE}:{trainable}"
-        plain: dict[str, Any] = {"name": "t", "metric": "loss", "mode": "min", "seed": 7}
+        plain: dict[str, Any] = {"name": "t", "metric": "loss", "mode": "min", "seed": 7, "search": "random"}
         plain["failure"] = {"backoff_initial_s": 0.05, "breaker_trials": 0} | fields.pop("failure", {})
         plain["stop"] = {"grace_s": 0.5} | fields.pop("stop", {})
         plain["param_space"] = {"log": str(log), "x": {"uniform": [0, 1]}} | (space or {})

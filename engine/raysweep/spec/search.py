@@ -296,8 +296,9 @@ class SearchSpec(KindSpec):
 
     def settled_by(self, stored: SearchSpec) -> Self:
         """The same, with what it leaves open as the stored sweep has it."""
-        if self.is_open and stored.kind == "random":  # as before there was another default
-            return self.replace(kind="random", options=RandomOptions())
+        # Before there was another default it was random; and more samples do not make a sweep another one.
+        if self.is_open and stored.kind != self.kind and stored.kind in ("auto", "random"):
+            return self.replace(kind=stored.kind, options=self.kinds[stored.kind]())
         if self.kind != stored.kind:
             return self
         options = self.options.settled_by(stored.options)

@@ -63,6 +63,7 @@ def make_spec(**fields: Any) -> SweepSpec:
         "metric": METRIC,
         "mode": "min",
         "num_samples": 4,
+        "search": "random",
         "seed": 1,
     }
     return SweepSpec.model_validate(plain | fields)

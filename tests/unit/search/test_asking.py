@@ -26,7 +26,7 @@ def rare(config: dict[str, Any]) -> float:
 
 SPACE = {"x": {"uniform": [0, 1]}, "n": {"randint": [1, 9]}, "y": {"sample_from": rare}}
 SEARCHES: dict[str, dict[str, Any]] = {
-    "random": {},
+    "random": {"search": "random"},
     "grid": {
         "search": "grid",
         "param_space": {**SPACE, "x": {"grid_search": [i / 97 for i in range(TOTAL)]}},

@@ -12,7 +12,7 @@ from raysweep.spec import SweepSpec
 from tests.unit.simulate.sweeps import ASHA, LENGTH, make_spec
 
 SEARCHES: dict[str, dict[str, Any]] = {
-    "random": {"num_samples": 12},
+    "random": {"search": "random", "num_samples": 12},
     "grid": {
         "search": "grid",
         "num_samples": 1,
@@ -26,6 +26,7 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
     "gp": {"search": {"gp": {"n_startup_trials": 6}}, "num_samples": 12},
     "cma_es": {"search": {"cma_es": {"population_size": 4}}, "num_samples": 14},
     "auto": {"search": {"auto": {"switch_after": 10}}, "num_samples": 14},
+    "open": {"search": {}, "num_samples": 14},
     # With the least loss out of bounds.
     "bounded": {
         "search": {"tpe": {"n_startup_trials": 3}},

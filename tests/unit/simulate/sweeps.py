@@ -26,6 +26,7 @@ def make_spec(**fields: Any) -> SweepSpec:
         "metric": "loss",
         "mode": "min",
         "num_samples": 8,
+        "search": "random",
         "seed": 1,
         "failure": {"backoff_initial_s": 0.5},
     }

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 # Of each sweep; `make faults` tries all kills.
 SAMPLED = 1
 # What fits a model for each ask, and so takes its time.
-DEAR = ("gp", "auto")
+DEAR = ("gp", "auto", "open")
 DEAR_SAMPLED = 1
 DRAWN = 12
 MANY_DRAWN = 150
