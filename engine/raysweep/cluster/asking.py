@@ -31,7 +31,8 @@ from raysweep.search import Searcher
 SWITCH_INTERVAL_S: Final = 0.0005
 # Who ends does not wait for an ask under way: nobody needs its answer.
 _JOIN_S: Final = 0.2
-Work = cmd.SuggestConfigs | cmd.TellSearch
+Told = cmd.TellSearch | cmd.TellRung
+Work = cmd.SuggestConfigs | Told
 T = TypeVar("T")
 
 
@@ -61,8 +62,8 @@ class Asking:
         else:
             self._emit(suggest(self._searcher, command, now()))
 
-    def tell(self, command: cmd.TellSearch) -> None:
-        """Have it know how a trial ended."""
+    def tell(self, command: Told) -> None:
+        """Have it know how a trial ended, or how far it had come."""
         if self._searcher.is_adaptive:
             self._submit(command)
         else:
@@ -93,7 +94,7 @@ class Asking:
                 return
 
     def _do(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
-        if isinstance(work, cmd.TellSearch):
+        if not isinstance(work, cmd.SuggestConfigs):
             tell(self._searcher, work)
             return
         with _yielding:

@@ -147,6 +147,7 @@ class Controller:
         self._carry |= self._slots.carry | {
             cmd.SuggestConfigs: self._asking.ask,
             cmd.TellSearch: self._asking.tell,
+            cmd.TellRung: self._asking.tell,
             cmd.AnswerReport: self._answer,
             cmd.DeleteCheckpoint: self._delete_checkpoint,
             cmd.SetTimer: self._set_timer,

@@ -9,7 +9,7 @@ from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 from raysweep.core.fleet.words import failure_of
 from raysweep.errors import SampleFromError
-from raysweep.search import Searcher, tell_end
+from raysweep.search import Searcher, tell_end, tell_rung
 from raysweep.search.asking import ask_configs
 from raysweep.worker.runner import describe
 
@@ -29,8 +29,11 @@ def suggest(searcher: Searcher, command: cmd.SuggestConfigs, at: float) -> ev.Co
     )
 
 
-def tell(searcher: Searcher, command: cmd.TellSearch) -> None:
-    """Let the searcher know how a trial ended."""
+def tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:
+    """Let the searcher know how a trial ended, or how far it had come."""
+    if isinstance(command, cmd.TellRung):
+        tell_rung(searcher, command.trial, command.time, command.value)
+        return
     tell_end(searcher, command.trial, command.value, command.violations, command.others, state=command.end)
 
 

@@ -5,7 +5,8 @@
 | `OpenSlot` | `SlotOpened` or `SlotFailed`, perhaps after a `SlotDelayed` |
 | `CloseSlot` | nothing: the core has forgotten the slot |
 | `SuggestConfigs` | `ConfigsSuggested` |
-| `TellSearch`, `AnswerReport`, `DeleteCheckpoint`, `ExcludeNode` | nothing: they cannot change the state |
+| `TellSearch`, `TellRung` | nothing: they cannot change the state |
+| `AnswerReport`, `DeleteCheckpoint`, `ExcludeNode` | nothing: as well |
 | `StartTrial` | `TrialStarted`, then `TrialReturned`, `TrialStopped` or `TrialFailed`; or recalled, or lost |
 | `StopTrial` | the trial's end, within `grace_s`, by force if need be |
 | `RecallTrials` | `TrialsRecalled` |
@@ -74,6 +75,15 @@ class TellSearch:
     end: TrialEnd
     violations: tuple[float, ...] = ()
     others: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellRung:
+    """Tell the searcher what a trial had reached (`value`) when its scheduler compared it, at `time`."""
+
+    trial: int
+    time: float
+    value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +180,7 @@ Command = (
     | ExcludeNode
     | SuggestConfigs
     | TellSearch
+    | TellRung
     | StartTrial
     | StopTrial
     | RecallTrials

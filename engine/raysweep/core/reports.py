@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from raysweep.core import moves, retention, stoppers, turns
-from raysweep.core.commands import AnswerReport, Command
+from raysweep.core.commands import AnswerReport, Command, TellRung
 from raysweep.core.events import CheckpointCommitted, CheckpointDamaged, Row, TrialReported
 from raysweep.core.lifecycle import Cause
 from raysweep.core.rules import Limit
@@ -115,6 +115,8 @@ def _verdict(
             decisions = tell_report(state.scheduler, trial.number, time, value, others)
             if decisions:
                 state.undecided.extend(each for each in decisions if each[0] != trial.number)
+            if rules.tells_rungs:
+                _tell_rung(state, trial, decisions, time, value, out)
     # What ends the whole sweep counts before what would only end the trial.
     if state.behaviour >= 2 and _reaches_target(state, trial, metrics, value):
         return "limit"
@@ -131,6 +133,16 @@ def _verdict(
     if _reaches_target(state, trial, metrics, value):
         return "limit"
     return _own_verdict(state, trial, decisions, out) if decisions else None
+
+
+def _tell_rung(
+    state: SweepState, trial: Trial, decisions: Decisions, time: float, value: float, out: Out
+) -> None:
+    """Where the scheduler has compared the trial by this report, or it has done all its work."""
+    is_done = state.rules.max_t is not None and time >= state.rules.max_t
+    if is_done or any(number == trial.number for number, _ in decisions):
+        state.rungs.append((trial.number, time, value))
+        out.append(TellRung(trial=trial.number, time=time, value=value))
 
 
 def _own_verdict(state: SweepState, trial: Trial, decisions: Decisions, out: Out) -> StopReason | None:

@@ -37,6 +37,7 @@ class Rules:
     `keep_top`: how many of the trials that are done keep checkpoints.
     `falls_back`: a trial whose newest checkpoint is damaged resumes from the one before.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
+    `tells_rungs`: the search is told what trials had reached when they were compared.
     `logs_search`: in which order the search is asked and told is noted, as it may matter to that one.
     """
 
@@ -80,6 +81,7 @@ class Rules:
     report_timeout_s: float | None
     placement_timeout_s: float
     logs_search: bool
+    tells_rungs: bool
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Rules:
@@ -148,6 +150,7 @@ class Rules:
             report_timeout_s=spec.failure.report_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
             logs_search=spec.search.is_plugin,
+            tells_rungs=search.wants_rungs,
         )
 
     def seed_number(self, trial: int) -> int:

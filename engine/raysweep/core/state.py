@@ -44,7 +44,8 @@ class SweepState:
     that may go on, and in `curves` of `reference`, the best trial that has completed. `best_group`: where
     configs race, the best of those of which all repeats have completed. `search_log`, of a search
     of the user's own, says in which order it was asked and told: n is the end of trial n, `~n` an ask for the
-    configs from number n on.
+    configs from number n on. `rungs`, of a search that looks at these: trial, time and value, whenever the
+    scheduler compared one.
     """
 
     spec: SweepSpec
@@ -120,6 +121,7 @@ class SweepState:
     reference: int | None = None
     best_group: int | None = None
     search_log: list[int] = field(default_factory=list)
+    rungs: list[tuple[int, float, float]] = field(default_factory=list)
     tally: Tally = field(init=False, repr=False)
     undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque, repr=False)
     unranked: list[int] = field(default_factory=list, repr=False)
@@ -175,6 +177,7 @@ class SweepState:
             "reference": self.reference,
             "best_group": self.best_group,
             "search_log": tuple(self.search_log),
+            "rungs": tuple(self.rungs),
         }
 
     @classmethod
@@ -209,6 +212,7 @@ _STRUCTURED = {
     "reference",
     "best_group",
     "search_log",
+    "rungs",
     "tally",
     "undecided",
     "unranked",
@@ -217,6 +221,7 @@ _PLAIN = tuple(name for name in SweepState.__slots__ if name not in _STRUCTURED)
 _TRIALS = TypeAdapter(list[Trial])
 _SLOTS = TypeAdapter(list[Slot])
 _CURVES = TypeAdapter(dict[int, list[tuple[int, float]]])
+_RUNGS = TypeAdapter(list[tuple[int, float, float]])
 _HISTORIES = TypeAdapter(dict[int, list[tuple[int, Metrics]]])
 
 
@@ -247,6 +252,7 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     if state.rules.logs_search and "search_log" not in plain:
         raise ValueError("it does not say in which order the search was asked and told")
     state.search_log = cast(list[int], plain.get("search_log", []))
+    state.rungs = _RUNGS.validate_python(plain.get("rungs", []))
     state.tally = Tally(state.slots, state.trials, state.waiting)
     for seconds in state.saves_s:
         state.tally.note_pace(seconds, state.last_at)

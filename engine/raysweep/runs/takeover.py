@@ -25,7 +25,7 @@ from raysweep.runs.pins import find_pins
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.runs.reopening import NOT_AGAIN, check_same, check_whole, reopens
 from raysweep.runs.replay import rebuild
-from raysweep.search import Searcher, WarmStart, make_searcher, tell_end
+from raysweep.search import Searcher, WarmStart, make_searcher, tell_end, tell_rung
 from raysweep.spec import Changes, SweepSpec, changes
 from raysweep.spec.again import Again
 from raysweep.spec.wallclock import check_deadline, resolve_deadline
@@ -238,10 +238,16 @@ def rebuild_searcher(
     But of those that are `retried`: it is told of them when they end again.
     """
     searcher = make_searcher(spec, state.seed, warm)
+    rungs: dict[int, list[tuple[float, float]]] = {}
+    for number, *reached in state.rungs:
+        rungs.setdefault(number, []).append((reached[0], reached[1]))
     for number, is_told in _in_order(state):
         trial = state.trials[number]
         if not is_told and trial.config:  # else it could not be made at all
             searcher.restore(number, trial.config if trial.suggested is None else trial.suggested)
+        if is_told:
+            for time_reached, value in rungs.get(number, ()):
+                tell_rung(searcher, number, time_reached, value)
         if is_told and trial.state in FINAL and trial.state != "cancelled" and number not in retried:
             tell_end(searcher, number, *told(state, trial), state=_TOLD[trial.state])
     return searcher

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from raysweep.errors import SpecError
-from raysweep.search.base import Judging, Result, Searcher, SearchSetup, TrialEnd, tell_end
+from raysweep.search.base import Judging, Result, Searcher, SearchSetup, TrialEnd, tell_end, tell_rung
+from raysweep.search.bohb import BohbModel
 from raysweep.search.brute import BruteForceSearcher
 from raysweep.search.configs import ConfigSearcher
 from raysweep.search.model import Model, ModelSearcher, refuse_grid
 from raysweep.search.opening import OpenSearcher
-from raysweep.search.plugin import PLUGINS, PluginSearcher
+from raysweep.search.plugin import PLUGINS, PluginSearcher, check_plugin
 from raysweep.search.points import FirstPoints
 from raysweep.search.repeat import RepeatSearcher
 from raysweep.search.variants import VariantSearcher
@@ -21,6 +22,7 @@ from raysweep.spec.opensearch import STARTUP
 from raysweep.spec.points import come_on_top
 from raysweep.spec.search import (
     AutoOptions,
+    BohbOptions,
     CmaEsOptions,
     ConfigsOptions,
     GpOptions,
@@ -44,6 +46,7 @@ __all__ = [
     "load_searcher",
     "make_searcher",
     "tell_end",
+    "tell_rung",
 ]
 
 
@@ -56,6 +59,7 @@ def load_searcher(spec: SweepSpec) -> None:
     if spec.search.is_plugin:
         PLUGINS.load(spec.search.kind)
         make_searcher(spec, spec.seed or 0)
+        check_plugin(spec.search, _setup(spec, spec.seed or 0))
 
 
 def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> Searcher:
@@ -69,7 +73,12 @@ def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> 
     Raises:
         SpecError: the search cannot walk this space, or its library or class is not there.
     """
-    setup = SearchSetup(
+    searcher = _make_inner(spec, _setup(spec, seed), warm)
+    return searcher if spec.repeat is None else RepeatSearcher(searcher, spec.repeat, seed)
+
+
+def _setup(spec: SweepSpec, seed: int) -> SearchSetup:
+    return SearchSetup(
         mode=spec.mode,
         seed=seed,
         param_space=spec.param_space,
@@ -78,8 +87,6 @@ def make_searcher(spec: SweepSpec, seed: int, warm: WarmStart | None = None) -> 
         constraints=spec.constraints,
         num_samples=spec.num_samples,
     )
-    searcher = _make_inner(spec, setup, warm)
-    return searcher if spec.repeat is None else RepeatSearcher(searcher, spec.repeat, seed)
 
 
 def _make_inner(spec: SweepSpec, setup: SearchSetup, warm: WarmStart | None) -> Searcher:
@@ -134,6 +141,11 @@ def _make_cma(options: CmaEsOptions, setup: SearchSetup) -> Searcher:
     with _needs("cma_es", "search", "cmaes", "numpy"):
         from raysweep.search.cma import CmaModel
     return _around(CmaModel(setup.space, setup.seed, setup.mode, options), setup)
+
+
+def _make_bohb(options: BohbOptions, setup: SearchSetup) -> Searcher:
+    refuse_grid(setup.space.searched, "bohb")
+    return _around(BohbModel(setup.space, setup.seed, setup.mode, options), setup)
 
 
 def _make_nsga(options: Nsga2Options | Nsga3Options, setup: SearchSetup) -> Searcher:
@@ -194,6 +206,7 @@ _KINDS: Final[dict[str, Callable[[Any, SearchSetup], Searcher]]] = {
     "nsga2": _make_nsga,
     "nsga3": _make_nsga,
     "auto": _make_auto,
+    "bohb": _make_bohb,
     "sobol": _make_sequence,
     "halton": _make_sequence,
     "brute_force": _make_brute,

@@ -146,6 +146,21 @@ def tell_earlier(searcher: Searcher, config: dict[str, Any], result: Result) -> 
 
 
 @runtime_checkable
+class Following(Protocol):
+    """A searcher that learns from trials on the way: told whenever the scheduler compares one."""
+
+    def tell_rung(self, number: int, time: float, value: float) -> None:
+        """Report what a trial had reached at a time (of the scheduler's `time_attr`), before its end."""
+        ...
+
+
+def tell_rung(searcher: Searcher, number: int, time: float, value: float) -> None:
+    """Tell a searcher what a trial had reached, if it wants to know."""
+    if isinstance(searcher, Following):
+        searcher.tell_rung(number, time, value)
+
+
+@runtime_checkable
 class Substituting(Protocol):
     """A searcher that may do something else than what was asked for, and says so."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from raysweep.errors import SpecError
 from raysweep.search.base import Result, TrialEnd, derived_rng, derived_seed
@@ -67,6 +67,15 @@ class Model(Protocol):
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Take note of a result of an earlier sweep."""
+        ...
+
+
+@runtime_checkable
+class RungModel(Protocol):
+    """A model that learns from trials on the way."""
+
+    def rung(self, number: int, time: float, value: float) -> None:
+        """Take note of what a trial had reached at a time."""
         ...
 
 
@@ -159,6 +168,11 @@ class ModelSearcher:
     def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
         """Report how a trial ended, with what there is to know of constraints; else as `tell`."""
         self._end(number, result, state)
+
+    def tell_rung(self, number: int, time: float, value: float) -> None:
+        """Report what a trial had reached, to a model that looks at that."""
+        if isinstance(self._model, RungModel):
+            self._model.rung(number, time, value)
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Let the model know of a trial of an earlier sweep. A discrete space may try its config again."""

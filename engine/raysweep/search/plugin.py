@@ -15,7 +15,7 @@ from raysweep.search.base import (
     tell_earlier,
     tell_end,
 )
-from raysweep.search.rays import adapted
+from raysweep.search.rays import adapted, check_repeatable
 from raysweep.spec.jsonable import plain
 from raysweep.spec.plugins import Plugins
 from raysweep.spec.search import SearchSpec
@@ -23,6 +23,11 @@ from raysweep.spec.space import parse_where
 from raysweep.spec.validation import Problem
 
 PLUGINS: Final[Plugins[Searcher]] = Plugins("search", ("ask", "restore", "tell", "tell_earlier"), adapted)
+
+
+def check_plugin(spec: SearchSpec, setup: SearchSetup) -> None:
+    """See that a searcher of Ray Tune's can be had back by a resume. Raises SpecError."""
+    check_repeatable(lambda: PLUGINS.make(spec.kind, spec.options, setup))
 
 
 class PluginSearcher:

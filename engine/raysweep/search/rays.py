@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
 from typing import Any, ClassVar, Final
@@ -19,13 +19,15 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict
 
 from raysweep.errors import SpecError, one_line
-from raysweep.search.base import SearchSetup, TrialEnd, derived_rng, derived_seed
+from raysweep.search.base import Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
 from raysweep.search.model import refuse_grid
 from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal
 from raysweep.spec.jsonable import plain
 
 ASKS: Final = 10
 """How often in a row a searcher may have nothing to suggest; then the config is drawn."""
+_TRIED: Final = 3
+"""How many configs two of them are compared by, before a sweep begins."""
 _SEEDS: Final = ("seed", "random_state", "random_state_seed")
 _METRIC: Final = "value"
 
@@ -47,6 +49,27 @@ def is_ray_searcher(found: type) -> bool:
 def adapted(found: type) -> type:
     """The class of searchers behind which stands this one of Ray Tune's; any other class as it is."""
     return type(found.__name__, (RaySearcher,), {"wrapped": found}) if is_ray_searcher(found) else found
+
+
+def check_repeatable(make: Callable[[], Searcher]) -> None:
+    """See that two of them suggest the same, as a resume wants it. Any other searcher is left as it is.
+
+    Raises:
+        SpecError: They do not; names the fix.
+    """
+    first, second = make(), make()
+    if not isinstance(first, RaySearcher) or not isinstance(second, RaySearcher):
+        return
+    for number in range(_TRIED):
+        try:
+            config = first.ask(number)
+            if config is not None:
+                second.restore(number, config)
+        except SpecError as error:
+            problem = f"{first.wrapped.__name__} suggests something else each time that it is asked"
+            raise SpecError("search", problem, error.fix.partition(", and begin")[0]) from None
+        except Exception:  # noqa: BLE001  what it raises fails trials, in the sweep
+            return
 
 
 class RaySearcher:

@@ -17,6 +17,7 @@ from raysweep.search.base import (
     take_remark,
     tell_earlier,
     tell_end,
+    tell_rung,
 )
 from raysweep.search.cells import LeafPath
 from raysweep.search.points import FirstPoints, holds
@@ -127,6 +128,11 @@ class WarmSearcher:
             tell_end(
                 self._inner, number - self._shift, result.value, result.violations, result.others, state=state
             )
+
+    def tell_rung(self, number: int, time: float, value: float) -> None:
+        """Report what a trial had reached."""
+        if number >= self._shift:
+            tell_rung(self._inner, number - self._shift, time, value)
 
     def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
         """Report a trial of an earlier sweep, with what there is to know of constraints."""

@@ -112,7 +112,7 @@ class SimulatedController:
                 self.writer.when_sealed(lambda: self._delete(command.uri))
             case cmd.SuggestConfigs():
                 self.emit(suggest(self._held.searcher, command, self._clock.now))
-            case cmd.TellSearch():
+            case cmd.TellSearch() | cmd.TellRung():
                 tell(self._held.searcher, command)
             case cmd.SetTimer():
                 self._set_timer(command.at)

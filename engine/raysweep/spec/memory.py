@@ -54,9 +54,11 @@ def check_memory(spec: SweepSpec) -> None:
     memory = spec.warm_start
     if not isinstance(memory, Memory):
         return
-    if not spec.search.options.is_adaptive:
+    options = spec.search.options
+    if not options.is_adaptive or options.wants_rungs:
+        why = "learns from rungs" if options.wants_rungs else "does not look at results"
         raise Problem(
-            f"anchors are for a search that learns, and {show(spec.search.kind)} does not look at results",
+            f"anchors are for a search that learns from final results, and {show(spec.search.kind)} {why}",
             "set search to auto or tpe, or warm_start to champion",
             ("warm_start",),
         )

@@ -123,6 +123,7 @@ def _pb2(scheduler: Any) -> dict[str, Any]:
 _READERS: Final[Mapping[str, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
     "AsyncHyperBandScheduler": ("asha", _asha),
     "HyperBandScheduler": ("hyperband", _hyperband),
+    "HyperBandForBOHB": ("hyperband", _hyperband),
     "MedianStoppingRule": ("median_stopping", _median),
     "PopulationBasedTraining": ("pbt", _pbt),
     "PB2": ("pb2", _pb2),

@@ -23,6 +23,8 @@ class SearchOptions(SpecModel):
     """Whether it suggests `num_samples` configs at most: a grid among random parameters multiplies them."""
     is_counted: ClassVar[bool] = False
     """Whether it suggests as many as that, where no space is exhausted."""
+    wants_rungs: ClassVar[bool] = False
+    """Whether it learns from what trials had reached when their scheduler compared them."""
     is_listed: ClassVar[bool] = False
     """Whether its configs are all in its options, so that it ends with them."""
 
@@ -150,6 +152,28 @@ class GpOptions(SearchOptions):
     """How many results the model is made of, as an ask costs their cube: the best third and the newest."""
 
 
+class BohbOptions(SearchOptions):
+    """BOHB (Falkner et al., 2018): learns from the longest rung of `hyperband` that has results enough."""
+
+    is_adaptive = True
+    is_bounded = True
+    is_counted = True
+    wants_rungs = True
+
+    min_points_in_model: Annotated[int, Field(ge=1)] | None = None
+    """How many results at a time, and one more, make a model; default, and the least: parameters + 1."""
+    top_n_percent: int = Field(default=15, ge=1, le=99)
+    """Which share of them counts as good."""
+    num_samples: int = Field(default=64, ge=1)
+    """How many candidates are compared."""
+    random_fraction: float = Field(default=1 / 3, ge=0, le=1)
+    """Which share of configs is random."""
+    bandwidth_factor: float = Field(default=3.0, gt=0)
+    """How many times as wide as the good ones' density candidates are spread."""
+    min_bandwidth: float = Field(default=1e-3, gt=0)
+    """No density is narrower, as a part of a parameter's range."""
+
+
 class Nsga2Options(SearchOptions):
     """Nondominated sorting genetic algorithm II (Deb et al., 2002), by Optuna: many trials, constraints."""
 
@@ -235,6 +259,7 @@ class SearchSpec(KindSpec):
         "grid": GridOptions,
         "tpe": TpeOptions,
         "gp": GpOptions,
+        "bohb": BohbOptions,
         "cma_es": CmaEsOptions,
         "nsga2": Nsga2Options,
         "nsga3": Nsga3Options,
@@ -253,6 +278,7 @@ class SearchSpec(KindSpec):
         | GridOptions
         | TpeOptions
         | GpOptions
+        | BohbOptions
         | CmaEsOptions
         | Nsga2Options
         | Nsga3Options

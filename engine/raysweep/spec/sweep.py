@@ -213,6 +213,13 @@ class SweepSpec(SpecDocument):
                 'write {"grid_search": [...]} for a parameter, or search: random',
                 ("search",),
             )
+        if self.search.options.wants_rungs and self.scheduler.kind != "hyperband":
+            problem = f"learns from the rungs of hyperband, and scheduler is {self.scheduler.kind}"
+            raise Problem(
+                f"{self.search.kind} {problem}",
+                "set scheduler: hyperband, or take another search",
+                ("search",),
+            )
         self._check_scaling()
         self._check_train()
         check_several(self)

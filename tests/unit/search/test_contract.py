@@ -33,6 +33,7 @@ def make(
     metric: Any = "m",
     mode: Any = "min",
     repeat: Any = None,
+    scheduler: Any = "fifo",
 ) -> Searcher:
     spec = SweepSpec(
         name="s",
@@ -45,6 +46,7 @@ def make(
         points=points,
         constraints=constraints,
         repeat=repeat,
+        scheduler=scheduler,
     )
     return make_searcher(spec, 5, warm)
 
@@ -128,6 +130,11 @@ class TestLeftOpenUnderConstraints(SearcherContract):
 
     def violations(self, config: dict[str, Any]) -> tuple[float, ...]:
         return config["lr"] - 0.01, -1.0
+
+
+class TestBohb(SearcherContract):
+    def make_searcher(self) -> Searcher:
+        return make("bohb", scheduler="hyperband")
 
 
 class TestDiscrete(SearcherContract):

@@ -95,16 +95,18 @@ def test_one_trial_at_a_time_nothing_is_changed_by_kills() -> None:
 
 
 def test_one_that_suggests_something_else_is_refused_on_resume_with_the_fix() -> None:
-    name = f"{HERE}:Careless"
-    first = searcher(name)
-    config = first.ask(0)
-    assert config is not None
     with pytest.raises(SpecError) as caught:
-        searcher(name).restore(0, config)
-    assert "Careless cannot go on: asked for trial 0 again it suggests" in str(caught.value)
-    assert "have it draw from a generator with a seed, and begin under another key" in str(caught.value)
-    with pytest.raises(SpecError, match="give it a seed, and begin"):
         searcher(CLIMBS).restore(0, {"x": 0.5})
+    assert "Climbs cannot go on: asked for trial 0 again it suggests" in str(caught.value)
+    assert str(caught.value).endswith("give it a seed, and begin under another key")
+
+
+def test_one_that_draws_without_a_seed_is_refused_before_the_start() -> None:
+    said = (
+        r"^search: Careless suggests something else each time .*; have it draw from a generator with a seed$"
+    )
+    with pytest.raises(SpecError, match=said):
+        load_searcher(make_spec(search=f"{HERE}:Careless"))
 
 
 def test_where_it_would_wait_a_trial_is_drawn_and_it_is_not_told() -> None:

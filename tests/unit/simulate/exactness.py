@@ -157,12 +157,15 @@ def kills_of(simulated: Simulated) -> list[Kill]:
 
 def _exact(search: str, scheduler: str, faults: str) -> Exact:
     failure = {"backoff_initial_s": BACKOFF_S, "max_failures": 2, "max_worker_deaths": 2}
-    fields = (SEARCHES | MORE_SEARCHES | SEVERAL)[search] | (SCHEDULERS | NAMED | MOASHA)[scheduler]
+    fields = (SEARCHES | MORE_SEARCHES | SEVERAL | BOHB)[search] | (SCHEDULERS | NAMED | MOASHA)[scheduler]
     spec = make_spec(max_concurrent_trials=1, failure=failure, **fields)
     return Exact(f"{search}-{scheduler}-{faults}", faults, spec, save_every=2)
 
 
+# Learns from rungs alone.
+BOHB: dict[str, dict[str, Any]] = {"bohb": {"search": "bohb", "num_samples": 30}}
 _ALL = [
+    *product(BOHB, ("hyperband",), FAULTS),
     *product(SEARCHES, SCHEDULERS, FAULTS),
     *product(MORE_SEARCHES, ("fifo", "asha"), FAULTS),
     *product(("random", "tpe"), NAMED, FAULTS),

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from ray import tune
 from ray.tune import schedulers as ray
-from ray.tune.schedulers.hb_bohb import HyperBandForBOHB
 from ray.tune.schedulers.pb2 import PB2
 
 from raysweep.errors import SpecError
@@ -137,7 +136,6 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (pb2(hyperparam_bounds={"net": {"width": [8, 66]}}), r"hyperparam_bounds\.net\.width: .*has \[8, 64\]"),
     (pb2(hyperparam_bounds={"fixed": [1, 3]}), r"hyperparam_bounds\.fixed: param_space has no number"),
-    (HyperBandForBOHB(), r"HyperBandForBOHB has no counterpart; give scheduler="),
 ]
 
 
