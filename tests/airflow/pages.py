@@ -38,6 +38,7 @@ SPEC: dict[str, Any] = {
     "trainable": "m:f",
     "metric": "auc",
     "mode": "max",
+    "search": "random",
     "num_samples": 60,
     "seed": 11,
     "param_space": {

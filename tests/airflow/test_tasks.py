@@ -47,6 +47,7 @@ class Desk:
             "param_space": space,
             "metric": "loss",
             "mode": "min",
+            "search": "random",
             "seed": 7,
             "max_concurrent_trials": 1,
             "storage_path": str(self.storage),

@@ -54,7 +54,7 @@ def make_spec(storage: Path, log: Path) -> Callable[..., rs.SweepSpec]:
     """A spec for a trainable, by its name in `tests/engine/trainables.py`; `space` adds to its space."""
 
     def make(trainable: str, space: dict[str, Any] | None = None, **fields: Any) -> rs.SweepSpec:
-        plain: dict[str, Any] = {"name": "t", "metric": "loss", "mode": "min", "seed": 7}
+        plain: dict[str, Any] = {"name": "t", "metric": "loss", "mode": "min", "seed": 7, "search": "random"}
         plain["param_space"] = {"log": str(log), "x": {"uniform": [0, 1]}} | (space or {})
         reference = trainable if ":" in trainable else f"{HERE}:{trainable}"
         return rs.SweepSpec(trainable=reference, storage_path=str(storage), **plain | fields)

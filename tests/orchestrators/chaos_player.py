@@ -296,6 +296,7 @@ def _night(plan: Plan, site: Site) -> Night:
         "param_space": space,
         "metric": "loss",
         "mode": "min",
+        "search": "random",
         "seed": plan.night,
         "num_samples": TRIALS,
         "storage_path": site.storage,

@@ -402,6 +402,7 @@ class Nights:
             "param_space": {"x": {"uniform": [0, 1]}, "pause": pause, "log": str(self._log)},
             "metric": "loss",
             "mode": "min",
+            "search": "random",
             "seed": 7,
             "storage_path": str(self._storage),
         }

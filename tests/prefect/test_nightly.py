@@ -34,6 +34,7 @@ class Night:
             "trainable": "tests.prefect.trainables:slow_steps",
             "metric": "loss",
             "mode": "min",
+            "search": "random",
             "num_samples": trials,
             "seed": 5,
             "param_space": {"x": {"uniform": [1, 2]}, "steps": steps, "log": str(self.log)},

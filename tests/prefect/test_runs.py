@@ -35,6 +35,7 @@ def spec(log: Path, tmp_path: Path, **fields: Any) -> dict[str, Any]:
         "param_space": {"x": {"uniform": [0, 1]}, "pause": 0.5, "log": str(log)},
         "metric": "loss",
         "mode": "min",
+        "search": "random",
         "seed": 7,
         "storage_path": str(tmp_path / "sweeps"),
         **fields,
