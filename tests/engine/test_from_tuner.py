@@ -14,8 +14,8 @@ from ray.tune.schedulers import (
     FIFOScheduler,
     HyperBandScheduler,
     MedianStoppingRule,
+    ResourceChangingScheduler,
 )
-from ray.tune.schedulers.hb_bohb import HyperBandForBOHB
 from ray.tune.search import BasicVariantGenerator, ConcurrencyLimiter
 from ray.tune.stopper import (
     CombinedStopper,
@@ -173,7 +173,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"metric": None}, r"tune_config\.metric: is not set", "metric="),
     ({"mode": None}, r"tune_config\.mode: is not set", "mode="),
     ({"num_samples": -1}, r"tune_config\.num_samples: -1 ", "num_samples="),
-    ({"scheduler": HyperBandForBOHB()}, r"tune_config\.scheduler: HyperBandForBOHB", 'scheduler="asha"'),
+    ({"scheduler": ResourceChangingScheduler()}, r"scheduler: ResourceChanging", 'scheduler="asha"'),
     ({"scheduler": MedianStoppingRule()}, r"tune_config\.scheduler\.time_attr: time_total_s", "time_attr="),
     ({"scheduler": ASHAScheduler(stop_last_trials=False)}, r"scheduler\.stop_last_trials", "max_t"),
     ({"trial_name_creator": str}, r"tune_config\.trial_name_creator", "ignore="),
@@ -206,7 +206,7 @@ def test_all_that_has_no_counterpart_is_said_at_once_and_may_be_ignored(make: Ma
     tuner = make(
         space=space | {"args": object()},
         callbacks=[Quiet()],
-        scheduler=HyperBandForBOHB(),
+        scheduler=ResourceChangingScheduler(),
         trial_name_creator=str,
     )
     with pytest.raises(rs.SpecError) as caught:

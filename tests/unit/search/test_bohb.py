@@ -178,6 +178,39 @@ def test_a_space_of_branches_alone_and_a_grid_are_refused() -> None:
         searcher(space={"x": {"grid_search": [1, 2]}})
 
 
+def test_relations_are_honoured() -> None:
+    space = {"low": {"uniform": [0, 1]}, "high": {"uniform": [0, 1]}}
+    found = searcher(space=space, where=["low < high"])
+    for number in range(60):
+        config = found.ask(number)
+        assert config is not None
+        assert config["low"] < config["high"]
+        tell_rung(found, number, 1.0, config["high"])
+
+
+def test_without_a_number_it_goes_on_as_one_of_many_samples_does() -> None:
+    endless, many = searcher(num_samples=None, stop={"time_budget_s": 60}), searcher()
+    for each in (endless, many):
+        for number in range(20):
+            each.ask(number)
+            tell_rung(each, number, 1.0, number / 20)
+    assert endless.total is None
+    assert [endless.ask(number) for number in range(20, 30)] == [many.ask(number) for number in range(20, 30)]
+
+
+def test_of_branches_it_models_what_every_config_has() -> None:
+    space = {"x": {"uniform": [0, 1]}, "m": {"choice": {"a": {"u": {"uniform": [0, 1]}}, "b": {}}}}
+    found = searcher(space=space)
+    configs = [found.ask(number) for number in range(40)]
+    for number, config in enumerate(configs):
+        assert config is not None
+        tell_rung(found, number, 1.0, config["x"] + ("b" in config["m"]))
+    later = [config for number in range(40, 80) if (config := found.ask(number)) is not None]
+    assert {frozenset(config["m"]) for config in later} <= {frozenset("a"), frozenset("b")}
+    assert sum("a" in config["m"] for config in later) > 25
+    assert all(set(config["m"].get("a", {"u": 0})) == {"u"} for config in later)
+
+
 def test_numbers_stay_finite_at_the_edges() -> None:
     density = Density([(0.0,), (0.0,), (0.0,)], [0], 1e-3)
     assert math.isfinite(density.at((1.0,)))
