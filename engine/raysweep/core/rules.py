@@ -7,7 +7,6 @@ from datetime import datetime
 
 from raysweep.schedulers import Judge, Scheduler, make_judge
 from raysweep.spec import SweepSpec
-from raysweep.spec.amounts import Amount, parse_amount
 from raysweep.spec.constraints import Constraint
 from raysweep.spec.openended import use_per_slot_hour
 from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
@@ -38,7 +37,6 @@ class Rules:
     `keep_top`: how many of the trials that are done keep checkpoints.
     `falls_back`: a trial whose newest checkpoint is damaged resumes from the one before.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
-    `memory_by_config`: what a trial needs, by its config; None: all need the same.
     """
 
     metric: str
@@ -80,7 +78,6 @@ class Rules:
     repeats: int
     report_timeout_s: float | None
     placement_timeout_s: float
-    memory_by_config: Amount | None
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Rules:
@@ -96,7 +93,6 @@ class Rules:
         best = _best(spec)
         has_end = any((stop.deadline, stop.time_budget_s, budgets))
         is_blind = not search.is_adaptive
-        by_config = spec.resources.by_config.memory
         repeats = spec.repeat.times if spec.repeat is not None else 1
         return cls(
             metric=spec.metric,
@@ -149,7 +145,6 @@ class Rules:
             repeats=repeats,
             report_timeout_s=spec.failure.report_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
-            memory_by_config=parse_amount(by_config) if by_config is not None else None,
         )
 
     def seed_number(self, trial: int) -> int:
