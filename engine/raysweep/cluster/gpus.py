@@ -6,7 +6,7 @@ Ray knows how many GPUs a node has, and shares each by parts. How much memory th
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -47,37 +47,38 @@ def with_gpu_part(spec: SweepSpec) -> SweepSpec:
     return spec.replace(resources=resources.with_gpu_part(part))
 
 
-def find_part(wanted: int, sizes: Mapping[str, int]) -> float:
+def find_part(wanted: int, sizes: Sequence[tuple[str, int]]) -> float:
     """The part with which as many trials share a GPU as its memory holds `wanted` bytes.
 
-    That of the smallest GPU, as Ray gives a trial the same part on whatever node. `sizes`: by node, in bytes.
+    That of the smallest GPU, as Ray gives a trial the same part on whatever node. `sizes`: of each node the
+    name, which several may have, and the bytes.
     """
     if not sizes:
         fix = "give gpu, the part of a GPU, or add a node with GPUs"
         raise InfeasibleResourcesError(_FIELD, "no live node has GPUs whose memory could be looked up", fix)
-    small = {name: size for name, size in sizes.items() if size < wanted}
-    if small:
-        name, size = min(small.items(), key=lambda each: each[1])
+    name, size = min(sizes, key=lambda each: each[1])
+    if size < wanted:
         fix = f"ask for at most {_show(size)}"
-        if len(small) < len(sizes):
+        if any(other >= wanted for _, other in sizes):
             fix += ", or keep to other nodes with resources.label_selector"
         raise InfeasibleResourcesError(
             _FIELD, f"one trial asks for {_show(wanted)}; a GPU of {name} has {_show(size)}", fix
         )
-    trials = min(min(sizes.values()) // wanted, _MOST)
+    trials = min(size // wanted, _MOST)
     return _PARTS // trials / _PARTS
 
 
-def gpu_sizes(nodes: Sequence[Node]) -> dict[str, int]:
-    """The memory of each node's smallest GPU, in bytes: as its label says, or else its driver.
+def gpu_sizes(nodes: Sequence[Node]) -> list[tuple[str, int]]:
+    """Each node's name, and the memory of its smallest GPU in bytes: as its label says, or else its driver.
 
     Raises:
         InfeasibleResourcesError: It cannot be found out.
     """
-    asked = {node.name: _look_on(node) for node in nodes if LABEL not in node.labels}
-    return {
-        node.name: _said(node) if LABEL in node.labels else _answer(node, asked[node.name]) for node in nodes
-    }
+    asked = [None if LABEL in node.labels else _look_on(node) for node in nodes]
+    return [
+        (node.name, _said(node) if answer is None else _answer(node, answer))
+        for node, answer in zip(nodes, asked, strict=True)
+    ]
 
 
 def _said(node: Node) -> int:

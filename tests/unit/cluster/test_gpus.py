@@ -27,30 +27,30 @@ def spec(**resources: Any) -> SweepSpec:
     [(10, [80], 8), (8, [24], 3), (10, [80, 24, 40], 2), (24, [24], 1), (13, [24], 1), (1, [81], 81)],
 )
 def test_as_many_trials_share_a_gpu_as_the_smallest_holds(wanted: int, sizes: list[int], trials: int) -> None:
-    part = gpus.find_part(wanted * GIB, {f"n{i}": size * GIB for i, size in enumerate(sizes)})
+    part = gpus.find_part(wanted * GIB, [("n", size * GIB) for size in sizes])
     ray_counts = round(part * 10_000)
     assert ray_counts * trials <= 10_000 < ray_counts * (trials + 1)
 
 
 def test_however_little_is_asked_for_no_more_trials_share_a_gpu_than_can_be_told_apart() -> None:
-    part = gpus.find_part(1, {"a": 80 * GIB})
+    part = gpus.find_part(1, [("a", 80 * GIB)])
     assert round(part * 10_000) * 100 > 10_000
 
 
 def test_what_a_gpu_does_not_hold_is_refused_with_the_numbers() -> None:
     with pytest.raises(InfeasibleResourcesError, match=r"^resources\.gpu_memory: .* 30 GiB; a GPU of b"):
-        gpus.find_part(30 * GIB, {"a": 80 * GIB, "b": 24 * GIB})
+        gpus.find_part(30 * GIB, [("a", 80 * GIB), ("b", 24 * GIB)])
     with pytest.raises(InfeasibleResourcesError, match=r"at most 24 GiB, or keep to other nodes"):
-        gpus.find_part(30 * GIB, {"a": 80 * GIB, "b": 24 * GIB})
+        gpus.find_part(30 * GIB, [("a", 80 * GIB), ("b", 24 * GIB)])
     with pytest.raises(InfeasibleResourcesError, match=r"at most 24 GiB$"):
-        gpus.find_part(30 * GIB, {"b": 24 * GIB})
+        gpus.find_part(30 * GIB, [("b", 24 * GIB)])
     with pytest.raises(InfeasibleResourcesError, match="no live node has GPUs"):
-        gpus.find_part(30 * GIB, {})
+        gpus.find_part(30 * GIB, [])
 
 
 def test_a_label_says_it_where_the_driver_does_not() -> None:
-    node = Node(name="a", total={"GPU": 1.0}, labels={gpus.LABEL: "24GiB"})
-    assert gpus.gpu_sizes([node]) == {"a": 24 * GIB}
+    nodes = [Node(name="a", total={"GPU": 1.0}, labels={gpus.LABEL: f"{size}GiB"}) for size in (16, 24)]
+    assert gpus.gpu_sizes(nodes) == [("a", 16 * GIB), ("a", 24 * GIB)], "names may be equal"
     for wrong in ("large", "0B"):
         with pytest.raises(InfeasibleResourcesError, match=f"of a is '{wrong}'; write it such as 24GiB"):
             gpus.gpu_sizes([Node(name="a", total={}, labels={gpus.LABEL: wrong})])
