@@ -50,6 +50,7 @@ SCHEDULERS = st.sampled_from(
         {"asha": {"max_t": 4, "grace_period": 1, "reduction_factor": 2}},
         {"asha": {"max_t": 9, "grace_period": 1, "reduction_factor": 3, "brackets": 2}},
         {"asha": {"max_t": 4, "grace_period": 1, "reduction_factor": 2, "time_attr": STEP}},
+        {"hyperband": {"max_t": 4, "reduction_factor": 2}},
         {"tests.policies:Halving": {"rungs": (1, 3), "tweak": 0.25}},
         {"tests.policies:Copycat": {"at": 2}},
         {"tests.policies:Whim": {"left": 40, "rate": 2}},
@@ -149,7 +150,10 @@ class Interleavings(RuleBasedStateMachine):
 
     @initialize(begun=BEGINNINGS)
     def begin(self, begun: Beginning) -> None:
-        spec = make_spec(**begun.fields)
+        # The search that is told of rungs goes with the scheduler that has them.
+        spec = make_spec(
+            **begun.fields | ({"search": "bohb"} if "hyperband" in begun.fields["scheduler"] else {})
+        )
         # A searcher may run dry before num_samples.
         total = spec.num_samples // 2 if begun.is_dry else spec.num_samples
         self.world = World(spec, total=total, length=begun.length, tick_s=begun.tick_s)

@@ -385,6 +385,8 @@ class World:
                 self.asks.append(command)
             case cmd.TellSearch():
                 self.searcher.tell(command.trial, command.value, command.end)
+            case cmd.TellRung():
+                assert (command.trial, command.time, command.value) in self.state.rungs
             case cmd.StartTrial():
                 goes_further = self.state.trials[command.trial].max_t is not None
                 assert command.trial not in self.finished or goes_further, (

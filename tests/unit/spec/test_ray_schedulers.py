@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from ray import tune
 from ray.tune import schedulers as ray
+from ray.tune.schedulers.hb_bohb import HyperBandForBOHB
 from ray.tune.schedulers.pb2 import PB2
 
 from raysweep.errors import SpecError
@@ -54,6 +55,7 @@ TWINS: list[tuple[Any, dict[str, Any]]] = [
         {"hyperband": {"max_t": 27, "reduction_factor": 4.0, "time_attr": "epoch"}},
     ),
     (ray.HyperBandScheduler(), {"hyperband": {}}),
+    (HyperBandForBOHB(max_t=27), {"hyperband": {"max_t": 27}}),
     (
         ray.MedianStoppingRule("training_iteration", grace_period=5, min_samples_required=7, hard_stop=False),
         {"median_stopping": {"grace_period": 5.0, "min_samples_required": 7, "hard_stop": False}},
