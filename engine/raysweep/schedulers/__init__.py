@@ -20,6 +20,7 @@ from raysweep.schedulers.base import (
     tell_end,
     tell_report,
 )
+from raysweep.schedulers.dehb import DehbScheduler
 from raysweep.schedulers.fifo import FifoScheduler
 from raysweep.schedulers.hyperband import HyperBandScheduler
 from raysweep.schedulers.judge import Judge, load_judge, make_judge
@@ -34,6 +35,7 @@ from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
 from raysweep.spec.plugins import PolicySetup
 from raysweep.spec.schedulers import (
     AshaOptions,
+    DehbOptions,
     FifoOptions,
     HyperbandOptions,
     MedianStoppingOptions,
@@ -50,6 +52,7 @@ __all__ = [
     "TRAINING_ITERATION",
     "AshaScheduler",
     "Decisions",
+    "DehbScheduler",
     "Exploit",
     "FifoScheduler",
     "HyperBandScheduler",
@@ -171,6 +174,12 @@ def _make_hyperband(options: HyperbandOptions, setup: PolicySetup) -> Scheduler:
     )
 
 
+def _make_dehb(options: DehbOptions, setup: PolicySetup) -> Scheduler:
+    return DehbScheduler(
+        max_t=options.max_t, reduction_factor=options.reduction_factor, time_attr=options.time_attr
+    )
+
+
 def _make_pbt(options: PbtOptions, setup: PolicySetup) -> Scheduler:
     population = Population(
         perturbation_interval=options.perturbation_interval,
@@ -215,6 +224,7 @@ _KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
     "moasha": _make_moasha,
     "median_stopping": _make_median,
     "hyperband": _make_hyperband,
+    "dehb": _make_dehb,
     "pbt": _make_pbt,
     "pb2": _make_pb2,
 }

@@ -36,6 +36,7 @@ from raysweep.schedulers.base import (
     Verdict,
 )
 from raysweep.schedulers.saved import check_parameters
+from raysweep.spec.brackets import bracket_size, halvings, milestone
 
 Result = tuple[float, float]
 """Time and score (larger is better)."""
@@ -239,21 +240,3 @@ class HyperBandScheduler:
         bracket.gone.update(bad)
         going = (number for number in sorted(good) if number not in bracket.waiting)
         return (*((number, Resume()) for number in going), *((number, STOP) for number in sorted(bad)))
-
-
-def halvings(max_t: float, reduction_factor: float) -> int:
-    """How many times the first bracket is halved: the largest s with `reduction_factor ** s <= max_t`."""
-    s = 0
-    while reduction_factor ** (s + 1) <= max_t * (1 + 1e-9):
-        s += 1
-    return s
-
-
-def bracket_size(s: int, s_max: int, reduction_factor: float) -> int:
-    """How many trials a bracket that is halved s times begins with (Li et al., line 2 of algorithm 1)."""
-    return ceil((s_max + 1) / (s + 1) * reduction_factor**s - 1e-9)
-
-
-def milestone(max_t: float, reduction_factor: float, halvings_left: int) -> float:
-    """The time of the rung before so many halvings: whole, as times mostly are."""
-    return float(max(1, int(max_t / reduction_factor**halvings_left + 1e-9)))

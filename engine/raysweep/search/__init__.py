@@ -11,6 +11,7 @@ from raysweep.search.base import Judging, Result, Searcher, SearchSetup, TrialEn
 from raysweep.search.bohb import BohbModel
 from raysweep.search.brute import BruteForceSearcher
 from raysweep.search.configs import ConfigSearcher
+from raysweep.search.dehb import DehbModel
 from raysweep.search.model import Model, ModelSearcher, refuse_grid
 from raysweep.search.opening import OpenSearcher
 from raysweep.search.plugin import PLUGINS, PluginSearcher, check_plugin
@@ -18,6 +19,8 @@ from raysweep.search.points import FirstPoints
 from raysweep.search.repeat import RepeatSearcher
 from raysweep.search.variants import VariantSearcher
 from raysweep.search.warm import WarmStart, start_warm
+from raysweep.spec import schedulers
+from raysweep.spec.brackets import Brackets
 from raysweep.spec.opensearch import STARTUP
 from raysweep.spec.points import come_on_top
 from raysweep.spec.search import (
@@ -25,6 +28,7 @@ from raysweep.spec.search import (
     BohbOptions,
     CmaEsOptions,
     ConfigsOptions,
+    DehbOptions,
     GpOptions,
     HaltonOptions,
     Nsga2Options,
@@ -86,6 +90,7 @@ def _setup(spec: SweepSpec, seed: int) -> SearchSetup:
         modes=tuple(spec.objectives.values()),
         constraints=spec.constraints,
         num_samples=spec.num_samples,
+        scheduler=spec.scheduler,
     )
 
 
@@ -148,6 +153,20 @@ def _make_bohb(options: BohbOptions, setup: SearchSetup) -> Searcher:
     return _around(BohbModel(setup.space, setup.seed, setup.mode, options), setup)
 
 
+def _make_dehb(options: DehbOptions, setup: SearchSetup) -> Searcher:
+    refuse_grid(setup.space.searched, "dehb")
+    times = setup.scheduler.options
+    if not isinstance(times, schedulers.DehbOptions):  # the spec has seen to it
+        raise SpecError(
+            "search",
+            f"dehb runs in the brackets of its scheduler, and that is {setup.scheduler.kind}",
+            "set scheduler: dehb",
+        )
+    brackets = Brackets(times.max_t, times.reduction_factor)
+    model = DehbModel(setup.space, setup.seed, setup.mode, options, brackets)
+    return ModelSearcher(setup.space, setup.num_samples, setup.seed, model, repeats=True)
+
+
 def _make_nsga(options: Nsga2Options | Nsga3Options, setup: SearchSetup) -> Searcher:
     kind = "nsga3" if isinstance(options, Nsga3Options) else "nsga2"
     refuse_grid(setup.space.searched, kind)
@@ -207,6 +226,7 @@ _KINDS: Final[dict[str, Callable[[Any, SearchSetup], Searcher]]] = {
     "nsga3": _make_nsga,
     "auto": _make_auto,
     "bohb": _make_bohb,
+    "dehb": _make_dehb,
     "sobol": _make_sequence,
     "halton": _make_sequence,
     "brute_force": _make_brute,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from raysweep.spec.plugins import PolicySetup
+from raysweep.spec.schedulers import SchedulerSpec
 
 TrialEnd = Literal["completed", "stopped", "failed"]
 """How a trial ended: by itself, by an early-stopping decision, or without a usable result."""
@@ -18,11 +19,13 @@ class SearchSetup(PolicySetup):
     """What a searcher is made from, beside its options; made anew at each resume, with what is asked then.
 
     `constraints`: what results have to satisfy, as the spec has it. See `Judging` for these and `modes`.
+    `scheduler`: which decides about the trials.
     """
 
     num_samples: int | None
     """How many configs; None: as many as are asked for."""
     constraints: tuple[str, ...] = ()
+    scheduler: SchedulerSpec = field(default_factory=SchedulerSpec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,25 +83,29 @@ class ModelSearcher:
     """Asks a model, and lets it know.
 
     Trials that were asked for and not told count as running. In a discrete space no config is asked for
-    twice, and the search ends with the last one (`note` says so).
+    twice, and the search ends with the last one (`note` says so); but for a model that `repeats`.
 
     Args:
         space: the parsed search space, without `grid_search`.
         num_samples: how many configs; None: without an end.
         seed: the seed of the sweep.
         model: what the asks come from.
+        repeats: whether a config may come again, as a model that runs it for other times wants.
     """
 
     is_adaptive = True
 
-    def __init__(self, space: Space, num_samples: int | None, seed: int, model: Model) -> None:
+    def __init__(
+        self, space: Space, num_samples: int | None, seed: int, model: Model, *, repeats: bool = False
+    ) -> None:
         self._space = with_views(space)
         self._seed, self._num_samples = seed, num_samples
         self._model = model
         # Normally distributed leaves and those with one value, mostly.
         self._unmodelled = [leaf for leaf in space.searched if leaf[0] not in model.paths]
         has_functions = any(isinstance(domain, SampleFrom) for _, domain in space.leaves)
-        self._cells = None if has_functions else cells_of(space.searched, space.parents)
+        is_free = repeats or has_functions
+        self._cells = None if is_free else cells_of(space.searched, space.parents)
         size = None if self._cells is None else self._cells.size
         self.total: int | None = total_of(num_samples, size)
         self.note: str | None = None if size is None else exhausted_note(size, num_samples)

@@ -117,6 +117,17 @@ class HyperbandOptions(SpecModel):
     """Which reported value is the time; `training_iteration` counts the reports."""
 
 
+class DehbOptions(SpecModel):
+    """DEHB (Awad et al., 2021), with `search: dehb`: each trial gets the time of one rung, and ends there."""
+
+    max_t: int = Field(default=81, ge=1)
+    """The time of the highest rung, in units of `time_attr`."""
+    reduction_factor: float = Field(default=3.0, gt=1)
+    """Each rung has so many times the time of the rung below, and 1/reduction_factor of its trials."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+
 def _as_tuple(given: object) -> object:
     return tuple(given) if isinstance(given, list) else given
 
@@ -173,6 +184,7 @@ class SchedulerSpec(KindSpec):
         "moasha": MoashaOptions,
         "median_stopping": MedianStoppingOptions,
         "hyperband": HyperbandOptions,
+        "dehb": DehbOptions,
         "pbt": PbtOptions,
         "pb2": Pb2Options,
     }
@@ -186,6 +198,7 @@ class SchedulerSpec(KindSpec):
         | MoashaOptions
         | MedianStoppingOptions
         | HyperbandOptions
+        | DehbOptions
         | PbtOptions
         | Pb2Options
         | PluginOptions

@@ -174,6 +174,19 @@ class BohbOptions(SearchOptions):
     """No density is narrower, as a part of a parameter's range."""
 
 
+class DehbOptions(SearchOptions):
+    """DEHB (Awad et al., 2021): differential evolution in the brackets of `scheduler: dehb`."""
+
+    is_adaptive = True
+    is_bounded = True
+    is_counted = True
+
+    mutation_factor: float = Field(default=0.5, gt=0, le=1)
+    """How far a mutant moves by the difference of two configs."""
+    crossover_prob: float = Field(default=0.5, ge=0, le=1)
+    """How likely each parameter is the mutant's; one is in any case."""
+
+
 class Nsga2Options(SearchOptions):
     """Nondominated sorting genetic algorithm II (Deb et al., 2002), by Optuna: many trials, constraints."""
 
@@ -260,6 +273,7 @@ class SearchSpec(KindSpec):
         "tpe": TpeOptions,
         "gp": GpOptions,
         "bohb": BohbOptions,
+        "dehb": DehbOptions,
         "cma_es": CmaEsOptions,
         "nsga2": Nsga2Options,
         "nsga3": Nsga3Options,
@@ -279,6 +293,7 @@ class SearchSpec(KindSpec):
         | TpeOptions
         | GpOptions
         | BohbOptions
+        | DehbOptions
         | CmaEsOptions
         | Nsga2Options
         | Nsga3Options

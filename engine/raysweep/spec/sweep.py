@@ -24,6 +24,7 @@ from raysweep.spec.memory import Memory, WarmStartFrom, check_memory
 from raysweep.spec.objectives import METRIC_SCHEMA, MODE_SCHEMA, Mode, check_several, joined, split
 from raysweep.spec.openended import check_end
 from raysweep.spec.opensearch import can_learn
+from raysweep.spec.pairs import check_pair
 from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.rayschedulers import with_own_scheduler
@@ -213,13 +214,7 @@ class SweepSpec(SpecDocument):
                 'write {"grid_search": [...]} for a parameter, or search: random',
                 ("search",),
             )
-        if self.search.options.wants_rungs and self.scheduler.kind != "hyperband":
-            problem = f"learns from the rungs of hyperband, and scheduler is {self.scheduler.kind}"
-            raise Problem(
-                f"{self.search.kind} {problem}",
-                "set scheduler: hyperband, or take another search",
-                ("search",),
-            )
+        check_pair(self)
         self._check_scaling()
         self._check_train()
         check_several(self)

@@ -1,0 +1,38 @@
+"""Searches and schedulers that are made for each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raysweep.spec.schedulers import DehbOptions as DehbTimes
+from raysweep.spec.search import DehbOptions
+from raysweep.spec.validation import Problem
+
+if TYPE_CHECKING:
+    from raysweep.spec.sweep import SweepSpec
+
+
+def check_pair(spec: SweepSpec) -> None:
+    """See that a search has the scheduler that it learns by, and the other way round. Raises Problem."""
+    search, scheduler = spec.search, spec.scheduler
+    if search.options.wants_rungs and scheduler.kind != "hyperband":
+        problem = f"{search.kind} learns from the rungs of hyperband, and scheduler is {scheduler.kind}"
+        raise Problem(problem, "set scheduler: hyperband, or take another search", ("search",))
+    evolves, has_times = isinstance(search.options, DehbOptions), isinstance(scheduler.options, DehbTimes)
+    if evolves and not has_times:
+        problem = f"dehb runs in brackets of its own, and scheduler is {scheduler.kind}"
+        raise Problem(problem, "set scheduler: dehb, or take another search", ("search",))
+    if has_times and not evolves:
+        kind = "left open" if search.is_open else search.kind
+        problem = f"dehb gives time to configs that search: dehb has bred, and search is {kind}"
+        raise Problem(problem, "set search: dehb, or scheduler: hyperband", ("scheduler",))
+    if evolves:
+        _check_numbers(spec)
+
+
+def _check_numbers(spec: SweepSpec) -> None:
+    """A trial's rung follows from its number, so that no other configs may come before."""
+    fix = "leave it out, or use search: bohb with scheduler: hyperband"
+    for field, is_given in (("points", bool(spec.points)), ("warm_start", spec.warm_start is not None)):
+        if is_given:
+            raise Problem("dehb breeds the configs of its shortest rung first, and no others", fix, (field,))
