@@ -12,6 +12,7 @@ from raysweep.schedulers import (
     NOTHING,
     AshaScheduler,
     Decisions,
+    DehbScheduler,
     Exploit,
     FifoScheduler,
     HyperBandScheduler,
@@ -71,6 +72,14 @@ class TestHyperBandOfHalves(SchedulerContract):
 
     def make_scheduler(self) -> Scheduler:
         return HyperBandScheduler(mode="max", max_t=10, reduction_factor=2)
+
+
+class TestDehb(SchedulerContract):
+    trials = 25
+    slots = 4
+
+    def make_scheduler(self) -> Scheduler:
+        return DehbScheduler(max_t=9)
 
 
 class TestAshaByPromotion(SchedulerContract):

@@ -26,7 +26,7 @@ def read(path: Path) -> SweepSpec:
 
 def test_each_named_search_has_an_example() -> None:
     kinds = {read(path).search.kind for path in EXAMPLES}
-    elsewhere = {"random", "grid", "configs", "bohb"}
+    elsewhere = {"random", "grid", "configs", "bohb", "dehb"}
     assert kinds == (set(SearchSpec.kinds) - elsewhere) | {"ray.tune.search.optuna:OptunaSearch"}
     assert any(read(path).points for path in EXAMPLES)
     assert {read(path).search.kind for path in EXAMPLES if read(path).constraints} == {"tpe", "nsga2"}
