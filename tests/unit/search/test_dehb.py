@@ -271,3 +271,28 @@ def test_a_space_of_branches_alone_and_a_grid_are_refused() -> None:
         searcher({"m": {"choice": {"a": {"u": {"uniform": [0, 1]}}, "b": {}}}})
     with pytest.raises(SpecError, match=r"^param_space\.x: grid_search cannot be combined with the dehb"):
         searcher({"x": {"grid_search": [1, 2]}})
+
+
+def test_every_config_satisfies_where_and_what_goes_up_goes_up_as_it_was() -> None:
+    found = searcher(where=["x + 0.2 < y"])
+    configs: list[dict[str, Any]] = []
+    for number in range(60):
+        config = found.ask(number)
+        assert config is not None
+        configs.append(config)
+        found.tell(number, config["x"] - config["y"], "stopped")
+    assert all(config["x"] + 0.2 < config["y"] for config in configs)
+    assert configs[9] == min(configs[:9], key=lambda config: config["x"] - config["y"])
+
+
+def test_without_an_end_it_is_the_start_of_a_long_one() -> None:
+    ends = []
+    for fields in ({"num_samples": None, "stop": {"time_budget_s": 60}}, {"num_samples": 2000}):
+        found = searcher(**fields)
+        for number in range(45):
+            config = found.ask(number)
+            assert config is not None
+            found.tell(number, config["x"], "stopped")
+        ends.append(config)
+    assert searcher(num_samples=None, stop={"time_budget_s": 60}).total is None
+    assert ends[0] == ends[1]

@@ -67,7 +67,7 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"search": {"tpe": {"n_startup_trials": -1}}}, "search.tpe.n_startup_trials: must be >= 0, got -1; give a number >= 0"),
         ({"search": {"tpe": 3}}, "search.tpe: expected a mapping of options, got 3; write {...}"),
         ({"search": {"tpe": {}, "grid": {}}}, "search: expected one kind, got ['grid', 'tpe']; write \"auto\" or {\"auto\": {...}}"),
-        ({"search": 3}, 'search: expected one of auto, random, grid, tpe, gp, bohb, cma_es, nsga2, nsga3, sobol, halton, brute_force, configs, got 3; write "auto" or {"auto": {...}}'),
+        ({"search": 3}, 'search: expected one of auto, random, grid, tpe, gp, bohb, dehb, cma_es, nsga2, nsga3, sobol, halton, brute_force, configs, got 3; write "auto" or {"auto": {...}}'),
         ({"search": "grid"}, "search: 'grid' needs a grid_search in param_space; write {\"grid_search\": [...]} for a parameter, or search: random"),
         ({"scheduler": {"asha": {"grace_period": 200}}}, "scheduler.asha.grace_period: 200 is above max_t 100; set grace_period to 100 or less, or raise max_t"),
         ({"scheduler": {"asha": {"reduction_factor": 1}}}, "scheduler.asha.reduction_factor: must be > 1, got 1; give a number > 1"),
