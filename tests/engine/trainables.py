@@ -346,3 +346,11 @@ def stores_itself(config: Config) -> None:
         rs.report({"loss": 1.0 / step}, checkpoint_uri=str(kept), wait=True)
         if step == 2 and rs.get_context().attempt == 1:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def assigned_memory(config: dict[str, Any]) -> dict[str, float]:
+    """What Ray has reserved for the worker, in MB."""
+    import ray
+
+    assigned = ray.get_runtime_context().get_assigned_resources()  # type: ignore[no-untyped-call]
+    return {"loss": config["x"], "memory_mb": assigned.get("memory", 0.0) / 1e6}

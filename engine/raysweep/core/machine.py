@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Never
 
-from raysweep.core import again, ends, moves, plan, repeats, reports, retention, stopping
+from raysweep.core import again, ends, moves, needs, plan, repeats, reports, retention, stopping
 from raysweep.core import events as ev
 from raysweep.core.commands import Command, ExcludeNode
 from raysweep.core.failures import classify
@@ -260,9 +260,11 @@ def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Ou
         return
     failed = {config.number: config.failure for config in event.failed}
     for number, config in enumerate(event.configs, start=event.first):
-        state.trials[number] = Trial(number=number, config=config)
+        trial = state.trials[number] = Trial(number=number, config=config)
         state.active[number] = None
         state.scheduler.add(number, config)
+        if number not in failed and (failure := needs.note(state, trial)) is not None:
+            failed[number] = failure
         if number not in failed:
             state.pending.append(number)
     state.counts["pending"] = state.counts.get("pending", 0) + len(event.configs)

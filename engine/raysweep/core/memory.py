@@ -10,6 +10,9 @@ A large slot that cannot be started, several times in a row, is out of reach as 
 and no trial has a result yet, none fails: the sweep is left, and can be resumed where there are such nodes.
 That is what helps whoever is called at night: results are not held up by a trial that has none, and what
 could still bring the first ones is not thrown away.
+
+Where configs say what trials need (`resources.by_config`), many may be large. One slot then serves them all,
+in the line's order, while usual trials have the others; more are opened when no usual trial waits.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ def out_of_reach(state: SweepState) -> list[Trial]:
 
 def large_pending(state: SweepState) -> list[Trial]:
     """The pending trials that need more memory, in the line's order."""
-    trials = (state.trials[number] for number in sorted(state.tally.large))
+    large, pending = state.tally.large, state.pending
+    numbers = large if len(large) <= len(pending) else [number for number in pending if number in large]
+    trials = (state.trials[number] for number in sorted(numbers))
     return [trial for trial in trials if trial.state == "pending"]
 
 
@@ -70,18 +75,73 @@ def place(state: SweepState, out: Out) -> None:
         for number in state.hungry.sorted(number for number in large if number in idle):
             moves.close(state, state.slots[number], out)
     elif is_opening(state):
+        kept = _serving(state, wanted)
         for slot in moves.idle(state):
-            moves.close(state, slot, out)
+            if slot.number not in kept:
+                moves.close(state, slot, out)
     elif wanted:
-        need = max(trial.memory_bytes or 0 for trial in wanted)
-        if _has_slot_of(state, need):
+        need = _next_need(state, wanted)
+        if need is None:
             return
         if len(state.slots) >= moves.slot_limit(state):
-            if not state.tally.idle:
+            spare = _spare(state, wanted)
+            if not spare:
                 return
-            moves.close(state, moves.idle(state)[0], out)
+            moves.close(state, spare[0], out)
         moves.open_slot(state, out, need)
     state.largest_slot_bytes = max((slot.memory_bytes or 0 for slot in state.tally.large_slots), default=0)
+
+
+def _next_need(state: SweepState, wanted: list[Trial]) -> int | None:
+    """What the next large slot is to have; None: those that are there do."""
+    most = max(trial.memory_bytes or 0 for trial in wanted)
+    if not _has_slot_of(state, most):
+        return most
+    if state.rules.memory_by_config is None or state.slot_failures or _waits_usual(state):
+        return None
+    unserved = _unserved(state, wanted)
+    return unserved[0].memory_bytes if unserved else None
+
+
+def _waits_usual(state: SweepState) -> bool:
+    """Whether a trial waits that any slot can take."""
+    return any(state.trials[number].memory_bytes is None for number in state.pending)
+
+
+def _unserved(state: SweepState, wanted: list[Trial]) -> list[Trial]:
+    """Those for which no large slot is idle, in the line's order."""
+    served = {trial.number for trial, _ in _matched(state, wanted)}
+    return [trial for trial in wanted if trial.number not in served]
+
+
+def _matched(state: SweepState, wanted: list[Trial]) -> list[tuple[Trial, Slot]]:
+    """Which trial can have which idle large slot, in the line's order."""
+    idle = [slot for slot in state.tally.large_slots if slot.number in state.tally.idle]
+    matched: list[tuple[Trial, Slot]] = []
+    for trial in wanted if idle else ():
+        slot = next((slot for slot in idle if fits(trial, slot)), None)
+        if slot is not None:
+            idle.remove(slot)
+            matched.append((trial, slot))
+    return matched
+
+
+def _spare(state: SweepState, wanted: list[Trial]) -> list[Slot]:
+    """The idle slots that may be closed for a larger one: none that a large trial is about to have."""
+    if state.rules.memory_by_config is None:
+        return moves.idle(state)
+    taken = {slot.number for _, slot in _matched(state, wanted)}
+    return [slot for slot in moves.idle(state) if slot.number not in taken]
+
+
+def _serving(state: SweepState, wanted: list[Trial]) -> set[int]:
+    """The idle slots that do for a trial as well as the one that is opening would."""
+    if state.rules.memory_by_config is None:
+        return set()
+    opening = max(slot.memory_bytes or 0 for slot in state.tally.large_slots if not slot.is_open)
+    idle = [slot for slot in state.tally.large_slots if slot.number in state.tally.idle]
+    does = [slot for slot in idle if (slot.memory_bytes or 0) >= opening]
+    return {slot.number for slot in does if any(fits(trial, slot) for trial in wanted)}
 
 
 def is_opening(state: SweepState) -> bool:
@@ -113,6 +173,8 @@ def give_up(state: SweepState, at: float, out: Out) -> None:
     beyond = out_of_reach(state)
     problem = f"{_missing(state, beyond)}; waited {state.rules.placement_timeout_s:g} s for more"
     moves.note(state, problem)
+    if state.rules.memory_by_config is not None:
+        state.no_memory_since = None  # what is resumed, or extended, upon this waits as long in its turn
     if not state.counts.get("completed") and not state.counts.get("stopped"):
         moves.interrupt(state, problem, out, fault="infrastructure")
         return
@@ -139,4 +201,6 @@ def _missing(state: SweepState, beyond: list[Trial]) -> str:
     need, most = (first.memory_bytes or 0) / 2**30, state.largest_memory / 2**30
     has = f"the largest node offers {most:.3g} GiB" if 0 < most < need else "no worker with that starts"
     more = f"; so do {others} more trials" if others else ""
-    return f"trial {first.number} ran out of memory: it needs {need:.3g} GiB, and {has}{more}"
+    is_planned = state.rules.memory_by_config is not None and not first.attempts
+    why = "is large by its config (resources.by_config)" if is_planned else "ran out of memory"
+    return f"trial {first.number} {why}: it needs {need:.3g} GiB, and {has}{more}"

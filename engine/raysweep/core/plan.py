@@ -32,7 +32,7 @@ def advance(state: SweepState, at: float, out: Out) -> None:
         verdicts.settle(state, at, out)
     if state.phase == "running" and not state.is_interrupted:
         if state.counts.get("paused") and _has_only_paused(state):
-            verdicts.wake(state, at, out)
+            _wake(state, at, out)
         if state.draining or state.excluded:
             _close_leaving(state, out)
         if state.hungry_for_memory or state.largest_slot_bytes:
@@ -72,6 +72,15 @@ def _has_only_paused(state: SweepState) -> bool:
     is_asking = state.asked > state.suggested
     is_busy = state.tally.busy_slots or state.waiting or memory.count_in_reach(state)
     return state.is_exhausted and not (is_asking or is_busy)
+
+
+def _wake(state: SweepState, at: float, out: Out) -> None:
+    """Ask about what is paused. What is resumed may need more memory than there is: then ask about the rest."""
+    verdicts.wake(state, at, out)
+    if state.rules.memory_by_config is None:
+        return
+    while state.phase == "running" and state.counts.get("paused") and _has_only_paused(state):
+        verdicts.wake(state, at, out)
 
 
 def _close_leaving(state: SweepState, out: Out) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raysweep.core import moves, stoppers
+from raysweep.core import moves, needs, stoppers
 from raysweep.core.commands import Command, DeleteCheckpoint
 from raysweep.core.lineage import lineage_of, up_to
 from raysweep.core.state import SweepState
@@ -72,6 +72,7 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
     if is_other and turn.config is not None:
         trial.suggested = before if trial.suggested is None else trial.suggested
         trial.config = turn.config
+        needs.note(state, trial)
     if is_other or donated is not None:
         trial.last = trial.best = NO_METRICS
         trial.last_score = trial.best_score = None

@@ -18,6 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from raysweep.spec import rayobjects
+from raysweep.spec.amounts import parse_amount
 from raysweep.spec.base import SpecModel
 from raysweep.spec.sizes import Bytes
 from raysweep.spec.validation import Path, Problem, did_you_mean, show
@@ -52,6 +53,19 @@ def _bundles(given: Any) -> Any:
     return tuple(ray_bundle(bundle, (number,)) for number, bundle in enumerate(given))
 
 
+def _amount_text(given: Any) -> Any:
+    if given is not None and not isinstance(given, str):
+        raise Problem(f"expected an expression, got {show(given)}", 'write such as "1e9 + 4e6 * batch_size"')
+    return given if given is None else parse_amount(given).text
+
+
+class ByConfig(SpecModel):
+    """What a trial takes beyond the sweep's usual amounts, as an expression of its parameters."""
+
+    memory: Annotated[str | None, BeforeValidator(_amount_text)] = None
+    """Heap memory of the trial in bytes, such as `"1e9 + 4e6 * width"`; never below `resources.memory`."""
+
+
 class Resources(SpecModel):
     """What one trial takes: one bundle of amounts, or several `bundles`, the first being the trial's own.
 
@@ -84,6 +98,8 @@ class Resources(SpecModel):
     """Which part of a GPU that is. Found out when the sweep starts, not given."""
     memory: Annotated[int, Field(ge=1)] | None = None
     """Heap memory of one trial to reserve, in bytes."""
+    by_config: ByConfig = ByConfig()
+    """In a sweep: amounts by a trial's config; `memory` is then the least that a trial takes."""
     custom: dict[str, Amount] = Field(default_factory=dict)
     """Amounts of custom resources, by the name that the cluster gives them."""
     bundles: Annotated[tuple[dict[str, Amount], ...] | None, BeforeValidator(_bundles)] = None
@@ -129,6 +145,8 @@ class Resources(SpecModel):
         for name in ("driver_label_selector", "pin_cpus", "gpu_memory", "gpu_part"):
             if not fields[name]:
                 del fields[name]
+        if self.by_config == ByConfig():
+            fields.pop("by_config", None)
         return fields
 
     @model_validator(mode="after")
@@ -137,6 +155,11 @@ class Resources(SpecModel):
         self._check_gpu_memory()
         if self.pin_cpus:
             check_pinned(self._own()["CPU"] if self.bundles is None else self.bundles[0].get("CPU", 0.0))
+        if self.by_config.memory is not None and not self.memory:
+            fix = "give memory too: the least that a trial takes, in bytes"
+            raise Problem(
+                "says what a trial takes beyond resources.memory, which is not given", fix, ("by_config",)
+            )
         if self.bundles is not None:
             self._check_bundles(self.bundles)
         elif not self.to_bundles():

@@ -36,7 +36,7 @@ from raysweep.spec.search import ConfigsOptions, SearchSpec
 from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
 from raysweep.spec.tuneoptions import TuneOptions
 from raysweep.spec.validation import Problem, show
-from raysweep.spec.where import Where, check_where
+from raysweep.spec.where import Where, check_amount, check_where
 
 if TYPE_CHECKING:
     import os
@@ -221,6 +221,8 @@ class SweepSpec(SpecDocument):
         check_where(self.where, self.param_space)
         if self.where and isinstance(self.search.options, ConfigsOptions):
             raise Problem("has no say in a list of configs", "leave it out", ("where",))
+        if (memory := self.resources.by_config.memory) is not None:
+            check_amount(memory, self.param_space, ("resources", "by_config", "memory"))
         check_end(self)
         check_repeat(self)
         check_points(self.points, self.search, self.param_space, self.num_samples)

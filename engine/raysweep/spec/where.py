@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from raysweep.spec.amounts import parse_amount
 from raysweep.spec.branches import switch_of
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.relations import EXAMPLE, Name, dotted_name, parse_relation
@@ -49,8 +50,16 @@ def check_where(where: tuple[str, ...], space: Mapping[str, Any]) -> None:
                 )
 
 
-def _problem_of(name: Name, space: Any) -> str | None:
-    """Why a name is none that each config has; None: it is."""
+def check_amount(text: str, space: Mapping[str, Any], path: tuple[str, ...]) -> None:
+    """See that an amount is of parameters of a normalised space. Imports nothing. Raises Problem."""
+    for name in parse_amount(text).names:
+        problem = _problem_of(name, space, may_be_made=True)
+        if problem is not None:
+            raise Problem(problem, did_you_mean(dotted_name(name), list(_known(space))), path)
+
+
+def _problem_of(name: Name, space: Any, *, may_be_made: bool = False) -> str | None:
+    """Why a name is none that each config has; None: it is. `may_be_made`: also by a function of others."""
     node = space
     for part in name:
         branches = switch_of(node)
@@ -63,14 +72,14 @@ def _problem_of(name: Name, space: Any) -> str | None:
         if word in VOCABULARY:
             return (
                 None
-                if word in ("choice", "grid_search", "const")
+                if word in ("choice", "grid_search", "const", *(("sample_from",) if may_be_made else ()))
                 else f"{dotted_name(name)!r} is no parameter"
             )
         try:
             node = node[part]
         except (KeyError, IndexError, TypeError):
             return f"{dotted_name(name)!r} is not in param_space"
-    if isinstance(node, dict) and "sample_from" in node:
+    if isinstance(node, dict) and "sample_from" in node and not may_be_made:
         return f"{dotted_name(name)!r} is made by a function of the others, after they are chosen"
     return None
 

@@ -100,6 +100,7 @@ CHECKPOINTS = st.fixed_dictionaries(
         "keep_top_k": st.sampled_from([None, None, 1, 2, 5]),
     }
 )
+BY_CONFIG = {"cpu": 1, "memory": GIB, "by_config": {"memory": f"{4 * GIB} * x"}}
 SPECS = st.fixed_dictionaries(
     {
         "num_samples": st.integers(1, 16),
@@ -109,7 +110,7 @@ SPECS = st.fixed_dictionaries(
         "score": st.sampled_from(["last", "best"]),
         "stop": STOPS,
         "failure": POLICIES,
-        "resources": st.sampled_from([{"cpu": 1}, {"cpu": 1, "memory": GIB}]),
+        "resources": st.sampled_from([{"cpu": 1}, {"cpu": 1, "memory": GIB}, BY_CONFIG]),
         "checkpoint": CHECKPOINTS,
     }
 )

@@ -1,0 +1,229 @@
+"""`step` where what a trial needs follows from its config (`resources.by_config`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from raysweep.core import commands as cmd
+from raysweep.core import events as ev
+from raysweep.core import memory, turns
+from raysweep.core.invariants import check
+from raysweep.core.trial import Turn
+from raysweep.schedulers import Decisions, Pause, Resume, load_scheduler
+from tests.policies import Whim
+from tests.unit.core.faults import GIB, NO_WAIT, OOM
+from tests.unit.core.sweep import Commands, Sweep
+from tests.unit.core.world import make_spec
+
+BY_X = {"cpu": 1, "memory": GIB, "by_config": {"memory": f"{GIB} * x"}}
+
+
+def sweep_of(*needs: float, slots: int = 2, largest: int = 16 * GIB, **fields: Any) -> Sweep:
+    """A sweep whose trials need so many GiB; its first slots are open."""
+    fields = {"resources": BY_X, "failure": NO_WAIT, **fields}
+    sweep = Sweep(num_samples=len(needs), **fields)
+    sweep.start()
+    sweep.send(ev.CapacityChanged, slots=slots, memory_bytes=largest)
+    configs = tuple({"x": need} for need in needs)
+    sweep.send(ev.ConfigsSuggested, first=0, configs=configs, is_exhausted=True)
+    return sweep
+
+
+def open_all(sweep: Sweep) -> Commands:
+    """Whatever opens, opens, until nothing more does."""
+    commands: Commands = []
+    while opening := [slot.number for slot in sweep.state.slots.values() if not slot.is_open]:
+        commands += sweep.send(ev.SlotOpened, slot=opening[0], node="node0")
+    return commands
+
+
+def run_all(sweep: Sweep, most: int = 200) -> list[tuple[int, int | None]]:
+    """Run trials, the oldest start first, until nothing more runs: (trial, what its slot had) by begin."""
+    ran: list[tuple[int, int | None]] = []
+    for _ in range(most):
+        open_all(sweep)
+        heads = [slot.queue[0] for slot in sweep.state.slots.values() if slot.queue]
+        if not heads:
+            return ran
+        trial = sweep.state.trials[min(heads)]
+        assert trial.slot is not None
+        ran.append((trial.number, sweep.state.slots[trial.slot].memory_bytes))
+        sweep.began(trial.number, trial.attempt)
+        sweep.report(trial.number, 0.5, attempt=trial.attempt)
+        sweep.returned(trial.number, trial.attempt)
+    raise AssertionError("it goes on for ever")
+
+
+def large_slots(sweep: Sweep) -> list[int | None]:
+    return [slot.memory_bytes for slot in sweep.state.slots.values() if slot.memory_bytes is not None]
+
+
+def test_a_config_that_needs_more_gets_a_slot_of_that_size() -> None:
+    sweep = sweep_of(1.0, 3.5, 1.0)
+    assert sweep.state.trials[0].memory_bytes is None
+    assert sweep.state.trials[1].memory_bytes == 3.5 * GIB
+    ran = dict(run_all(sweep))
+    assert ran[1] == 3.5 * GIB
+    assert sweep.state.counts["completed"] == 3
+
+
+def test_a_need_below_the_usual_is_the_usual() -> None:
+    sweep = sweep_of(0.1, 1.0)
+    assert sweep.state.hungry_for_memory == 0
+    assert run_all(sweep) == [(0, None), (1, None)]
+
+
+def test_usual_trials_go_on_beside_one_large_slot_that_serves_the_large_ones() -> None:
+    sweep = sweep_of(*[1.0, 4.0] * 10)
+    seen = set()
+    while sweep.state.phase == "running" and any(
+        sweep.state.trials[number].memory_bytes is None for number in sweep.state.pending
+    ):
+        open_all(sweep)
+        seen.add(len(large_slots(sweep)))
+        head = min(slot.queue[0] for slot in sweep.state.slots.values() if slot.queue)
+        sweep.began(head)
+        sweep.report(head, 0.5)
+        sweep.returned(head)
+    assert seen <= {0, 1}
+    assert 1 in seen
+    run_all(sweep)
+    assert sweep.state.counts["completed"] == 20
+
+
+def test_large_trials_run_at_once_when_nothing_else_waits() -> None:
+    sweep = sweep_of(4.0, 4.0, 4.0, 4.0, slots=3)
+    open_all(sweep)
+    assert large_slots(sweep) == [4 * GIB] * 3
+    assert sorted(number for number, _ in run_all(sweep)) == [0, 1, 2, 3]
+
+
+def test_a_further_slot_is_as_large_as_what_waits_for_it() -> None:
+    sweep = sweep_of(8.0, 2.0, 2.0)
+    open_all(sweep)
+    assert sorted(large_slots(sweep)) == [2 * GIB, 8 * GIB]  # type: ignore[type-var]
+    assert len(run_all(sweep)) == 3
+
+
+def test_a_slot_that_does_as_well_is_not_closed_for_one_that_finds_no_room() -> None:
+    """The node has room for one large slot only; the second one waits for its place."""
+    sweep = sweep_of(4.0, 4.0, 4.0)
+    while large_slots(sweep) != [4 * GIB] * 2:
+        opening = min(slot.number for slot in sweep.state.slots.values() if not slot.is_open)
+        sweep.send(ev.SlotOpened, slot=opening, node="node0")
+    (first,) = [slot.number for slot in sweep.state.slots.values() if slot.is_open]
+    for trial in (0, 1):
+        sweep.began(trial)
+        sweep.report(trial, 0.5)
+        commands = sweep.returned(trial)
+        assert cmd.CloseSlot(slot=first) not in commands
+        assert [each.trial for each in commands if isinstance(each, cmd.StartTrial)] == [trial + 1]
+
+
+def test_no_slot_is_opened_beside_idle_ones_that_do() -> None:
+    sweep = sweep_of(4.0, 4.0)
+    open_all(sweep)
+    sweep.began(0)
+    sweep.began(1)
+    sweep.send(ev.CapacityChanged, slots=3, memory_bytes=16 * GIB)
+    sweep.failed(0)
+    sweep.failed(1)
+    commands = sweep.send(ev.TimerFired)
+    assert [type(each) for each in commands].count(cmd.StartTrial) == 2
+    assert not any(isinstance(each, cmd.OpenSlot) for each in commands)
+
+
+def test_another_config_may_raise_what_a_trial_needs_and_never_lowers_it() -> None:
+    sweep = sweep_of(1.0)
+    for need, memory_bytes in ((3.0, 3 * GIB), (2.0, 3 * GIB), (5.0, 5 * GIB)):
+        trial = sweep.state.trials[0]
+        turns.follow(sweep.state, trial, Turn(reason="exploit", config={"x": need}), [])
+        assert trial.memory_bytes == memory_bytes
+        assert sweep.state.hungry_for_memory == 1
+        check(sweep.state)
+
+
+def test_a_need_that_no_node_has_fails_that_trial_and_no_other() -> None:
+    sweep = sweep_of(1.0, 64.0, 1.0, failure={**NO_WAIT, "placement_timeout_s": 5.0})
+    run_all(sweep)
+    assert sweep.state.counts["completed"] == 2
+    assert sweep.trial_state(1) == "pending"
+    sweep.timer(sweep.at + 5.0)
+    assert sweep.trial_state(1) == "failed"
+    failure = sweep.state.trials[1].attempts[-1].failure
+    assert failure is not None
+    assert "is large by its config (resources.by_config): it needs 64 GiB" in failure.message
+    assert "the largest node offers 16 GiB" in failure.message
+
+
+def test_a_need_that_cannot_be_told_fails_that_trial_and_no_other() -> None:
+    resources = {"cpu": 1, "memory": GIB, "by_config": {"memory": f"{GIB} / x"}}
+    sweep = sweep_of(0.0, 1.0, resources=resources)
+    assert sweep.trial_state(0) == "failed"
+    failure = sweep.state.trials[0].attempts[-1].failure
+    assert failure is not None
+    assert "resources.by_config.memory" in failure.message
+    assert run_all(sweep) == [(1, None)]
+
+
+def test_a_retry_out_of_memory_builds_on_what_the_config_needed() -> None:
+    sweep = sweep_of(1.0, 3.0)
+    open_all(sweep)
+    sweep.began(1)
+    sweep.failed(1, OOM)
+    assert sweep.state.trials[1].memory_bytes == 6 * GIB
+
+
+def test_the_needs_are_the_same_after_a_restart() -> None:
+    sweep = sweep_of(1.0, 4.0, 2.0)
+    open_all(sweep)
+    sweep.start(generation=2)
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=16 * GIB)
+    assert [trial.memory_bytes for trial in sweep.state.trials.values()] == [None, 4 * GIB, 2 * GIB]
+    assert sorted({number for number, _ in run_all(sweep)}) == [0, 1, 2]
+
+
+def waiting_for_memory(monkeypatch: pytest.MonkeyPatch, *needs: float, **verdicts: Decisions) -> Sweep:
+    """Trial 0 is done, the others wait or are paused; the scheduler decides so when it is called so."""
+    for name, decided in verdicts.items():
+        monkeypatch.setattr(Whim, name, lambda self, *args, decided=decided: decided)
+    scheduler = {"tests.policies:Whim": {"left": 0}}
+    load_scheduler(make_spec(scheduler=scheduler))
+    failure = {**NO_WAIT, "placement_timeout_s": 5.0}
+    sweep = sweep_of(1.0, *needs, failure=failure, scheduler=scheduler)
+    open_all(sweep)
+    for number in (0, 1):
+        if sweep.trial_state(number) == "queued":
+            sweep.began(number)
+    sweep.report(0, 0.5)
+    return sweep
+
+
+def test_paused_trials_do_not_hide_that_the_line_waits_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two paused trials is resumed with a config that no node can hold."""
+    sweep = waiting_for_memory(monkeypatch, 1.0, 64.0, idle=[(1, Resume({"x": 32.0}))])
+    sweep.state.undecided.extend([(1, Pause()), (2, Pause())])
+    sweep.report(1, 0.4)
+    sweep.send(ev.TrialStopped, trial=1, attempt=1)
+    sweep.returned(0)
+    assert [sweep.trial_state(number) for number in (1, 2)] == ["pending", "stopped"]
+    assert sweep.state.timer_at == memory.due_at(sweep.state) == sweep.at + 5.0
+
+
+def test_what_comes_to_wait_for_memory_when_a_wait_is_over_waits_as_long() -> None:
+    """The sweep would be complete, but for a trial that is to go further, on a node that has gone."""
+    sweep = sweep_of(8.0, 64.0, failure={**NO_WAIT, "placement_timeout_s": 5.0})
+    sweep.state.extend_to, sweep.state.extend_trials = 9.0, [0]
+    open_all(sweep)
+    sweep.began(0)
+    sweep.report(0, 0.5)
+    sweep.saved(0, 1, 1)
+    sweep.returned(0)
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=GIB)
+    due_at = sweep.state.timer_at
+    assert due_at is not None
+    sweep.timer(due_at)
+    assert [sweep.trial_state(number) for number in (0, 1)] == ["pending", "failed"]
+    assert sweep.state.timer_at == due_at + 5.0
