@@ -173,7 +173,7 @@ def give_up(state: SweepState, at: float, out: Out) -> None:
     beyond = out_of_reach(state)
     problem = f"{_missing(state, beyond)}; waited {state.rules.placement_timeout_s:g} s for more"
     moves.note(state, problem)
-    if state.rules.memory_by_config is not None:
+    if state.behaviour >= 6:
         state.no_memory_since = None  # what is resumed, or extended, upon this waits as long in its turn
     if not state.counts.get("completed") and not state.counts.get("stopped"):
         moves.interrupt(state, problem, out, fault="infrastructure")

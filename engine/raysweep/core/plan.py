@@ -77,9 +77,13 @@ def _has_only_paused(state: SweepState) -> bool:
 def _wake(state: SweepState, at: float, out: Out) -> None:
     """Ask about what is paused. What is resumed may need more memory than there is: then ask about the rest."""
     verdicts.wake(state, at, out)
-    if state.rules.memory_by_config is None:
+    if state.behaviour < 6:
         return
-    while state.phase == "running" and state.counts.get("paused") and _has_only_paused(state):
+    for _ in range(
+        len(state.active)
+    ):  # one that pauses and resumes the same ones for ever is not asked for ever
+        if state.phase != "running" or not state.counts.get("paused") or not _has_only_paused(state):
+            return
         verdicts.wake(state, at, out)
 
 

@@ -13,10 +13,12 @@ from raysweep.core import line, moves
 from raysweep.core.failures import Failure
 from raysweep.core.memory import is_out_of_reach
 from raysweep.core.stopping import BEHAVIOUR
+from raysweep.schedulers import Pause, Resume, load_scheduler
 from raysweep.core.trial import Attempt
+from tests.policies import Whim
 from tests.unit.core.faults import GIB, NO_WAIT, OOM, kinds, out_of_memory
 from tests.unit.core.sweep import Sweep, running, start_trial, tell
-from tests.unit.core.world import make_spec
+from tests.unit.core.world import NODE_DIED, make_spec
 
 
 def make_large(sweep: Sweep) -> list[cmd.Command]:
@@ -341,3 +343,36 @@ def test_by_the_older_rules_no_memory_is_out_of_reach() -> None:
     assert is_out_of_reach(sweep.state, trial)
     sweep.state.behaviour = 1
     assert not is_out_of_reach(sweep.state, trial)
+
+
+def test_a_trial_that_is_resumed_out_of_reach_leaves_no_paused_one_unasked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The node that held it has gone since it was paused. Nothing ran any more, and no timer was set."""
+    for name, decided in (("report", []), ("end", []), ("idle", [(1, Resume())])):
+        monkeypatch.setattr(Whim, name, lambda self, *args, decided=decided: decided)
+    failure = {**NO_WAIT, "placement_timeout_s": 5.0}
+    fields: dict[str, Any] = {"scheduler": {"tests.policies:Whim": {"left": 0}}, "failure": failure}
+    load_scheduler(make_spec(**fields))
+    sweep = running(3, trials=3, resources={"cpu": 1, "memory": 2 * GIB}, **fields)
+    sweep.send(ev.CapacityChanged, slots=3, memory_bytes=16 * GIB)
+    for trial in (0, 2):
+        sweep.report(trial, 0.5)
+    sweep.failed(1, OOM)
+    sweep.send(ev.TimerFired)
+    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.memory_bytes]
+    sweep.send(ev.SlotOpened, slot=large, node="big")
+    sweep.began(1, 2)
+    sweep.report(1, 0.5, attempt=2)
+    sweep.state.undecided.extend([(1, Pause()), (2, Pause())])
+    sweep.report(0, 0.4)
+    for trial, attempt in ((1, 2), (2, 1)):
+        sweep.send(ev.TrialStopped, trial=trial, attempt=attempt)
+    sweep.send(ev.SlotLost, slot=large, failure=NODE_DIED)
+    sweep.send(ev.CapacityChanged, slots=3, memory_bytes=2 * GIB)
+    sweep.returned(0)
+    assert [sweep.trial_state(trial) for trial in (0, 1, 2)] == ["completed", "pending", "stopped"]
+    assert sweep.state.timer_at == sweep.at + 5.0
+    sweep.timer(sweep.state.timer_at)
+    assert sweep.trial_state(1) == "failed"
+    assert sweep.state.status == "completed"
