@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from raysweep.run import run_sweep, run_training
     from raysweep.runs.history import load
     from raysweep.spec.fromtuner import from_tuner
-    from raysweep.spec.resources import Resources, Scaling
+    from raysweep.spec.resources import Resources
+    from raysweep.spec.scaling import Scaling
     from raysweep.spec.sweep import SweepSpec
     from raysweep.spec.train import TrainSpec
     from raysweep.trial import get_checkpoint, get_context, new_checkpoint, report, should_checkpoint
@@ -28,7 +29,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.run": ("run_sweep", "run_training"),
     "raysweep.runs.history": ("load",),
     "raysweep.spec.fromtuner": ("from_tuner",),
-    "raysweep.spec.resources": ("Resources", "Scaling"),
+    "raysweep.spec.resources": ("Resources",),
+    "raysweep.spec.scaling": ("Scaling",),
     "raysweep.spec.sweep": ("SweepSpec",),
     "raysweep.spec.train": ("TrainSpec",),
     "raysweep.trial": ("get_checkpoint", "get_context", "new_checkpoint", "report", "should_checkpoint"),

@@ -13,11 +13,13 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from raysweep.cluster.nodes import avoiding, state_of_node, with_memory
+from raysweep.cluster.nodes import avoiding, state_of_node
 from raysweep.cluster.orphans import Orphans
+from raysweep.cluster.setup import resized
 from raysweep.core.failures import Failure
 from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.spec import Resources
+from raysweep.spec.amounts import Size
 from raysweep.worker.actor import TrialWorker
 from raysweep.worker.setup import WorkerSetup
 
@@ -51,6 +53,7 @@ class ActorPool:
         self._on_ended = on_ended
         self.orphans = Orphans()
         self._groups: dict[int, tuple[PlacementGroup, Resources]] = {}
+        self._sizes: dict[int, Size] = {}
         self._alive: dict[int, Actor] = {}
         self._numbers: dict[str, int] = {}
         # A call without arguments spares the worker Ray's deserialization, for which it would import pyarrow,
@@ -58,7 +61,8 @@ class ActorPool:
         is_small = setup.pickled is None
         carrier = type("TrialWorker", (TrialWorker,), {"setup": setup if is_small else None})
         self._actor_class: Any = ray.remote(carrier)
-        self._arguments = () if is_small else (ray.put(setup),)
+        self._setup = setup
+        self._arguments: dict[Size, tuple[Any, ...]] = {"": () if is_small else (ray.put(setup),)}
 
     def number_of(self, name: str) -> int | None:
         """The fleet's number for the actor of this name, until it was killed or has ended."""
@@ -70,17 +74,19 @@ class ActorPool:
 
     def create_group(self, action: CreateGroup) -> None:
         """Ask for a placement group; Ray places it when there is room."""
-        resources = with_memory(self._resources, action.memory_bytes, is_gang=self._is_gang)
+        resources = self._resources.resized(action.size, action.memory_bytes, is_gang=self._is_gang)
         group: PlacementGroup = placement_group(
             resources.to_bundles(),
             strategy=resources.strategy,
             bundle_label_selector=avoiding(resources, action.excluded),
         )
         self._groups[action.group] = group, resources
+        self._sizes[action.group] = action.size
 
     def remove_group(self, action: RemoveGroup) -> None:
         """Give the group's resources back."""
         group, _ = self._groups.pop(action.group)
+        del self._sizes[action.group]
         remove_placement_group(group)
 
     def bundles_of(self, group: int) -> list[dict[str, float]]:
@@ -113,7 +119,13 @@ class ActorPool:
         actor = Actor(worker=action.worker, name=handle._actor_id.hex(), handle=handle)
         self._alive[actor.worker] = actor
         self._numbers[actor.name] = actor.worker
-        self._watch(actor, handle.run.remote(*self._arguments))
+        self._watch(actor, handle.run.remote(*self._arguments_of(self._sizes[action.group], resources)))
+
+    def _arguments_of(self, size: Size, resources: Resources) -> tuple[Any, ...]:
+        """What workers of this size are told; one that is like the others gets what all get."""
+        if size not in self._arguments:
+            self._arguments[size] = (ray.put(resized(self._setup, resources)),)
+        return self._arguments[size]
 
     def kill(self, worker: int) -> None:
         """End the actor now, if it lives; `on_ended` is not called."""

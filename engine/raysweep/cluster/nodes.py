@@ -8,11 +8,12 @@ from typing import Final
 
 import ray
 
-from raysweep.cluster.preflight import Node, count_trials
+from raysweep.cluster.preflight import Node, count_slots, count_trials
 from raysweep.core.failures import NodeState
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.cluster import draining_nodes, node_kinds
 from raysweep.spec import Resources, SweepSpec
+from raysweep.spec.amounts import Size
 
 # Ray puts this label on every node, so that placement can go round one.
 NODE_LABEL = "ray.io/node-id"
@@ -21,12 +22,16 @@ MAX_OF_A_KIND: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How many trials fit at once on how many usable nodes; the most memory that one can get, in bytes."""
+    """How many trials fit at once on how many usable nodes; the most memory that one can get, in bytes.
+
+    `beyond`: of the sizes that trials need, those that do not fit.
+    """
 
     slots: int
     nodes: int
     memory_bytes: int
     problem: str = ""
+    beyond: tuple[str, ...] = ()
 
 
 def live_nodes() -> list[Node]:
@@ -43,8 +48,10 @@ def live_nodes() -> list[Node]:
     ]
 
 
-def find_room(spec: SweepSpec, excluded: Collection[str] = ()) -> Room:
+def find_room(spec: SweepSpec, excluded: Collection[str] = (), sizes: Collection[Size] = ()) -> Room:
     """The room for trials on the nodes that are neither excluded nor about to go; or that are to come.
+
+    `sizes`: what some of them need (`spec.amounts.Size`).
 
     Raises:
         InfeasibleResourcesError: Not even one trial fits; says what was asked for and what there is.
@@ -59,7 +66,16 @@ def find_room(spec: SweepSpec, excluded: Collection[str] = ()) -> Room:
         )
     slots = count_trials(spec, nodes, spec.max_concurrent_trials)
     most = max(int(node.total.get("memory", 0)) for node in nodes)
-    return Room(slots=slots, nodes=len(nodes), memory_bytes=most)
+    beyond = tuple(size for size in sorted(sizes) if not _fits(spec, size, nodes))
+    return Room(slots=slots, nodes=len(nodes), memory_bytes=most, beyond=beyond)
+
+
+def _fits(spec: SweepSpec, size: Size, nodes: list[Node]) -> bool:
+    try:
+        count_slots(spec.trial_resources.resized(size, is_gang=spec.scaling is not None), nodes, limit=1)
+    except InfeasibleResourcesError:
+        return False
+    return True
 
 
 def _room_to_come(spec: SweepSpec, nodes: list[Node]) -> Room:
@@ -85,10 +101,10 @@ def addable_nodes() -> list[Node]:
     return found
 
 
-def find_room_or_why(spec: SweepSpec, excluded: Collection[str]) -> Room:
+def find_room_or_why(spec: SweepSpec, excluded: Collection[str], sizes: Collection[Size] = ()) -> Room:
     """As `find_room`, with the reason in the room where there is none."""
     try:
-        return find_room(spec, excluded)
+        return find_room(spec, excluded, sizes)
     except InfeasibleResourcesError as error:
         return Room(slots=0, nodes=0, memory_bytes=0, problem=str(error))
 
@@ -108,14 +124,3 @@ def avoiding(resources: Resources, excluded: Collection[str]) -> list[dict[str, 
     off = {NODE_LABEL: f"!in({','.join(sorted(excluded))})"} if excluded else {}
     selectors = [{**selector, **off} for selector in resources.to_label_selectors()]
     return selectors if any(selectors) else None
-
-
-def with_memory(resources: Resources, memory_bytes: int | None, *, is_gang: bool = False) -> Resources:
-    """The same resources, with so much memory in the first bundle; in that of each member of a gang."""
-    if memory_bytes is None or resources.is_head_empty:
-        return resources
-    if resources.bundles is None:
-        return resources.model_copy(update={"memory": memory_bytes})
-    raised = [{**bundle, "memory": float(memory_bytes)} for bundle in resources.bundles]
-    bundles = raised if is_gang else [raised[0], *resources.bundles[1:]]
-    return resources.model_copy(update={"bundles": tuple(bundles)})

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from raysweep import allowed, faultplan
@@ -22,7 +23,7 @@ from raysweep.errors import (
     one_line,
 )
 from raysweep.search import make_searcher
-from raysweep.spec import SweepSpec, load_trainable
+from raysweep.spec import Resources, SweepSpec, load_trainable
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
 from raysweep.tuneobjects import has_parameters
@@ -128,12 +129,7 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
     """What every worker of the sweep is told."""
     is_inline = spec.effective_isolation == "inline"
-    own = {} if spec.trial_resources.is_head_empty else spec.trial_resources.to_bundles()[0]
-    total: dict[str, float] = {}
-    for bundle in spec.trial_resources.to_bundles():
-        for name, amount in bundle.items():
-            total[name] = total.get(name, 0.0) + amount
-    return WorkerSetup(
+    setup = WorkerSetup(
         host=server.host,
         port=server.port,
         token=server.token,
@@ -144,7 +140,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         place=SweepPlace(
             sweep_id=folder.sweep_id,
             storage_path=folder.store.url,
-            resources=total,
+            resources={},
             metric=spec.metric,
             ranks_by=checkpoint_metric(spec),
             upload=spec.checkpoint.upload,
@@ -157,8 +153,6 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),
-        hides_gpus=not own.get("GPU"),
-        cpus=own.get("CPU", 0.0),
         is_pinned=spec.trial_resources.pin_cpus,
         threads=said_by_driver(),
         fault_plan=os.environ.get(faultplan.VARIABLE, ""),
@@ -166,6 +160,19 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         log_bytes=log_limit(),
         process_group=(spec.scaling.process_group or "") if spec.scaling is not None else "",
     )
+    return resized(setup, spec.trial_resources)
+
+
+def resized(setup: WorkerSetup, resources: Resources) -> WorkerSetup:
+    """What workers of trials are told that take these resources."""
+    bundles = resources.to_bundles()
+    own = {} if resources.is_head_empty else bundles[0]
+    total: dict[str, float] = {}
+    for bundle in bundles:
+        for name, amount in bundle.items():
+            total[name] = total.get(name, 0.0) + amount
+    place = replace(setup.place, resources=total)
+    return replace(setup, place=place, hides_gpus=not own.get("GPU"), cpus=own.get("CPU", 0.0))
 
 
 def inner_room(spec: SweepSpec) -> InnerRoom:

@@ -14,6 +14,7 @@ from raysweep.cluster.demand import DemandWatch, Holdings, Waiting, look_for_wai
 from raysweep.cluster.nodes import Room, find_room_or_why
 from raysweep.cluster.orphans import Orphans
 from raysweep.core import events as ev
+from raysweep.core.needs import needed_sizes
 from raysweep.core.state import SweepState
 from raysweep.raycompat.cluster import draining_nodes
 
@@ -60,6 +61,7 @@ class ClusterWatch:
         self._demand = DemandWatch(state.rules.placement_timeout_s)
         self._said_at: dict[str, float] = {}
         self._told: Room | None = None
+        self._sizes: Collection[str] = ()
 
     def see_room(self, room: Room) -> None:
         """Tell the core of the room, at first and whenever it is another than before."""
@@ -72,6 +74,7 @@ class ClusterWatch:
                     nodes=room.nodes,
                     memory_bytes=room.memory_bytes,
                     problem=room.problem,
+                    beyond=room.beyond,
                 )
             )
 
@@ -84,8 +87,11 @@ class ClusterWatch:
             at = now()
             sees_room = at - room_at >= ROOM_S or not self._state.capacity
             held = self._find_holdings() if at - demand_at >= min(DEMAND_S, self._demand.timeout_s) else None
+            sizes = needed_sizes(self._state)
+            sees_room = sees_room or any(size not in self._sizes for size in sizes)
+            self._sizes = sizes
             try:
-                sight = await loop.run_in_executor(self._threads, self._look, sees_room, held)
+                sight = await loop.run_in_executor(self._threads, self._look, sees_room, held, sizes)
             except Exception as error:  # noqa: BLE001  whatever Ray raises while its control store is away
                 log.warning("the cluster could not be looked at: %s", error)
                 continue
@@ -93,14 +99,14 @@ class ClusterWatch:
             demand_at = at if held is not None else demand_at
             self._tell(sight, at)
 
-    def _look(self, sees_room: bool, held: Holdings | None) -> Sight:
+    def _look(self, sees_room: bool, held: Holdings | None, sizes: Collection[str]) -> Sight:
         self._orphans.remove()
         draining = draining_nodes()
         is_news = any(node not in self._state.draining for node in draining)
         sees_room = sees_room or is_news
         return Sight(
             draining=draining,
-            room=find_room_or_why(self._state.spec, list(self._state.excluded)) if sees_room else None,
+            room=find_room_or_why(self._state.spec, list(self._state.excluded), sizes) if sees_room else None,
             waiting=look_for_waiting(held) if held is not None else None,
         )
 

@@ -22,6 +22,7 @@ _PLAIN: Final = frozenset(
     {"TrialStarted", "TrialReturned", "TrialStopped", "CheckpointCommitted", "SlotOpened"}
 )
 _NO_OTHERS: Final = b',"others":[]}'
+_NONE_BEYOND: Final = b',"beyond":[]}'
 
 
 def encode(event: ev.Event) -> bytes:
@@ -29,6 +30,8 @@ def encode(event: ev.Event) -> bytes:
     body = orjson.dumps(event)[1:]
     if type(event) is ev.SlotOpened:
         body = body.removesuffix(_NO_OTHERS) + b"}" * (not event.others)
+    elif type(event) is ev.CapacityChanged:
+        body = body.removesuffix(_NONE_BEYOND) + b"}" * (not event.beyond)
     return _HEADS[type(event)] + body
 
 

@@ -30,7 +30,7 @@ TrialEnd = Literal["completed", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSlot:
-    """Start a worker in a group of the sweep's shape, with `memory_bytes` in its first bundle if given.
+    """Start a worker in a group of the sweep's shape, or of this `size`, with `memory_bytes` if given.
 
     The shell says why it has no place after `failure.placement_timeout_s`, and gives a worker up that has not
     loaded the trainable after `failure.start_timeout_s` in its place.
@@ -38,6 +38,7 @@ class OpenSlot:
 
     slot: int
     memory_bytes: int | None = None
+    size: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -180,7 +180,7 @@ def _gets_memory(state: SweepState, trial: Trial, failure: Failure) -> bool:
     if wanted is None:
         return False
     if wanted > (asked or 0):
-        state.hungry_for_memory += trial.memory_bytes is None
+        state.hungry_for_memory += not trial.is_large
         trial.memory_bytes = wanted
         state.tally.large.add(trial.number)
     return True

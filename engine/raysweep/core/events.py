@@ -80,6 +80,7 @@ class CapacityChanged:
     """The cluster can hold `slots` placement groups of this sweep's shape at once, on its usable nodes.
 
     `memory_bytes` is what the largest of them offers a trial (0: not known); `problem` says why `slots` is 0.
+    `beyond`: of the sizes that active trials need, those that these nodes cannot hold.
     """
 
     at: float
@@ -87,6 +88,7 @@ class CapacityChanged:
     nodes: int = 1
     memory_bytes: int = 0
     problem: str = ""
+    beyond: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,7 @@ def _check_slots(state: SweepState) -> None:
     for slot in state.slots.values():
         for position, number in enumerate(slot.queue):
             trial = state.trials[number]
+            assert trial.size == slot.size, f"trial {number} needs {trial.size!r}, has {slot.size!r}"
             assert trial.slot == slot.number, (
                 f"trial {number} is in the queue of slot {slot.number}, not {trial.slot}"
             )
@@ -78,7 +79,7 @@ def _check_slots(state: SweepState) -> None:
     are_loaded = [bool(state.slots[number].queue) for number in state.hungry if number in state.slots]
     if state.behaviour >= 2:
         assert are_loaded == sorted(are_loaded), "a hungry slot that is idle stands behind one that is not"
-        large = [number for number in state.active if state.trials[number].memory_bytes is not None]
+        large = [number for number in state.active if state.trials[number].is_large]
         assert state.hungry_for_memory == len(large), f"{state.hungry_for_memory} hungry for memory: {large}"
     assert len(set(state.hungry)) == len(state.hungry), "a slot is hungry twice"
     assert all(number in state.slots for number in state.hungry), "a hungry slot is gone"
@@ -120,14 +121,14 @@ def _check_tally(state: SweepState) -> None:
     assert tally.pins == Counter(each.uri for each in borrowed), f"pinned {tally.pins}, needed {borrowed}"
     assert not state.undecided, f"verdicts are left over: {state.undecided}"
     assert tally.vacated == vacated, f"vacated slots {tally.vacated} are not {vacated}"
-    large = [slot for slot in slots if slot.memory_bytes is not None]
+    large = [slot for slot in slots if slot.is_large]
     assert tally.large_slots == large, f"large slots {tally.large_slots} are not {large}"
     nodes = Counter(slot.node for slot in slots if slot.is_open)
     assert +tally.nodes == nodes, f"open slots by node {tally.nodes} are not {nodes}"
     loaded = max(slots, key=lambda slot: len(slot.queue), default=None)
     expected = loaded if loaded is not None and len(loaded.queue) > 1 else None
     assert tally.most_loaded is expected, f"most loaded {tally.most_loaded} is not {expected}"
-    hungry = {n for n, trial in state.trials.items() if trial.memory_bytes is not None}
+    hungry = {n for n, trial in state.trials.items() if trial.is_large}
     assert hungry == tally.large, f"trials with more memory {tally.large} are not {hungry}"
     _check_due(state)
 

@@ -40,15 +40,21 @@ def assign(state: SweepState, out: Out) -> None:
     depth = moves.depth(state)
     pending, hungry, trials = state.pending, state.hungry, state.trials
     too_large: list[int] = []
+    sized: list[int] = []  # for `assign_large` alone
     while pending and hungry:
         slot = state.slots[hungry.popleft()]
         if len(slot.queue) >= depth:
             slot.is_hungry = False
             continue
+        if slot.size:
+            sized.append(slot.number)
+            continue
         trial = trials[order.take_next(state)]
         if not memory.fits(trial, slot):
             too_large.append(trial.number)
             hungry.appendleft(slot.number)
+            if memory.keeps_its_turn(state, trial):
+                break
             continue
         if trial.attempts and hungry:
             slot = _prefer_other_node(state, trial, slot, depth)
@@ -57,6 +63,8 @@ def assign(state: SweepState, out: Out) -> None:
             hungry.append(slot.number)
         else:
             slot.is_hungry = False
+    for number in reversed(sized):
+        (hungry.append if state.slots[number].queue else hungry.appendleft)(number)
     if state.behaviour < 4:
         pending.extendleft(reversed(too_large))
         return
@@ -81,7 +89,7 @@ def _prefer_other_node(state: SweepState, trial: Trial, slot: Slot, depth: int) 
 
 def assign_large(state: SweepState, out: Out) -> None:
     """Hand large trials to the large slots that are idle, before the others' line comes to them."""
-    for trial in memory.large_pending(state):
+    for trial in memory.in_turn(state):
         idle = state.tally.idle
         fit = [slot.number for slot in state.tally.large_slots if memory.fits(trial, slot)]
         in_order = state.hungry.sorted(number for number in fit if number in idle)
@@ -115,9 +123,8 @@ def _to_spread(state: SweepState, loaded: Slot) -> list[int]:
     later = queue[1 + (len(queue) - 1) // 2 :]
     if state.behaviour < 2:
         return later
-    idle = state.tally.idle
-    most = max((slot.memory_bytes or 0 for slot in state.tally.large_slots if slot.number in idle), default=0)
-    return [number for number in later if (state.trials[number].memory_bytes or 0) <= most]
+    idle = moves.idle(state)
+    return [number for number in later if any(memory.fits(state.trials[number], slot) for slot in idle)]
 
 
 def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:

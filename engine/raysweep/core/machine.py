@@ -81,7 +81,7 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     if state.behaviour >= 2:
         # Counted anew: what an end had cut was not counted when it came back under older rules.
         active = (state.trials[number] for number in state.active)
-        state.hungry_for_memory = sum(trial.memory_bytes is not None for trial in active)
+        state.hungry_for_memory = sum(trial.is_large for trial in active)
     out.extend(ExcludeNode(node=node) for node in state.excluded)
     orphans = [state.trials[number] for number in state.active if state.trials[number].state in ON_SLOT]
     for trial in orphans:
@@ -116,7 +116,7 @@ def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None
 
 def _on_capacity_changed(state: SweepState, event: ev.CapacityChanged, out: Out) -> None:
     state.capacity, state.slot_failures = event.slots, 0
-    state.nodes, state.largest_memory = event.nodes, event.memory_bytes
+    state.nodes, state.largest_memory, state.beyond = event.nodes, event.memory_bytes, event.beyond
     if event.slots:
         state.no_room_since = None
     elif state.no_room_since is None:

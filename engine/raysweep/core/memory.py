@@ -1,4 +1,4 @@
-"""Trials that ran out of memory: larger slots for them, and what becomes of those that no node can hold.
+"""Trials that need another slot than the usual: they ran out of memory, or their config asks for more.
 
 | the trial needs | what is done |
 |---|---|
@@ -11,13 +11,16 @@ and no trial has a result yet, none fails: the sweep is left, and can be resumed
 That is what helps whoever is called at night: results are not held up by a trial that has none, and what
 could still bring the first ones is not thrown away.
 
-Where configs say what trials need (`resources.by_config`), many may be large. One slot then serves them all,
-in the line's order, while usual trials have the others; more are opened when no usual trial waits.
+A slot with more memory does for every trial of its size; trials of another size (`resources.by_config`: CPUs,
+GPUs, the members of a gang) see what they were given, and get just that. Where configs say what trials need,
+many may be large: one slot of each size then serves them, in the line's order, while usual trials have the
+others; more are opened when no usual trial waits. Where trials are decided in their order (`order`), the
+large ones keep their places in it.
 """
 
 from __future__ import annotations
 
-from raysweep.core import ends, moves
+from raysweep.core import ends, moves, order
 from raysweep.core.commands import Command
 from raysweep.core.failures import Failure
 from raysweep.core.state import SweepState
@@ -27,29 +30,30 @@ Out = list[Command]
 
 
 def fits(trial: Trial, slot: Slot) -> bool:
-    """Whether the slot has the memory that the trial needs."""
+    """Whether the slot is of the trial's size, and has the memory that it needs."""
+    if trial.size != slot.size:
+        return False
     return trial.memory_bytes is None or (slot.memory_bytes or 0) >= trial.memory_bytes
 
 
 def is_out_of_reach(state: SweepState, trial: Trial) -> bool:
-    """Whether the trial needs more memory than can be had at present."""
-    need = trial.memory_bytes
-    if need is None or state.behaviour < 2:
+    """Whether the trial needs more than can be had at present."""
+    if not trial.is_large or state.behaviour < 2:
         return False
-    if 0 < state.largest_memory < need:
+    if 0 < state.largest_memory < (trial.memory_bytes or 0) or trial.size in state.beyond:
         return True
-    return state.slot_failures >= moves.MAX_SLOT_FAILURES and not _has_slot_of(state, need)
+    return state.slot_failures >= moves.MAX_SLOT_FAILURES and not _has_slot_for(state, trial)
 
 
 def out_of_reach(state: SweepState) -> list[Trial]:
-    """The pending trials that need more memory than can be had at present."""
+    """The pending trials that need more than can be had at present."""
     if not state.hungry_for_memory:
         return []
     return [trial for trial in large_pending(state) if is_out_of_reach(state, trial)]
 
 
 def large_pending(state: SweepState) -> list[Trial]:
-    """The pending trials that need more memory, in the line's order."""
+    """The pending trials that need another slot than the usual, in the line's order."""
     large, pending = state.tally.large, state.pending
     numbers = large if len(large) <= len(pending) else [number for number in pending if number in large]
     trials = (state.trials[number] for number in sorted(numbers))
@@ -62,56 +66,75 @@ def count_in_reach(state: SweepState) -> int:
 
 
 def place(state: SweepState, out: Out) -> None:
-    """Make room for trials that ran out of memory: they need slots of another shape.
+    """Make room for trials that need slots of another shape.
 
     One is opened at a time; until it has its place, slots that fall idle are closed to make room for it.
     """
     if state.behaviour >= 2:
         _close_hopeless(state, out)
-    wanted = [trial for trial in large_pending(state) if not is_out_of_reach(state, trial)]
+    wanted = [trial for trial in in_turn(state) if not is_out_of_reach(state, trial)]
     if not state.hungry_for_memory:
-        idle = state.tally.idle
-        large = (slot.number for slot in state.tally.large_slots)
-        for number in state.hungry.sorted(number for number in large if number in idle):
-            moves.close(state, state.slots[number], out)
+        for slot in _idle_large(state):
+            moves.close(state, slot, out)
     elif is_opening(state):
         kept = _serving(state, wanted)
         for slot in moves.idle(state):
             if slot.number not in kept:
                 moves.close(state, slot, out)
-    elif wanted:
-        need = _next_need(state, wanted)
-        if need is None:
-            return
+    elif wanted and (trial := _next(state, wanted)) is not None:
         if len(state.slots) >= moves.slot_limit(state):
             spare = _spare(state, wanted)
             if not spare:
                 return
             moves.close(state, spare[0], out)
-        moves.open_slot(state, out, need)
-    state.largest_slot_bytes = max((slot.memory_bytes or 0 for slot in state.tally.large_slots), default=0)
+        moves.open_slot(state, out, trial.memory_bytes, trial.size)
+    elif state.rules.needs and len(wanted) < count_in_reach(state):
+        # What waits cannot have those of a size of which no trial waits.
+        for slot in _idle_large(state):
+            if slot.size and not any(fits(trial, slot) for trial in wanted):
+                moves.close(state, slot, out)
 
 
-def _next_need(state: SweepState, wanted: list[Trial]) -> int | None:
-    """What the next large slot is to have; None: those that are there do."""
-    most = max(trial.memory_bytes or 0 for trial in wanted)
-    if not _has_slot_of(state, most):
-        return most
-    if state.rules.memory_by_config is None or state.slot_failures or _waits_usual(state):
+def in_turn(state: SweepState) -> list[Trial]:
+    """The large trials that may begin, in the line's order."""
+    large = large_pending(state)
+    if not large or not _has_turns(state):
+        return large
+    reachable = [n for n in state.pending if not is_out_of_reach(state, state.trials[n])]
+    return [trial for trial in large if reachable and trial.number == order.next_of(state, reachable)]
+
+
+def keeps_its_turn(state: SweepState, trial: Trial) -> bool:
+    """Whether no other trial may begin before this large one, for which there is no slot yet."""
+    return _has_turns(state) and not is_out_of_reach(state, trial)
+
+
+def _has_turns(state: SweepState) -> bool:
+    return bool(state.rules.needs) and order.is_kept(state)
+
+
+def _idle_large(state: SweepState) -> list[Slot]:
+    """In the line's order."""
+    idle = state.tally.idle
+    large = (slot.number for slot in state.tally.large_slots)
+    return [state.slots[number] for number in state.hungry.sorted(n for n in large if n in idle)]
+
+
+def _next(state: SweepState, wanted: list[Trial]) -> Trial | None:
+    """The trial for which the next large slot is to be; None: those that are there do."""
+    for size in dict.fromkeys(trial.size for trial in wanted):
+        most = max((t for t in wanted if t.size == size), key=lambda trial: trial.memory_bytes or 0)
+        if not _has_slot_for(state, most):
+            return most
+    if not state.rules.needs or state.slot_failures or _waits_usual(state):
         return None
-    unserved = _unserved(state, wanted)
-    return unserved[0].memory_bytes if unserved else None
+    served = {trial.number for trial, _ in _matched(state, wanted)}
+    return next((trial for trial in wanted if trial.number not in served), None)
 
 
 def _waits_usual(state: SweepState) -> bool:
-    """Whether a trial waits that any slot can take."""
-    return any(state.trials[number].memory_bytes is None for number in state.pending)
-
-
-def _unserved(state: SweepState, wanted: list[Trial]) -> list[Trial]:
-    """Those for which no large slot is idle, in the line's order."""
-    served = {trial.number for trial, _ in _matched(state, wanted)}
-    return [trial for trial in wanted if trial.number not in served]
+    """Whether a trial waits that a usual slot does for."""
+    return any(not state.trials[number].is_large for number in state.pending)
 
 
 def _matched(state: SweepState, wanted: list[Trial]) -> list[tuple[Trial, Slot]]:
@@ -128,7 +151,7 @@ def _matched(state: SweepState, wanted: list[Trial]) -> list[tuple[Trial, Slot]]
 
 def _spare(state: SweepState, wanted: list[Trial]) -> list[Slot]:
     """The idle slots that may be closed for a larger one: none that a large trial is about to have."""
-    if state.rules.memory_by_config is None:
+    if not state.rules.needs:
         return moves.idle(state)
     taken = {slot.number for _, slot in _matched(state, wanted)}
     return [slot for slot in moves.idle(state) if slot.number not in taken]
@@ -136,17 +159,17 @@ def _spare(state: SweepState, wanted: list[Trial]) -> list[Slot]:
 
 def _serving(state: SweepState, wanted: list[Trial]) -> set[int]:
     """The idle slots that do for a trial as well as the one that is opening would."""
-    if state.rules.memory_by_config is None:
+    if not state.rules.needs:
         return set()
-    opening = max(slot.memory_bytes or 0 for slot in state.tally.large_slots if not slot.is_open)
-    idle = [slot for slot in state.tally.large_slots if slot.number in state.tally.idle]
-    does = [slot for slot in idle if (slot.memory_bytes or 0) >= opening]
+    opening = next(slot for slot in state.tally.large_slots if not slot.is_open)
+    idle = [slot for slot in _idle_large(state) if slot.size == opening.size]
+    does = [slot for slot in idle if (slot.memory_bytes or 0) >= (opening.memory_bytes or 0)]
     return {slot.number for slot in does if any(fits(trial, slot) for trial in wanted)}
 
 
 def is_opening(state: SweepState) -> bool:
     """Whether a large slot is waiting for its place."""
-    return any(not slot.is_open for slot in state.tally.large_slots)
+    return state.tally.has_large and any(not slot.is_open for slot in state.tally.large_slots)
 
 
 def watch(state: SweepState, at: float) -> None:
@@ -184,23 +207,27 @@ def give_up(state: SweepState, at: float, out: Out) -> None:
             ends.give_up_pending(state, trial, failure, at, out)
 
 
-def _has_slot_of(state: SweepState, need: int) -> bool:
-    return any((slot.memory_bytes or 0) >= need for slot in state.tally.large_slots)
+def _has_slot_for(state: SweepState, trial: Trial) -> bool:
+    return any(fits(trial, slot) for slot in state.tally.large_slots)
 
 
 def _close_hopeless(state: SweepState, out: Out) -> None:
     """The node that a slot was to come up on has gone: nothing else is to wait for that one."""
     most = state.largest_memory
     for slot in [slot for slot in state.tally.large_slots if not slot.is_open]:
-        if 0 < most < (slot.memory_bytes or 0):
+        if 0 < most < (slot.memory_bytes or 0) or slot.size in state.beyond:
             moves.close(state, slot, out)
 
 
 def _missing(state: SweepState, beyond: list[Trial]) -> str:
     first, others = beyond[0], len(beyond) - 1
+    more = f"; so do {others} more trials" if others else ""
+    field = state.rules.needs[0].field.rpartition(".")[0] if state.rules.needs else ""
+    if first.size and first.size in state.beyond:
+        why = f"trial {first.number} is large by its config ({field}): it needs {first.size}"
+        return f"{why}, for which no node has room{more}"
     need, most = (first.memory_bytes or 0) / 2**30, state.largest_memory / 2**30
     has = f"the largest node offers {most:.3g} GiB" if 0 < most < need else "no worker with that starts"
-    more = f"; so do {others} more trials" if others else ""
-    is_planned = state.rules.memory_by_config is not None and not first.attempts
-    why = "is large by its config (resources.by_config)" if is_planned else "ran out of memory"
-    return f"trial {first.number} {why}: it needs {need:.3g} GiB, and {has}{more}"
+    why = f"is large by its config ({field})" if field and not first.attempts else "ran out of memory"
+    what = first.size if first.size and first.memory_bytes is None else f"{need:.3g} GiB"
+    return f"trial {first.number} {why}: it needs {what}, and {has}{more}"

@@ -135,7 +135,7 @@ def cut(state: SweepState, trial: Trial, at: float) -> None:
 
 def forget_active(state: SweepState, trial: Trial) -> None:
     """The trial has ended for good."""
-    if state.active.pop(trial.number, 0) is None and trial.memory_bytes is not None:
+    if state.active.pop(trial.number, 0) is None and trial.is_large:
         state.hungry_for_memory -= 1
 
 
@@ -176,13 +176,13 @@ def slot_limit(state: SweepState) -> int:
     return state.capacity if limit is None else min(limit, state.capacity)
 
 
-def open_slot(state: SweepState, out: Out, memory_bytes: int | None = None) -> None:
-    """Open another slot, with so much memory."""
-    slot = Slot(number=state.next_slot, memory_bytes=memory_bytes)
+def open_slot(state: SweepState, out: Out, memory_bytes: int | None = None, size: str = "") -> None:
+    """Open another slot, with so much memory, and of this size."""
+    slot = Slot(number=state.next_slot, memory_bytes=memory_bytes, size=size)
     state.next_slot += 1
     state.slots[slot.number] = slot
     state.tally.touch(slot.number)
-    out.append(OpenSlot(slot=slot.number, memory_bytes=memory_bytes))
+    out.append(OpenSlot(slot=slot.number, memory_bytes=memory_bytes, size=size))
 
 
 def idle(state: SweepState) -> list[Slot]:

@@ -14,6 +14,7 @@ controller died goes before them: it would have been decided first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from raysweep.core.lifecycle import Cause
@@ -39,14 +40,22 @@ def holds(state: SweepState) -> bool:
 
 
 def take_next(state: SweepState) -> int:
-    """Take the trial that begins next out of the line: the lowest number, or the one that is under way."""
+    """Take the trial that begins next out of the line, which is not empty."""
+    number = next_of(state, state.pending)
+    if number == state.pending[0]:
+        return state.pending.popleft()
+    state.pending.remove(number)
+    return number
+
+
+def next_of(state: SweepState, pending: Sequence[int]) -> int:
+    """Which of these pending trials, in the line's order, begins next: the first, or the one under way."""
     if not _BRINGS_BACK.isdisjoint(state.scheduler.moves) and is_kept(state):
-        for number in state.pending:
+        for number in pending:
             attempts = state.trials[number].attempts
             if attempts and attempts[-1].end in _UNDER_WAY:
-                state.pending.remove(number)
                 return number
-    return state.pending.popleft()
+    return pending[0]
 
 
 def places(state: SweepState, idle: int) -> int:

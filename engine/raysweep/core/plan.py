@@ -35,11 +35,11 @@ def advance(state: SweepState, at: float, out: Out) -> None:
             _wake(state, at, out)
         if state.draining or state.excluded:
             _close_leaving(state, out)
-        if state.hungry_for_memory or state.largest_slot_bytes:
+        if state.hungry_for_memory or state.tally.has_large:
             memory.place(state, out)
         may_begin = not state.rules.has_end or stopping.admits(state, at)
         if may_begin and not order.holds(state):
-            if state.hungry_for_memory and state.largest_slot_bytes:
+            if state.hungry_for_memory and state.tally.has_large:
                 line.assign_large(state, out)
             if state.pending and state.hungry:
                 line.assign(state, out)
@@ -75,7 +75,7 @@ def _has_only_paused(state: SweepState) -> bool:
 
 
 def _wake(state: SweepState, at: float, out: Out) -> None:
-    """Ask about what is paused. What is resumed may need more memory than there is: then ask about the rest."""
+    """Ask about what is paused, and about the rest where what is resumed needs more memory than there is."""
     verdicts.wake(state, at, out)
     if state.behaviour < 6:
         return
@@ -139,7 +139,7 @@ def _open_slots(state: SweepState, out: Out) -> None:
             why = f"{state.slot_failures} workers in a row could not be started, and no other is left"
             moves.interrupt(state, why, out, fault="infrastructure")
         return
-    if state.largest_slot_bytes and memory.is_opening(state):
+    if memory.is_opening(state):
         return
     while len(state.slots) < limit:
         moves.open_slot(state, out)

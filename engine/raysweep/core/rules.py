@@ -7,7 +7,8 @@ from datetime import datetime
 
 from raysweep.schedulers import Judge, Scheduler, make_judge
 from raysweep.spec import SweepSpec
-from raysweep.spec.amounts import Amount, parse_amount
+from raysweep.spec.amounts import Need
+from raysweep.spec.byconfig import needs_of
 from raysweep.spec.constraints import Constraint
 from raysweep.spec.openended import use_per_slot_hour
 from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
@@ -40,7 +41,7 @@ class Rules:
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
     `tells_rungs`: the search is told what trials had reached when they were compared.
     `logs_search`: in which order the search is asked and told is noted, as it may matter to that one.
-    `memory_by_config`: what a trial needs, by its config; None: all need the same.
+    `needs`: what a trial needs by its config; empty: all need the same.
     """
 
     metric: str
@@ -84,7 +85,7 @@ class Rules:
     placement_timeout_s: float
     logs_search: bool
     tells_rungs: bool
-    memory_by_config: Amount | None
+    needs: tuple[Need, ...]
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Rules:
@@ -100,7 +101,6 @@ class Rules:
         best = _best(spec)
         has_end = any((stop.deadline, stop.time_budget_s, budgets))
         is_blind = not search.is_adaptive
-        by_config = spec.resources.by_config.memory
         repeats = spec.repeat.times if spec.repeat is not None else 1
         return cls(
             metric=spec.metric,
@@ -155,7 +155,7 @@ class Rules:
             placement_timeout_s=spec.failure.placement_timeout_s,
             logs_search=spec.search.is_plugin,
             tells_rungs=search.wants_rungs,
-            memory_by_config=parse_amount(by_config) if by_config is not None else None,
+            needs=needs_of(spec),
         )
 
     def seed_number(self, trial: int) -> int:

@@ -26,9 +26,9 @@ class SweepState:
     """The whole of a sweep, changed only by `machine.step`.
 
     `pending` holds the trials to hand out, in the order of their numbers; `hungry` the open slots that can
-    take another. `hungry_for_memory` counts the active trials that need a slot with more memory
-    (`largest_slot_bytes`: what such slots have; `no_memory_since`: since when nothing is left to do but what
-    no node has memory for). `has_scored`, `has_timed`: some trial has reported the metric, and the
+    take another. `hungry_for_memory` counts the active trials that need another slot than the usual
+    (`beyond`: the sizes that no node can hold; `no_memory_since`: since when nothing is left to do but what
+    no node has room for). `has_scored`, `has_timed`: some trial has reported the metric, and the
     scheduler's time;
     `node_failures` holds, by node, the trials that failed there; `excluded` and `draining` nodes get no more.
     `slot_s` are the seconds that all slots were open up to `slot_s_at`; since then `open_slots`
@@ -93,7 +93,7 @@ class SweepState:
     no_room_problem: str = ""
     hungry_for_memory: int = 0
     no_memory_since: float | None = None
-    largest_slot_bytes: int = 0
+    beyond: tuple[str, ...] = ()
     draining: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     node_failures: dict[str, list[int]] = field(default_factory=dict)
@@ -170,6 +170,7 @@ class SweepState:
             "hungry": tuple(self.hungry),
             "reported_keys": self.reported_keys,
             "notes": self.notes,
+            "beyond": self.beyond,
             "first_reports_s": self.first_reports_s,
             "saves_s": self.saves_s,
             "curves": tuple(self.curves.items()),
@@ -205,6 +206,7 @@ _STRUCTURED = {
     "hungry",
     "reported_keys",
     "notes",
+    "beyond",
     "first_reports_s",
     "saves_s",
     "curves",
@@ -241,6 +243,7 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     state.active = dict.fromkeys(cast(list[int], plain["active"]))
     state.reported_keys = tuple(cast(list[str], plain["reported_keys"]))
     state.notes = tuple(cast(list[str], plain["notes"]))
+    state.beyond = tuple(cast(list[str], plain.get("beyond", [])))
     state.first_reports_s = tuple(cast(list[float], plain["first_reports_s"]))
     state.saves_s = tuple(cast(list[float], plain["saves_s"]))
     # An earlier version had no stoppers that look at these.

@@ -324,7 +324,7 @@ def take_back(state: SweepState, trial: Trial, cause: Cause) -> Trial:
     moves.move(state, trial, cause)
     trial.ended_at = None
     state.active[trial.number] = None
-    if trial.memory_bytes is not None and state.behaviour >= 2:
+    if trial.is_large and state.behaviour >= 2:
         state.hungry_for_memory += 1
     moves.enqueue(state, trial.number)
     if trial.saved and trial.checkpoint is None:

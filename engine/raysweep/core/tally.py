@@ -126,8 +126,8 @@ _GONE: Final = _Look()
 class Tally:
     """Of the slots and trials of one state, whose own containers it looks at.
 
-    `large`: the trials that have run out of memory; some may have ended since. `pins`: for how many trials a
-    checkpoint is kept that another one made.
+    `large`: the trials that need another slot than the usual; some may have ended since. `pins`: for how
+    many trials a checkpoint is kept that another one made.
     `longest_s` and `latest_at`: no running trial takes longer from report to report or from checkpoint to
     checkpoint, and none did so later.
     """
@@ -166,7 +166,7 @@ class Tally:
         self._heard, self._started, self._loads, self._due = Heap(), Heap(), Heap(), Heap()
         for number, at in waiting.items():
             self._due.put(number, at)
-        self.large = {number for number, trial in trials.items() if trial.memory_bytes is not None}
+        self.large = {number for number, trial in trials.items() if trial.is_large}
         self.pins = Counter(checkpoint.uri for trial in trials.values() for checkpoint in trial.borrowed)
         self.longest_s = self.latest_at = 0.0
         for trial in trials.values():
@@ -214,8 +214,14 @@ class Tally:
         return sorted(self._vacated)
 
     @property
+    def has_large(self) -> bool:
+        """Whether there are such slots as `large_slots`."""
+        self._look()
+        return bool(self._large_slots)
+
+    @property
     def large_slots(self) -> list[Slot]:
-        """The slots that were opened for trials that need more memory."""
+        """The slots that were opened for trials that need another one than the usual."""
         self._look()
         return [self._slots[number] for number in sorted(self._large_slots)]
 
@@ -346,7 +352,7 @@ def _look_at(slot: Slot) -> _Look:
         not is_empty,
         slot.is_hungry and is_empty,
         slot.is_leaving and is_empty,
-        slot.memory_bytes is not None,
+        slot.is_large,
         slot.node if slot.is_open else "",
     )
 

@@ -76,9 +76,10 @@ class Trial:
     """One trial. `reports` counts all reports, `iteration` those on the way to the present result.
 
     Attempts are numbered from 1. A number is given when a slot takes the trial, and never again: one that was
-    taken back before it began leaves a gap. `memory_bytes`: it ran out of memory, and needs so much.
-    `step_s` and `save_s` are the seconds from report to report and
-    from checkpoint to checkpoint, last seen in this attempt; kept where the sweep plans towards an end.
+    taken back before it began leaves a gap. `memory_bytes`: it ran out of memory, and needs so much; `size`:
+    what else its config asks for (`spec.amounts.Size`). `step_s` and `save_s` are the seconds from report to
+    report and from checkpoint to checkpoint, last seen in this attempt; kept where the sweep plans towards
+    an end.
     The results are those of the present `config`; `suggested` is what the searcher had suggested, where that
     was another. `origin` is another trial's checkpoint, from which this one goes on until it has its own.
     The first `pardoned` attempts do not count any more where failures are counted. `is_unmade`: its config
@@ -112,6 +113,7 @@ class Trial:
     ended_at: float | None = None
     due_at: float | None = None
     memory_bytes: int | None = None
+    size: str = ""
     reported_at: float | None = None
     step_s: float | None = None
     saved_at: float | None = None
@@ -131,6 +133,11 @@ class Trial:
         """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""
         counted = self.attempts[self.pardoned :]
         return sum(attempt.kind in kinds and attempt.node not in but_on for attempt in counted)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it needs another slot than the usual."""
+        return self.memory_bytes is not None or bool(self.size)
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -163,9 +170,9 @@ class Slot:
 
     `recalling` holds the (trial, attempt) pairs that it was asked to give back; some may have begun since.
     `others`: the nodes of its gang beside `node`. `is_leaving`: a node of it is no good any more, so it is
-    closed when its trial has ended. `memory_bytes`: it was opened for trials that need so much. `heard_at`:
-    when its running trial was last heard of; `is_busy`: that stores or fetches a checkpoint, and cannot
-    report.
+    closed when its trial has ended. `memory_bytes`, `size`: it was opened for trials that need this.
+    `heard_at`: when its running trial was last heard of; `is_busy`: that stores or fetches a checkpoint, and
+    cannot report.
     """
 
     number: int
@@ -173,12 +180,18 @@ class Slot:
     is_hungry: bool = False
     is_leaving: bool = False
     memory_bytes: int | None = None
+    size: str = ""
     heard_at: float = 0.0
     is_busy: bool = False
     node: str = ""
     others: tuple[str, ...] = ()
     recalling: tuple[tuple[int, int], ...] = ()
     queue: deque[int] = field(default_factory=deque)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is another than the usual."""
+        return self.memory_bytes is not None or bool(self.size)
 
     def is_on(self, nodes: Container[str]) -> bool:
         """Whether some of it is on one of these nodes."""

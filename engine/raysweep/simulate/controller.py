@@ -10,6 +10,7 @@ from raysweep.core import events as ev
 from raysweep.core.invariants import check
 from raysweep.core.lifecycle import FINAL
 from raysweep.core.loop import Loop
+from raysweep.core.needs import needed_sizes
 from raysweep.runs.takeover import Ownership
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import SimulatedCluster
@@ -35,7 +36,7 @@ class SimulatedController:
         self._core = Loop(self.state, writer.write, self._carry_checked)
         self._final = self._finished()
         self._timer = 0
-        self._told: tuple[int, int, int] | None = None
+        self._told: tuple[int, int, int, tuple[str, ...]] | None = None
 
     def begin(self, cluster: SimulatedCluster) -> None:
         """Take the sweep up on a cluster."""
@@ -53,14 +54,16 @@ class SimulatedController:
         nodes, excluded = self._cluster.nodes, self.state.excluded
         usable = sum(1 for _ in nodes.usable(excluded))
         slots, memory_bytes = nodes.count_slots(excluded), nodes.largest_memory(excluded)
-        if (slots, usable, memory_bytes) != self._told:
-            self._told = slots, usable, memory_bytes
+        beyond = nodes.beyond(needed_sizes(self.state), excluded)
+        if (slots, usable, memory_bytes, beyond) != self._told:
+            self._told = slots, usable, memory_bytes, beyond
             self.emit(
                 ev.CapacityChanged(
                     at=self._clock.now,
                     slots=slots,
                     nodes=usable,
                     memory_bytes=memory_bytes,
+                    beyond=beyond,
                     problem="" if slots else "no usable node",
                 )
             )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from math import ceil
+
+from raysweep.spec.amounts import Size, amounts_of
 
 
 @dataclass(eq=False, kw_only=True)
@@ -28,6 +31,7 @@ class PlacedGroup:
     number: int
     memory_bytes: int
     excluded: Collection[str]
+    cpus: int = 1
     node: Node | None = None
 
 
@@ -51,10 +55,17 @@ class Nodes:
         """What the largest of them offers a trial."""
         return max((node.memory_bytes for node in self.usable(excluded)), default=0)
 
-    def ask(self, number: int, memory_bytes: int | None, excluded: Collection[str]) -> None:
+    def ask(self, number: int, memory_bytes: int | None, size: Size, excluded: Collection[str]) -> None:
         """Ask for a group."""
         asked = self.memory_bytes if memory_bytes is None else memory_bytes
-        self.groups[number] = PlacedGroup(number=number, memory_bytes=asked, excluded=excluded)
+        self.groups[number] = PlacedGroup(
+            number=number, memory_bytes=asked, excluded=excluded, cpus=cpus_of(size)
+        )
+
+    def beyond(self, sizes: Collection[Size], excluded: Collection[str] = ()) -> tuple[Size, ...]:
+        """The sizes of which none of these nodes could hold one."""
+        most = max((node.cpus for node in self.usable(excluded)), default=0)
+        return tuple(size for size in sizes if cpus_of(size) > most)
 
     def place(self) -> list[PlacedGroup]:
         """Give places to those that wait, where there is room; the groups that got one."""
@@ -74,7 +85,12 @@ class Nodes:
         there = [other for other in self.groups.values() if other.node is node]
         left = node.memory_bytes - sum(other.memory_bytes for other in there)
         is_room = not node.memory_bytes or left >= group.memory_bytes
-        return len(there) < node.cpus and is_room
+        return sum(other.cpus for other in there) + group.cpus <= node.cpus and is_room
 
     def _room(self, node: Node, cpus: int, memory_bytes: int) -> int:
         return min(cpus, memory_bytes // self.memory_bytes) if self.memory_bytes else cpus
+
+
+def cpus_of(size: Size) -> int:
+    """How many CPUs a trial of this size takes here: members and GPUs count as CPUs do."""
+    return ceil(max(amounts_of(size).values(), default=1.0))

@@ -5,7 +5,8 @@ from raysweep.spec.domains import Choice, Const, Domain, Float, Grid, Integer, N
 from raysweep.spec.identity import Kind, RunId, digest_of, slug, sweep_id
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.request import AnyRequest, RunRequest
-from raysweep.spec.resources import Resources, Scaling
+from raysweep.spec.resources import Resources
+from raysweep.spec.scaling import Scaling
 from raysweep.spec.schedulers import AshaOptions, FifoOptions, SchedulerSpec
 from raysweep.spec.search import GridOptions, RandomOptions, SearchSpec, TpeOptions
 from raysweep.spec.space import Space

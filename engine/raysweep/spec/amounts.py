@@ -23,21 +23,63 @@ class Amount:
     names: tuple[Name, ...]
     value: Value = field(repr=False, compare=False)
 
-    def of(self, config: Mapping[str, Any]) -> int | None:
-        """The amount for a config, rounded up; None where the config has not all parameters.
+    def of(self, config: Mapping[str, Any]) -> float | None:
+        """The amount for a config; None where the config has not all parameters.
 
         That is so where one is in a branch that the config does not have.
 
         Raises:
-            SpecError: it is no number, or an endless one.
+            ArithmeticError, TypeError, ValueError: it is no number, or an endless one.
         """
         if not all(_is_there(config, name) for name in self.names):
             return None
+        return _finite(self.value(config))
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a trial needs of one thing, by its config.
+
+    `field`: where the spec says so. `name`: `cpu`, `gpu`, `memory` (bytes) or `num_workers`. `usual`: what
+    all trials have.
+    """
+
+    field: str
+    name: str
+    amount: Amount
+    usual: float
+
+    def of(self, config: Mapping[str, Any]) -> float | None:
+        """So much; None: no more than the usual.
+
+        Raises:
+            SpecError: it cannot be told of this config, or no trial can have it.
+        """
         try:
-            return math.ceil(_finite(self.value(config)))
+            value = self.amount.of(config)
         except (ArithmeticError, TypeError, ValueError) as error:
-            problem = f"{self.text!r} cannot be told of {show(dict(config))}: {error}"
-            raise SpecError("resources.by_config.memory", problem, "compute it of numbers") from None
+            problem = f"{self.amount.text!r} cannot be told of {show(dict(config))}: {error}"
+            raise SpecError(self.field, problem, "compute it of numbers") from None
+        if value is None or value <= self.usual:
+            return None
+        if self.name == "gpu" and value > 1 and value % 1:
+            problem = f"{self.amount.text!r} is {value:g} GPUs of {show(dict(config))}"
+            raise SpecError(self.field, problem, "make it a part of one GPU, or whole GPUs: (n + 1) // 2")
+        return float(math.ceil(value)) if self.name in ("memory", "num_workers") else value
+
+
+Size = str
+"""What a trial takes otherwise than the sweep's usual, but for memory: `cpu=4 gpu=2`; empty: nothing."""
+
+
+def size_of(amounts: Mapping[str, float]) -> Size:
+    """The amounts by name as a size."""
+    return " ".join(f"{name}={amount!r}".removesuffix(".0") for name, amount in sorted(amounts.items()))
+
+
+def amounts_of(size: Size) -> dict[str, float]:
+    """The amounts that `size_of` wrote."""
+    return {name: float(amount) for name, _, amount in (part.partition("=") for part in size.split())}
 
 
 def parse_amount(text: str) -> Amount:
@@ -53,7 +95,9 @@ def parse_amount(text: str) -> Amount:
     if isinstance(tree, ast.Compare | ast.BoolOp) or _is_not(tree):
         raise Problem(f"{show(text)} is true or false, not an amount", EXAMPLE)
     if not names:
-        raise Problem(f"{show(text)} names no parameter", f"{EXAMPLE}, or give the number itself as memory")
+        raise Problem(
+            f"{show(text)} names no parameter", f"{EXAMPLE}, or give the number itself, outside of by_config"
+        )
     return Amount(text=text.strip(), names=tuple(dict.fromkeys(names)), value=value)
 
 

@@ -1,7 +1,7 @@
 """Relations between parameters: `min_lr < max_lr`, as text that is parsed and never run as code.
 
 An expression is made of names of parameters (`a`, nested `a.b`, `a[0]`, `a["my-name"]`), numbers, strings,
-true and false, `+ - * /`, comparisons (chains too: `0 < a < b`), `and`, `or`, `not` and brackets. Nothing
+true and false, `+ - * / // %`, comparisons (chains too: `0 < a < b`), `and`, `or`, `not` and brackets. Nothing
 else is known: no calls, no attributes of values, no powers.
 """
 
@@ -28,6 +28,8 @@ _ARITHMETIC: Final[dict[type, Callable[[Any, Any], Any]]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
 }
 _COMPARISONS: Final[dict[type, Callable[[Any, Any], Any]]] = {
     ast.Lt: operator.lt,
@@ -192,7 +194,7 @@ def _name(node: ast.expr) -> Name:
             return (*_name(inner), key)
     raise Problem(
         f"{ast.unparse(node)!r} is not known here",
-        "use names, numbers, + - * /, comparisons, and, or, not",
+        "use names, numbers, + - * / // %, comparisons, and, or, not",
     )
 
 

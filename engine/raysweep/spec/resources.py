@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
-    WithJsonSchema,
     model_serializer,
     model_validator,
 )
@@ -18,52 +17,18 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from raysweep.spec import rayobjects
-from raysweep.spec.amounts import parse_amount
+from raysweep.spec.amounts import Size, amounts_of
 from raysweep.spec.base import SpecModel
+from raysweep.spec.byconfig import ByConfig
+from raysweep.spec.scaling import RAY_KEYS, Amount, Scaling, Strategy, check_pinned, ray_bundle
 from raysweep.spec.sizes import Bytes
-from raysweep.spec.validation import Path, Problem, did_you_mean, show
-
-Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
-Amount = Annotated[float, Field(ge=0)]
-Backend = Literal["torch", "gloo", "nccl", "tensorflow", "horovod"]
-ProcessGroup = Literal["gloo", "nccl", "tensorflow", "horovod"]
-Reduction = Literal["rank0", "mean", "sum", "max", "min", "each"]
-
-_RAY_KEYS = {"cpu": "CPU", "gpu": "GPU", "CPU": "CPU", "GPU": "GPU", "memory": "memory"}
-
-
-def ray_bundle(given: Any, path: Path = ()) -> Any:
-    """One bundle with Ray's keys: `{"cpu": 1}` becomes `{"CPU": 1}`. Other than mappings is left as it is."""
-    if not isinstance(given, Mapping):
-        return given
-    bundle: dict[Any, Any] = {}
-    for key, value in given.items():
-        name: Any = _RAY_KEYS.get(key, key)
-        if name in bundle:
-            raise Problem(
-                f"{name} is given twice", f"keep one of {name!r} and {name.lower()!r}", (*path, name)
-            )
-        bundle[name] = value
-    return bundle
+from raysweep.spec.validation import Problem, show
 
 
 def _bundles(given: Any) -> Any:
     if not isinstance(given, list | tuple):
         return given
     return tuple(ray_bundle(bundle, (number,)) for number, bundle in enumerate(given))
-
-
-def _amount_text(given: Any) -> Any:
-    if given is not None and not isinstance(given, str):
-        raise Problem(f"expected an expression, got {show(given)}", 'write such as "1e9 + 4e6 * batch_size"')
-    return given if given is None else parse_amount(given).text
-
-
-class ByConfig(SpecModel):
-    """What a trial takes beyond the sweep's usual amounts, as an expression of its parameters."""
-
-    memory: Annotated[str | None, BeforeValidator(_amount_text)] = None
-    """Heap memory of the trial in bytes, such as `"1e9 + 4e6 * width"`; never below `resources.memory`."""
 
 
 class Resources(SpecModel):
@@ -99,7 +64,7 @@ class Resources(SpecModel):
     memory: Annotated[int, Field(ge=1)] | None = None
     """Heap memory of one trial to reserve, in bytes."""
     by_config: ByConfig = ByConfig()
-    """In a sweep: amounts by a trial's config; `memory` is then the least that a trial takes."""
+    """In a sweep: amounts by a trial's config; `cpu`, `gpu` and `memory` are then the least."""
     custom: dict[str, Amount] = Field(default_factory=dict)
     """Amounts of custom resources, by the name that the cluster gives them."""
     bundles: Annotated[tuple[dict[str, Amount], ...] | None, BeforeValidator(_bundles)] = None
@@ -142,11 +107,9 @@ class Resources(SpecModel):
         fields: dict[str, Any] = write(self)
         if self.train is None:  # specs without are written, and digested, as before there were any
             fields.pop("train", None)
-        for name in ("driver_label_selector", "pin_cpus", "gpu_memory", "gpu_part"):
+        for name in ("driver_label_selector", "pin_cpus", "gpu_memory", "gpu_part", "by_config"):
             if not fields[name]:
                 del fields[name]
-        if self.by_config == ByConfig():
-            fields.pop("by_config", None)
         return fields
 
     @model_validator(mode="after")
@@ -155,17 +118,13 @@ class Resources(SpecModel):
         self._check_gpu_memory()
         if self.pin_cpus:
             check_pinned(self._own()["CPU"] if self.bundles is None else self.bundles[0].get("CPU", 0.0))
-        if self.by_config.memory is not None and not self.memory:
-            fix = "give memory too: the least that a trial takes, in bytes"
-            raise Problem(
-                "says what a trial takes beyond resources.memory, which is not given", fix, ("by_config",)
-            )
+        self._check_by_config()
         if self.bundles is not None:
             self._check_bundles(self.bundles)
         elif not self.to_bundles():
             raise Problem("asks for nothing", 'give an amount above 0, such as "cpu": 1')
         for name in self.custom:
-            if name in _RAY_KEYS:
+            if name in RAY_KEYS:
                 raise Problem(
                     f"{name!r} is not a custom resource",
                     f"write {name.lower()!r} outside of custom",
@@ -192,6 +151,8 @@ class Resources(SpecModel):
         if self.train.backend is not None:
             fix = "leave it out: the trainer sets its own up"
             raise Problem("is for trials that are gangs themselves", fix, ("train", "backend"))
+        if self.train.by_config:
+            raise Problem("is for trials that are gangs themselves", "leave it out", ("train", "by_config"))
         if self.train.metrics != "rank0":
             fix = "leave it out: rank 0's metrics are the trial's"
             raise Problem("is for trials that are gangs themselves", fix, ("train", "metrics"))
@@ -204,6 +165,19 @@ class Resources(SpecModel):
         if self.driver_label_selector and self.is_head_empty:
             fix = "give it something of that node, such as memory: 500000000"
             raise Problem("has no say where the driver takes nothing", fix, ("driver_label_selector",))
+
+    def _check_by_config(self) -> None:
+        given = self.by_config
+        if given.memory is not None and not self.memory:
+            fix = "give memory too: the least that a trial takes, in bytes"
+            raise Problem("says what a trial takes beyond memory, which is not given", fix, ("by_config",))
+        others = ("bundles", "train", "pin_cpus") if given.cpu else ("bundles", "train")
+        others = (*others, "gpu_memory") if given.gpu else others
+        other = next((name for name in others if getattr(self, name)), None)
+        if other is not None and (given.cpu or given.gpu):
+            name = "cpu" if given.cpu else "gpu"
+            fix = f"leave one of the two out: {other} is the same for all trials"
+            raise Problem(f"does not go with {other}", fix, ("by_config", name))
 
     def _check_gpu_memory(self) -> None:
         if self.gpu_memory is None:
@@ -259,6 +233,24 @@ class Resources(SpecModel):
         selectors = [self.label_selector] * len(self.to_bundles())
         return [self.driver_label_selector, *selectors[1:]] if self.driver_label_selector else selectors
 
+    def resized(self, size: Size, memory_bytes: int | None = None, *, is_gang: bool = False) -> Resources:
+        """What this is for a trial of this size (`amounts.Size`), with so much memory if given.
+
+        The memory is that of the first bundle; of a gang that of each member.
+        """
+        amounts = amounts_of(size)
+        if self.is_head_empty or not (amounts or memory_bytes):
+            return self
+        memory: dict[str, float] = {} if memory_bytes is None else {"memory": memory_bytes}
+        if self.bundles is None:
+            own = {**amounts, **({} if memory_bytes is None else {"memory": memory_bytes})}
+            return self.model_copy(update=own)
+        bundles = self.bundles
+        if (num_workers := amounts.get("num_workers")) is not None:
+            bundles = (bundles[0],) * int(num_workers)
+        raised = [{**bundle, **memory} for bundle in bundles]
+        return self.model_copy(update={"bundles": tuple(raised) if is_gang else (raised[0], *bundles[1:])})
+
     def with_gpu_part(self, part: float) -> Resources:
         """What this is where `gpu_memory` is such a part of a GPU, from 0 to 1."""
         return self.model_copy(update={"gpu_part": part})
@@ -284,10 +276,15 @@ class Resources(SpecModel):
         return schema
 
 
-def check_pinned(cpus: float) -> None:
-    """Raises Problem where a process has no whole CPUs to be pinned to."""
-    if cpus < 1 or cpus % 1:
-        raise Problem(f"a process with {cpus:g} CPUs cannot be pinned", "give whole CPUs", ("pin_cpus",))
+def resources_of(scaling: Scaling) -> Resources:
+    """What a trial takes that is a gang: a bundle for each worker."""
+    bundle = scaling.worker_bundle()
+    return Resources(
+        bundles=(bundle,) * scaling.num_workers,
+        strategy=scaling.placement_strategy,
+        label_selector=scaling.label_selector,
+        pin_cpus=scaling.pin_cpus,
+    )
 
 
 def resources_of_wrapped(asked: Any, given: Any) -> Resources:
@@ -318,7 +315,7 @@ def resources_of_wrapped(asked: Any, given: Any) -> Resources:
 
 def _head_fields(head: Mapping[str, Any]) -> dict[str, Any]:
     memory = head.get("memory")
-    custom = {name: float(value) for name, value in head.items() if name not in _RAY_KEYS.values()}
+    custom = {name: float(value) for name, value in head.items() if name not in RAY_KEYS.values()}
     own = {"cpu": float(head.get("CPU", 0.0)), "gpu": float(head.get("GPU", 0.0))}
     return {**own, "memory": int(memory) if memory else None, "custom": custom}
 
@@ -354,173 +351,3 @@ def _memory_as_int(fields: dict[Any, Any]) -> dict[Any, Any]:
     if isinstance(memory, float) and memory.is_integer():
         return {**fields, "memory": int(memory)}
     return fields
-
-
-def _backend(given: Any) -> Any:
-    """Also Ray's `TorchConfig`. One that is not known is refused by its name."""
-    if rayobjects.is_torch_config(given):
-        return rayobjects.torch_backend(given)
-    if isinstance(given, str) and given not in (known := get_args(Backend)):
-        fix = f"{did_you_mean(given, known)}; with null the trainable sets its own up from get_context()"
-        raise Problem(f"{show(given)} is not known here", fix)
-    return given
-
-
-def _metrics(given: Any) -> Any:
-    """One reduction for all metrics, or one by name. What is not known is refused by its name."""
-    known = get_args(Reduction)
-    if isinstance(given, str):
-        if given not in known:
-            raise Problem(f"{show(given)} is not known here", did_you_mean(given, known))
-        return given
-    if not isinstance(given, Mapping):
-        fix = f'write {", ".join(known)}, or one of these by metric: {{"loss": "mean"}}'
-        raise Problem(f"{show(given)} is no way to reduce metrics", fix)
-    if not given:
-        raise Problem("names no metric", 'name one: {"loss": "mean"}, or leave metrics out')
-    for name, how in given.items():
-        if not isinstance(name, str) or not name:
-            raise Problem(f"{show(name)} is no name of a metric", 'write names: {"loss": "mean"}')
-        if how not in known:
-            raise Problem(f"{show(how)} is not known here", did_you_mean(str(how), known), (name,))
-    return dict(given)
-
-
-def _of_range(fields: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """`num_workers: [2, 8]` as its two numbers."""
-    given = fields.get("num_workers")
-    if not isinstance(given, list | tuple):
-        return fields
-    if len(given) != 2 or "min_workers" in fields:
-        raise Problem(f"expected a number or two, got {show(given)}", "write [2, 8]", ("num_workers",))
-    return {**fields, "num_workers": given[1], "min_workers": given[0]}
-
-
-_COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
-_RANGE: dict[str, Any] = {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2}
-Workers = Annotated[int, WithJsonSchema({"anyOf": [_COUNT, _RANGE]})]
-
-
-class Scaling(SpecModel):
-    """The workers of one training run, or of each trial of a sweep.
-
-    Also made from a `ray.train.ScalingConfig`.
-    """
-
-    renamed_fields: ClassVar[dict[str, str]] = {
-        "workers": "num_workers",
-        "strategy": "placement_strategy",
-        "labels": "label_selector",
-    }
-
-    num_workers: Workers = Field(default=1, ge=1)
-    """How many workers train together; in a training also a range, `[2, 8]`: as many as have room."""
-    min_workers: int | None = Field(default=None, ge=1)
-    """The smaller number of that range, of which `num_workers` is then the larger."""
-    resize_interval_s: float | None = Field(default=None, ge=0)
-    """With a range: workers have run so many seconds before they are ended for more; default: 10."""
-    use_gpu: bool = False
-    """Whether each worker takes a GPU (one, unless `resources_per_worker` says otherwise)."""
-    resources_per_worker: Annotated[dict[str, Amount] | None, BeforeValidator(ray_bundle)] = None
-    """What each worker takes, in Ray's keys; default: 1 CPU, or 1 GPU with `use_gpu`."""
-    placement_strategy: Strategy = "PACK"
-    """How the workers are placed on nodes."""
-    label_selector: dict[str, str] = Field(default_factory=dict)
-    """Labels that the node of each worker must have."""
-    pin_cpus: bool = False
-    """Whether each worker runs on CPUs that no other pinned worker or trial of the node runs on."""
-    backend: Annotated[Backend | None, BeforeValidator(_backend)] = None
-    """In a sweep: the process group that stands when the trainable is called; default: none.
-
-    `torch` has `nccl` where each worker has whole GPUs, else `gloo`. Also a `ray.train.torch.TorchConfig`.
-    `tensorflow` sets TF_CONFIG, `horovod` what `hvd.init()` needs.
-    """
-    metrics: Annotated[Reduction | dict[str, Reduction], BeforeValidator(_metrics)] = "rank0"
-    """In a sweep: what a trial's report is made of; default: rank 0's report.
-
-    `mean`, `sum`, `max` or `min` of what all ranks report in their report of the same number: of each metric
-    that is a number or, as in `{"loss": "mean", "n": "sum"}`, of those that are named; the rest is rank 0's.
-    `each` keeps rank 0's, with the others' beside it as `loss/rank1` and so on. All ranks then have to report
-    equally often.
-    """
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read(cls, given: Any) -> Any:
-        fields = rayobjects.scaling_fields(given) if rayobjects.is_scaling_config(given) else given
-        return _of_range(fields) if isinstance(fields, Mapping) else fields
-
-    @model_serializer(mode="wrap")
-    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = write(self)
-        for name in ("backend", "min_workers", "resize_interval_s"):
-            if fields[name] is None:  # specs without are written, and digested, as before there were any
-                del fields[name]
-        if self.metrics == "rank0":
-            fields.pop("metrics", None)
-        for name in ("label_selector", "pin_cpus"):
-            if not fields[name]:
-                del fields[name]
-        return fields
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.min_workers is not None and self.min_workers > self.num_workers:
-            problem = f"{self.min_workers} is above num_workers, {self.num_workers}"
-            raise Problem(problem, "write num_workers: [2, 8], the smaller number first", ("min_workers",))
-        if self.resize_interval_s is not None and self.min_workers is None:
-            fix = "leave it out, or write num_workers: [2, 8]"
-            raise Problem("is of a number of workers that may change", fix, ("resize_interval_s",))
-        if self.backend == "nccl" and not self.use_gpu:
-            raise Problem("'nccl' needs GPUs", "set use_gpu: true, or write torch", ("backend",))
-        if self.pin_cpus:
-            check_pinned(self.worker_bundle().get("CPU", 0.0))
-        each = self.resources_per_worker
-        if each is None:
-            return self
-        if not any(each.values()) and not self.use_gpu:
-            raise Problem(
-                "asks for nothing", 'give an amount above 0, such as {"CPU": 1}', ("resources_per_worker",)
-            )
-        if each.get("GPU") and not self.use_gpu:
-            raise Problem("has a GPU, but use_gpu is false", "set use_gpu: true", ("resources_per_worker",))
-        if self.use_gpu and each.get("GPU") == 0:
-            raise Problem("has 0 GPU, but use_gpu is true", "set use_gpu: false", ("resources_per_worker",))
-        return self
-
-    def worker_bundle(self) -> dict[str, float]:
-        """What one worker takes, in Ray's keys."""
-        default = {"GPU": 1.0} if self.use_gpu else {"CPU": 1.0}
-        bundle = dict(self.resources_per_worker) if self.resources_per_worker is not None else default
-        if self.use_gpu:
-            bundle.setdefault("GPU", 1.0)
-        return {name: float(amount) for name, amount in bundle.items() if amount}
-
-    @property
-    def reduced_metrics(self) -> tuple[str, ...] | None:
-        """Which metrics are reduced: these, or all where that is empty; None: rank 0's reports count."""
-        if self.metrics == "rank0":
-            return None
-        return () if isinstance(self.metrics, str) else tuple(self.metrics)
-
-    @property
-    def process_group(self) -> ProcessGroup | None:
-        """What connects the workers of a trial."""
-        if self.backend != "torch":
-            return self.backend
-        # Ranks that share a device cannot meet through NCCL.
-        gpus = self.worker_bundle().get("GPU", 0.0)
-        return "nccl" if gpus and gpus.is_integer() else "gloo"
-
-    def to_resources(self) -> Resources:
-        """What a trial takes: a bundle for each worker."""
-        bundle = self.worker_bundle()
-        return Resources(
-            bundles=(bundle,) * self.num_workers,
-            strategy=self.placement_strategy,
-            label_selector=self.label_selector,
-            pin_cpus=self.pin_cpus,
-        )
-
-
-Resources.model_rebuild()

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from raysweep import tuneobjects
+from raysweep.spec.byconfig import check_by_config
 from raysweep.spec.constraints import Constraint, Constraints, parse_constraints
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind, digest_of
@@ -29,14 +30,15 @@ from raysweep.spec.points import Points, check_points
 from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.spec.rayschedulers import with_own_scheduler
 from raysweep.spec.repeat import RepeatSpec, check_repeat
-from raysweep.spec.resources import Resources, Scaling, resources_of_wrapped
+from raysweep.spec.resources import Resources, resources_of, resources_of_wrapped
+from raysweep.spec.scaling import Scaling
 from raysweep.spec.schedulers import SchedulerSpec, check_scheduler
 from raysweep.spec.schema import space_schema, value_schema
 from raysweep.spec.search import ConfigsOptions, SearchSpec
 from raysweep.spec.space import Space, normalise, parse, space_to_json, uses
 from raysweep.spec.tuneoptions import TuneOptions
 from raysweep.spec.validation import Problem, show
-from raysweep.spec.where import Where, check_amount, check_where
+from raysweep.spec.where import Where, check_where
 
 if TYPE_CHECKING:
     import os
@@ -221,8 +223,7 @@ class SweepSpec(SpecDocument):
         check_where(self.where, self.param_space)
         if self.where and isinstance(self.search.options, ConfigsOptions):
             raise Problem("has no say in a list of configs", "leave it out", ("where",))
-        if (memory := self.resources.by_config.memory) is not None:
-            check_amount(memory, self.param_space, ("resources", "by_config", "memory"))
+        check_by_config(self)
         check_end(self)
         check_repeat(self)
         check_points(self.points, self.search, self.param_space, self.num_samples)
@@ -339,12 +340,17 @@ class SweepSpec(SpecDocument):
         if self.scaling is not None and self.scaling.backend == "tensorflow":
             return "process"
         resources = self.trial_resources
-        return "process" if resources.total_gpus > 0 and resources.train is None else "worker"
+        return "process" if self.may_have_gpus and resources.train is None else "worker"
+
+    @property
+    def may_have_gpus(self) -> bool:
+        """Whether trials, or some of them, take GPUs."""
+        return self.trial_resources.total_gpus > 0 or self.resources.by_config.gpu is not None
 
     @cached_property
     def trial_resources(self) -> Resources:
         """What one trial takes, with all its workers."""
-        return self.resources if self.scaling is None else self.scaling.to_resources()
+        return self.resources if self.scaling is None else resources_of(self.scaling)
 
     @property
     def objectives(self) -> dict[str, Mode]:

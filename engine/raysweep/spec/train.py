@@ -16,7 +16,7 @@ from pydantic import (
 
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable, check_storage_path
 from raysweep.spec.identity import Kind
-from raysweep.spec.resources import Scaling
+from raysweep.spec.scaling import Scaling
 from raysweep.spec.schedule import Schedule, check_config
 from raysweep.spec.validation import Problem
 
@@ -102,6 +102,9 @@ class TrainSpec(SpecDocument):
         if self.scaling.backend is not None:
             fix = "leave it out: framework says which trainer sets the workers up"
             raise Problem("is for the trials of a sweep", fix, ("scaling", "backend"))
+        if self.scaling.by_config:
+            fix = "leave it out, and give num_workers"
+            raise Problem("is for the trials of a sweep", fix, ("scaling", "by_config"))
         if self.scaling.metrics != "rank0":
             fix = "leave it out: rank 0's metrics are the training's"
             raise Problem("is for the trials of a sweep", fix, ("scaling", "metrics"))

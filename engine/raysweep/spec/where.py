@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from raysweep.spec.amounts import parse_amount
+from raysweep.spec.amounts import Amount
 from raysweep.spec.branches import switch_of
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.relations import EXAMPLE, Name, dotted_name, parse_relation
@@ -50,9 +50,9 @@ def check_where(where: tuple[str, ...], space: Mapping[str, Any]) -> None:
                 )
 
 
-def check_amount(text: str, space: Mapping[str, Any], path: tuple[str, ...]) -> None:
+def check_amount(amount: Amount, space: Mapping[str, Any], path: tuple[str, ...]) -> None:
     """See that an amount is of parameters of a normalised space. Imports nothing. Raises Problem."""
-    for name in parse_amount(text).names:
+    for name in amount.names:
         problem = _problem_of(name, space, may_be_made=True)
         if problem is not None:
             raise Problem(problem, did_you_mean(dotted_name(name), list(_known(space))), path)

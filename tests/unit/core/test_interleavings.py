@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -100,7 +101,10 @@ CHECKPOINTS = st.fixed_dictionaries(
         "keep_top_k": st.sampled_from([None, None, 1, 2, 5]),
     }
 )
-BY_CONFIG = {"cpu": 1, "memory": GIB, "by_config": {"memory": f"{4 * GIB} * x"}}
+MEMORY = {"cpu": 1, "memory": GIB, "by_config": {"memory": f"{4 * GIB} * x"}}
+CPUS = {"cpu": 1, "by_config": {"cpu": "1 + n % 3"}}
+BOTH = {"cpu": 1, "memory": GIB, "by_config": {"cpu": "1 + n % 2", "memory": f"{4 * GIB} * x"}}
+BEYOND = st.sampled_from([(), (), ("cpu=3",), ("cpu=2", "cpu=3")])
 SPECS = st.fixed_dictionaries(
     {
         "num_samples": st.integers(1, 16),
@@ -110,7 +114,8 @@ SPECS = st.fixed_dictionaries(
         "score": st.sampled_from(["last", "best"]),
         "stop": STOPS,
         "failure": POLICIES,
-        "resources": st.sampled_from([{"cpu": 1}, {"cpu": 1, "memory": GIB}, BY_CONFIG]),
+        "resources": st.sampled_from([{"cpu": 1}, {"cpu": 1, "memory": GIB}, MEMORY, CPUS, BOTH]),
+        "param_space": st.just({"x": {"uniform": [0, 1]}, "n": {"randint": [0, 99]}}),
         "checkpoint": CHECKPOINTS,
     }
 )
@@ -125,7 +130,7 @@ happened: Counter[str] = Counter()
 class Beginning:
     """How one sweep begins: its spec, its cluster, how fast time goes, how far it comes undisturbed."""
 
-    fields: dict[str, object]
+    fields: dict[str, Any]
     capacity: int
     is_dry: bool
     length: int
@@ -144,6 +149,13 @@ BEGINNINGS = st.builds(
 )
 
 
+def _fitting(fields: dict[str, Any]) -> dict[str, Any]:
+    """The search that is told of rungs goes with the scheduler that has them; budgets with slots all alike."""
+    if "hyperband" in fields["scheduler"]:
+        fields = fields | {"search": "bohb"}
+    return fields | ({"resources": MEMORY} if "budget" in fields["stop"] else {})
+
+
 class Interleavings(RuleBasedStateMachine):
     """Each rule lets one thing happen somewhere; which rule, where and in what order is Hypothesis's."""
 
@@ -151,10 +163,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @initialize(begun=BEGINNINGS)
     def begin(self, begun: Beginning) -> None:
-        # The search that is told of rungs goes with the scheduler that has them.
-        spec = make_spec(
-            **begun.fields | ({"search": "bohb"} if "hyperband" in begun.fields["scheduler"] else {})
-        )
+        spec = make_spec(**_fitting(begun.fields))
         # A searcher may run dry before num_samples.
         total = spec.num_samples // 2 if begun.is_dry else spec.num_samples
         self.world = World(spec, total=total, length=begun.length, tick_s=begun.tick_s)
@@ -287,11 +296,13 @@ class Interleavings(RuleBasedStateMachine):
             self.world.fail_slot(worker, failure, node)
 
     @precondition(lambda self: self._is_on)
-    @rule(slots=st.integers(0, 5), memory_bytes=SIZES)
-    def change_capacity(self, slots: int, memory_bytes: int) -> None:
+    @rule(slots=st.integers(0, 5), memory_bytes=SIZES, beyond=BEYOND)
+    def change_capacity(self, slots: int, memory_bytes: int, beyond: tuple[str, ...]) -> None:
         world = self.world
         world.send(
-            ev.CapacityChanged(at=world.now, slots=slots, nodes=3, memory_bytes=memory_bytes, problem="full")
+            ev.CapacityChanged(
+                at=world.now, slots=slots, nodes=3, memory_bytes=memory_bytes, problem="full", beyond=beyond
+            )
         )
 
     @precondition(lambda self: self._is_on and self.world.state.hungry_for_memory)
@@ -299,7 +310,8 @@ class Interleavings(RuleBasedStateMachine):
     def lose_the_large_nodes(self, count: int) -> None:
         happened["shrunk"] += 1
         world = self.world
-        world.send(ev.CapacityChanged(at=world.now, slots=2, nodes=1, memory_bytes=GIB))
+        lost = ("cpu=2", "cpu=3")
+        world.send(ev.CapacityChanged(at=world.now, slots=2, nodes=1, memory_bytes=GIB, beyond=lost))
         self._go_on(count)
 
     @precondition(lambda self: self._is_on)
@@ -350,10 +362,16 @@ class Interleavings(RuleBasedStateMachine):
             self.world.send(ev.CancelRequested(at=at) if how == "cancel" else ev.InterruptRequested(at=at))
 
     @precondition(lambda self: self.world.state.phase != "ended")
-    @rule(lost=st.integers(0, 6), gap=st.floats(0, 50), capacity=st.integers(0, 4), memory_bytes=SIZES)
-    def crash(self, lost: int, gap: float, capacity: int, memory_bytes: int) -> None:
+    @rule(
+        lost=st.integers(0, 6),
+        gap=st.floats(0, 50),
+        capacity=st.integers(0, 4),
+        memory_bytes=SIZES,
+        beyond=BEYOND,
+    )
+    def crash(self, lost: int, gap: float, capacity: int, memory_bytes: int, beyond: tuple[str, ...]) -> None:
         world = self.world
-        world.largest_bytes = memory_bytes
+        world.largest_bytes, world.beyond = memory_bytes, beyond
         happened["crashes"] += 1
         world.now += gap
         world.crash(max(world.durable, len(world.journal) - lost), capacity)
@@ -414,7 +432,8 @@ class Interleavings(RuleBasedStateMachine):
         if world.state.phase != "ended":
             if world.has_left:
                 world.crash()
-            world.send(ev.CapacityChanged(at=world.now, slots=2, memory_bytes=world.largest_bytes))
+            room = {"memory_bytes": world.largest_bytes, "beyond": world.beyond}
+            world.send(ev.CapacityChanged(at=world.now, slots=2, **room))
         world.drain()
         self._check_end()
 

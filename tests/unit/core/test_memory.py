@@ -13,8 +13,8 @@ from raysweep.core import line, moves
 from raysweep.core.failures import Failure
 from raysweep.core.memory import is_out_of_reach
 from raysweep.core.stopping import BEHAVIOUR
-from raysweep.schedulers import Pause, Resume, load_scheduler
 from raysweep.core.trial import Attempt
+from raysweep.schedulers import Pause, Resume, load_scheduler
 from tests.policies import Whim
 from tests.unit.core.faults import GIB, NO_WAIT, OOM, kinds, out_of_memory
 from tests.unit.core.sweep import Sweep, running, start_trial, tell
@@ -107,10 +107,10 @@ def test_a_large_slot_is_given_back_when_nobody_needs_it() -> None:
     sweep.send(ev.SlotOpened, slot=3, node="big")
     sweep.began(0, 2)
     sweep.report(0, 0.5, attempt=2)
-    assert sweep.state.largest_slot_bytes == 4 * GIB
+    assert [slot.memory_bytes for slot in sweep.state.tally.large_slots] == [4 * GIB]
     assert cmd.CloseSlot(slot=3) in sweep.returned(0, 2)
     assert sweep.state.hungry_for_memory == 0
-    assert sweep.state.largest_slot_bytes == 0
+    assert not sweep.state.tally.has_large
 
 
 # -- memory that no node has (any more) ----------------------------------------------------------------

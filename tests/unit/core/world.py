@@ -112,6 +112,7 @@ class World:
         self.journal: list[bytes] = []
         self.durable = 0
         self.largest_bytes = 0
+        self.beyond: tuple[str, ...] = ()
         self.has_told_time = self.has_released = False
         self.stored: set[str] = set()
         self.damaged: set[str] = set()
@@ -163,7 +164,8 @@ class World:
             )
         )
         self.flush()  # the claim is durable before anything else happens
-        self.send(ev.CapacityChanged(at=self.now, slots=capacity, memory_bytes=self.largest_bytes))
+        room = {"memory_bytes": self.largest_bytes, "beyond": self.beyond}
+        self.send(ev.CapacityChanged(at=self.now, slots=capacity, **room))
 
     def send(self, event: ev.Event) -> list[cmd.Command]:
         """Journal an event, apply it, carry its commands out."""
@@ -192,7 +194,7 @@ class World:
     def _note_room(self, event: ev.Event) -> None:
         """Count what may lead to a recall that spreads a queue: a slot falls idle."""
         if isinstance(event, ev.CapacityChanged):
-            self.largest_bytes = event.memory_bytes
+            self.largest_bytes, self.beyond = event.memory_bytes, event.beyond
         if isinstance(event, ev.SlotOpened | ev.TrialReturned | ev.TrialStopped | ev.TrialFailed):
             self.room_made += 1
 
@@ -428,8 +430,10 @@ class World:
         )
 
     def has_place(self, worker: Worker) -> bool:
-        """Whether a node has the memory that the slot asks for."""
+        """Whether a node has room for the slot."""
         slot = self.state.slots.get(worker.slot)
+        if slot is not None and slot.size in self.beyond:
+            return False
         need = (slot.memory_bytes or 0) if slot is not None else 0
         return not self.largest_bytes or need <= self.largest_bytes
 
@@ -606,7 +610,7 @@ class World:
                 return
             if not self.move_on():
                 assert self.has_left, f"stuck in phase {self.state.phase}: {self.state.to_json()}"
-                self.largest_bytes = 0  # the next cluster has what this one had not
+                self.largest_bytes, self.beyond = 0, ()  # the next cluster has what this one had not
                 self.crash()
         raise AssertionError(f"not ended after {limit} steps")
 

@@ -9,13 +9,14 @@ from raysweep.messages import ToWorker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateGroup:
-    """Ask for a placement group of the sweep's shape, `memory_bytes` in its first bundle if given.
+    """Ask for a placement group of the sweep's shape, or of this `size`; with `memory_bytes` if given.
 
     Not on the `excluded` nodes.
     """
 
     group: int
     memory_bytes: int | None
+    size: str
     excluded: tuple[str, ...]
 
 

@@ -33,19 +33,19 @@ class Groups:
         """Those that no slot has."""
         return self._free.keys()
 
-    def take(self, memory_bytes: int | None) -> Group:
-        """A group that was given back, or a new one, with so much memory if given."""
-        if memory_bytes is not None:
+    def take(self, memory_bytes: int | None, size: str) -> Group:
+        """A group that was given back, or a new one, with so much memory if given, or of another size."""
+        if memory_bytes is not None or size:
             self.drop_free()  # they hold what it may need
         elif self._free:
             group, _ = self._free.pop(next(reversed(self._free)))
             group.move("taken")
             return group
-        group = Group(number=self._next, memory_bytes=memory_bytes)
+        group = Group(number=self._next, is_usual=memory_bytes is None and not size)
         self._next += 1
         self._all[group.number] = group
         excluded = tuple(sorted(self._excluded))
-        self._act(CreateGroup(group=group.number, memory_bytes=memory_bytes, excluded=excluded))
+        self._act(CreateGroup(group=group.number, memory_bytes=memory_bytes, size=size, excluded=excluded))
         return group
 
     def give_back(self, group: Group, nodes: Set[str]) -> bool:
@@ -53,7 +53,7 @@ class Groups:
 
         `nodes` holds an empty name where it is not known on which ones.
         """
-        if group.memory_bytes is not None or nodes & {"", *self._excluded, *self._avoided}:
+        if not group.is_usual or nodes & {"", *self._excluded, *self._avoided}:
             self.drop(group)
             return False
         group.move("given_back")

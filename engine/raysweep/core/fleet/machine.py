@@ -76,11 +76,12 @@ class Fleet:
 
     def open(self, command: cmd.OpenSlot, at: float) -> None:
         """Start a worker; `SlotOpened` or `SlotFailed` follows."""
-        group = self.groups.take(command.memory_bytes)
-        members = tuple(self.crew.start(group, rank=rank) for rank in range(self.policy.world_size or 1))
+        group = self.groups.take(command.memory_bytes, command.size)
+        ranks = range(self.policy.members(command.size))
+        members = tuple(self.crew.start(group, rank=rank) for rank in ranks)
         slot, worker = FleetSlot(number=command.slot, members=members), members[0]
         slot.memory_bytes = command.memory_bytes
-        if command.memory_bytes is not None:
+        if not group.is_usual:
             self._large_opening.add(slot.number)
         self.slots[slot.number] = slot
         self.crew.serve(slot)

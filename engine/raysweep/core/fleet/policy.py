@@ -8,6 +8,7 @@ from typing import Final
 from raysweep.core.fleet.reduction import Rule
 from raysweep.core.rules import checkpoint_metric
 from raysweep.spec import SweepSpec
+from raysweep.spec.amounts import amounts_of
 
 INTERRUPT_GRACE_S: Final = 2.0
 """From the interruption until the process is killed; a spare worker is warm by then."""
@@ -33,8 +34,8 @@ at its next report is interrupted, then let go."""
 class FleetPolicy:
     """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one.
 
-    `world_size`: how many members a slot has; 0 where trials are no gangs. `process_group`: what connects
-    them. `reduction`: how their reports become one; None: rank 0's count.
+    `world_size`: how many members a usual slot has; 0 where trials are no gangs. `process_group`: what
+    connects them. `reduction`: how their reports become one; None: rank 0's count.
     """
 
     isolation: str
@@ -54,7 +55,7 @@ class FleetPolicy:
         is_spared = isolation not in ("process", "inline") and scaling is None
         return cls(
             isolation=isolation,
-            can_spare=spec.trial_resources.total_gpus == 0 and is_spared,
+            can_spare=not spec.may_have_gpus and is_spared,
             start_timeout_s=spec.failure.start_timeout_s,
             placement_timeout_s=spec.failure.placement_timeout_s,
             memory_limit_factor=spec.failure.memory_limit_factor,
@@ -63,6 +64,10 @@ class FleetPolicy:
             process_group=(scaling.process_group or "") if scaling is not None else "",
             reduction=Rule.of(spec, checkpoint_metric(spec)),
         )
+
+    def members(self, size: str) -> int:
+        """How many members a slot of this size has."""
+        return int(amounts_of(size).get("num_workers", self.world_size or 1)) if self.world_size else 1
 
     def memory_limit(self, slot_bytes: int | None) -> int | None:
         """How much a trial may hold in a slot that was opened with `slot_bytes`; None: no limit."""

@@ -25,7 +25,7 @@ from raysweep import messages as msg
 from raysweep.core.events import Row
 from raysweep.core.scores import as_number
 from raysweep.spec import SweepSpec
-from raysweep.spec.resources import Reduction
+from raysweep.spec.scaling import Reduction
 
 AHEAD: Final = 1_000_000
 """So many reports may one rank be ahead of another: what waits for the others is bounded. Far more than lies

@@ -23,10 +23,10 @@ from raysweep.messages import End, Failed, Job, ToWorker
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Group:
-    """A placement group. `returns` counts how often it was given back."""
+    """A placement group. `returns` counts how often it was given back. `is_usual`: of the sweep's shape."""
 
     number: int
-    memory_bytes: int | None = None
+    is_usual: bool = True
     state: GroupState = "held"
     returns: int = 0
 
