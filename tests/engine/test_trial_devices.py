@@ -119,6 +119,12 @@ GPUS = """
             assert outcome.counts == {"completed": 3}, (isolation, case, outcome.why)
             seen = [one.metrics for one in outcome.trials]
             said[f"{isolation} {case}"] = [[one["gpus"], one["pid"]] for one in seen]
+    outcome = rs.run_sweep(
+        dict(name="sized", trainable=train, param_space={"g": {"grid_search": [0, 1, 2, 0.5, 0]}},
+             metric="loss", mode="min", resources={"cpu": 1, "by_config": {"gpu": "g"}},
+             storage_path=sys.argv[2]))
+    assert outcome.counts == {"completed": 5}, outcome.why
+    said["sized"] = [one.metrics["gpus"] for one in outcome.trials]
     print(json.dumps(said))
 """
 
@@ -134,6 +140,8 @@ def test_each_trial_sees_its_gpus_and_no_other(tmp_path: Path) -> None:
         done = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout.splitlines()[-1])
+    sized = [len([gpu for gpu in gpus.split(",") if gpu]) for gpus in said.pop("sized")]
+    assert sized == [0, 1, 2, 1, 0], "as many as each config says"
     for isolation in ("worker", "process", "actor", "None"):
         seen = {case: [gpus for gpus, _ in said[f"{isolation} {case}"]] for case in ("none", "of others")}
         assert seen == {"none": [""] * 3, "of others": [""] * 3}, isolation

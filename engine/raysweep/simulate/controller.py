@@ -17,6 +17,9 @@ from raysweep.simulate.cluster import SimulatedCluster
 from raysweep.simulate.journal import SimulatedWriter
 from raysweep.storage.store import Store
 
+# When a slot of another size is asked for, it is looked at whether any node can hold it.
+LOOK_S = 2.0
+
 
 class SimulatedController:
     """Runs one sweep from a claim to its end, or to its death. `is_checked`: assert what must hold."""
@@ -125,6 +128,9 @@ class SimulatedController:
                 self._clock.after(0.0, lambda: self.writer.when_durable(self._end_sweep))
             case cmd.LeaveSweep():
                 self._end(lambda: setattr(self, "left", command.why))
+            case cmd.OpenSlot() if command.size:
+                self._cluster.carry(command)
+                self._clock.after(LOOK_S, lambda: None if self.is_done else self.see_room())
             case _:
                 self._cluster.carry(command)
 

@@ -1,7 +1,7 @@
 """Relations between parameters: `min_lr < max_lr`, as text that is parsed and never run as code.
 
 An expression is made of names of parameters (`a`, nested `a.b`, `a[0]`, `a["my-name"]`), numbers, strings,
-true and false, `+ - * / // %`, comparisons (chains too: `0 < a < b`), `and`, `or`, `not` and brackets. Nothing
+true and false, `+ - * / // %`, comparisons (chains too: `0 < a < b`), `and`, `or`, `not`, brackets. Nothing
 else is known: no calls, no attributes of values, no powers.
 """
 

@@ -150,7 +150,7 @@ BEGINNINGS = st.builds(
 
 
 def _fitting(fields: dict[str, Any]) -> dict[str, Any]:
-    """The search that is told of rungs goes with the scheduler that has them; budgets with slots all alike."""
+    """The search that is told of rungs goes with who has them; a budget goes with slots that are alike."""
     if "hyperband" in fields["scheduler"]:
         fields = fields | {"search": "bohb"}
     return fields | ({"resources": MEMORY} if "budget" in fields["stop"] else {})

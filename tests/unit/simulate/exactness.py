@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from raysweep.simulate import Costs, Kill, Simulated, WorkerDied, simulate
+from raysweep.simulate.nodes import Node, Nodes
 from raysweep.spec import SweepSpec
 from tests.unit.simulate.sweeps import ASHA, LENGTH, make_spec
 
@@ -50,6 +51,11 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
         "points": [{"x": 0.25}, {"x": 0.75}],
         "num_samples": 12,
     },
+}
+# Some take twice the CPUs of the others, and so another slot.
+SIZED: dict[str, dict[str, Any]] = {
+    name: {**SEARCHES[search], "resources": {"cpu": 1, "by_config": {"cpu": "1 + x * 9973 // 1 % 2"}}}
+    for name, search in {"sized": "tpe", "sized2": "random"}.items()
 }
 # With several metrics, which one scheduler compares by.
 SEVERAL: dict[str, dict[str, Any]] = {
@@ -142,7 +148,9 @@ class Exact:
         self._options = options
 
     def run(self, *kills: Kill) -> Simulated:
-        return simulate(self.spec, Curve(self._faults), kills=kills, is_checked=True, **self._options)
+        nodes = Nodes(all=[Node(name="wide", cpus=2)]) if "sized" in self.name else None
+        curve = Curve(self._faults)
+        return simulate(self.spec, curve, kills=kills, is_checked=True, nodes=nodes, **self._options)
 
     def limited(self, **stop: Any) -> Exact:
         """The same sweep, ended by a limit and then asked for again without it."""
@@ -158,7 +166,7 @@ def kills_of(simulated: Simulated) -> list[Kill]:
 
 def _exact(search: str, scheduler: str, faults: str) -> Exact:
     failure = {"backoff_initial_s": BACKOFF_S, "max_failures": 2, "max_worker_deaths": 2}
-    fields = (SEARCHES | MORE_SEARCHES | SEVERAL | BOHB | DEHB)[search] | (
+    fields = (SEARCHES | MORE_SEARCHES | SIZED | SEVERAL | BOHB | DEHB)[search] | (
         SCHEDULERS | NAMED | MOASHA | DEHB
     )[scheduler]
     spec = make_spec(max_concurrent_trials=1, failure=failure, **fields)
@@ -178,6 +186,8 @@ _ALL = [
     *product(MORE_SEARCHES, ("fifo", "asha"), FAULTS),
     *product(("random", "tpe"), NAMED, FAULTS),
     *product(SEVERAL, ("fifo", "moasha"), FAULTS[1:]),
+    *product(("sized",), ("asha", "halving", "pbt"), FAULTS),
+    *product(("sized2",), ("fifo", "asha", "copycat", "hyperband"), FAULTS),
 ]
 EXACT = {exact.name: exact for exact in (_exact(*each) for each in _ALL)}
 

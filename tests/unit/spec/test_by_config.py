@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from raysweep import Resources, SweepSpec
+from raysweep import Resources, SweepSpec, TrainSpec
 from raysweep.errors import SpecError
-from raysweep.spec.amounts import parse_amount
+from raysweep.spec.amounts import Need, amounts_of, parse_amount, size_of
+from raysweep.spec.byconfig import needs_of
 
 FIELD = "resources.by_config.memory"
 
@@ -31,12 +32,22 @@ def problem_of(memory: Any, **fields: Any) -> SpecError:
     return caught.value
 
 
+def need(text: str, name: str = "memory", usual: float = 0.0) -> Need:
+    return Need(f"resources.by_config.{name}", name, parse_amount(text), usual)
+
+
 @pytest.mark.parametrize(
     ("text", "amount"),
-    [("1e9 + 4e6 * width", 1_020_000_000), ("net.depth * 0.3", 1), ('net["depth"] - width', -3)],
+    [
+        ("1e9 + 4e6 * width", 1_020_000_000),
+        ("net.depth * 0.3", 1),
+        ('width - net["depth"]', 3),
+        ('net["depth"] - width', None),
+        ("width % 3 + width // 2", 4),
+    ],
 )
-def test_an_amount_is_told_of_a_config_and_rounded_up(text: str, amount: int) -> None:
-    assert parse_amount(text).of({"width": 5, "net": {"depth": 2}}) == amount
+def test_an_amount_is_told_of_a_config_and_rounded_up(text: str, amount: int | None) -> None:
+    assert need(text).of({"width": 5, "net": {"depth": 2}}) == amount
 
 
 @pytest.mark.parametrize(
@@ -51,7 +62,7 @@ def test_an_amount_is_told_of_a_config_and_rounded_up(text: str, amount: int) ->
 )
 def test_what_is_no_number_is_refused_by_its_field(text: str, config: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as caught:
-        parse_amount(text).of(config)
+        need(text).of(config)
     assert caught.value.field == FIELD
 
 
@@ -98,3 +109,94 @@ def test_the_example_is_a_spec() -> None:
     example = Path(__file__).parents[3] / "examples/memory_by_config.yaml"
     found = SweepSpec.from_yaml(example.read_text())
     assert found.resources.by_config.memory == "100000000 + 2000000 * width"
+
+
+def test_no_more_than_the_usual_is_the_usual() -> None:
+    assert need("n", "cpu", usual=2.0).of({"n": 2}) is None
+    assert need("n", "cpu", usual=2.0).of({"n": 1}) is None
+    assert need("n", "cpu", usual=2.0).of({"n": 2.5}) == 2.5
+    assert need("n", "num_workers", usual=2.0).of({"n": 2.5}) == 3
+
+
+def test_gpus_are_parts_of_one_or_whole() -> None:
+    assert need("n", "gpu").of({"n": 0.25}) == 0.25
+    assert need("n", "gpu").of({"n": 3}) == 3
+    with pytest.raises(SpecError, match=r"^resources\.by_config\.gpu: 'n' is 1\.5 GPUs"):
+        need("n", "gpu").of({"n": 1.5})
+
+
+def test_a_size_is_written_and_read() -> None:
+    for amounts in ({}, {"cpu": 4.0}, {"gpu": 0.3333333333333333, "cpu": 2.5}, {"num_workers": 12.0}):
+        assert amounts_of(size_of(amounts)) == amounts
+    assert size_of({"gpu": 1.0, "cpu": 4.0}) == "cpu=4 gpu=1"
+
+
+SPACE = {"n": {"choice": [1, 2, 4]}}
+
+
+def plain(**fields: Any) -> SweepSpec:
+    return SweepSpec(name="a", trainable="a:b", metric="loss", mode="min", param_space=SPACE, **fields)
+
+
+def test_all_needs_of_a_spec_with_their_least() -> None:
+    found = plain(resources={"cpu": 2, "memory": 5, "by_config": {"cpu": "n", "gpu": "n / 4", "memory": "n"}})
+    assert [(each.field, each.usual) for each in needs_of(found)] == [
+        ("resources.by_config.cpu", 2.0),
+        ("resources.by_config.gpu", 0.0),
+        ("resources.by_config.memory", 5.0),
+    ]
+    gang = plain(scaling={"num_workers": 2, "by_config": {"num_workers": "n"}})
+    (need,) = needs_of(gang)
+    assert (need.field, need.usual) == ("scaling.by_config.num_workers", 2.0)
+    assert SweepSpec.from_any(gang.to_dict()) == gang
+    assert needs_of(plain()) == ()
+    assert "by_config" not in plain(scaling={"num_workers": 2}).to_dict()["scaling"]
+
+
+def test_trials_that_may_have_gpus_get_a_process_each() -> None:
+    assert plain(resources={"by_config": {"gpu": "n"}}).effective_isolation == "process"
+    assert plain(resources={"by_config": {"cpu": "n"}}).effective_isolation == "worker"
+
+
+def test_the_size_of_a_trial_in_rays_bundles() -> None:
+    assert Resources(cpu=1, custom={"a": 1}).resized("cpu=4 gpu=0.5").to_bundles() == [
+        {"CPU": 4.0, "GPU": 0.5, "a": 1.0}
+    ]
+    gang = plain(scaling={"num_workers": 2, "resources_per_worker": {"CPU": 3}}).trial_resources
+    assert gang.resized("num_workers=3", 7, is_gang=True).to_bundles() == [{"CPU": 3.0, "memory": 7.0}] * 3
+    assert Resources().resized("") == Resources()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"resources": {"by_config": {"cpu": "m"}}},
+            r"^resources\.by_config\.cpu: 'm' is not in",
+        ),
+        ({"resources": {"by_config": {"cpus": "n"}}}, r"^resources\.by_config\.cpus: "),
+        (
+            {"resources": {"bundles": [{"CPU": 1}] * 2, "by_config": {"gpu": "n"}}},
+            r"does not go with bundles",
+        ),
+        (
+            {"resources": {"train": {"num_workers": 2}, "by_config": {"cpu": "n"}}},
+            r"does not go with train",
+        ),
+        ({"resources": {"pin_cpus": True, "by_config": {"cpu": "n"}}}, r"cpu: does not go with pin_cpus"),
+        ({"resources": {"gpu_memory": 5, "by_config": {"gpu": "n"}}}, r"gpu: does not go with gpu_memory"),
+        ({"resources": {"train": {"by_config": {"num_workers": "n"}}}}, r"train\.by_config: is for trials"),
+        (
+            {"resources": {"by_config": {"cpu": "n"}}, "stop": {"budget": {"cpu_hours": 1}}},
+            r"^stop\.budget: counts what slots use that are all alike",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        plain(**fields)
+
+
+def test_a_training_has_no_config_to_follow() -> None:
+    with pytest.raises(SpecError, match=r"scaling\.by_config: is for the trials of a sweep"):
+        TrainSpec(name="a", trainable="a:b", scaling={"by_config": {"num_workers": "n"}})
