@@ -8,7 +8,7 @@ import pytest
 
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
-from raysweep.core import memory, turns
+from raysweep.core import memory, needs, turns
 from raysweep.core.invariants import check
 from raysweep.core.trial import Turn
 from raysweep.schedulers import Decisions, Pause, Resume, load_scheduler
@@ -17,6 +17,7 @@ from tests.unit.core.faults import GIB, NO_WAIT, OOM
 from tests.unit.core.sweep import Commands, Sweep
 from tests.unit.core.world import make_spec
 
+ASHA = {"asha": {"max_t": 9, "grace_period": 1}}
 BY_X = {"cpu": 1, "memory": GIB, "by_config": {"memory": f"{GIB} * x"}}
 
 
@@ -227,3 +228,107 @@ def test_what_comes_to_wait_for_memory_when_a_wait_is_over_waits_as_long() -> No
     sweep.timer(due_at)
     assert [sweep.trial_state(number) for number in (0, 1)] == ["pending", "failed"]
     assert sweep.state.timer_at == due_at + 5.0
+
+
+BY_N = {"cpu": 1, "by_config": {"cpu": "x"}}
+
+
+def sized(*needs: float, **fields: Any) -> Sweep:
+    return sweep_of(*needs, resources=BY_N, **fields)
+
+
+def run_sized(sweep: Sweep, most: int = 300) -> list[tuple[int, str]]:
+    """As `run_all`: (trial, the size of its slot) by begin."""
+    ran: list[tuple[int, str]] = []
+    for _ in range(most):
+        open_all(sweep)
+        heads = [slot.queue[0] for slot in sweep.state.slots.values() if slot.queue]
+        if not heads:
+            return ran
+        trial = sweep.state.trials[min(heads)]
+        assert trial.slot is not None
+        ran.append((trial.number, sweep.state.slots[trial.slot].size))
+        sweep.began(trial.number, trial.attempt)
+        sweep.report(trial.number, 0.5, attempt=trial.attempt)
+        sweep.returned(trial.number, trial.attempt)
+        check(sweep.state)
+    raise AssertionError("it goes on for ever")
+
+
+@pytest.mark.parametrize("slots", [1, 2, 5])
+def test_each_trial_runs_in_a_slot_of_its_own_size(slots: int) -> None:
+    needs = [1.0, 2.0, 1.0, 3.5, 2.0, 1.0, 3.5]
+    sizes = ["" if need == 1.0 else f"cpu={need:g}" for need in needs]
+    sweep = sized(*needs, slots=slots)
+    assert sorted(run_sized(sweep)) == list(enumerate(sizes))
+    assert sweep.state.status == "completed"
+
+
+def test_one_at_a_time_they_keep_their_order() -> None:
+    needs = [1.0, 2.0, 1.0, 3.0, 2.0, 1.0]
+    sweep = sized(*needs, max_concurrent_trials=1, slots=4, scheduler=ASHA)
+    assert [number for number, _ in run_sized(sweep)] == list(range(6))
+
+
+def test_a_slot_of_a_size_that_nobody_waits_for_makes_room_for_those_that_wait() -> None:
+    """Trial 1 backs off: what has its size would be kept for it, and usual ones could not have it."""
+    sweep = sized(2.0, 1.0, 1.0, max_concurrent_trials=1, failure={"backoff_initial_s": 60.0})
+    open_all(sweep)
+    sweep.began(0)
+    sweep.failed(0)
+    assert sweep.trial_state(0) == "waiting"
+    assert run_sized(sweep) == [], "the order is kept until something has succeeded"
+    sweep.timer(sweep.at + 60.0)
+    assert run_sized(sweep) == [(0, "cpu=2"), (1, ""), (2, "")]
+
+
+def test_usual_trials_take_the_place_of_a_large_slot_whose_trial_is_out_of_reach() -> None:
+    sweep = sized(2.0, 3.0, 1.0, 1.0, slots=1)
+    open_all(sweep)
+    sweep.send(ev.CapacityChanged, slots=1, memory_bytes=0, beyond=("cpu=3",))
+    assert [number for number, _ in run_sized(sweep)] == [0, 2, 3]
+    assert sweep.trial_state(1) == "pending"
+    sweep.send(ev.CapacityChanged, slots=1, memory_bytes=0)
+    assert run_sized(sweep) == [(1, "cpu=3")]
+    assert sweep.state.status == "completed"
+
+
+def test_a_slot_that_no_node_can_hold_any_more_is_closed_and_its_trial_waits() -> None:
+    sweep = sized(3.0, 1.0, slots=2, failure={**NO_WAIT, "placement_timeout_s": 5.0})
+    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.size]
+    commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=0, beyond=("cpu=3",))
+    assert cmd.CloseSlot(slot=large) in commands
+    run_sized(sweep)
+    sweep.timer(sweep.at + 5.0)
+    assert [sweep.trial_state(number) for number in (0, 1)] == ["failed", "completed"]
+    failure = sweep.state.trials[0].attempts[-1].failure
+    assert failure is not None
+    assert "(resources.by_config): it needs cpu=3, for which no node has room" in failure.message
+
+
+def test_another_config_makes_a_trial_of_another_size() -> None:
+    sweep = sized(1.0)
+    for need, size, count in ((3.0, "cpu=3", 1), (2.0, "cpu=2", 1), (1.0, "", 0)):
+        turns.follow(sweep.state, sweep.state.trials[0], Turn(reason="exploit", config={"x": need}), [])
+        assert sweep.state.trials[0].size == size
+        assert sweep.state.hungry_for_memory == count
+        check(sweep.state)
+
+
+def test_a_sized_trial_that_runs_out_of_memory_keeps_its_size() -> None:
+    resources = {"cpu": 1, "memory": GIB, "by_config": {"cpu": "x"}}
+    sweep = sweep_of(2.0, resources=resources)
+    open_all(sweep)
+    sweep.began(0)
+    sweep.failed(0, OOM)
+    sweep.send(ev.TimerFired)
+    (slot,) = [slot for slot in sweep.state.slots.values() if not slot.is_open]
+    assert (slot.size, slot.memory_bytes) == ("cpu=2", 2 * GIB)
+    assert run_sized(sweep) == [(0, "cpu=2")]
+
+
+def test_sizes_are_told_once_each_and_of_active_trials_alone() -> None:
+    sweep = sized(2.0, 3.0, 2.0, 1.0, slots=1)
+    assert needs.needed_sizes(sweep.state) == ["cpu=2", "cpu=3"]
+    run_sized(sweep)
+    assert needs.needed_sizes(sweep.state) == []
