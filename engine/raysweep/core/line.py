@@ -53,8 +53,6 @@ def assign(state: SweepState, out: Out) -> None:
         if not memory.fits(trial, slot):
             too_large.append(trial.number)
             hungry.appendleft(slot.number)
-            if memory.keeps_its_turn(state, trial):
-                break
             continue
         if trial.attempts and hungry:
             slot = _prefer_other_node(state, trial, slot, depth)

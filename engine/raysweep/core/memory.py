@@ -98,19 +98,10 @@ def place(state: SweepState, out: Out) -> None:
 def in_turn(state: SweepState) -> list[Trial]:
     """The large trials that may begin, in the line's order."""
     large = large_pending(state)
-    if not large or not _has_turns(state):
+    if not large or not state.rules.needs or not order.is_kept(state):
         return large
     reachable = [n for n in state.pending if not is_out_of_reach(state, state.trials[n])]
     return [trial for trial in large if reachable and trial.number == order.next_of(state, reachable)]
-
-
-def keeps_its_turn(state: SweepState, trial: Trial) -> bool:
-    """Whether no other trial may begin before this large one, for which there is no slot yet."""
-    return _has_turns(state) and not is_out_of_reach(state, trial)
-
-
-def _has_turns(state: SweepState) -> bool:
-    return bool(state.rules.needs) and order.is_kept(state)
 
 
 def _idle_large(state: SweepState) -> list[Slot]:

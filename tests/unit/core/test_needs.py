@@ -332,3 +332,47 @@ def test_sizes_are_told_once_each_and_of_active_trials_alone() -> None:
     assert needs.needed_sizes(sweep.state) == ["cpu=2", "cpu=3"]
     run_sized(sweep)
     assert needs.needed_sizes(sweep.state) == []
+
+
+def test_each_size_has_a_slot_while_usual_trials_wait() -> None:
+    sweep = sized(2.0, 2.0, 3.0, *[1.0] * 20, slots=4)
+    open_all(sweep)
+    assert sorted({slot.size for slot in sweep.state.slots.values()}) == ["", "cpu=2", "cpu=3"]
+    assert [slot.size for slot in sweep.state.slots.values()].count("cpu=2") == 1
+    assert len(run_sized(sweep)) == 23
+
+
+def test_a_slot_that_opens_is_not_kept_waiting_by_one_of_another_size() -> None:
+    """Both of size 2 would go on one after the other on the room that the one of size 3 waits for."""
+    sweep = sized(2.0, 2.0, 3.0, slots=3)
+    while not (opening := [s.number for s in sweep.state.slots.values() if s.size == "cpu=3"]):
+        slot = min(slot.number for slot in sweep.state.slots.values() if not slot.is_open)
+        sweep.send(ev.SlotOpened, slot=slot, node="node0")
+    (first,) = [slot.number for slot in sweep.state.slots.values() if slot.queue]
+    assert not sweep.state.slots[opening[0]].is_open
+    sweep.began(0)
+    sweep.report(0, 0.5)
+    assert cmd.CloseSlot(slot=first) in sweep.returned(0)
+    assert sorted(run_sized(sweep)) == [(1, "cpu=2"), (2, "cpu=3")]
+
+
+def test_a_usual_slot_behind_an_idle_one_of_another_size_gets_its_trial() -> None:
+    """Trial 2 backs off, and what is of its size is kept for it while there is room for all."""
+    sweep = Sweep(num_samples=5, resources=BY_N, failure={"backoff_initial_s": 60.0})
+    sweep.start()
+    sweep.send(ev.CapacityChanged, slots=4, memory_bytes=0)
+    configs = tuple({"x": need} for need in (1.0, 2.0, 2.0))
+    sweep.send(ev.ConfigsSuggested, first=0, configs=configs, is_exhausted=False)
+    for number in (0, 1, 2):
+        open_all(sweep)
+        sweep.began(number)
+        if number < 2:
+            sweep.report(number, 0.5)
+            sweep.returned(number)
+    sweep.failed(2)
+    idle = [sweep.state.slots[number].size for number in sweep.state.hungry]
+    assert idle[:1] == ["cpu=2"], idle
+    assert "" in idle
+    more = ({"x": 3.0}, {"x": 1.0})
+    commands = sweep.send(ev.ConfigsSuggested, first=3, configs=more, is_exhausted=True)
+    assert [each.trial for each in commands if isinstance(each, cmd.StartTrial)] == [4]
