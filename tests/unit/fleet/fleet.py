@@ -58,8 +58,8 @@ class Driven:
         check(self.fleet)
         return self
 
-    def open(self, slot: int, memory_bytes: int | None = None) -> Driven:
-        self.fleet.open(cmd.OpenSlot(slot=slot, memory_bytes=memory_bytes), self.at)
+    def open(self, slot: int, memory_bytes: int | None = None, size: str = "") -> Driven:
+        self.fleet.open(cmd.OpenSlot(slot=slot, memory_bytes=memory_bytes, size=size), self.at)
         return self.done()
 
     def close(self, slot: int) -> Driven:

@@ -360,3 +360,14 @@ def test_whatever_happens_each_trial_has_one_end_and_runs_in_one_gang_at_a_time(
     for _ in range(400):
         chance.step()
     assert chance.next_trial > 20
+
+
+def test_a_slot_of_another_size_has_so_many_members_and_its_group_is_not_kept() -> None:
+    driven = Driven(can_spare=False, world_size=2).open(0, size="num_workers=3")
+    assert driven.actions == [
+        CreateGroup(group=0, memory_bytes=None, excluded=(), size="num_workers=3"),
+        *(StartWorker(worker=rank, group=0, is_spare=False, rank=rank) for rank in range(3)),
+    ]
+    assert driven.fleet.has_large_opening
+    group = driven.fleet.slots[0].worker.group
+    assert not driven.fleet.groups.give_back(group, {"node0"})

@@ -16,8 +16,8 @@ class CreateGroup:
 
     group: int
     memory_bytes: int | None
-    size: str
     excluded: tuple[str, ...]
+    size: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ class Groups:
         self._next += 1
         self._all[group.number] = group
         excluded = tuple(sorted(self._excluded))
-        self._act(CreateGroup(group=group.number, memory_bytes=memory_bytes, size=size, excluded=excluded))
+        self._act(CreateGroup(group=group.number, memory_bytes=memory_bytes, excluded=excluded, size=size))
         return group
 
     def give_back(self, group: Group, nodes: Set[str]) -> bool:
