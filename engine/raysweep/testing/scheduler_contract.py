@@ -32,6 +32,8 @@ class SchedulerContract:
     slots: ClassVar[int] = 4
     reports: ClassVar[int] = 12
     """How many reports a trial makes where nothing ends it earlier."""
+    resumes_every: ClassVar[int] = 5
+    """After how many calls its state is read back and the rest decided again, all that follow each time."""
 
     def make_scheduler(self) -> Scheduler:
         """A scheduler without trials, made from the same options, setup and seed each time."""
@@ -79,7 +81,7 @@ class SchedulerContract:
     @pytest.mark.parametrize("seed", [1, 2])
     def test_written_down_and_read_back_it_decides_as_before(self, seed: int) -> None:
         played = list(self._play(seed))
-        for at in range(0, len(played), 5):
+        for at in range(0, len(played), self.resumes_every):
             restored = self.make_scheduler()
             restored.from_json(json.loads(json.dumps(played[at][2], allow_nan=False)))
             for (method, arguments), decisions, _ in played[at + 1 :]:

@@ -293,9 +293,10 @@ def test_a_long_sweep_is_read_in_a_moment(tmp_path: Path) -> None:
     from raysweep.spec import SweepSpec
     from raysweep.storage.writer import JournalWriter
 
-    simulated = simulate(SPEC | {"num_samples": 2000}, smooth, slots=16)
+    asked = SPEC | {"num_samples": 2000, "search": "random"}
+    simulated = simulate(asked, smooth, slots=16)
     folder = SweepFolder(open_store(tmp_path), "hills-1")
-    spec = SweepSpec.from_any(SPEC | {"num_samples": 2000})
+    spec = SweepSpec.from_any(asked)
     folder.write_spec_if_absent(SweepRecord(digest=spec.digest(), key="k", seed=3, spec=spec.to_dict()))
     journal = folder.journal()
     assert not list(journal.read())

@@ -127,6 +127,7 @@ class TestPbtInStep(SchedulerContract):
 
 class TestPb2(SchedulerContract):
     slots = 16
+    resumes_every = 40  # its decisions take their time
 
     def make_scheduler(self) -> Scheduler:
         population = Population(perturbation_interval=2)
@@ -135,6 +136,8 @@ class TestPb2(SchedulerContract):
 
 
 class TestPb2InStep(SchedulerContract):
+    resumes_every = 40
+
     def make_scheduler(self) -> Scheduler:
         population = Population(perturbation_interval=3, synch=True, quantile_fraction=0.4)
         leaves = bounded_leaves({"lr": {"loguniform": [1e-3, 10]}})
