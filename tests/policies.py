@@ -180,7 +180,8 @@ class Whim(_Quiet):
     def _verdict(self, dice: bytes, known: list[int]) -> Verdict:
         donor = known[dice[3] % len(known)]
         config = self.configs.get(donor, {}) | {"x": round(dice[4] / 256, 3)}
-        return (Stop(), Pause(), Pause(), Resume(), Resume(config), Exploit(donor, config))[dice[5] % 6]
+        exploit, resize = Exploit(donor, config), Resize(config)
+        return (Stop(), Pause(), Pause(), Resume(), Resume(config), exploit, resize)[dice[5] % 7]
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"left": self.left, "calls": self.calls}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,43 @@ def test_pbt_goes_on_from_the_donors_checkpoint_with_another_config(
     for trial in outcome.trials:
         assert trial.metrics["training_iteration"] == 9
         assert trial.metrics["loss"] == pytest.approx(curve(trial.config, 9)["loss"])
+
+
+def shared(config: dict[str, Any]) -> None:
+    """The longer trial reports its CPUs, and goes on from its checkpoint."""
+    import time
+
+    done = 0
+    if (checkpoint := rs.get_checkpoint()) is not None:
+        with checkpoint as folder:
+            done = int((folder / "done").read_text())
+    for step in range(done + 1, config["steps"] + 1):
+        with rs.new_checkpoint() as folder:
+            (folder / "done").write_text(str(step))
+            rs.report({"loss": 1 / step, "cpus": rs.get_context().resources["CPU"]}, checkpoint=folder)
+        time.sleep(0.2)
+
+
+def test_the_trial_that_is_left_goes_on_with_both_cpus(ray_cluster: RayConnection, tmp_path: Path) -> None:
+    outcome = rs.run_sweep(
+        {
+            "name": "shared",
+            "trainable": shared,
+            "metric": "loss",
+            "mode": "min",
+            "param_space": {"steps": {"grid_search": [3, 12]}, "cpus": 1},
+            "resources": {"cpu": 1, "by_config": {"cpu": "cpus"}},
+            "scheduler": {"resource_changing": {"param": "cpus", "total": 2, "interval": 2}},
+            "storage_path": str(tmp_path),
+        }
+    )
+    assert outcome.counts == {"completed": 2}
+    longer = outcome.trials[1]
+    assert longer.metrics["cpus"] == 2
+    assert longer.config["cpus"] == 2
+    assert longer.metrics["training_iteration"] == 12
+    assert longer.reports <= 13, "it went on from its checkpoint: the newest, or the one before"
+    assert [attempt.end for attempt in longer.attempts] == ["exploited", "completed"]
 
 
 @pytest.mark.slow

@@ -61,7 +61,8 @@ class Turn:
     """What a scheduler wants of a trial that is on a slot: it is done when the trial comes off it.
 
     It goes on with `config` (None: its own), from `checkpoint`, which is one of trial `donor` (None: from its
-    own newest). `lineage`: what made that checkpoint.
+    own newest). `lineage`: what made that checkpoint. `keeps_results`: its config is another only in what it
+    takes of the cluster.
     """
 
     reason: Literal["scheduler", "pause", "resume", "exploit"]
@@ -69,6 +70,7 @@ class Turn:
     donor: int | None = None
     checkpoint: Checkpoint | None = None
     lineage: Lineage = ()
+    keeps_results: bool = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ from raysweep.core.commands import Command, DeleteCheckpoint
 from raysweep.core.lineage import lineage_of, up_to
 from raysweep.core.state import SweepState
 from raysweep.core.trial import NO_METRICS, Checkpoint, Trial, Turn
-from raysweep.schedulers import Exploit, Pause, Resume, Stop, Verdict
+from raysweep.schedulers import Exploit, Pause, Resize, Resume, Stop, Verdict
 
 Out = list[Command]
 
@@ -30,6 +30,8 @@ def turn_of(state: SweepState, trial: Trial, verdict: Verdict) -> Turn:
             return Turn(reason="resume", config=config)
         case Exploit():
             return _exploit(state, trial, verdict)
+        case Resize():
+            return Turn(reason="exploit", config=dict(verdict.config), keeps_results=True)
 
 
 def _exploit(state: SweepState, trial: Trial, verdict: Exploit) -> Turn:
@@ -61,7 +63,10 @@ def drop(state: SweepState, trial: Trial, out: Out) -> None:
 
 
 def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
-    """The trial goes on as its turn says. Its results are those of its config: they begin anew with it."""
+    """The trial goes on as its turn says. Its results are those of its config: they begin anew with it.
+
+    But for a turn that keeps them.
+    """
     donated, before = turn.checkpoint, trial.config
     is_other = turn.config is not None and turn.config != before
     if trial.attempts and (is_other or donated is not None):
@@ -73,7 +78,7 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
         trial.suggested = before if trial.suggested is None else trial.suggested
         trial.config = turn.config
         needs.note(state, trial)
-    if is_other or donated is not None:
+    if (is_other and not turn.keeps_results) or donated is not None:
         trial.last = trial.best = NO_METRICS
         trial.last_score = trial.best_score = None
         trial.recent, trial.improved = (), None

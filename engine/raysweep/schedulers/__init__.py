@@ -13,6 +13,7 @@ from raysweep.schedulers.base import (
     Exploit,
     Move,
     Pause,
+    Resize,
     Resume,
     Scheduler,
     Stop,
@@ -31,6 +32,8 @@ from raysweep.schedulers.pb2 import Pb2Scheduler
 from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
 from raysweep.schedulers.promotion import PromotionScheduler
+from raysweep.schedulers.resource_changing import ResourceChangingScheduler
+from raysweep.spec.amounts import parse_amount
 from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
 from raysweep.spec.plugins import PolicySetup
 from raysweep.spec.schedulers import (
@@ -43,6 +46,7 @@ from raysweep.spec.schedulers import (
     PashaOptions,
     Pb2Options,
     PbtOptions,
+    ResourceChangingOptions,
 )
 from raysweep.spec.space import parse_where
 from raysweep.spec.sweep import SweepSpec
@@ -67,6 +71,8 @@ __all__ = [
     "PolicySetup",
     "Population",
     "PromotionScheduler",
+    "Resize",
+    "ResourceChangingScheduler",
     "Resume",
     "Scheduler",
     "Stop",
@@ -217,6 +223,16 @@ def _make_pb2(options: Pb2Options, setup: PolicySetup) -> Scheduler:
     )
 
 
+def _make_resource_changing(options: ResourceChangingOptions, setup: PolicySetup) -> Scheduler:
+    return ResourceChangingScheduler(
+        base=_KINDS[options.base.kind](options.base.options, setup),
+        param=parse_amount(options.param).names[0],
+        total=options.total,
+        most=options.most,
+        interval=options.interval,
+    )
+
+
 _KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
     "fifo": _make_fifo,
     "asha": _make_asha,
@@ -227,4 +243,5 @@ _KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
     "dehb": _make_dehb,
     "pbt": _make_pbt,
     "pb2": _make_pb2,
+    "resource_changing": _make_resource_changing,
 }

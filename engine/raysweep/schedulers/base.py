@@ -13,7 +13,7 @@ TRAINING_ITERATION: Final = "training_iteration"
 
 Config = Mapping[str, JsonValue]
 Move = Literal["stop", "pause", "exploit"]
-"""What a scheduler may decide; one that pauses may also resume."""
+"""What a scheduler may decide; one that pauses may also resume, and one that exploits resize."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,17 @@ class Exploit:
     config: Config
 
 
-Verdict = Stop | Pause | Resume | Exploit
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """The trial goes on from its own newest checkpoint with this config, by which it takes other resources.
+
+    It is the same experiment: its results and checkpoints stay. One that has no checkpoint starts over.
+    """
+
+    config: Config
+
+
+Verdict = Stop | Pause | Resume | Exploit | Resize
 Decisions = Sequence[tuple[int, Verdict]]
 """Trials and what becomes of them. A trial that is not named goes on."""
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from raysweep.schedulers.base import NOTHING, Config, Decisions, Exploit, Move, Pause, Resume, Scheduler, Stop
+from raysweep.schedulers.base import (
+    NOTHING,
+    Config,
+    Decisions,
+    Exploit,
+    Move,
+    Pause,
+    Resize,
+    Resume,
+    Scheduler,
+    Stop,
+    Verdict,
+)
 from raysweep.spec.jsonable import plain
 from raysweep.spec.plugins import Plugins, PolicySetup
 from raysweep.spec.schedulers import SchedulerSpec
@@ -14,7 +26,13 @@ from raysweep.spec.validation import Problem, show
 PLUGINS: Final[Plugins[Scheduler]] = Plugins(
     "scheduler", ("add", "report", "end", "remove", "idle", "to_json", "from_json")
 )
-_MOVES: Final[dict[type, Move]] = {Stop: "stop", Pause: "pause", Resume: "pause", Exploit: "exploit"}
+_MOVES: Final[dict[type, Move]] = {
+    Stop: "stop",
+    Pause: "pause",
+    Resume: "pause",
+    Exploit: "exploit",
+    Resize: "exploit",
+}
 
 
 class PluginScheduler:
@@ -99,9 +117,9 @@ class PluginScheduler:
             raise PLUGINS.wrong(self._kind, call, given, "a sequence of (trial, verdict), or NOTHING")
         return tuple(self._checked(call, decision) for decision in given)
 
-    def _checked(self, call: str, decision: Any) -> tuple[int, Stop | Pause | Resume | Exploit]:
+    def _checked(self, call: str, decision: Any) -> tuple[int, Verdict]:
         match decision:
-            case (int() as trial, (Stop() | Pause() | Resume() | Exploit()) as verdict):
+            case (int() as trial, (Stop() | Pause() | Resume() | Exploit() | Resize()) as verdict):
                 move = _MOVES[type(verdict)]
             case _:
                 raise PLUGINS.wrong(self._kind, call, decision, "(trial, verdict)")
@@ -113,6 +131,8 @@ class PluginScheduler:
                 verdict = Exploit(donor=verdict.donor, config=plain(verdict.config))
             elif isinstance(verdict, Resume) and verdict.config is not None:
                 verdict = Resume(config=plain(verdict.config))
+            elif isinstance(verdict, Resize):
+                verdict = Resize(config=plain(verdict.config))
         except Problem as problem:
             raise PLUGINS.wrong(self._kind, call, verdict, f"a config of plain JSON ({problem})") from None
         return trial, verdict

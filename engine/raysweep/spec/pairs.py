@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from raysweep.spec.byconfig import needs_of
+from raysweep.spec.relations import dotted_name
 from raysweep.spec.schedulers import DehbOptions as DehbTimes
+from raysweep.spec.schedulers import ResourceChangingOptions
 from raysweep.spec.search import DehbOptions
-from raysweep.spec.validation import Problem
+from raysweep.spec.validation import Problem, did_you_mean, show
 
 if TYPE_CHECKING:
     from raysweep.spec.sweep import SweepSpec
@@ -28,6 +31,8 @@ def check_pair(spec: SweepSpec) -> None:
         raise Problem(problem, "set search: dehb, or scheduler: hyperband", ("scheduler",))
     if evolves:
         _check_numbers(spec)
+    if isinstance(scheduler.options, ResourceChangingOptions):
+        _check_share(spec, scheduler.options.param)
 
 
 def _check_numbers(spec: SweepSpec) -> None:
@@ -36,3 +41,15 @@ def _check_numbers(spec: SweepSpec) -> None:
     for field, is_given in (("points", bool(spec.points)), ("warm_start", spec.warm_start is not None)):
         if is_given:
             raise Problem("dehb breeds the configs of its shortest rung first, and no others", fix, (field,))
+
+
+def _check_share(spec: SweepSpec, param: str) -> None:
+    """A share that nothing is made of changes nothing."""
+    names = {dotted_name(name) for need in needs_of(spec) for name in need.amount.names}
+    if param in names:
+        return
+    where = ("scheduler", "resource_changing", "param")
+    if names:
+        raise Problem(f"by_config is not made of {show(param)}", did_you_mean(param, sorted(names)), where)
+    fix = f"write resources: {{by_config: {{cpu: {param}}}}}"
+    raise Problem("changes what a trial takes, and by_config does not say what that is", fix, where)

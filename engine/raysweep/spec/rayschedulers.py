@@ -45,7 +45,7 @@ def read_scheduler(scheduler: Any, param_space: Mapping[str, Any]) -> Read:
     if kind in ("", "FIFOScheduler"):
         return Read(None)
     if kind not in _READERS:
-        fix = 'give scheduler="asha", or another of raysweep\'s schedulers'
+        fix = _INSTEAD.get(kind, 'give scheduler="asha", or another of raysweep\'s schedulers')
         return Read(None, (Objection("", f"{kind} has no counterpart", fix),))
     name, read = _READERS[kind]
     objections = [*_object(scheduler, kind, param_space)]
@@ -127,6 +127,11 @@ _READERS: Final[Mapping[str, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
     "MedianStoppingRule": ("median_stopping", _median),
     "PopulationBasedTraining": ("pbt", _pbt),
     "PB2": ("pb2", _pb2),
+}
+
+
+_INSTEAD: Final = {
+    "ResourceChangingScheduler": "give resources.by_config, and scheduler: resource_changing",
 }
 
 

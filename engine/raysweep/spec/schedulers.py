@@ -174,6 +174,48 @@ class Pb2Options(SpecModel):
     """Which reported value is the time; `training_iteration` counts the reports."""
 
 
+class StoppingSpec(KindSpec):
+    """Which trials stop: `fifo` (none), `asha` or `median_stopping`, with its options."""
+
+    kinds: ClassVar[dict[str, type[SpecModel]]] = {
+        "fifo": FifoOptions,
+        "asha": AshaOptions,
+        "median_stopping": MedianStoppingOptions,
+    }
+
+    kind: str = "fifo"
+    """The scheduling algorithm."""
+    options: FifoOptions | AshaOptions | MedianStoppingOptions | PluginOptions = FifoOptions()
+    """Its options."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        options, fix = self.options, "take fifo, asha or median_stopping"
+        if isinstance(options, PluginOptions):
+            raise Problem("a class cannot be the base", fix)
+        if isinstance(options, AshaOptions) and options.type == "promotion":
+            raise Problem("pauses trials, whose share nobody has", "set type: stopping", ("asha", "type"))
+        if isinstance(options, MedianStoppingOptions) and not options.hard_stop:
+            where = ("median_stopping", "hard_stop")
+            raise Problem("pauses trials, whose share nobody has", "set hard_stop: true", where)
+        return self
+
+
+class ResourceChangingOptions(SpecModel):
+    """Trials go on from a checkpoint with another share of the cluster, as others end."""
+
+    param: Annotated[str, Field(min_length=1)]
+    """The parameter of which `by_config` makes what a trial takes, by its dotted name; a number."""
+    total: float = Field(gt=0)
+    """How much of it there is for all trials that have not ended: they share it evenly, in whole parts."""
+    most: Annotated[float, Field(gt=0)] | None = None
+    """No trial gets more; default: the last one gets all."""
+    interval: float = Field(default=5, gt=0)
+    """How much time lies between two changes of a trial; it needs a checkpoint there."""
+    base: StoppingSpec = StoppingSpec()
+    """Who decides which trials stop: `fifo`, `asha` or `median_stopping`."""
+
+
 class SchedulerSpec(KindSpec):
     """What becomes of trials that run: `fifo` (nothing), `asha`, … or `module:Class`, with its options."""
 
@@ -187,6 +229,7 @@ class SchedulerSpec(KindSpec):
         "dehb": DehbOptions,
         "pbt": PbtOptions,
         "pb2": Pb2Options,
+        "resource_changing": ResourceChangingOptions,
     }
 
     kind: str = "fifo"
@@ -201,6 +244,7 @@ class SchedulerSpec(KindSpec):
         | DehbOptions
         | PbtOptions
         | Pb2Options
+        | ResourceChangingOptions
         | PluginOptions
     ) = FifoOptions()
     """Its options."""

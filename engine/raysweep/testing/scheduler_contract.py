@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from raysweep.schedulers.base import Decisions, Exploit, Pause, Resume, Scheduler, Stop
+from raysweep.schedulers.base import Decisions, Exploit, Pause, Resize, Resume, Scheduler, Stop
 from raysweep.spec.jsonable import plain
 
 Call = tuple[str, tuple[Any, ...]]
-MOVES = {Stop: "stop", Pause: "pause", Resume: "pause", Exploit: "exploit"}
+MOVES = {Stop: "stop", Pause: "pause", Resume: "pause", Exploit: "exploit", Resize: "exploit"}
 
 
 class SchedulerContract:
@@ -64,7 +64,7 @@ class SchedulerContract:
                 assert MOVES[type(verdict)] in moves, f"{verdict} is none of its moves"
                 if isinstance(verdict, Exploit):
                     assert 0 <= verdict.donor < self.trials
-                if isinstance(verdict, Exploit | Resume) and verdict.config is not None:
+                if isinstance(verdict, Exploit | Resume | Resize) and verdict.config is not None:
                     assert plain(verdict.config) == verdict.config
 
     @pytest.mark.parametrize("seed", [1, 2])

@@ -56,6 +56,7 @@ SCHEDULERS = st.sampled_from(
         {"tests.policies:Copycat": {"at": 2}},
         {"tests.policies:Whim": {"left": 40, "rate": 2}},
         {"tests.policies:Whim": {"left": 12, "rate": 5}},
+        {"resource_changing": {"param": "n", "total": 12, "interval": 1}},
     ]
 )
 STOPS = st.sampled_from(
@@ -150,9 +151,11 @@ BEGINNINGS = st.builds(
 
 
 def _fitting(fields: dict[str, Any]) -> dict[str, Any]:
-    """The search that is told of rungs goes with who has them; a budget goes with slots that are alike."""
+    """The fields, so that they go together: budgets are of slots that are alike, rungs of who has them."""
     if "hyperband" in fields["scheduler"]:
         fields = fields | {"search": "bohb"}
+    if "resource_changing" in fields["scheduler"]:
+        fields = fields | {"resources": CPUS, "stop": {}}
     return fields | ({"resources": MEMORY} if "budget" in fields["stop"] else {})
 
 

@@ -26,6 +26,7 @@ from raysweep.schedulers import (
     PolicySetup,
     Population,
     PromotionScheduler,
+    ResourceChangingScheduler,
     Resume,
     Scheduler,
     Stop,
@@ -142,6 +143,15 @@ class TestPb2InStep(SchedulerContract):
         population = Population(perturbation_interval=3, synch=True, quantile_fraction=0.4)
         leaves = bounded_leaves({"lr": {"loguniform": [1e-3, 10]}})
         return Pb2Scheduler(mode="max", population=population, leaves=leaves, max_t=12, seed=3)
+
+
+class TestResourceChanging(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        base = AshaScheduler(mode="min", max_t=12, grace_period=2, reduction_factor=2)
+        return ResourceChangingScheduler(base=base, param=("net", "threads"), total=8, interval=2)
+
+    def config(self, trial: int) -> dict[str, Any]:
+        return {"lr": 0.1, "net": {"threads": 1}}
 
 
 class Mixed:

@@ -10,6 +10,7 @@ import pytest
 
 from examples.functions import curve
 from raysweep.simulate import simulate
+from raysweep.simulate.nodes import Node, Nodes
 from raysweep.spec import SweepSpec
 from raysweep.spec.schedulers import SchedulerSpec
 from raysweep.testing import run_trial
@@ -47,7 +48,8 @@ def test_an_example_finds_as_much_with_less(path: Path) -> None:
     if spec.search.is_open:
         spec = spec.replace(search="random")  # the same configs with and without
     assert f"raysweep sweep examples/schedulers/{path.name}" in path.read_text()
-    outcome = simulate(spec, step, slots=spec.num_samples, save_every=1).outcome
+    nodes = Nodes(all=[Node(name="one", cpus=spec.num_samples)])
+    outcome = simulate(spec, step, nodes=nodes, save_every=1).outcome
     whole = simulate(spec.replace(scheduler="fifo", search="random"), step, slots=4).outcome
     assert outcome.status == "completed"
     assert len(outcome) == spec.num_samples

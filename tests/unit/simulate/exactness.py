@@ -86,6 +86,21 @@ NAMED: dict[str, dict[str, Any]] = {
     "pbt": {"scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
     "pb2": {"scheduler": {"pb2": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
 }
+# The share of a trial grows as others end: the last one has both CPUs.
+CHANGING: dict[str, dict[str, Any]] = {
+    "changing": {
+        "scheduler": {
+            "resource_changing": {
+                "param": "threads",
+                "total": 2,
+                "interval": 2,
+                "base": {"asha": {"max_t": 9, "reduction_factor": 2}},
+            }
+        },
+        "param_space": {"x": {"uniform": [0, 1]}, "threads": 1},
+        "resources": {"cpu": 1, "by_config": {"cpu": "threads"}},
+    }
+}
 MOASHA: dict[str, dict[str, Any]] = {"moasha": {"scheduler": {"moasha": {"max_t": 9, "reduction_factor": 2}}}}
 # The ends of attempts that each brings about, and those that it may bring about besides.
 ENDS: dict[str, tuple[set[str], set[str]]] = {
@@ -102,6 +117,7 @@ ENDS: dict[str, tuple[set[str], set[str]]] = {
     "pb2": ({"paused"}, set()),
     "moasha": ({"stopped"}, set()),
     "dehb": ({"stopped"}, set()),
+    "changing": ({"stopped", "exploited"}, set()),
 }
 BACKOFF_S = 20.0
 FAULTS = ("none", "flaky", "deterministic")
@@ -148,7 +164,11 @@ class Exact:
         self._options = options
 
     def run(self, *kills: Kill) -> Simulated:
-        nodes = Nodes(all=[Node(name="wide", cpus=2)]) if "sized" in self.name else None
+        nodes = (
+            Nodes(all=[Node(name="wide", cpus=2)])
+            if "sized" in self.name or "changing" in self.name
+            else None
+        )
         curve = Curve(self._faults)
         return simulate(self.spec, curve, kills=kills, is_checked=True, nodes=nodes, **self._options)
 
@@ -167,7 +187,7 @@ def kills_of(simulated: Simulated) -> list[Kill]:
 def _exact(search: str, scheduler: str, faults: str) -> Exact:
     failure = {"backoff_initial_s": BACKOFF_S, "max_failures": 2, "max_worker_deaths": 2}
     fields = (SEARCHES | MORE_SEARCHES | SIZED | SEVERAL | BOHB | DEHB)[search] | (
-        SCHEDULERS | NAMED | MOASHA | DEHB
+        SCHEDULERS | NAMED | MOASHA | DEHB | CHANGING
     )[scheduler]
     spec = make_spec(max_concurrent_trials=1, failure=failure, **fields)
     return Exact(f"{search}-{scheduler}-{faults}", faults, spec, save_every=2)
@@ -186,6 +206,7 @@ _ALL = [
     *product(MORE_SEARCHES, ("fifo", "asha"), FAULTS),
     *product(("random", "tpe"), NAMED, FAULTS),
     *product(SEVERAL, ("fifo", "moasha"), FAULTS[1:]),
+    *product(("random", "tpe"), CHANGING, FAULTS),
     *product(("sized",), ("asha", "halving", "pbt"), FAULTS),
     *product(("sized2",), ("fifo", "asha", "copycat", "hyperband"), FAULTS),
 ]
