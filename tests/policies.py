@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from raysweep.schedulers import NOTHING, Decisions, Exploit, Move, Pause, Resume, Stop, Verdict
+from raysweep.schedulers import NOTHING, Decisions, Exploit, Move, Pause, Resize, Resume, Stop, Verdict
 from raysweep.schedulers.base import TRAINING_ITERATION, Config
 
 

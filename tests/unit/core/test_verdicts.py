@@ -13,7 +13,17 @@ from raysweep.core import SweepState, make_outcome
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.errors import RaysweepError
-from raysweep.schedulers import NOTHING, Decisions, Exploit, FifoScheduler, Pause, Resume, Stop, Verdict
+from raysweep.schedulers import (
+    NOTHING,
+    Decisions,
+    Exploit,
+    FifoScheduler,
+    Pause,
+    Resize,
+    Resume,
+    Stop,
+    Verdict,
+)
 from tests.unit.core.sweep import Commands, Sweep, running, stop_trial, tell
 from tests.unit.core.world import DIED, NODE_DIED
 
@@ -556,3 +566,20 @@ def test_a_snapshot_holds_what_was_decided() -> None:
 
 def _asha_of(plain: Any) -> Any:
     return SweepState.create(Sweep(scheduler=LATE).state.spec, 7).scheduler.to_json()
+
+
+def test_who_is_resized_keeps_its_results_and_goes_on_from_its_own_checkpoint() -> None:
+    it = Scheduled(1)
+    it.sweep.report(0, 0.9)
+    it.sweep.saved(0, 0, report=0)
+    assert it.decide(0, (0, Resize(OTHER))) == [stop_trial(0, 0, "exploit")]
+    (start,) = [each for each in it.sweep.stopped(0) if isinstance(each, cmd.StartTrial)]
+    trial = it.of(0)
+    assert (start.config, start.checkpoint, start.iteration) == (OTHER, trial.checkpoints[0].uri, 1)
+    assert trial.last_score == 0.5, "it is the same experiment"
+    assert trial.suggested is not None
+    (attempt,) = trial.attempts
+    assert (attempt.end, attempt.donor) == ("exploited", None)
+    it.sweep.began(0, 2)
+    it.sweep.failed(0, DIED, attempt=2)
+    assert it.of(0).last_score == 0.5
