@@ -28,7 +28,7 @@ from raysweep.core.scores import (
 )
 from raysweep.core.state import Fault, SweepState
 from raysweep.core.trial import Attempt, Trial
-from raysweep.schedulers import tell_end
+from raysweep.schedulers import Decisions, tell_end
 
 Out = list[Command]
 
@@ -233,17 +233,29 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         _give_up(state, trial, lacking, at, out)
         return
     _close(state, trial, at, cause, out)
-    problem = _missing_time(state, trial)
-    if not problem:
+    _note_missing(state, trial, state.rules.time_attr, "time_attr", at, out)
+    if state.rules.compared:
+        _note_missing(state, trial, state.rules.compared, "metric", at, out)
+
+
+def _note_missing(state: SweepState, trial: Trial, name: str, option: str, at: float, out: Out) -> None:
+    """A completed trial has not reported what the scheduler looks at: the spec may be wrong, or this one."""
+    if name in trial.last:
         return
-    field = f"scheduler.{state.spec.scheduler.kind}.time_attr"
-    is_first = state.counts.get("completed", 0) == 1 and not state.has_timed
-    if is_first or state.behaviour < 2:
+    field = f"scheduler.{state.spec.scheduler.kind}.{option}"
+    if option == "metric" and state.spec.scheduler.comparing is not None:
+        field = f"scheduler.{state.spec.scheduler.comparing[0]}.metric"
+    is_first = state.counts.get("completed", 0) == 1
+    is_known = (
+        state.has_timed if option == "time_attr" else any(name in t.last for t in state.trials.values())
+    )
+    if (is_first and not is_known) or state.behaviour < 2:
+        seen = ", ".join(map(repr, state.reported_keys))
+        problem = f"{name!r} was never reported by trial {trial.number}; the trainable reports {seen}"
         moves.stop_sweep(state, "failed", problem, at, out, fault="spec", fault_field=field)
     else:
         # Others have reported it: the spec is right, and this trial's score is as good as theirs.
-        attr = state.rules.time_attr
-        moves.note(state, f"the last report of trial {trial.number} has no {attr!r} ({field})")
+        moves.note(state, f"the last report of trial {trial.number} has no {name!r} ({field})")
 
 
 def _give_up(state: SweepState, trial: Trial, failure: Failure, at: float, out: Out) -> None:
@@ -333,17 +345,18 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     if state.rules.repeats > 1 and told_as == "completed":
         repeats.note_completed(state, trial)
     if told_as == "completed":
-        decisions = tell_end(
-            state.scheduler,
-            trial.number,
-            trial_time(state, trial),
-            trial.last_score,
-            other_values(state, trial),
-        )
+        decisions = _tell_end(state, trial)
         stopping.note_completed(state, trial, score_of(state, trial), at, out)
     else:
         decisions = state.scheduler.remove(trial.number)
     state.undecided.extend(decisions)
+
+
+def _tell_end(state: SweepState, trial: Trial) -> Decisions:
+    time, compared = trial_time(state, trial), state.rules.compared
+    if compared:
+        return state.scheduler.end(trial.number, time, as_number(trial.last.get(compared)))
+    return tell_end(state.scheduler, trial.number, time, trial.last_score, other_values(state, trial))
 
 
 def _breaker(state: SweepState, trial: Trial, failure: Failure) -> str:
@@ -425,11 +438,3 @@ def _missing_constraint(state: SweepState, trial: Trial) -> Failure | None:
             message += f" {constraint.text!r} names; it has {seen}"
             return Failure(origin="exception", type=_NO_CONSTRAINED, message=message)
     return None
-
-
-def _missing_time(state: SweepState, trial: Trial) -> str:
-    attr = state.rules.time_attr
-    if attr in trial.last:
-        return ""
-    seen = ", ".join(map(repr, state.reported_keys))
-    return f"{attr!r} was never reported by trial {trial.number}; the trainable reports {seen}"

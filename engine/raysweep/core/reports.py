@@ -90,7 +90,7 @@ def _take_one(state: SweepState, trial: Trial, metrics: Metrics, out: Out) -> St
     rules = state.rules
     raw = metrics.get(rules.metric)
     value = as_number(raw)
-    if value is None and isinstance(raw, str) and raw in NON_FINITE and rules.fails_on_non_finite:
+    if rules.fails_on_non_finite and (_is_non_finite(raw) or _is_non_finite(metrics.get(rules.compared))):
         return "non_finite"
     trial.last = metrics
     stoppers.record(state, trial, metrics, value)
@@ -102,6 +102,10 @@ def _take_one(state: SweepState, trial: Trial, metrics: Metrics, out: Out) -> St
     return _verdict(state, trial, metrics, value, out)
 
 
+def _is_non_finite(value: JsonValue) -> bool:
+    return isinstance(value, str) and value in NON_FINITE
+
+
 def _verdict(
     state: SweepState, trial: Trial, metrics: Metrics, value: float | None, out: Out
 ) -> StopReason | None:
@@ -110,13 +114,15 @@ def _verdict(
     decisions = NOTHING
     if time is not None:
         state.has_timed = True
-        if value is not None and trial.max_t is None:
+        if rules.compared:
+            decisions = _compare(state, trial, time, metrics)
+        elif value is not None and trial.max_t is None:
             others = tuple(as_number(metrics.get(name)) for name, _ in rules.others)
             decisions = tell_report(state.scheduler, trial.number, time, value, others)
-            if decisions:
-                state.undecided.extend(each for each in decisions if each[0] != trial.number)
             if rules.tells_rungs:
                 _tell_rung(state, trial, decisions, time, value, out)
+        if decisions:
+            state.undecided.extend(each for each in decisions if each[0] != trial.number)
     # What ends the whole sweep counts before what would only end the trial.
     if state.behaviour >= 2 and _reaches_target(state, trial, metrics, value):
         return "limit"
@@ -133,6 +139,14 @@ def _verdict(
     if _reaches_target(state, trial, metrics, value):
         return "limit"
     return _own_verdict(state, trial, decisions, out) if decisions else None
+
+
+def _compare(state: SweepState, trial: Trial, time: float, metrics: Metrics) -> Decisions:
+    """What a scheduler decides that compares trials by a metric of its own."""
+    value = as_number(metrics.get(state.rules.compared))
+    if value is None or trial.max_t is not None:
+        return NOTHING
+    return state.scheduler.report(trial.number, time, value)
 
 
 def _tell_rung(

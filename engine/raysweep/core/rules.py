@@ -41,6 +41,7 @@ class Rules:
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
     `tells_rungs`: the search is told what trials had reached when they were compared.
     `logs_search`: in which order the search is asked and told is noted, as it may matter to that one.
+    `compared`: the metric by which the scheduler compares trials, where that is another (empty: the sweep's).
     `needs`: what a trial needs by its config; empty: all need the same.
     """
 
@@ -85,6 +86,7 @@ class Rules:
     placement_timeout_s: float
     logs_search: bool
     tells_rungs: bool
+    compared: str
     needs: tuple[Need, ...]
 
     @classmethod
@@ -155,6 +157,7 @@ class Rules:
             placement_timeout_s=spec.failure.placement_timeout_s,
             logs_search=spec.search.is_plugin,
             tells_rungs=search.wants_rungs,
+            compared=_compared(spec),
             needs=needs_of(spec),
         )
 
@@ -175,6 +178,14 @@ def checkpoint_metric(spec: SweepSpec) -> str:
     best = _best(spec)
     metric = best.metric if best is not None else None
     return "" if metric is None or metric == spec.metric else metric
+
+
+def _compared(spec: SweepSpec) -> str:
+    """With several metrics also the first one, where the scheduler names it: it wants no other."""
+    metric = spec.compared[0]
+    comparing = spec.scheduler.comparing
+    is_named = comparing is not None and comparing[1].metric is not None
+    return metric if is_named and (metric != spec.metric or spec.others) else ""
 
 
 def _budgets(spec: SweepSpec, use: dict[str, float]) -> tuple[tuple[str, float, float], ...]:

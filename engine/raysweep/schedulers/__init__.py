@@ -112,7 +112,7 @@ def make_scheduler(spec: SweepSpec, seed: int | None = None) -> Scheduler:
     """
     seed = seed if seed is not None else spec.seed or 0
     setup = PolicySetup(
-        mode=spec.mode,
+        mode=spec.compared[1],
         seed=seed,
         param_space=spec.param_space,
         where=spec.where,

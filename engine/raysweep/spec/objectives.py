@@ -101,9 +101,16 @@ def _of_one_metric(spec: SweepSpec) -> Iterator[tuple[tuple[str, ...], str, str]
     stop = spec.stop
     if spec.score != "last":
         yield ("score",), "a trial has no best report", one
-    if spec.scheduler.kind not in SCHEDULERS:
-        problem = f"{spec.scheduler.kind} compares trials by one"
-        yield ("scheduler",), problem, f"use one of {', '.join(SCHEDULERS)}"
+    comparing = spec.scheduler.comparing
+    if comparing is not None and comparing[1].metric is None:
+        path, problem = comparing[0], f"{spec.scheduler.kind} compares trials by one"
+        yield ("scheduler",), problem, f"name it as scheduler.{path}.metric, or use {' or '.join(SCHEDULERS)}"
+    elif comparing is None and spec.scheduler.kind not in (*SCHEDULERS, "dehb"):
+        yield (
+            ("scheduler",),
+            f"{spec.scheduler.kind} compares trials by one",
+            f"use {' or '.join(SCHEDULERS)}",
+        )
     if stop.target is not None:
         yield ("stop", "target"), "a target is a value of one", one
     if stop.plateau is not None:

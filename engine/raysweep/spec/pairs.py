@@ -31,6 +31,7 @@ def check_pair(spec: SweepSpec) -> None:
         raise Problem(problem, "set search: dehb, or scheduler: hyperband", ("scheduler",))
     if evolves:
         _check_numbers(spec)
+    _check_compared(spec)
     if isinstance(scheduler.options, ResourceChangingOptions):
         _check_share(spec, scheduler.options.param)
 
@@ -53,3 +54,27 @@ def _check_share(spec: SweepSpec, param: str) -> None:
         raise Problem(f"by_config is not made of {show(param)}", did_you_mean(param, sorted(names)), where)
     fix = f"write resources: {{by_config: {{cpu: {param}}}}}"
     raise Problem("changes what a trial takes, and by_config does not say what that is", fix, where)
+
+
+def _check_compared(spec: SweepSpec) -> None:
+    """See that it is known which values of a scheduler's own metric are better. Raises Problem."""
+    comparing = spec.scheduler.comparing
+    if comparing is None:
+        return
+    path, (metric, mode) = ("scheduler", *comparing[0].split(".")), (comparing[1].metric, comparing[1].mode)
+    if metric is None:
+        if mode is not None:
+            raise Problem(
+                "is the sweep's to say", "leave it out, or name a metric beside it", (*path, "mode")
+            )
+        return
+    if spec.search.options.wants_rungs and metric != spec.metric:
+        problem = f"{spec.search.kind} learns from what the sweep's metric is at the rungs"
+        raise Problem(problem, "leave it out", (*path, "metric"))
+    known = spec.objectives.get(metric)
+    if known is None and mode is None:
+        fix = "set it to min or max"
+        raise Problem(f"is not said of {show(metric)}, which is no metric of the sweep", fix, (*path, "mode"))
+    if known is not None and mode not in (None, known):
+        problem = f"is {mode} for {show(metric)}, of which the sweep says {known}"
+        raise Problem(problem, "leave it out", (*path, "mode"))

@@ -67,7 +67,17 @@ def with_own_scheduler(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         raise Problem(f"{whose}{problem}", fix, ("scheduler",))
     goal = {name: getattr(scheduler, f"_{name}", None) for name in ("metric", "mode")}
     given = {name: value for name, value in goal.items() if value and fields.get(name) is None}
-    return {**fields, **given, "scheduler": "fifo" if own is None else own}
+    return {**fields, **given, "scheduler": "fifo" if own is None else _by(own, goal, {**fields, **given})}
+
+
+def _by(own: dict[str, Any], goal: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The scheduler with its own metric, where the sweep has another."""
+    said = {name: value for name, value in goal.items() if value and value != fields.get(name)}
+    if "metric" not in said:
+        said.pop("mode", None)
+    elif goal["mode"]:
+        said["mode"] = goal["mode"]
+    return {kind: {**options, **said} for kind, options in own.items()}
 
 
 def _asha(scheduler: Any) -> dict[str, Any]:

@@ -15,18 +15,43 @@ from pydantic import (
 
 from raysweep.spec.base import SpecModel
 from raysweep.spec.kinds import KindSpec, PluginOptions
+from raysweep.spec.objectives import Mode
 from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
 from raysweep.spec.validation import Problem
 
 TimeAttr = Annotated[str, Field(min_length=1)]
 
 
+class ComparingOptions(SpecModel):
+    """What is common to those that compare trials by one metric.
+
+    What a later version added is written only where it is set: old digests stay.
+    """
+
+    written_if_set: ClassVar[tuple[str, ...]] = ()
+
+    metric: Annotated[str, Field(min_length=1)] | None = None
+    """The reported value by which trials are compared; default: the sweep's metric."""
+    mode: Mode | None = None
+    """Whether less or more of it is better; default: as the sweep says of that metric."""
+
+    @model_serializer(mode="wrap")
+    def _leave_defaults_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        for name in ("metric", "mode", *self.written_if_set):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del fields[name]
+        return fields
+
+
 class FifoOptions(SpecModel):
     """Trials run in order and to their end: no options."""
 
 
-class AshaOptions(SpecModel):
+class AshaOptions(ComparingOptions):
     """Asynchronous successive halving (Li et al., 2018): the defaults are Ray Tune's."""
+
+    written_if_set = ("type",)
 
     max_t: int = Field(default=100, ge=1)
     """The most time that a trial gets, in units of `time_attr`."""
@@ -46,16 +71,8 @@ class AshaOptions(SpecModel):
         _check_grace(self.grace_period, self.max_t)
         return self
 
-    @model_serializer(mode="wrap")
-    def _leave_default_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What a later version added is written only where it is set: old digests stay."""
-        fields: dict[str, Any] = handler(self)
-        if self.type == "stopping":
-            del fields["type"]
-        return fields
 
-
-class PashaOptions(SpecModel):
+class PashaOptions(ComparingOptions):
     """PASHA (Bohdal et al., 2023): ASHA by promotion, with rungs added only while rankings change."""
 
     max_t: int = Field(default=100, ge=1)
@@ -93,7 +110,7 @@ class MoashaOptions(SpecModel):
         return self
 
 
-class MedianStoppingOptions(SpecModel):
+class MedianStoppingOptions(ComparingOptions):
     """Median stopping (Golovin et al., "Google Vizier", 2017), with the decisions of Ray Tune's rule."""
 
     grace_period: float = Field(default=1, ge=0)
@@ -106,7 +123,7 @@ class MedianStoppingOptions(SpecModel):
     """Which reported value is the time; `training_iteration` counts the reports."""
 
 
-class HyperbandOptions(SpecModel):
+class HyperbandOptions(ComparingOptions):
     """HyperBand (Li et al., 2018): brackets of synchronous successive halving, by pausing."""
 
     max_t: int = Field(default=81, ge=1)
@@ -132,7 +149,7 @@ def _as_tuple(given: object) -> object:
     return tuple(given) if isinstance(given, list) else given
 
 
-class PbtOptions(SpecModel):
+class PbtOptions(ComparingOptions):
     """Population based training (Jaderberg et al., 2017): all trials are the population."""
 
     perturbation_interval: float = Field(default=5, gt=0)
@@ -157,7 +174,7 @@ class PbtOptions(SpecModel):
     """Which reported value is the time; `training_iteration` counts the reports."""
 
 
-class Pb2Options(SpecModel):
+class Pb2Options(ComparingOptions):
     """Population based bandits (Parker-Holder et al., 2020): PBT with a Gaussian process that explores."""
 
     perturbation_interval: float = Field(default=5, gt=0)
@@ -248,6 +265,16 @@ class SchedulerSpec(KindSpec):
         | PluginOptions
     ) = FifoOptions()
     """Its options."""
+
+    @property
+    def comparing(self) -> tuple[str, ComparingOptions] | None:
+        """The options of who compares trials by one metric, and where they stand in `scheduler`."""
+        found: SpecModel = self.options
+        path = self.kind
+        if isinstance(found, ResourceChangingOptions):
+            path = f"resource_changing.base.{found.base.kind}"
+            found = found.base.options
+        return (path, found) if isinstance(found, ComparingOptions) else None
 
 
 def _check_grace(grace_period: float, max_t: float) -> None:

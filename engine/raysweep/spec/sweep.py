@@ -353,6 +353,16 @@ class SweepSpec(SpecDocument):
         return self.resources if self.scaling is None else resources_of(self.scaling)
 
     @property
+    def compared(self) -> tuple[str, Mode]:
+        """The metric by which the scheduler compares trials, and its mode."""
+        comparing = self.scheduler.comparing
+        options = comparing[1] if comparing is not None else None
+        if options is None or options.metric is None:
+            return self.metric, self.mode
+        mode = options.mode or self.objectives.get(options.metric)
+        return options.metric, mode or self.mode
+
+    @property
     def objectives(self) -> dict[str, Mode]:
         """All metrics with their modes, in their order."""
         return {self.metric: self.mode, **self.others}

@@ -52,6 +52,7 @@ SCHEDULERS = st.sampled_from(
         {"asha": {"max_t": 9, "grace_period": 1, "reduction_factor": 3, "brackets": 2}},
         {"asha": {"max_t": 4, "grace_period": 1, "reduction_factor": 2, "time_attr": STEP}},
         {"hyperband": {"max_t": 4, "reduction_factor": 2}},
+        {"asha": {"max_t": 4, "reduction_factor": 2, "metric": "other", "mode": "max"}},
         {"tests.policies:Halving": {"rungs": (1, 3), "tweak": 0.25}},
         {"tests.policies:Copycat": {"at": 2}},
         {"tests.policies:Whim": {"left": 40, "rate": 2}},

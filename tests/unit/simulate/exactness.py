@@ -86,6 +86,13 @@ NAMED: dict[str, dict[str, Any]] = {
     "pbt": {"scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
     "pb2": {"scheduler": {"pb2": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
 }
+# Stops by another metric than the sweep's, or by one of several.
+COMPARED: dict[str, dict[str, Any]] = {
+    "compared": {"scheduler": {"asha": ASHA["asha"] | {"metric": "size", "mode": "max"}}},
+    "compared2": {
+        "scheduler": {"hyperband": {"max_t": 9, "reduction_factor": 2, "metric": "size", "mode": "max"}}
+    },
+}
 # The share of a trial grows as others end: the last one has both CPUs.
 CHANGING: dict[str, dict[str, Any]] = {
     "changing": {
@@ -118,6 +125,8 @@ ENDS: dict[str, tuple[set[str], set[str]]] = {
     "moasha": ({"stopped"}, set()),
     "dehb": ({"stopped"}, set()),
     "changing": ({"stopped", "exploited"}, set()),
+    "compared": ({"stopped"}, set()),
+    "compared2": ({"paused"}, {"stopped"}),
 }
 BACKOFF_S = 20.0
 FAULTS = ("none", "flaky", "deterministic")
@@ -187,7 +196,7 @@ def kills_of(simulated: Simulated) -> list[Kill]:
 def _exact(search: str, scheduler: str, faults: str) -> Exact:
     failure = {"backoff_initial_s": BACKOFF_S, "max_failures": 2, "max_worker_deaths": 2}
     fields = (SEARCHES | MORE_SEARCHES | SIZED | SEVERAL | BOHB | DEHB)[search] | (
-        SCHEDULERS | NAMED | MOASHA | DEHB | CHANGING
+        SCHEDULERS | NAMED | MOASHA | DEHB | CHANGING | COMPARED
     )[scheduler]
     spec = make_spec(max_concurrent_trials=1, failure=failure, **fields)
     return Exact(f"{search}-{scheduler}-{faults}", faults, spec, save_every=2)
@@ -207,6 +216,7 @@ _ALL = [
     *product(("random", "tpe"), NAMED, FAULTS),
     *product(SEVERAL, ("fifo", "moasha"), FAULTS[1:]),
     *product(("random", "tpe"), CHANGING, FAULTS),
+    *product(("random", "front2"), COMPARED, FAULTS[1:]),
     *product(("sized",), ("asha", "halving", "pbt"), FAULTS),
     *product(("sized2",), ("fifo", "asha", "copycat", "hyperband"), FAULTS),
 ]

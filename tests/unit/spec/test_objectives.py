@@ -75,7 +75,7 @@ def test_a_stored_sweep_does_not_go_on_with_other_metrics() -> None:
         ({"search": "cma_es"}, "search: cma_es searches by one metric"),
         (
             {"scheduler": {"asha": {"max_t": 9}}},
-            "scheduler: with several metrics, asha compares trials by one; use one of fifo, moasha",
+            "scheduler: with several metrics, asha compares trials by one; name it as scheduler.asha.metric",
         ),
         ({"score": "best"}, "score: with several metrics, a trial has no best report"),
         ({"stop": {"target": 0.9}}, "stop.target: with several metrics, a target is a value of one"),
