@@ -196,9 +196,80 @@ def test_a_gate_of_several_metrics_is_refused_before_anything_runs(tmp_path: Pat
     """What an operator or a task gates, whose pipeline is no document."""
     spec = make_spec(tmp_path, metric=["auc", "size"], mode=["max", "min"], scheduler="fifo")
     with pytest.raises(
-        SpecError, match="gate: compares by one metric, and the sweep has 2; leave the gate out"
+        SpecError,
+        match=r"gate: compares by one metric, and the sweep has 2; name the one with gate\.metric: auc",
     ):
         prepare_gate(spec, swept("n1", 0.5), GateSpec())
+    assert not list(tmp_path.iterdir())
+
+
+def with_sizes(outcome: SweepOutcome, *sizes: float | None) -> SweepOutcome:
+    trials = tuple(
+        trial.model_copy(update={"metrics": {**trial.metrics, **({} if size is None else {"size": size})}})
+        for trial, size in zip(outcome.trials, sizes, strict=True)
+    )
+    return outcome.model_copy(update={"trials": trials})
+
+
+@pytest.mark.parametrize(
+    ("fields", "goal"),
+    [
+        ({}, {"metric": "size", "mode": "min"}),
+        ({"metric": ["auc", "size"], "mode": ["max", "min"], "scheduler": "moasha"}, {"metric": "size"}),
+        ({"metric": ["auc", "size"], "mode": ["max", "min"], "search": "nsga3"}, {"metric": "size"}),
+    ],
+)
+def test_a_gate_by_another_metric_picks_runs_and_judges_by_that(
+    tmp_path: Path, fields: dict[str, Any], goal: dict[str, Any]
+) -> None:
+    spec = make_spec(tmp_path, **{"scheduler": "fifo"} | fields)
+    gate = GateSpec(confirm_top_k=2, min_improvement=0.1, test="mean", **goal)
+    outcome = with_sizes(swept("n1", 0.5, 0.7, 0.6, 0.9), 3.0, 1.0, 2.0, None)
+    prepared = prepare_gate(spec, outcome, gate)
+    assert configs(prepared) == [{"x": 0.7}, {"x": 0.6}], "the least in size, of those that report it"
+    asked = prepared.request.spec
+    assert (asked.metric, asked.mode, asked.others) == ("size", "min", {})
+    verdict = prepared.settle(gave(prepared, *[2.0, 1.5] * gate.seeds))
+    assert verdict.promoted
+    assert verdict.best is not None
+    assert verdict.best.trial_id == "00002", "the least when they ran again"
+    champion = read_champion(open_store(str(tmp_path)), "flights").champion
+    assert champion is not None
+    assert (champion.metric, champion.mode, champion.mean) == ("size", "min", 1.5)
+    assert prepare_gate(spec, outcome, gate).verdict == verdict
+    handed = handed_on(with_gate(prepared.outcome, verdict))
+    assert (handed.best.config, handed.metric) == ({"x": 0.6}, "auc"), "of the sweep as it was"
+
+
+def test_a_gate_that_names_the_sweeps_metric_is_of_the_sweeps_metric(tmp_path: Path) -> None:
+    spec, outcome = make_spec(tmp_path), swept("n1", 0.5, 0.7)
+    assert configs(prepare_gate(spec, outcome, GateSpec(metric="auc"))) == [{"x": 0.7}, {"x": 0.5}]
+    assert "metric" not in GateSpec().model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("gate", "fields", "said"),
+    [
+        ({"metric": "size"}, {}, r"^gate\.mode: is not said of 'size', .* set it to min or max"),
+        ({"mode": "min"}, {}, r"^gate\.mode: is the sweep's to say"),
+        ({"metric": "auc", "mode": "min"}, {}, r"^gate\.mode: is min for 'auc', of which the sweep says max"),
+        (
+            {"metric": "size", "mode": "min"},
+            {},
+            r"^gate\.metric: no trial has reported 'size'; they report 'auc'",
+        ),
+        (
+            {"metric": "size", "mode": "min"},
+            {"repeat": {"times": 3, "seed_param": "seed"}, "scheduler": "fifo"},
+            r"^gate\.metric: cannot be told of the mean of repeats",
+        ),
+    ],
+)
+def test_a_gate_whose_metric_is_not_clear_is_refused(
+    tmp_path: Path, gate: dict[str, Any], fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SpecError, match=said):
+        prepare_gate(make_spec(tmp_path, **fields), swept("n1", 0.5), gate)
     assert not list(tmp_path.iterdir())
 
 

@@ -302,6 +302,17 @@ class SweepOutcome(Record):
             found[: len(first)] = [first[place] for place in front_first(self._points(first))]
         return tuple(found[: max(k, 0)])
 
+    def judged_by(self, metric: str, mode: Literal["min", "max"]) -> SweepOutcome:
+        """This outcome as if that had been its only metric: scores are from each trial's last report."""
+        trials = tuple(
+            trial.model_copy(update={"score": _finite(trial.metrics.get(metric))}) for trial in self.trials
+        )
+        update: dict[str, object] = {"metric": metric, "mode": mode, "others": {}, "trials": trials}
+        update |= {"configs": (), "best": None}
+        judged = self.model_copy(update=update)
+        best = next((trial for trial in judged.top(1) if trial.is_feasible), None)
+        return judged.model_copy(update={"best": best})
+
     @property
     def pareto(self) -> tuple[TrialOutcome, ...]:
         """The trials that satisfy the constraints, and that no other such one beats in all metrics.
@@ -478,3 +489,8 @@ def trial_row(trial: TrialOutcome) -> dict[str, Any]:
     metrics = {(f"metrics/{name}" if name in row else name): value for name, value in trial.metrics.items()}
     config = {f"config/{path}": value for path, value in leaves(trial.config, separator="/")}
     return {**row, **metrics, **config}
+
+
+def _finite(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None  # type: ignore[arg-type]

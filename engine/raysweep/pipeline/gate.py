@@ -112,24 +112,40 @@ def prepare_gate(spec: Any, given: SweepOutcome | Mapping[str, Any], gate: Any) 
 
     Raises:
         SweepFailedError: The sweep has no best trial.
-        SpecError: It has several metrics.
+        SpecError: The metric to compare by is not clear, or no trial has reported it.
         SpecError, SweepNotFoundError, StorageError: As `stored_outcome`.
     """
     outcome, asked = stored_outcome(given), SweepSpec.from_any(spec)
-    try:
-        check_gate(asked)
-    except Problem as error:
-        raise SpecError("gate", error.issues[0].problem, error.issues[0].fix) from None
     wanted = gate if isinstance(gate, GateSpec) else GateSpec.model_validate(dict(gate or {}))
+    try:
+        check_gate(asked, wanted)
+    except Problem as error:
+        issue = error.issues[0]
+        raise SpecError(".".join(map(str, issue.path)), issue.problem, issue.fix) from None
     if outcome.uri:
         # Verdict, plan and champion lie where the sweep lies.
         asked = asked.replace(storage_path=outcome.uri.rpartition("/")[0])
+    judged = outcome
+    if wanted.goal(asked) != (asked.metric, asked.mode) or asked.others:
+        asked, judged = _by_own_metric(asked, outcome, wanted)
     store = open_store(asked.storage_path)
-    verdict = find_verdict(store, asked, outcome, wanted)
+    verdict = find_verdict(store, asked, judged, wanted)
     if verdict is not None:
         return GateRun(spec=asked, outcome=outcome, gate=wanted, verdict=verdict)
-    plan = make_plan(store, asked, outcome, wanted)
+    plan = make_plan(store, asked, judged, wanted)
     return GateRun(spec=asked, outcome=outcome, gate=wanted, plan=plan)
+
+
+def _by_own_metric(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> tuple[SweepSpec, SweepOutcome]:
+    """Sweep and outcome as if that had been the sweep's metric."""
+    metric, mode = gate.goal(spec)
+    judged = outcome.judged_by(metric, mode)
+    if outcome.trials and judged.found_best is None and outcome.found_best is not None:
+        names = ", ".join(map(repr, outcome.found_best.metrics))
+        fix = "name what the trainable reports in its last report"
+        raise SpecError("gate.metric", f"no trial has reported {metric!r}; they report {names}", fix)
+    # How long trials run is still the scheduler's to say, whose own metric may be among the others.
+    return spec.model_copy(update={"metric": metric, "mode": mode, "others": {}}), judged
 
 
 def settle(

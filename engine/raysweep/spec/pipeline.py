@@ -7,13 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from raysweep.spec.base import SpecModel
 from raysweep.spec.document import SpecDocument, read_document
+from raysweep.spec.objectives import Mode
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.train import TrainSpec
-from raysweep.spec.validation import Problem
+from raysweep.spec.validation import Problem, show
 
 
 class GateSpec(SpecModel):
@@ -34,6 +41,19 @@ class GateSpec(SpecModel):
     """A parameter of the config that gets the seed; default: the trainable uses the seed of its context."""
     champion: Annotated[str, Field(min_length=1)] | None = None
     """The champion's name; default: the sweep's."""
+    metric: Annotated[str, Field(min_length=1)] | None = None
+    """What is compared, in the last report of each trial; default: the sweep's metric. With several metrics
+    it has to be named."""
+    mode: Mode | None = None
+    """Whether less or more of it is better; default: as the sweep says of that metric."""
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        for name in ("metric", "mode"):
+            if fields[name] is None:  # gates without are written, and named, as before there were any
+                del fields[name]
+        return fields
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -43,14 +63,31 @@ class GateSpec(SpecModel):
             )
         return self
 
+    def goal(self, sweep: SweepSpec) -> tuple[str, Mode]:
+        """What is compared, and which way; for a pair that `check_gate` has let pass."""
+        if self.metric is None:
+            return sweep.metric, sweep.mode
+        return self.metric, self.mode or sweep.objectives.get(self.metric, sweep.mode)
 
-def check_gate(sweep: SweepSpec) -> None:
+
+def check_gate(sweep: SweepSpec, gate: GateSpec) -> None:
     """See that a gate can judge what a sweep finds: a champion is better by one metric. Raises Problem."""
-    if sweep.others:
-        problem = f"compares by one metric, and the sweep has {len(sweep.objectives)}"
-        raise Problem(
-            problem, "leave the gate out, or give one metric and make constraints of the others", ("gate",)
-        )
+    known = sweep.objectives.get(gate.metric or "")
+    if gate.metric is None:
+        if sweep.others:
+            problem = f"compares by one metric, and the sweep has {len(sweep.objectives)}"
+            raise Problem(problem, f"name the one with gate.metric: {sweep.metric}", ("gate",))
+        if gate.mode is not None:
+            raise Problem("is the sweep's to say", "leave it out, or name gate.metric", ("gate", "mode"))
+    elif sweep.repeat is not None and gate.metric != sweep.metric:
+        fix = "leave it out, or leave repeat out of the sweep"
+        raise Problem("cannot be told of the mean of repeats", fix, ("gate", "metric"))
+    elif known is None and gate.mode is None:
+        problem = f"is not said of {show(gate.metric)}, which is no metric of the sweep"
+        raise Problem(problem, "set it to min or max", ("gate", "mode"))
+    elif known is not None and gate.mode not in (None, known):
+        problem = f"is {gate.mode} for {show(gate.metric)}, of which the sweep says {known}"
+        raise Problem(problem, "leave it out", ("gate", "mode"))
 
 
 def _model(model: type[SweepSpec] | type[TrainSpec]) -> BeforeValidator:
@@ -70,7 +107,7 @@ class PipelineSpec(SpecDocument):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.gate is not None:
-            check_gate(self.sweep)
+            check_gate(self.sweep, self.gate)
         return self
 
     @classmethod
