@@ -23,6 +23,7 @@ from raysweep.schedulers.base import (
 )
 from raysweep.schedulers.dehb import DehbScheduler
 from raysweep.schedulers.fifo import FifoScheduler
+from raysweep.schedulers.freeze_thaw import FreezeThawScheduler
 from raysweep.schedulers.hyperband import HyperBandScheduler
 from raysweep.schedulers.judge import Judge, load_judge, make_judge
 from raysweep.schedulers.median import MedianScheduler
@@ -40,6 +41,7 @@ from raysweep.spec.schedulers import (
     AshaOptions,
     DehbOptions,
     FifoOptions,
+    FreezeThawOptions,
     HyperbandOptions,
     MedianStoppingOptions,
     MoashaOptions,
@@ -59,6 +61,7 @@ __all__ = [
     "DehbScheduler",
     "Exploit",
     "FifoScheduler",
+    "FreezeThawScheduler",
     "HyperBandScheduler",
     "Judge",
     "MedianScheduler",
@@ -186,6 +189,17 @@ def _make_dehb(options: DehbOptions, setup: PolicySetup) -> Scheduler:
     )
 
 
+def _make_freeze_thaw(options: FreezeThawOptions, setup: PolicySetup) -> Scheduler:
+    return FreezeThawScheduler(
+        mode=setup.mode,
+        max_t=options.max_t,
+        grace_period=options.grace_period,
+        interval=options.interval,
+        basket=options.basket,
+        time_attr=options.time_attr,
+    )
+
+
 def _make_pbt(options: PbtOptions, setup: PolicySetup) -> Scheduler:
     population = Population(
         perturbation_interval=options.perturbation_interval,
@@ -241,6 +255,7 @@ _KINDS: Final[dict[str, Callable[[Any, PolicySetup], Scheduler]]] = {
     "median_stopping": _make_median,
     "hyperband": _make_hyperband,
     "dehb": _make_dehb,
+    "freeze_thaw": _make_freeze_thaw,
     "pbt": _make_pbt,
     "pb2": _make_pb2,
     "resource_changing": _make_resource_changing,

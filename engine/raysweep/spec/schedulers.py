@@ -145,6 +145,26 @@ class DehbOptions(SpecModel):
     """Which reported value is the time; `training_iteration` counts the reports."""
 
 
+class FreezeThawOptions(ComparingOptions):
+    """Freeze-thaw (Swersky et al., 2014): a model of the learning curves says which trial goes on."""
+
+    max_t: int = Field(default=81, ge=1)
+    """The most time that a trial gets, in units of `time_attr`."""
+    grace_period: int = Field(default=1, ge=1)
+    """The time before which no trial is paused."""
+    interval: float = Field(default=1, gt=0)
+    """So much time a trial runs until it is decided about again; it needs a checkpoint there."""
+    basket: int = Field(default=10, ge=1)
+    """How many trials are kept, running or paused; for a new one the least promising ends."""
+    time_attr: TimeAttr = "training_iteration"
+    """Which reported value is the time; `training_iteration` counts the reports."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_grace(self.grace_period, self.max_t)
+        return self
+
+
 def _as_tuple(given: object) -> object:
     return tuple(given) if isinstance(given, list) else given
 
@@ -244,6 +264,7 @@ class SchedulerSpec(KindSpec):
         "median_stopping": MedianStoppingOptions,
         "hyperband": HyperbandOptions,
         "dehb": DehbOptions,
+        "freeze_thaw": FreezeThawOptions,
         "pbt": PbtOptions,
         "pb2": Pb2Options,
         "resource_changing": ResourceChangingOptions,
@@ -259,6 +280,7 @@ class SchedulerSpec(KindSpec):
         | MedianStoppingOptions
         | HyperbandOptions
         | DehbOptions
+        | FreezeThawOptions
         | PbtOptions
         | Pb2Options
         | ResourceChangingOptions

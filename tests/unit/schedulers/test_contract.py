@@ -15,6 +15,7 @@ from raysweep.schedulers import (
     DehbScheduler,
     Exploit,
     FifoScheduler,
+    FreezeThawScheduler,
     HyperBandScheduler,
     MedianScheduler,
     MoashaScheduler,
@@ -143,6 +144,18 @@ class TestPb2InStep(SchedulerContract):
         population = Population(perturbation_interval=3, synch=True, quantile_fraction=0.4)
         leaves = bounded_leaves({"lr": {"loguniform": [1e-3, 10]}})
         return Pb2Scheduler(mode="max", population=population, leaves=leaves, max_t=12, seed=3)
+
+
+class TestFreezeThaw(SchedulerContract):
+    def make_scheduler(self) -> Scheduler:
+        return FreezeThawScheduler(mode="min", max_t=12, basket=5)
+
+
+class TestFreezeThawInSteps(SchedulerContract):
+    slots = 8
+
+    def make_scheduler(self) -> Scheduler:
+        return FreezeThawScheduler(mode="max", max_t=12, grace_period=2, interval=3)
 
 
 class TestResourceChanging(SchedulerContract):

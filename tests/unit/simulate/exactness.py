@@ -83,6 +83,7 @@ NAMED: dict[str, dict[str, Any]] = {
     "hyperband": {"scheduler": {"hyperband": {"max_t": 9, "reduction_factor": 2}}},
     "promotion": {"scheduler": {"asha": ASHA["asha"] | {"type": "promotion"}}},
     "pasha": {"scheduler": {"pasha": {"max_t": 9, "reduction_factor": 2}}},
+    "freeze": {"scheduler": {"freeze_thaw": {"max_t": 9, "basket": 5}}},
     "pbt": {"scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
     "pb2": {"scheduler": {"pb2": {"perturbation_interval": 2, "synch": True, "max_t": 9}}},
 }
@@ -120,6 +121,7 @@ ENDS: dict[str, tuple[set[str], set[str]]] = {
     "hyperband": ({"paused"}, {"stopped"}),
     "promotion": ({"paused"}, set()),
     "pasha": ({"paused"}, set()),
+    "freeze": ({"paused"}, {"stopped"}),
     "pbt": ({"paused"}, set()),
     "pb2": ({"paused"}, set()),
     "moasha": ({"stopped"}, set()),
