@@ -146,6 +146,7 @@ class Whim(_Quiet):
     class Options(_Options):
         left: int = 20
         rate: int = 3
+        resizes: bool = False
 
     moves = frozenset({"stop", "pause", "exploit"})
 
@@ -180,8 +181,10 @@ class Whim(_Quiet):
     def _verdict(self, dice: bytes, known: list[int]) -> Verdict:
         donor = known[dice[3] % len(known)]
         config = self.configs.get(donor, {}) | {"x": round(dice[4] / 256, 3)}
-        exploit, resize = Exploit(donor, config), Resize(config)
-        return (Stop(), Pause(), Pause(), Resume(), Resume(config), exploit, resize)[dice[5] % 7]
+        verdicts = (Stop(), Pause(), Pause(), Resume(), Resume(config), Exploit(donor, config))
+        # As a stored journal of it has it, unless it is told to resize.
+        verdicts = (*verdicts, Resize(config)) if self.options.resizes else verdicts
+        return verdicts[dice[5] % len(verdicts)]
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"left": self.left, "calls": self.calls}

@@ -55,7 +55,7 @@ SCHEDULERS = st.sampled_from(
         {"asha": {"max_t": 4, "reduction_factor": 2, "metric": "other", "mode": "max"}},
         {"tests.policies:Halving": {"rungs": (1, 3), "tweak": 0.25}},
         {"tests.policies:Copycat": {"at": 2}},
-        {"tests.policies:Whim": {"left": 40, "rate": 2}},
+        {"tests.policies:Whim": {"left": 40, "rate": 2, "resizes": True}},
         {"tests.policies:Whim": {"left": 12, "rate": 5}},
         {"freeze_thaw": {"max_t": 4, "basket": 3}},
         {"resource_changing": {"param": "n", "total": 12, "interval": 1}},
