@@ -83,7 +83,7 @@ class FreezeThawScheduler:
             "mode": mode,
             "max_t": max_t,
             "grace_period": grace_period,
-            "interval": interval,
+            "interval": float(interval),
             "basket": basket,
         }
         self.time_attr = time_attr

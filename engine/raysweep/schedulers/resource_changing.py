@@ -37,9 +37,9 @@ class ResourceChangingScheduler:
         self._base, self._param = base, param
         self._parameters: dict[str, Any] = {
             "param": list(param),
-            "total": total,
-            "most": most,
-            "interval": interval,
+            "total": float(total),
+            "most": None if most is None else float(most),
+            "interval": float(interval),
         }
         self.moves: Final[frozenset[Move]] = base.moves | {"exploit"}
         # Of the trials that have not ended: the config, the share at first, the time of the last change.
@@ -124,7 +124,7 @@ class ResourceChangingScheduler:
         """A whole part of all there is, as much as it had at first, and no more than the most."""
         even = float(self._parameters["total"] // len(self._configs))
         most = self._parameters["most"]
-        return max(self._least[trial], even if most is None else min(even, float(most)))
+        return max(self._least[trial], even if most is None else min(even, most))
 
     def _share_in(self, config: Config) -> float | None:
         try:
