@@ -40,9 +40,18 @@ def open_all(sweep: Sweep) -> Commands:
     return commands
 
 
-def run_all(sweep: Sweep, most: int = 200) -> list[tuple[int, int | None]]:
+def run_all(sweep: Sweep) -> list[tuple[int, int | None]]:
     """Run trials, the oldest start first, until nothing more runs: (trial, what its slot had) by begin."""
-    ran: list[tuple[int, int | None]] = []
+    return [(number, memory_bytes) for number, memory_bytes, _ in _run(sweep)]
+
+
+def run_sized(sweep: Sweep) -> list[tuple[int, str]]:
+    """The same with the size of the slot."""
+    return [(number, size) for number, _, size in _run(sweep)]
+
+
+def _run(sweep: Sweep, most: int = 300) -> list[tuple[int, int | None, str]]:
+    ran: list[tuple[int, int | None, str]] = []
     for _ in range(most):
         open_all(sweep)
         heads = [slot.queue[0] for slot in sweep.state.slots.values() if slot.queue]
@@ -50,10 +59,12 @@ def run_all(sweep: Sweep, most: int = 200) -> list[tuple[int, int | None]]:
             return ran
         trial = sweep.state.trials[min(heads)]
         assert trial.slot is not None
-        ran.append((trial.number, sweep.state.slots[trial.slot].memory_bytes))
+        slot = sweep.state.slots[trial.slot]
+        ran.append((trial.number, slot.memory_bytes, slot.size))
         sweep.began(trial.number, trial.attempt)
         sweep.report(trial.number, 0.5, attempt=trial.attempt)
         sweep.returned(trial.number, trial.attempt)
+        check(sweep.state)
     raise AssertionError("it goes on for ever")
 
 
@@ -235,24 +246,6 @@ BY_N = {"cpu": 1, "by_config": {"cpu": "x"}}
 
 def sized(*needs: float, **fields: Any) -> Sweep:
     return sweep_of(*needs, resources=BY_N, **fields)
-
-
-def run_sized(sweep: Sweep, most: int = 300) -> list[tuple[int, str]]:
-    """As `run_all`: (trial, the size of its slot) by begin."""
-    ran: list[tuple[int, str]] = []
-    for _ in range(most):
-        open_all(sweep)
-        heads = [slot.queue[0] for slot in sweep.state.slots.values() if slot.queue]
-        if not heads:
-            return ran
-        trial = sweep.state.trials[min(heads)]
-        assert trial.slot is not None
-        ran.append((trial.number, sweep.state.slots[trial.slot].size))
-        sweep.began(trial.number, trial.attempt)
-        sweep.report(trial.number, 0.5, attempt=trial.attempt)
-        sweep.returned(trial.number, trial.attempt)
-        check(sweep.state)
-    raise AssertionError("it goes on for ever")
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
