@@ -233,15 +233,14 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         _give_up(state, trial, lacking, at, out)
         return
     _close(state, trial, at, cause, out)
-    _note_missing(state, trial, state.rules.time_attr, "time_attr", at, out)
-    if state.rules.compared:
+    if state.rules.time_attr not in trial.last:
+        _note_missing(state, trial, state.rules.time_attr, "time_attr", at, out)
+    if state.rules.compared and state.rules.compared not in trial.last:
         _note_missing(state, trial, state.rules.compared, "metric", at, out)
 
 
 def _note_missing(state: SweepState, trial: Trial, name: str, option: str, at: float, out: Out) -> None:
     """A completed trial has not reported what the scheduler looks at: the spec may be wrong, or this one."""
-    if name in trial.last:
-        return
     field = f"scheduler.{state.spec.scheduler.kind}.{option}"
     if option == "metric" and state.spec.scheduler.comparing is not None:
         field = f"scheduler.{state.spec.scheduler.comparing[0]}.metric"
@@ -338,10 +337,12 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     if started_at is not None and told_as in ("completed", "stopped"):
         seconds, mean = max(0.0, at - started_at), state.mean_duration_s
         state.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
-    state.unranked.append(trial.number)
+    if state.rules.keep_top is not None:
+        state.unranked.append(trial.number)
     if trial.max_t is not None:
         return  # neither scheduler nor searcher has a say in it any more
-    stoppers.conclude(state, trial)
+    if state.rules.remembers_reports:
+        stoppers.conclude(state, trial)
     if state.rules.repeats > 1 and told_as == "completed":
         repeats.note_completed(state, trial)
     if told_as == "completed":

@@ -289,7 +289,7 @@ def _on_trial_started(state: SweepState, event: ev.TrialStarted, out: Out) -> No
         moves.ask_to_end(state, trial, "sweep", out)
     elif state.is_interrupted:
         moves.ask_to_end(state, trial, "interrupt", out)
-    elif trial.slot is not None and state.slots[trial.slot].is_on(state.draining):
+    elif state.draining and trial.slot is not None and state.slots[trial.slot].is_on(state.draining):
         _preempt(state, trial, event.at, None, out)
 
 

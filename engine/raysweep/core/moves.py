@@ -135,7 +135,7 @@ def cut(state: SweepState, trial: Trial, at: float) -> None:
 
 def forget_active(state: SweepState, trial: Trial) -> None:
     """The trial has ended for good."""
-    if state.active.pop(trial.number, 0) is None and trial.is_large:
+    if state.active.pop(trial.number, 0) is None and state.hungry_for_memory and trial.is_large:
         state.hungry_for_memory -= 1
 
 
@@ -182,6 +182,8 @@ def open_slot(state: SweepState, out: Out, memory_bytes: int | None = None, size
     state.next_slot += 1
     state.slots[slot.number] = slot
     state.tally.touch(slot.number)
+    if slot.is_large:
+        state.tally.open_large()
     out.append(OpenSlot(slot=slot.number, memory_bytes=memory_bytes, size=size))
 
 

@@ -41,6 +41,8 @@ def holds(state: SweepState) -> bool:
 
 def take_next(state: SweepState) -> int:
     """Take the trial that begins next out of the line, which is not empty."""
+    if _BRINGS_BACK.isdisjoint(state.scheduler.moves):
+        return state.pending.popleft()
     number = next_of(state, state.pending)
     if number == state.pending[0]:
         return state.pending.popleft()

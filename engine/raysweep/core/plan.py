@@ -35,7 +35,7 @@ def advance(state: SweepState, at: float, out: Out) -> None:
             _wake(state, at, out)
         if state.draining or state.excluded:
             _close_leaving(state, out)
-        if state.hungry_for_memory or state.tally.has_large:
+        if state.hungry_for_memory or state.tally.may_have_large:
             memory.place(state, out)
         may_begin = not state.rules.has_end or stopping.admits(state, at)
         if may_begin and not order.holds(state):

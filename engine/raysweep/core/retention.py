@@ -68,8 +68,7 @@ def rank(state: SweepState, out: Out) -> None:
     """
     ended, state.unranked = state.unranked, []
     limit = state.rules.keep_top
-    if limit is None:
-        return
+    assert limit is not None, "nobody ranks where all are kept"
     numbers = dict.fromkeys([*state.top, *ended])
     there = [state.trials[number] for number in numbers if state.trials[number].state in RANKED]
     there.sort(key=lambda trial: _place(state, trial))

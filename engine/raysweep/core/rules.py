@@ -26,7 +26,7 @@ class Rules:
     `has_end`: a deadline or a budget ends the sweep, so that it can plan towards its end.
     `budgets`: field of the spec, its limit, and how many seconds of one slot use it up.
     `use_per_slot_hour`: what one slot uses of what is counted (`cpu_hours`, `gpu_hours`, `cost`).
-    `judge`: the function of `stop.trial_if`.
+    `judge`: the function of `stop.trial_if`. `remembers_reports`: those of trials that run are kept.
     `configs_a_seed`: how many trials in a row share a seed, so that configs can be compared in pairs.
     `repeats`: how many trials in a row have the same config, each with another seed.
     `others`: of several metrics those after the first: name, and -1 where more is better, else 1.
@@ -70,6 +70,7 @@ class Rules:
     trial_patience: TrialPatience | None
     trial_wilcoxon: TrialWilcoxon | None
     judge: Judge | None
+    remembers_reports: bool
     max_concurrent: int | None
     max_trials: int | None
     keep_last: int
@@ -141,6 +142,7 @@ class Rules:
             trial_patience=stop.trial_patience,
             trial_wilcoxon=stop.trial_wilcoxon,
             judge=make_judge(spec),
+            remembers_reports=stop.trial_wilcoxon is not None or stop.trial_if is not None,
             max_concurrent=spec.max_concurrent_trials,
             max_trials=spec.num_samples * repeats if search.is_bounded and spec.num_samples else None,
             keep_last=spec.checkpoint.keep_last,

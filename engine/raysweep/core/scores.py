@@ -57,7 +57,10 @@ def violation(state: SweepState, report: Metrics) -> float:
 
 def other_values(state: SweepState, trial: Trial) -> tuple[float | None, ...]:
     """A trial's values of the metrics after the first, in the report of its score; None: it has none."""
-    report, rules = ranking_report(state, trial), state.rules
+    rules = state.rules
+    if not rules.others:
+        return ()
+    report = ranking_report(state, trial)
     if as_number(report.get(rules.metric)) is None:
         return (None,) * len(rules.others)
     return tuple(as_number(report.get(name)) for name, _ in rules.others)

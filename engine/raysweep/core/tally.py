@@ -128,6 +128,7 @@ class Tally:
 
     `large`: the trials that need another slot than the usual; some may have ended since. `pins`: for how
     many trials a checkpoint is kept that another one made.
+    `may_have_large`: whether there may be such slots as `large_slots`, at the cost of a look.
     `longest_s` and `latest_at`: no running trial takes longer from report to report or from checkpoint to
     checkpoint, and none did so later.
     """
@@ -151,6 +152,7 @@ class Tally:
         "large",
         "latest_at",
         "longest_s",
+        "may_have_large",
         "pins",
     )
 
@@ -163,6 +165,7 @@ class Tally:
         self._idle: set[int] = set()
         self._vacated: set[int] = set()
         self._large_slots: set[int] = set()
+        self.may_have_large = any(slot.is_large for slot in slots.values())
         self._heard, self._started, self._loads, self._due = Heap(), Heap(), Heap(), Heap()
         for number, at in waiting.items():
             self._due.put(number, at)
@@ -178,6 +181,10 @@ class Tally:
     def touch(self, *slots: int) -> None:
         """These slots have changed, or are about to in this event."""
         self._touched.update(slots)
+
+    def open_large(self) -> None:
+        """A slot is there that is another than the usual."""
+        self.may_have_large = True
 
     def wait(self, trial: int, due_at: float) -> None:
         """A trial waits until then."""
@@ -216,8 +223,10 @@ class Tally:
     @property
     def has_large(self) -> bool:
         """Whether there are such slots as `large_slots`."""
-        self._look()
-        return bool(self._large_slots)
+        if self.may_have_large:
+            self._look()
+            self.may_have_large = bool(self._large_slots)
+        return self.may_have_large
 
     @property
     def large_slots(self) -> list[Slot]:

@@ -197,7 +197,7 @@ class Slot:
 
     def is_on(self, nodes: Container[str]) -> bool:
         """Whether some of it is on one of these nodes."""
-        return self.node in nodes or any(node in nodes for node in self.others)
+        return self.node in nodes or (self.others != () and any(node in nodes for node in self.others))
 
 
 def trial_id(number: int) -> str:
