@@ -23,6 +23,7 @@ from raysweep.core.events import Event
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec.identity import sweep_id
 from raysweep.storage.opening import open_store
+from raysweep.worker.cpus import VARIABLES
 
 HERE = "tests.engine.trainables"
 ROOT = Path(__file__).parents[2]
@@ -32,8 +33,13 @@ INLINE: dict[str, Any] = {"isolation": "inline", "max_concurrent_trials": 1}
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayConnection]:
-    """An embedded Ray of 2 CPUs that this process is connected to."""
+    """An embedded Ray of 2 CPUs that this process is connected to.
+
+    It is started without the numbers of threads that an inline trial may have set in this process.
+    """
+    set_here = {name: os.environ.pop(name) for name in VARIABLES if name in os.environ}
     with connect(num_cpus=2) as connection:
+        os.environ.update(set_here)
         yield connection
 
 

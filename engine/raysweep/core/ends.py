@@ -341,7 +341,7 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
         state.unranked.append(trial.number)
     if trial.max_t is not None:
         return  # neither scheduler nor searcher has a say in it any more
-    if state.rules.remembers_reports:
+    if state.rules.remembers_reports or state.histories or state.curves:
         stoppers.conclude(state, trial)
     if state.rules.repeats > 1 and told_as == "completed":
         repeats.note_completed(state, trial)

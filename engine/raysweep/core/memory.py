@@ -77,10 +77,7 @@ def place(state: SweepState, out: Out) -> None:
         for slot in _idle_large(state):
             moves.close(state, slot, out)
     elif is_opening(state):
-        kept = _serving(state, wanted)
-        for slot in moves.idle(state):
-            if slot.number not in kept:
-                moves.close(state, slot, out)
+        _make_way(state, wanted, out)
     elif wanted and (trial := _next(state, wanted)) is not None:
         if len(state.slots) >= moves.slot_limit(state):
             spare = _spare(state, wanted)
@@ -88,11 +85,27 @@ def place(state: SweepState, out: Out) -> None:
                 return
             moves.close(state, spare[0], out)
         moves.open_slot(state, out, trial.memory_bytes, trial.size)
+        if state.behaviour >= 6 and _is_last_event(state, wanted):
+            _make_way(state, wanted, out)
     elif state.rules.needs and len(wanted) < count_in_reach(state):
         # What waits cannot have those of a size of which no trial waits.
         for slot in _idle_large(state):
             if slot.size and not any(fits(trial, slot) for trial in wanted):
                 moves.close(state, slot, out)
+
+
+def _make_way(state: SweepState, wanted: list[Trial], out: Out) -> None:
+    """Close the idle slots, whose room the one that is opening may need."""
+    kept = _serving(state, wanted)
+    for slot in moves.idle(state):
+        if slot.number not in kept:
+            moves.close(state, slot, out)
+
+
+def _is_last_event(state: SweepState, wanted: list[Trial]) -> bool:
+    """Whether nothing but the place of the slot that opens is waited for: no later event is to act on."""
+    is_quiet = not (state.tally.busy_slots or state.waiting or _waits_usual(state))
+    return is_quiet and state.is_exhausted and not _matched(state, wanted)
 
 
 def in_turn(state: SweepState) -> list[Trial]:

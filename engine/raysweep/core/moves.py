@@ -135,7 +135,7 @@ def cut(state: SweepState, trial: Trial, at: float) -> None:
 
 def forget_active(state: SweepState, trial: Trial) -> None:
     """The trial has ended for good."""
-    if state.active.pop(trial.number, 0) is None and state.hungry_for_memory and trial.is_large:
+    if state.active.pop(trial.number, 0) is None and trial.is_large:
         state.hungry_for_memory -= 1
 
 

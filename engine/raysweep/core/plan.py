@@ -79,9 +79,8 @@ def _wake(state: SweepState, at: float, out: Out) -> None:
     verdicts.wake(state, at, out)
     if state.behaviour < 6:
         return
-    for _ in range(
-        len(state.active)
-    ):  # one that pauses and resumes the same ones for ever is not asked for ever
+    # One that pauses and resumes the same trials for ever is not asked for ever.
+    for _ in range(len(state.active)):
         if state.phase != "running" or not state.counts.get("paused") or not _has_only_paused(state):
             return
         verdicts.wake(state, at, out)

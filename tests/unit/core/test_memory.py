@@ -376,3 +376,23 @@ def test_a_trial_that_is_resumed_out_of_reach_leaves_no_paused_one_unasked(
     sweep.timer(sweep.state.timer_at)
     assert sweep.trial_state(1) == "failed"
     assert sweep.state.status == "completed"
+
+
+def test_an_idle_slot_makes_way_also_where_no_other_event_will_come() -> None:
+    """All others have ended: the larger slot and the idle one do not fit the node together."""
+    sweep = out_of_memory()
+    for trial in (1, 2):
+        if sweep.trial_state(trial) == "queued":
+            sweep.began(trial)
+    sweep.failed(0, OOM)
+    sweep.began(2)
+    for trial in (1, 2):
+        sweep.report(trial, 0.5)
+        sweep.returned(trial)
+    assert [slot.memory_bytes for slot in sweep.state.slots.values()] == [None], "for what backs off"
+    commands = sweep.send(ev.TimerFired)
+    assert [type(each) for each in commands if isinstance(each, cmd.OpenSlot | cmd.CloseSlot)] == [
+        cmd.OpenSlot,
+        cmd.CloseSlot,
+    ]
+    assert [slot.memory_bytes for slot in sweep.state.slots.values()] == [4 * GIB]
