@@ -17,15 +17,17 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-import httpx
 import orjson
 from pydantic import SecretStr
 
 from raysweep.errors import ClusterRequestError, JobNotFoundError, SpecError, one_line
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.wire import Answer, ClusterVersion, JobInfo, Submission, error_of, read_info
+
+if TYPE_CHECKING:
+    import httpx  # a fifth of a second, which a sweep that runs here has no use for
 
 FIRST_PAUSE_S: Final = 0.25
 MAX_PAUSE_S: Final = 5.0
@@ -37,16 +39,16 @@ TAIL_SHARE: Final = 0.1
 Body = Callable[[], bytes]
 
 
-class _Bearer(httpx.Auth):
-    """Puts the token into the header of each request, and nowhere else."""
+class _Bearer:
+    """Puts the token into the header of each request, and nowhere else; httpx's `auth`."""
 
     def __init__(self, token: SecretStr | None) -> None:
         self._token = token
 
-    def auth_flow(self, request: httpx.Request) -> Any:
+    def __call__(self, request: httpx.Request) -> httpx.Request:
         if self._token is not None:
             request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
-        yield request
+        return request
 
 
 class JobsClient:
@@ -221,6 +223,8 @@ class JobsClient:
 
     async def _send(self, method: str, path: str, body: Body | None, timeout_s: float | None) -> Answer:
         """One request. Whatever happens to it becomes an answer: nothing here may be seen from outside."""
+        import httpx
+
         try:
             response = await self._client().request(
                 method,
@@ -234,6 +238,8 @@ class JobsClient:
             return _failed(error)
 
     def _client(self) -> httpx.AsyncClient:
+        import httpx
+
         problem = ""
         if self._http is None:
             try:
@@ -247,6 +253,8 @@ class JobsClient:
         return self._http
 
     def _opened(self) -> httpx.AsyncClient:
+        import httpx
+
         connection = self.connection
         proxy = connection.proxy.get_secret_value() if connection.proxy is not None else None
         return httpx.AsyncClient(
@@ -262,6 +270,8 @@ class JobsClient:
         )
 
     def _timeout(self, timeout_s: float | None) -> httpx.Timeout:
+        import httpx
+
         answer_s = timeout_s or self.connection.request_timeout_s
         return httpx.Timeout(answer_s, connect=self.connection.connect_timeout_s)
 

@@ -20,8 +20,8 @@ def after_import(name: str, call: Callable[[ModuleType], None]) -> None:
         call(module)
         return
     _waiting[name] = call
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
 
 
 def forget_import(name: str) -> None:
@@ -49,6 +49,9 @@ class _Finder(MetaPathFinder):
         if spec is not None and spec.loader is not None:
             spec.loader = _CallingLoader(spec.loader, fullname)
         return spec
+
+
+_FINDER: Final = _Finder()
 
 
 class _CallingLoader(Loader):

@@ -41,6 +41,7 @@ PATIENCE_S: Final = 0.05
 DEPARTURE_S: Final = 0.0002
 # Linux: the bytes of a TCP socket that have not been sent once (linux/sockios.h).
 SIOCOUTQNSD: Final = 0x894B
+_FOUR_BYTES: Final = bytes(4)
 
 
 class Link(Protocol):
@@ -140,9 +141,10 @@ class SocketLink:
                 self._hang_up()
             finally:
                 self._sending.release()
-        with self._changed:
-            if self._is_idle:
-                self._changed.notify_all()
+        if self._has_work():
+            with self._changed:
+                if self._is_idle:
+                    self._changed.notify_all()
 
     def send_row(
         self,
@@ -222,6 +224,8 @@ class SocketLink:
 
     def _await_departure(self) -> None:
         """Wait for what the kernel has not sent yet: it is lost if the process dies with something unread."""
+        if not _unsent_bytes(self._sock):
+            return
         until = time.monotonic() + PATIENCE_S
         while _unsent_bytes(self._sock) and time.monotonic() < until:
             time.sleep(DEPARTURE_S)
@@ -243,12 +247,13 @@ class SocketLink:
     def _send_all(self) -> None:
         while True:
             with self._changed:
-                while not self._has_work() and not self._is_closed:
+                if not self._has_work() and not self._is_closed:
                     self._is_idle = True
                     self._changed.wait()
                 self._is_idle = False
-                if not self._has_work():
+                if not self._has_work() and self._is_closed:
                     return
+            # Also where `send_now` was faster: else this thread would be woken for each short attempt.
             try:
                 with self._sending:
                     self._send_rest()
@@ -263,7 +268,8 @@ class SocketLink:
 
     def _send_rest(self) -> None:
         data, self._rest = self._rest + self._take_frame(), b""
-        self._sock.sendall(data)
+        if data:
+            self._sock.sendall(data)
 
     def _receive_all(self, take: Take, on_gone: Callable[[], None]) -> None:
         try:
@@ -288,5 +294,5 @@ class SocketLink:
 
 
 def _unsent_bytes(sock: socket.socket) -> int:
-    answer = fcntl.ioctl(sock, SIOCOUTQNSD, bytes(4))
+    answer = fcntl.ioctl(sock.fileno(), SIOCOUTQNSD, _FOUR_BYTES)
     return int.from_bytes(answer, sys.byteorder)

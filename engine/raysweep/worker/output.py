@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import mmap
 import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from raysweep.messages import Job
-from raysweep.worker.spool import DONE, NO_MARK, OUT, become_owner, make_mark, make_spool
+from raysweep.worker.spool import DONE, MARK_BYTES, NO_MARK, OUT, become_owner, make_mark, make_spool
 
 _STDOUT: Final = 1
 _STDERR: Final = 2
 _LINE_BUFFERED: Final = 1
 _LIBC: Final = ctypes.CDLL(None)
 log = logging.getLogger("raysweep")
+
+
+def _streams() -> tuple[Any, tuple[ctypes.c_void_p, ...]]:
+    """How many bytes a stream of C holds back, as a function; and its standard streams."""
+    # A call that gives up the GIL costs ten times this one: other threads take it. It never blocks.
+    libc = ctypes.PyDLL(None)
+    try:
+        return libc.__fpending, tuple(ctypes.c_void_p.in_dll(libc, name) for name in ("stdout", "stderr"))
+    except (AttributeError, ValueError):  # no libc of Linux
+        return None, ()
+
+
+_PENDING, _STREAMS = _streams()
 
 
 class Output:
@@ -43,7 +57,8 @@ class CapturedOutput(Output):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._owner = ""
-        self._lock = self._file = -1
+        self._file = -1
+        self._shown: mmap.mmap | None = None
         self._mark = b""
         self._kept: tuple[int, int] | None = None
         self._is_broken = False
@@ -73,12 +88,15 @@ class CapturedOutput(Output):
         _flush()
         if self._kept is None:
             make_spool(self._folder)
-            self._owner, self._lock = become_owner(self._folder)
+            self._owner, lock = become_owner(self._folder)
+            os.pwrite(lock, NO_MARK, 0)
+            # As memory, it is written without a call: the kernel has it all the same when the process ends.
+            self._shown = mmap.mmap(lock, MARK_BYTES)
             self._kept = os.dup(_STDOUT), os.dup(_STDERR)
             _write_lines()
         # In this order: whoever finds the file knows whose it is.
-        os.pwrite(self._lock, mark, 0)
-        self._mark = mark
+        assert self._shown is not None
+        self._shown[:] = self._mark = mark
         if self._file < 0:
             # It may become an object of the storage as it is; until then, the folder is closed to others.
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -88,6 +106,7 @@ class CapturedOutput(Output):
 
     def _restore(self) -> None:
         assert self._kept is not None
+        assert self._shown is not None
         os.dup2(self._kept[0], _STDOUT)
         os.dup2(self._kept[1], _STDERR)
         mark, self._mark = self._mark, b""
@@ -96,7 +115,7 @@ class CapturedOutput(Output):
             self._file = -1
             done = f"{mark.decode().strip()}.{self._owner}.{DONE}"
             os.rename(self._folder / f"{self._owner}.{OUT}", self._folder / done)
-        os.pwrite(self._lock, NO_MARK, 0)
+        self._shown[:] = NO_MARK
 
     def _give_up(self, error: OSError) -> None:
         """No more logs from here: the folder is gone, or its disk is full."""
@@ -129,4 +148,10 @@ def _flush() -> None:
         sys.stdout.flush()
     with suppress(Exception):
         sys.stderr.flush()
-    _LIBC.fflush(None)
+    if _holds_back():
+        _LIBC.fflush(None)
+
+
+def _holds_back() -> bool:
+    """Whether a standard stream of C holds something back; where that cannot be asked, it may."""
+    return _PENDING is None or any(_PENDING(stream) for stream in _STREAMS)
