@@ -59,6 +59,11 @@ def test_import_alone_loads_nothing() -> None:
     assert loaded == "['raysweep']"
 
 
+def test_what_talks_to_clusters_is_not_loaded_for_sweeps_that_run_here() -> None:
+    code = "import sys, raysweep.step, raysweep.jobs.client; print('httpx' in sys.modules)"
+    assert run(code) == "False"
+
+
 def test_import_is_quick() -> None:
     code = "import time; t = time.perf_counter(); import raysweep; print(time.perf_counter() - t)"
     # The best of three: others use this machine too.
