@@ -60,6 +60,8 @@ _ALL: Final = (
     Benchmark(name="elastic", module="elastic", needs_ray=False),
     Benchmark(name="gang", module="gang"),
     Benchmark(name="search", module="search", needs_ray=False),
+    Benchmark(name="search-bbob", module="bbob", needs_ray=False),
+    Benchmark(name="search-tables", module="tables", needs_ray=False),
     Benchmark(name="drift", module="drift", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),

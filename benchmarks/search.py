@@ -1,9 +1,7 @@
 """How good the searches are: regret on closed-form functions, beside Optuna's own defaults in the same run.
 
-A virtual clock: a trial takes no time, one runs at a time, and its result is the function's value. The
-searchers are asked and told as by a controller; Optuna's default sampler drives a study of its own with
-Optuna's `ask` and `tell`, over the same domains. Seeds are paired: both get the same one, and with it the
-same turn of the function.
+One trial at a time on a virtual clock, see `benchmarks.hunts`. Seeds are paired: both get the same one, and
+with it the same turn of the function.
 
 `regret` is the best value found minus the function's minimum, the median over the seeds. `ratio` is Optuna's
 over the contender's (above 1: the contender is better), `wins` at how many seeds it found the better value,
@@ -18,12 +16,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from random import Random
 from statistics import median
-from time import process_time
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.measure import Json, target
-from raysweep.search import make_searcher
-from raysweep.spec import SweepSpec
+from benchmarks.hunts import OPTUNA, Hunt, Problem, beside, hunt
+from benchmarks.measure import Json, significant, target
 
 TRIALS: Final = 60
 SEEDS: Final = 20
@@ -101,8 +97,7 @@ def turned(function: Function, instance: int, dimensions: int = 5) -> Function:
     return value
 
 
-Problem = tuple[Callable[[int], Function], float, tuple[tuple[float, float], ...]]
-PROBLEMS: Final[dict[str, Problem]] = {
+PROBLEMS: Final[dict[str, tuple[Callable[[int], Function], float, tuple[tuple[float, float], ...]]]] = {
     "branin": (lambda _: branin, 0.39788735772973816, ((-5, 10), (0, 15))),
     "hartmann6": (lambda _: hartmann6, -3.322368011415515, ((0, 1),) * 6),
     "rosenbrock5": (lambda _: rosenbrock, 0.0, ((-5, 10),) * 5),
@@ -126,75 +121,28 @@ def run(rounds: int, seeds: int = SEEDS, trials: int = TRIALS) -> Json:
 
 def compare(problem: str, seeds: int, trials: int, kinds: Sequence[str] = CONTENDERS) -> Json:
     """One function: what each contender found, beside Optuna's default."""
-    theirs = [_optunas(problem, seed, trials) for seed in range(seeds)]
-    shown = {"optuna": _shown(theirs, theirs, trials)}
+    theirs = [hunt(OPTUNA, _problem(problem, seed), seed, trials) for seed in range(seeds)]
+    shown = {OPTUNA: _shown(theirs, theirs, trials)}
     for kind in kinds:
-        shown[kind] = _shown([_ours(kind, problem, seed, trials) for seed in range(seeds)], theirs, trials)
+        hunts = [hunt(kind, _problem(problem, seed), seed, trials) for seed in range(seeds)]
+        shown[kind] = _shown(hunts, theirs, trials)
     return shown
 
 
-Found = tuple[float, float]
-"""A regret, and the seconds of processor time that the asks took."""
-
-
-def _ours(kind: str, problem: str, seed: int, trials: int) -> Found:
-    make, minimum, bounds = PROBLEMS[problem]
+def _problem(name: str, seed: int) -> Problem:
+    make, minimum, bounds = PROBLEMS[name]
     function = make(seed)
-    spec = SweepSpec(
-        name="search",
-        trainable="benchmarks.search:branin",
-        param_space={f"x{index}": {"uniform": list(each)} for index, each in enumerate(bounds)},
-        metric="loss",
-        mode="min",
-        num_samples=trials,
-        search=kind,
+    return Problem(
+        space={f"x{index}": {"uniform": list(each)} for index, each in enumerate(bounds)},
+        value=lambda config: function([config[f"x{index}"] for index in range(len(bounds))]),
+        minimum=minimum,
     )
-    searcher, best, began = make_searcher(spec, seed), math.inf, process_time()
-    for number in range(trials):
-        config = searcher.ask(number)
-        if config is None:
-            break
-        value = function([config[f"x{index}"] for index in range(len(bounds))])
-        searcher.tell(number, value, "completed")
-        best = min(best, value)
-    return best - minimum, process_time() - began
 
 
-def _optunas(problem: str, seed: int, trials: int) -> Found:
-    import optuna
-
-    make, minimum, bounds = PROBLEMS[problem]
-    function = make(seed)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-    began = process_time()
-    for _ in range(trials):
-        trial = study.ask()
-        x = [trial.suggest_float(f"x{index}", *each) for index, each in enumerate(bounds)]
-        study.tell(trial, function(x))
-    return study.best_value - minimum, process_time() - began
-
-
-def _shown(found: Sequence[Found], theirs: Sequence[Found], trials: int) -> dict[str, Any]:
-    regrets, others = [regret for regret, _ in found], [regret for regret, _ in theirs]
-    middle = median(regrets)
-    shown: dict[str, Any] = {
-        "regret": float(f"{middle:.3g}"),
-        "ms_per_ask": round(1e3 * median(took for _, took in found) / trials, 1),
+def _shown(hunts: Sequence[Hunt], theirs: Sequence[Hunt], trials: int) -> Json:
+    regrets = [each.regrets[-1] for each in hunts]
+    shown: Json = {
+        "regret": significant(median(regrets)),
+        "ms_per_ask": round(1e3 * median(each.took_s for each in hunts) / trials, 1),
     }
-    if found is not theirs:
-        wins = sum(a < b for a, b in zip(regrets, others, strict=True))
-        losses = sum(a > b for a, b in zip(regrets, others, strict=True))
-        shown |= {
-            "ratio": float(f"{median(others) / max(middle, 1e-12):.3g}"),
-            "wins": f"{wins}/{len(regrets)}",
-            "sign_test": float(f"{sign_test(wins, losses):.2g}"),
-        }
-    return shown
-
-
-def sign_test(wins: int, losses: int) -> float:
-    """The probability of so uneven a share, or a more uneven one, if both were equally good."""
-    count, most = wins + losses, max(wins, losses)
-    tail = sum(math.comb(count, k) for k in range(most, count + 1)) / 2**count
-    return min(1.0, 2 * tail)
+    return shown if hunts is theirs else shown | beside(regrets, [each.regrets[-1] for each in theirs])

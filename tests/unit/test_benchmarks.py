@@ -117,7 +117,8 @@ def test_the_functions_of_the_search_benchmark_have_their_minima() -> None:
 
 
 def test_the_search_benchmark_compares_by_seed() -> None:
-    from benchmarks.search import compare, sign_test
+    from benchmarks.hunts import sign_test
+    from benchmarks.search import compare
 
     found = compare("sphere5", seeds=3, trials=24, kinds=("random", "tpe"))
     assert found.keys() == {"optuna", "random", "tpe"}

@@ -30,7 +30,8 @@ class Plan:
 
     `trials` is None where the search has no end of its own; `at_once` counts what the cluster could hold if
     it were idle, and `where` names the cluster. `state` is `new`, or how the sweep of this key stands.
-    `fixed`: the parameters that are the same in every trial.
+    `fixed`: the parameters that are the same in every trial; `by_config`: what some trials take more than
+    `resources` says, as expressions of the others. `at_once` is counted without.
     """
 
     sweep_id: str
@@ -46,6 +47,7 @@ class Plan:
     scheduler: str
     isolation: str
     fixed: dict[str, Any]
+    by_config: dict[str, str]
 
 
 def show_plan(
@@ -68,8 +70,9 @@ def show_plan(
     each = " + ".join(_show_bundle(bundle) for bundle in plan.resources)
     facts = [
         ("trials", trials),
-        ("each takes", each),
-        ("at once", f"{plan.at_once} on {plan.where}"),
+        ("each takes", f"{'at least ' if plan.by_config else ''}{each}"),
+        *(("by config", f"{name}: {amount}") for name, amount in plan.by_config.items()),
+        ("at once", f"{'at most ' if plan.by_config else ''}{plan.at_once} on {plan.where}"),
         ("search", f"{plan.search}, scheduler {plan.scheduler}, isolation {plan.isolation}"),
         *([("fixed", show_config(plan.fixed))] if plan.fixed else []),
         ("state", plan.state),
@@ -112,6 +115,7 @@ def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
         scheduler=_kind(fields.get("scheduler")),
         isolation=spec.effective_isolation,
         fixed=_fixed(spec.space),
+        by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
     )
 
 

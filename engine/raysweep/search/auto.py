@@ -1,9 +1,10 @@
 """`auto`: the method that suits the space and the number of results, by the rules of OptunaHub's AutoSampler.
 
-In a space of numbers a Gaussian process, and CMA-ES that begins with its results once there are many (with
-constraints TPE); with choices between unordered values, or parameters that only some configs have, TPE. Where
-the package for one of them is not installed, TPE takes its place, and the sweep says so. With several metrics
-TPE, and once there are many results NSGA-II, with four metrics and more NSGA-III.
+In a space of numbers, which a choice between numbers in order counts as, a Gaussian process, relieved where
+it finds nothing better, and CMA-ES that begins with its results once there are many (with constraints TPE);
+with other choices, or parameters that only some configs have, TPE. Where the package for one of them is not
+installed, TPE takes its place, and the sweep says so. With several metrics TPE, and once there are many
+results NSGA-II, with four metrics and more NSGA-III.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from raysweep.search.cells import LeafPath
 from raysweep.search.model import Model
 from raysweep.search.nsga import NsgaModel
 from raysweep.search.optuna_model import Modes
+from raysweep.search.ordered import Ordered
+from raysweep.search.relief import RelievedModel
 from raysweep.search.tpe import TpeModel
 from raysweep.spec.domains import Choice
 from raysweep.spec.search import AutoOptions, CmaEsOptions, GpOptions, Nsga2Options, Nsga3Options, TpeOptions
@@ -51,6 +54,8 @@ class AutoModel:
         self._switch_after = options.switch_after
         self._results = 0
         self._lacking: list[str] = []
+        self._ordered = Ordered(space)
+        space = self._ordered.space
         has_choices = bool(space.parents) or any(
             isinstance(domain, Choice) and domain.cardinality > 1 for _, domain in space.searched
         )
@@ -79,12 +84,13 @@ class AutoModel:
 
     def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         """Return values of the leaves, by the model whose turn it is."""
-        return self._now().sample(number, attempt)
+        return self._ordered.to_values(self._now().sample(number, attempt))
 
     def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
         """Let both know."""
+        places = self._ordered.to_places(values)
         for model in self._models():
-            model.add(number, values)
+            model.add(number, places)
 
     def end(self, number: int, result: Result | None) -> None:
         """Let both know."""
@@ -94,8 +100,9 @@ class AutoModel:
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Let both know."""
+        places = self._ordered.to_places(values)
         for model in self._models():
-            model.add_earlier(values, result)
+            model.add_earlier(places, result)
 
     def _now(self) -> Model:
         return self._first if self._results < self._switch_after else self._later
@@ -112,7 +119,8 @@ class AutoModel:
             return TpeModel(space, seed, mode, TpeOptions())
         from raysweep.search.gp import GpModel
 
-        return GpModel(space, seed, mode, GpOptions())
+        gaussian, tpe = GpModel(space, seed, mode, GpOptions()), TpeModel(space, seed, mode, TpeOptions())
+        return RelievedModel(space, seed, mode, gaussian, tpe)
 
     def _tpe_later(self, space: Space, seed: int, mode: str) -> Model:
         is_there = isinstance(self._first, TpeModel)

@@ -28,7 +28,7 @@ from raysweep.search.model import unconditional, without_model
 from raysweep.spec.domains import Float, Integer
 from raysweep.spec.search import CmaEsOptions
 from raysweep.spec.space import Space
-from raysweep.spec.units import from_unit, to_unit
+from raysweep.spec.units import from_unit, is_open, to_unit
 
 WARM_LEAST = 10
 """How many earlier results make a distribution to begin with; fewer make only its middle."""
@@ -60,7 +60,7 @@ class CmaModel:
         self._leaves = [
             (path, domain)
             for path, domain in unconditional(space, "cma_es")
-            if isinstance(domain, Float | Integer) and _is_open(domain)
+            if isinstance(domain, Float | Integer) and is_open(domain)
         ]
         if space.parents and not self._leaves:
             raise without_model("cma_es")
@@ -161,8 +161,3 @@ def _judged(found: Sequence[Judged]) -> list[Solution]:
     """Places and what they cost, with what breaks a constraint behind all that does not."""
     worst = max((cost for _, (cost, penalty) in found if not penalty), default=0.0)
     return [(place, min(worst + penalty, _FINITE) if penalty else cost) for place, (cost, penalty) in found]
-
-
-def _is_open(domain: Float | Integer) -> bool:
-    """Whether it has more than one value."""
-    return domain.cardinality != 1 and domain.lower < domain.upper

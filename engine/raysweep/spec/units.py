@@ -52,6 +52,11 @@ def to_unit(domain: Float | Integer, value: float) -> float:
     return _part(value, domain.lower, domain.upper)
 
 
+def is_open(domain: Float | Integer) -> bool:
+    """Whether it has more than one value."""
+    return domain.cardinality != 1 and domain.lower < domain.upper
+
+
 def _part(value: float, lower: float, upper: float) -> float:
     return min(max((value - lower) / (upper - lower), 0.0), 1.0)
 

@@ -18,6 +18,7 @@ from raysweep.search.base import Result, derived_seed
 from raysweep.search.cma import CmaModel
 from raysweep.search.gp import GpModel, warped
 from raysweep.search.optuna_params import params_of
+from raysweep.search.relief import RelievedModel
 from raysweep.search.tpe import TpeModel
 from raysweep.simulate import simulate
 from raysweep.spec import SweepSpec
@@ -47,7 +48,9 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 
 def test_numbers_have_a_gaussian_process_and_then_cma_es() -> None:
     model = auto(NUMBERS)
-    assert isinstance(model._first, GpModel)
+    assert isinstance(model._first, RelievedModel)
+    assert isinstance(model._first._first, GpModel)
+    assert isinstance(model._first._other, TpeModel)
     assert isinstance(model._later, CmaModel)
     assert model.substitution is None
     for number in range(250):
@@ -64,7 +67,7 @@ def test_choices_have_tpe_from_beginning_to_end() -> None:
 
 
 def test_a_choice_of_one_value_is_none() -> None:
-    assert isinstance(auto(NUMBERS | {"c": {"choice": ["a"]}})._first, GpModel)
+    assert isinstance(auto(NUMBERS | {"c": {"choice": ["a"]}})._first, RelievedModel)
 
 
 def test_failed_trials_do_not_count_towards_the_switch() -> None:
@@ -110,8 +113,8 @@ def test_what_is_missing_is_said_and_tpe_is_used(
     assert re.search(expected, answers[0].note)
     assert not answers[1].note, "once is enough"
     model: Any = auto(NUMBERS, samples)
-    assert isinstance(model._first, TpeModel if "torch" in missing else GpModel)
-    assert isinstance(model._later, GpModel if samples <= 250 and "torch" not in missing else TpeModel)
+    assert isinstance(model._first, TpeModel if "torch" in missing else RelievedModel)
+    assert isinstance(model._later, RelievedModel if samples <= 250 and "torch" not in missing else TpeModel)
 
 
 def test_cmaes_is_not_missed_by_a_sweep_of_few_trials(monkeypatch: pytest.MonkeyPatch) -> None:

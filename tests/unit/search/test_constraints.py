@@ -14,8 +14,8 @@ from raysweep.search import Judging, Result, Searcher, TrialEnd, WarmStart, make
 from raysweep.search.auto import AutoModel
 from raysweep.search.base import derived_seed
 from raysweep.search.cma import CmaModel, _judged
-from raysweep.search.gp import GpModel
 from raysweep.search.optuna_params import params_of
+from raysweep.search.relief import RelievedModel
 from raysweep.search.tpe import TpeModel
 from raysweep.spec import SweepSpec
 from raysweep.spec.search import AutoOptions
@@ -149,7 +149,7 @@ def test_auto_goes_from_the_gaussian_process_to_tpe() -> None:
         model: Any = AutoModel(
             space, 300, 3, "min", AutoOptions(switch_after=12), has_constraints=has_constraints
         )
-        assert isinstance(model._first, GpModel)
+        assert isinstance(model._first, RelievedModel)
         assert isinstance(model._later, later)
     model = make_searcher(spec_of({"auto": {"switch_after": 12}}, 300), 3)
     assert isinstance(model._model._later, TpeModel), "the spec's constraints are what counts"

@@ -315,6 +315,15 @@ class TestAuto(SearcherContract):
         return make({"auto": {"switch_after": 12}}, NUMBERS, samples=30)
 
 
+class TestAutoRelieved(SearcherContract):
+    """A Gaussian process, TPE and steps from the best by turns, with a choice that is a number to them."""
+
+    trials = 30
+
+    def make_searcher(self) -> Searcher:
+        return make("auto", NUMBERS | {"batch": {"choice": [8, 16, 64]}}, samples=30)
+
+
 class TestAutoWithChoices(SearcherContract):
     def make_searcher(self) -> Searcher:
         return make("auto")

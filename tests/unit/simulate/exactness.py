@@ -27,7 +27,8 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
     "gp": {"search": {"gp": {"n_startup_trials": 6}}, "num_samples": 12},
     "cma_es": {"search": {"cma_es": {"population_size": 4}}, "num_samples": 14},
     "auto": {"search": {"auto": {"switch_after": 10}}, "num_samples": 14},
-    "open": {"search": {}, "num_samples": 14},
+    # Long enough that its Gaussian process is relieved.
+    "open": {"search": {}, "num_samples": 22},
     # With the least loss out of bounds.
     "bounded": {
         "search": {"tpe": {"n_startup_trials": 3}},

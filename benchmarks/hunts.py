@@ -1,0 +1,104 @@
+"""One search after the least of something, by a search of ours or by Optuna's default, on a virtual clock.
+
+A trial takes no time, one runs at a time, and its result is the problem's value. A search of ours is asked
+and told as by a controller; Optuna's default sampler drives a study of its own with Optuna's `ask` and
+`tell`, over the same domains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import median
+from time import process_time
+from typing import Any, Final
+
+from benchmarks.measure import Json
+from raysweep.search import make_searcher
+from raysweep.spec import SweepSpec
+
+OPTUNA: Final = "optuna"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is to be small, of configs of a space: `{"uniform": [low, high]}` and `{"choice": [...]}`."""
+
+    space: Mapping[str, Any]
+    value: Callable[[Mapping[str, Any]], float]
+    minimum: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunt:
+    """What was found: the regret after each trial, and the seconds of processor time that it all took."""
+
+    regrets: tuple[float, ...]
+    took_s: float
+
+
+def hunt(kind: str, problem: Problem, seed: int, trials: int) -> Hunt:
+    """Search by `kind`, a search of ours or `OPTUNA`."""
+    began = process_time()
+    values = (_optunas if kind == OPTUNA else _ours)(kind, problem, seed, trials)
+    took_s = process_time() - began
+    return Hunt(regrets=tuple(best - problem.minimum for best in accumulate(values, min)), took_s=took_s)
+
+
+def beside(found: Sequence[float], theirs: Sequence[float]) -> Json:
+    """Regrets by seed beside those of another: how many times as good the median is, and who won."""
+    wins = sum(a < b for a, b in zip(found, theirs, strict=True))
+    losses = sum(a > b for a, b in zip(found, theirs, strict=True))
+    return {
+        "ratio": float(f"{max(median(theirs), 1e-12) / max(median(found), 1e-12):.3g}"),
+        "wins": f"{wins}/{len(found)}",
+        "sign_test": float(f"{sign_test(wins, losses):.2g}"),
+    }
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """The probability of so uneven a share, or a more uneven one, if both were equally good."""
+    count, most = wins + losses, max(wins, losses)
+    tail = sum(math.comb(count, k) for k in range(most, count + 1)) / 2**count
+    return min(1.0, 2 * tail)
+
+
+def _ours(kind: str, problem: Problem, seed: int, trials: int) -> list[float]:
+    spec = SweepSpec(
+        name="search",
+        trainable="benchmarks.search:branin",
+        param_space=dict(problem.space),
+        metric="loss",
+        mode="min",
+        num_samples=trials,
+        search=kind,
+    )
+    searcher, values = make_searcher(spec, seed), []
+    for number in range(trials):
+        config = searcher.ask(number)
+        if config is None:
+            break
+        values.append(problem.value(config))
+        searcher.tell(number, values[-1], "completed")
+    return values
+
+
+def _optunas(_: str, problem: Problem, seed: int, trials: int) -> list[float]:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    values = []
+    for _ in range(trials):
+        trial = study.ask()
+        values.append(problem.value({name: _suggest(trial, name, at) for name, at in problem.space.items()}))
+        study.tell(trial, values[-1])
+    return values
+
+
+def _suggest(trial: Any, name: str, domain: Mapping[str, Any]) -> Any:
+    if "uniform" in domain:
+        return trial.suggest_float(name, *domain["uniform"])
+    return trial.suggest_categorical(name, domain["choice"])

@@ -1,0 +1,121 @@
+"""A Gaussian process, and others in its place for as long as it finds nothing better.
+
+On a function with many minima, or with a bend that no smooth function has, a Gaussian process takes what it
+cannot explain for noise and asks for the place of its mean's minimum again and again. So once it has found
+nothing better for a while, three have their turns: itself, TPE, and steps from the best config, from far to
+near and of some parameters only. What is better gives it the next turns alone again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Mapping
+from random import Random
+from statistics import NormalDist
+from typing import Any, Final
+
+from raysweep.search.base import Result, derived_rng, derived_seed
+from raysweep.search.cells import LeafPath
+from raysweep.search.model import Model
+from raysweep.spec.domains import Float, Integer
+from raysweep.spec.space import Space
+from raysweep.spec.units import from_unit, is_open, to_unit
+
+STARTUP: Final = 10
+"""So many trials are drawn at random first: nobody's fault where they find nothing better."""
+PATIENCE: Final = 5
+"""After so many results without a better one, others have their turns, too."""
+TURNS: Final = ("other", "near", "first")
+"""Whose they are, by the trial's number."""
+FAR: Final = 0.15
+NEAR: Final = 0.005
+"""The standard deviations of a step away from the best, of a parameter's range: the first and the last."""
+ROUND: Final = 20
+"""How many steps it takes from far to near; then it begins anew."""
+SHARE: Final = 0.5
+"""How likely it is that a parameter differs from the best config's."""
+_EDGE: Final = 2.0**-53
+Cost = tuple[float, float]
+"""How far it is from satisfying the constraints, and what is to be small."""
+
+
+class RelievedModel:
+    """One model, relieved by another and by steps from the best config where it gets no further.
+
+    Whose turn it is depends on results by their trials' numbers, in whatever order they were told.
+
+    Args:
+        space: the parsed search space, without branches.
+        seed: the seed of the sweep.
+        mode: "min" or "max".
+        first: the model that has its turn by default.
+        other: the one that relieves it.
+    """
+
+    substitution: str | None = None
+
+    def __init__(self, space: Space, seed: int, mode: str, first: Model, other: Model) -> None:
+        self._seed = seed
+        self._sign = -1.0 if mode == "max" else 1.0
+        self._first, self._other = first, other
+        self.paths = first.paths
+        self._leaves = [
+            (path, domain)
+            for path, domain in space.searched
+            if path in first.paths and isinstance(domain, Float | Integer) and is_open(domain)
+        ]
+        self._running: dict[int, dict[LeafPath, Any]] = {}
+        self._ended: list[int] = []  # numbers, sorted
+        self._best: tuple[Cost, int] | None = None
+        self._best_values: dict[LeafPath, Any] = {}
+
+    def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
+        """Return values of the leaves, by whose turn it is."""
+        stalled_for = self._stalled_for()
+        turn = TURNS[number % len(TURNS)] if stalled_for >= 0 and self._leaves else "first"
+        if turn != "near":
+            return (self._first if turn == "first" else self._other).sample(number, attempt)
+        rng = derived_rng(derived_seed(self._seed, number, attempt), number)
+        return self._near_best(rng, stalled_for + len(self._running))
+
+    def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
+        """Let both know."""
+        for model in (self._first, self._other):
+            model.add(number, values)
+        self._running[number] = {path: values[path] for path in self.paths}
+
+    def end(self, number: int, result: Result | None) -> None:
+        """Let both know."""
+        for model in (self._first, self._other):
+            model.end(number, result)
+        values = self._running.pop(number)
+        insort(self._ended, number)
+        if result is None:
+            return
+        found = (result.penalty, self._sign * result.value), number
+        if self._best is None or found < self._best:
+            self._best, self._best_values = found, values
+
+    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
+        """Let both know."""
+        for model in (self._first, self._other):
+            model.add_earlier(values, result)
+
+    def _stalled_for(self) -> int:
+        """How many results there are beyond `PATIENCE` without a better one; below 0: it is not stalled."""
+        if self._best is None:
+            return -1
+        better_until = max(bisect_right(self._ended, self._best[1]), STARTUP)
+        return len(self._ended) - better_until - PATIENCE
+
+    def _near_best(self, rng: Random, step: int) -> dict[LeafPath, Any]:
+        values = dict(self._best_values)
+        away = FAR * (NEAR / FAR) ** (step % ROUND / ROUND)
+        changed = [leaf for leaf in self._leaves if rng.random() < SHARE]
+        for path, domain in changed or [rng.choice(self._leaves)]:
+            count = domain.cardinality
+            around = NormalDist(to_unit(domain, values[path]), max(away, 1 / count if count else 0.0))
+            part = rng.uniform(around.cdf(0.0), around.cdf(1.0))
+            place = around.inv_cdf(min(max(part, _EDGE), 1.0 - _EDGE))
+            values[path] = from_unit(domain, min(max(place, 0.0), 1.0))
+        return values

@@ -1,0 +1,58 @@
+"""`raysweep plan` of sweeps whose trials take different amounts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+Cli = Callable[..., Any]
+SPEC: dict[str, Any] = {
+    "name": "sized",
+    "trainable": "examples.quick:steps",
+    "param_space": {"threads": {"choice": [1, 2]}, "width": {"randint": [1, 9]}},
+    "metric": "loss",
+    "mode": "min",
+    "num_samples": 6,
+    "search": "random",
+}
+
+
+@pytest.fixture
+def plan(cli: Cli, tmp_path: Path) -> Cli:
+    def run(*flags: str, **more: Any) -> Any:
+        path = tmp_path / "spec.json"
+        path.write_text(json.dumps({**SPEC, "storage_path": str(tmp_path / "sweeps"), **more}))
+        ran = cli("plan", path, *flags)
+        assert ran.code == 0, ran.err
+        return ran.out
+
+    return run
+
+
+def test_what_follows_from_the_config_is_said(plan: Cli) -> None:
+    resources = {"cpu": 1, "memory": 1000, "by_config": {"cpu": "threads", "memory": "1e3 + 8 * width"}}
+    said = plan(resources=resources)
+    assert "each takes  at least {CPU: 1, memory: 1000}" in said
+    assert "by config   cpu: threads" in said
+    assert "by config   memory: 1e3 + 8 * width" in said
+    assert "at once     at most " in said
+    assert json.loads(plan("--json", resources=resources))["by_config"] == resources["by_config"]
+
+
+def test_so_is_how_many_workers_a_gang_has(plan: Cli) -> None:
+    scaling = {"num_workers": 1, "backend": None, "by_config": {"num_workers": "threads"}}
+    assert "by config   num_workers: threads" in plan(scaling=scaling)
+
+
+def test_nothing_is_said_where_all_are_alike(plan: Cli) -> None:
+    said = plan()
+    assert "each takes  {CPU: 1}" in said
+    assert "by config" not in said
+    assert "at most" not in said
+    assert json.loads(plan("--json"))["by_config"] == {}
