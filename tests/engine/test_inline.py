@@ -286,3 +286,17 @@ def test_ctrl_c_ends_an_inline_sweep_resumably(script: Path, start: Start) -> No
     again = start("inline")
     out, err = again.communicate(timeout=200)
     assert "END completed 6 3" in out, err[-3000:]
+
+
+def test_sizes_by_config_hold_nothing_inline(run: Run) -> None:
+    """One trial at a time: what it says it takes is known to it, and waits for no node."""
+    sizes: list[float] = []
+
+    def train(config: dict[str, Any]) -> float:
+        sizes.append(rs.get_context().resources["CPU"])
+        return 1.0
+
+    space = {"n": {"grid_search": [1, 64, 2]}}
+    outcome = run(train, space, resources={"cpu": 1, "by_config": {"cpu": "n"}}, **INLINE)
+    assert outcome.counts == {"completed": 3}
+    assert sizes == [1, 64, 2]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from raysweep.cluster.actors import Actor, ActorPool
+from raysweep.cluster.setup import resized
 from raysweep.core.fleet import StartWorker
 from raysweep.spec import Resources
 from raysweep.worker.inline import INLINE_PREFIX, InlineStage
@@ -24,7 +25,6 @@ class InlinePool(ActorPool):
         stage: InlineStage,
     ) -> None:
         super().__init__(resources, setup, on_ended)
-        self._setup = setup
         self._stage = stage
 
     def start(self, action: StartWorker) -> None:
@@ -38,7 +38,8 @@ class InlinePool(ActorPool):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(partial(self._take_end, actor, None))
 
-        self._stage.start(actor.name, self._setup, ended)
+        _, resources = self._groups[action.group]
+        self._stage.start(actor.name, resized(self._setup, resources), ended)
 
     def kill(self, worker: int) -> None:
         """Hang up on it: no process ends."""
