@@ -20,6 +20,7 @@ from benchmarks.registry import BENCHMARKS
 
 MIN_ROUNDS = 3
 LOG_LINES = 30
+USUAL = [name for name, benchmark in BENCHMARKS.items() if not benchmark.is_extra]
 
 
 def main() -> int:
@@ -33,7 +34,7 @@ def main() -> int:
         "benchmarks": {},
         "targets": [],
     }
-    for name in asked.names or BENCHMARKS:
+    for name in asked.names or USUAL:
         result = run(name, asked.rounds)
         results["benchmarks"][name] = result
         results["targets"] += [{"benchmark": name, **goal} for goal in result.get("targets", [])]
@@ -47,7 +48,9 @@ def main() -> int:
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: {', '.join(USUAL)}"
+    )
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS, help="default and least to be quoted: 3")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the JSON there too")
     asked = parser.parse_args(arguments)

@@ -19,6 +19,8 @@ class Benchmark:
     function: str = "run"
     needs_ray: bool = True
     needs_s3: bool = False
+    is_extra: bool = False
+    """Runs only by its name: it takes long, or a package that is in no extra."""
 
     @property
     def is_there(self) -> bool:
@@ -60,8 +62,8 @@ _ALL: Final = (
     Benchmark(name="elastic", module="elastic", needs_ray=False),
     Benchmark(name="gang", module="gang"),
     Benchmark(name="search", module="search", needs_ray=False),
-    Benchmark(name="search-bbob", module="bbob", needs_ray=False),
-    Benchmark(name="search-tables", module="tables", needs_ray=False),
+    Benchmark(name="search-bbob", module="bbob", needs_ray=False, is_extra=True),
+    Benchmark(name="search-tables", module="tables", needs_ray=False, is_extra=True),
     Benchmark(name="drift", module="drift", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),
