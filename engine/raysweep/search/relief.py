@@ -24,7 +24,7 @@ from raysweep.spec.units import from_unit, is_open, to_unit
 STARTUP: Final = 10
 """So many trials are drawn at random first: nobody's fault where they find nothing better."""
 PATIENCE: Final = 5
-"""After so many results without a better one, others have their turns, too."""
+"""After so many results without a better one, and as many as run, others have their turns, too."""
 TURNS: Final = ("other", "near", "first")
 """Whose they are, by the trial's number."""
 FAR: Final = 0.15
@@ -71,12 +71,14 @@ class RelievedModel:
 
     def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         """Return values of the leaves, by whose turn it is."""
-        stalled_for = self._stalled_for()
-        turn = TURNS[number % len(TURNS)] if stalled_for >= 0 and self._leaves else "first"
+        no_better, running = self._results_without_better(), len(self._running)
+        # What runs was mostly asked for before the model knew of these results.
+        is_stalled = no_better >= PATIENCE + running and self._leaves
+        turn = TURNS[number % len(TURNS)] if is_stalled else "first"
         if turn != "near":
             return (self._first if turn == "first" else self._other).sample(number, attempt)
         rng = derived_rng(derived_seed(self._seed, number, attempt), number)
-        return self._near_best(rng, stalled_for + len(self._running))
+        return self._near_best(rng, no_better - PATIENCE + running)
 
     def add(self, number: int, values: Mapping[LeafPath, Any]) -> None:
         """Let both know."""
@@ -101,12 +103,11 @@ class RelievedModel:
         for model in (self._first, self._other):
             model.add_earlier(values, result)
 
-    def _stalled_for(self) -> int:
-        """How many results there are beyond `PATIENCE` without a better one; below 0: it is not stalled."""
+    def _results_without_better(self) -> int:
+        """How many came after the best one, and after the random ones; 0 where there is none."""
         if self._best is None:
-            return -1
-        better_until = max(bisect_right(self._ended, self._best[1]), STARTUP)
-        return len(self._ended) - better_until - PATIENCE
+            return 0
+        return len(self._ended) - max(bisect_right(self._ended, self._best[1]), STARTUP)
 
     def _near_best(self, rng: Random, step: int) -> dict[LeafPath, Any]:
         values = dict(self._best_values)

@@ -166,11 +166,21 @@ def test_steps_go_from_far_to_near_and_begin_anew() -> None:
 
 
 def test_trials_that_run_take_different_steps() -> None:
-    model = stalled(MIDDLE)
+    model = stalled(MIDDLE, for_results=5)
     far = [abs(each["x",]) for each in near(model)]
+    for number in range(30, 35):
+        model.add(number, MIDDLE)
+    assert sum(abs(each["x",]) for each in near(model)) < 0.6 * sum(far)
+
+
+def test_what_was_asked_for_before_is_waited_for() -> None:
+    """With ten at a time, five results say little about what the model knows now."""
+    model = stalled(MIDDLE)
     for number in range(30, 40):
         model.add(number, MIDDLE)
-    assert sum(abs(each["x",]) for each in near(model)) < 0.5 * sum(far)
+    assert turns(model, 40) == {"first"}
+    tell(model, dict.fromkeys(range(15, 25), WORSE))
+    assert turns(model, 40) == ALL
 
 
 @pytest.mark.parametrize(
