@@ -1,7 +1,8 @@
 """ASHA and HyperBand beside Optuna's SuccessiveHalvingPruner and HyperbandPruner: where they agree, and not.
 
 Optuna cannot pause a trial. Its pruner asks at once whether a trial is among the best 1/eta of its rung,
-itself counted; ASHA as Ray Tune has it compares with a quantile of those that came before, between two of them.
+itself counted; ASHA as Ray Tune has it compares with a quantile of those that came before, between two of
+them.
 So they differ by two ranks at most, and it is always Optuna that stops.
 """
 
