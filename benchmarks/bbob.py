@@ -38,8 +38,7 @@ def run(
     for number in functions:
         problem = _problem(number)
         regrets = {
-            kind: [hunt(kind, problem, seed, trials).regrets[-1] for seed in range(seeds)]
-            for kind in CONTENDERS
+            kind: [hunt(kind, problem, seed, trials).regret for seed in range(seeds)] for kind in CONTENDERS
         }
         left = fmean(regrets["random"])
         for kind in CONTENDERS:

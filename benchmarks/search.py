@@ -140,9 +140,9 @@ def _problem(name: str, seed: int) -> Problem:
 
 
 def _shown(hunts: Sequence[Hunt], theirs: Sequence[Hunt], trials: int) -> Json:
-    regrets = [each.regrets[-1] for each in hunts]
+    regrets = [each.regret for each in hunts]
     shown: Json = {
         "regret": significant(median(regrets)),
         "ms_per_ask": round(1e3 * median(each.took_s for each in hunts) / trials, 1),
     }
-    return shown if hunts is theirs else shown | beside(regrets, [each.regrets[-1] for each in theirs])
+    return shown if hunts is theirs else shown | beside(regrets, [each.regret for each in theirs])

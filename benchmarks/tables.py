@@ -41,10 +41,10 @@ def run(rounds: int, *, seeds: int = SEEDS, trials: int = TRIALS, tables: Sequen
 
 def compare(problem: Problem, seeds: int, trials: int) -> Json:
     """One table: the median regret of each contender, and how it did beside Optuna's default."""
-    theirs = [hunt(OPTUNA, problem, seed, trials).regrets[-1] for seed in range(seeds)]
+    theirs = [hunt(OPTUNA, problem, seed, trials).regret for seed in range(seeds)]
     shown: Json = {OPTUNA: {"regret": significant(median(theirs))}}
     for kind in CONTENDERS:
-        regrets = [hunt(kind, problem, seed, trials).regrets[-1] for seed in range(seeds)]
+        regrets = [hunt(kind, problem, seed, trials).regret for seed in range(seeds)]
         shown[kind] = {"regret": significant(median(regrets)), **beside(regrets, theirs)}
     return shown
 
