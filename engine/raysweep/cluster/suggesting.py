@@ -9,7 +9,7 @@ from raysweep.core import events as ev
 from raysweep.core.failures import Failure
 from raysweep.core.fleet.words import failure_of
 from raysweep.errors import SampleFromError
-from raysweep.search import Searcher, tell_end, tell_rung
+from raysweep.search import Searcher, result_of, tell_end, tell_rung
 from raysweep.search.asking import ask_configs
 from raysweep.worker.runner import describe
 
@@ -34,7 +34,8 @@ def tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:
     if isinstance(command, cmd.TellRung):
         tell_rung(searcher, command.trial, command.time, command.value)
         return
-    tell_end(searcher, command.trial, command.value, command.violations, command.others, state=command.end)
+    result = result_of(command.value, command.violations, command.others, command.cost)
+    tell_end(searcher, command.trial, result, state=command.end)
 
 
 def _failure(error: Exception) -> Failure:

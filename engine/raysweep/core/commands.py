@@ -68,7 +68,8 @@ class TellSearch:
     """Tell the searcher how a trial ended; `value` is its score, None where it has none.
 
     `violations`: how far it is from satisfying each constraint (0 or less: it does). `others`: its values of
-    the metrics after the first. One of which any of these cannot be told has no value either.
+    the metrics after the first. One of which any of these cannot be told has no value either. `cost`: what it
+    took, where the search wants to know; None: that is not known.
     """
 
     trial: int
@@ -76,6 +77,7 @@ class TellSearch:
     end: TrialEnd
     violations: tuple[float, ...] = ()
     others: tuple[float, ...] = ()
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -327,9 +327,7 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
     moves.forget_active(state, trial)
     told_as = _TOLD_AS.get(trial.state)
     if told_as is not None and trial.max_t is None:
-        value, violations, others = told(state, trial)
-        tell = TellSearch(trial=trial.number, value=value, end=told_as, violations=violations, others=others)
-        out.append(tell)
+        out.append(TellSearch(trial=trial.number, end=told_as, **told(state, trial)._asdict()))
         if state.rules.logs_search:
             state.search_log.append(trial.number)
     if trial.state != "failed":

@@ -10,6 +10,7 @@ from raysweep.spec import SweepSpec
 from raysweep.spec.amounts import Need
 from raysweep.spec.byconfig import needs_of
 from raysweep.spec.constraints import Constraint
+from raysweep.spec.costs import CostRule
 from raysweep.spec.openended import use_per_slot_hour
 from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
 from raysweep.spec.trialstops import TrialWilcoxon
@@ -43,6 +44,7 @@ class Rules:
     `logs_search`: in which order the search is asked and told is noted, as it may matter to that one.
     `compared`: the metric by which the scheduler compares trials, where that is another (empty: the sweep's).
     `needs`: what a trial needs by its config; empty: all need the same.
+    `cost`: what the search takes for the cost of a trial; None: it does not ask.
     """
 
     metric: str
@@ -89,6 +91,7 @@ class Rules:
     tells_rungs: bool
     compared: str
     needs: tuple[Need, ...]
+    cost: CostRule | None
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Rules:
@@ -161,11 +164,20 @@ class Rules:
             tells_rungs=search.wants_rungs,
             compared=_compared(spec),
             needs=needs_of(spec),
+            cost=cost_rule(spec, scheduler),
         )
 
     def seed_number(self, trial: int) -> int:
         """Which of the sweep's seeds a trial gets."""
         return trial % self.repeats if self.repeats > 1 else trial // self.configs_a_seed
+
+
+def cost_rule(spec: SweepSpec, scheduler: Scheduler) -> CostRule | None:
+    """What is told of a trial's cost; where the scheduler may end it early, for each unit of its time."""
+    name = spec.search.options.costs_by
+    if name is None:
+        return None
+    return CostRule(name=name, per=scheduler.time_attr if scheduler.moves else "")
 
 
 def _best(spec: SweepSpec) -> BestCheckpoints | None:

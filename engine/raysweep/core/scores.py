@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf, isfinite
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pydantic import JsonValue
 
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Metrics, Trial
+from raysweep.spec.costs import TRIAL_TIME, CostRule
 
 Place = tuple[bool, float, tuple[float, ...], int]
 
@@ -28,6 +29,26 @@ class Told(NamedTuple):
     value: float | None
     violations: tuple[float, ...] = ()
     others: tuple[float, ...] = ()
+    cost: float | None = None
+
+
+class Ran(Protocol):
+    """An attempt, in a state or in an outcome. Times are UTC seconds."""
+
+    @property
+    def started_at(self) -> float | None:
+        """None: it never began."""
+        ...
+
+    @property
+    def ended_at(self) -> float | None:
+        """None: it has not ended."""
+        ...
+
+    @property
+    def end(self) -> str:
+        """How it ended."""
+        ...
 
 
 def score_of(state: SweepState, trial: Trial) -> float | None:
@@ -84,13 +105,39 @@ def told(state: SweepState, trial: Trial) -> Told:
     value = score_of(state, trial)
     if value is None or trial.suggested is not None:
         return Told(None)
+    cost = cost_of(trial.last, trial.attempts, state.rules.cost) if state.rules.cost is not None else None
     if not (state.rules.constraints or state.rules.others):
-        return Told(value)
+        return Told(value, cost=cost)
     found, beside = violations(state, trial), other_values(state, trial)
     known = tuple(each for each in found if each is not None)
     others = tuple(each for each in beside if each is not None)
     is_known = (len(known), len(others)) == (len(found), len(beside))
-    return Told(value, known, others) if is_known else Told(None)
+    return Told(value, known, others, cost) if is_known else Told(None)
+
+
+def cost_of(last: Metrics, attempts: Iterable[Ran], rule: CostRule) -> float | None:
+    """What a trial cost, by its last report; else, where it is its time, as long as its attempts ran.
+
+    None where that is not known: an attempt that was lost ended nobody knows when.
+    """
+    cost = as_number(last.get(rule.name))
+    if cost is None and rule.name == TRIAL_TIME:
+        cost = _ran_s(attempts)
+    if cost is None or not rule.per:
+        return cost
+    time = as_number(last.get(rule.per))
+    return cost / time if time is not None and time > 0.0 else None
+
+
+def _ran_s(attempts: Iterable[Ran]) -> float | None:
+    total = 0.0
+    for attempt in attempts:
+        if attempt.started_at is None:
+            continue
+        if attempt.ended_at is None or attempt.end == "lost":
+            return None
+        total += attempt.ended_at - attempt.started_at
+    return total
 
 
 def is_better(state: SweepState, score: float, other: float | None) -> bool:

@@ -9,10 +9,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
+from raysweep.core.rules import cost_rule
+from raysweep.core.scores import cost_of
 from raysweep.errors import StorageError
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.champions import read_champion
 from raysweep.runs.folder import SweepFolder
+from raysweep.schedulers import make_scheduler
 from raysweep.search import WarmStart
 from raysweep.search.agreement import Entry
 from raysweep.search.anchors import Anchors, choose_anchors
@@ -59,6 +62,7 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
         told=tuple((entry.config, entry.result.value) for entry in entries),
         violations=tuple(entry.result.violations for entry in entries) if spec.constraints else (),
         others=tuple(entry.result.others for entry in entries) if spec.others else (),
+        costs=tuple(entry.result.cost for entry in entries) if spec.search.options.costs_by else (),
         sources=tuple(outcome.sweep_id for outcome in nights),
         left_out=tuple(left_out[:_LEFT_OUT_SHOWN]),
         anchors=_anchors(spec, entries, completed, first),
@@ -81,13 +85,15 @@ def _known(
     found: list[Entry] = []
     completed: list[Entry] = []
     space = spec.space
+    rule = cost_rule(spec, make_scheduler(spec))
     for run, outcome in enumerate(nights):
         for trial in outcome.trials:
             if trial.score is None or not math.isfinite(trial.score) or len(found) >= MAX_TOLD:
                 continue
             try:
                 config = refit(space, trial.config)
-                result = Result(float(trial.score), _judged(spec, trial), _beside(spec, trial))
+                cost = cost_of(trial.metrics, trial.attempts, rule) if rule is not None else None
+                result = Result(float(trial.score), _judged(spec, trial), _beside(spec, trial), cost)
             except ValueError as error:
                 left_out.append(f"{outcome.sweep_id} trial {trial.trial_id}: {error}")
                 continue
@@ -170,10 +176,12 @@ def warm_to_json(warm: WarmStart) -> dict[str, Any]:
     judged = {"violations": [list(each) for each in warm.violations]} if warm.violations else {}
     if warm.others:
         judged["others"] = [list(each) for each in warm.others]
+    costs = {"costs": list(warm.costs)} if warm.costs else {}
     anchors = {} if warm.anchors is None else {"anchors": asdict(warm.anchors)}
     return {
         "first": warm.first,
         **judged,
+        **costs,
         **anchors,
         "told": [[config, value] for config, value in warm.told],
         "sources": list(warm.sources),
@@ -190,6 +198,7 @@ def warm_from_json(fields: Mapping[str, Any] | None) -> WarmStart | None:
         told=tuple((config, float(value)) for config, value in fields["told"]),
         violations=tuple(tuple(map(float, each)) for each in fields.get("violations", ())),
         others=tuple(tuple(map(float, each)) for each in fields.get("others", ())),
+        costs=tuple(None if each is None else float(each) for each in fields.get("costs", ())),
         sources=tuple(fields["sources"]),
         left_out=tuple(fields["left_out"]),
         anchors=_anchors_from_json(fields.get("anchors")),

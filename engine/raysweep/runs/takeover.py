@@ -25,7 +25,7 @@ from raysweep.runs.pins import find_pins
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.runs.reopening import NOT_AGAIN, check_same, check_whole, reopens
 from raysweep.runs.replay import rebuild
-from raysweep.search import Searcher, WarmStart, make_searcher, tell_end, tell_rung
+from raysweep.search import Searcher, WarmStart, make_searcher, result_of, tell_end, tell_rung
 from raysweep.spec import Changes, SweepSpec, changes
 from raysweep.spec.again import Again
 from raysweep.spec.wallclock import check_deadline, resolve_deadline
@@ -249,7 +249,7 @@ def rebuild_searcher(
             for time_reached, value in rungs.get(number, ()):
                 tell_rung(searcher, number, time_reached, value)
         if is_told and trial.state in FINAL and trial.state != "cancelled" and number not in retried:
-            tell_end(searcher, number, *told(state, trial), state=_TOLD[trial.state])
+            tell_end(searcher, number, result_of(*told(state, trial)), state=_TOLD[trial.state])
     return searcher
 
 

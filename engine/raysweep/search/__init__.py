@@ -7,7 +7,16 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from raysweep.errors import SpecError
-from raysweep.search.base import Judging, Result, Searcher, SearchSetup, TrialEnd, tell_end, tell_rung
+from raysweep.search.base import (
+    Judging,
+    Result,
+    Searcher,
+    SearchSetup,
+    TrialEnd,
+    result_of,
+    tell_end,
+    tell_rung,
+)
 from raysweep.search.bohb import BohbModel
 from raysweep.search.brute import BruteForceSearcher
 from raysweep.search.configs import ConfigSearcher
@@ -49,6 +58,7 @@ __all__ = [
     "WarmStart",
     "load_searcher",
     "make_searcher",
+    "result_of",
     "tell_end",
     "tell_rung",
 ]
@@ -183,14 +193,15 @@ def _make_auto(options: AutoOptions, setup: SearchSetup) -> Searcher:
     refuse_grid(setup.space.searched, "auto")
     with _needs("auto", "ray", "optuna"):
         from raysweep.search.auto import AutoModel
-    model = AutoModel(
-        setup.space,
-        setup.num_samples,
-        setup.seed,
-        _modes(setup),
-        options,
-        has_constraints=bool(setup.constraints),
-    )
+    with _needs("cost_attr", "gp", "torch", "scipy"):
+        model = AutoModel(
+            setup.space,
+            setup.num_samples,
+            setup.seed,
+            _modes(setup),
+            options,
+            has_constraints=bool(setup.constraints),
+        )
     return _around(model, setup)
 
 

@@ -135,7 +135,7 @@ class AnchoredSearcher:
             self._configs[number] = copy.deepcopy(config)
 
     def _end(self, number: int, result: Result | None, state: TrialEnd) -> None:
-        _tell(self._inner, number, result, state)
+        tell_end(self._inner, number, result, state=state)
         if not self._awaited:
             return
         self._told.setdefault(number, (result, state))
@@ -156,12 +156,6 @@ class AnchoredSearcher:
             for number, config in sorted(self._configs.items()):
                 self._inner.restore(number, config)
                 if number in self._told:
-                    _tell(self._inner, number, *self._told[number])
+                    tonight, state = self._told[number]
+                    tell_end(self._inner, number, tonight, state=state)
         self._configs, self._told, self._entries = {}, {}, ()
-
-
-def _tell(searcher: Searcher, number: int, result: Result | None, state: TrialEnd) -> None:
-    if result is None:
-        searcher.tell(number, None, state)
-    else:
-        tell_end(searcher, number, result.value, result.violations, result.others, state=state)

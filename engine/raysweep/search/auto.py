@@ -2,7 +2,8 @@
 
 In a space of numbers, which a choice between numbers in order counts as, a Gaussian process, relieved where
 it finds nothing better, and CMA-ES that begins with its results once there are many (with constraints TPE);
-with other choices, or parameters that only some configs have, TPE. Where the package for one of them is not
+with other choices, or parameters that only some configs have, TPE. Where costs count, the Gaussian process in
+any case. Where the package for one of them is not
 installed, TPE takes its place, and the sweep says so. With several metrics TPE, and once there are many
 results NSGA-II, with four metrics and more NSGA-III.
 """
@@ -60,13 +61,15 @@ class AutoModel:
             isinstance(domain, Choice) and domain.cardinality > 1 for _, domain in space.searched
         )
         self._first: Model = (
-            self._few(space, seed, mode)
-            if isinstance(mode, str) and not has_choices
+            self._few(space, seed, mode, options.cost_attr)
+            if isinstance(mode, str) and (options.cost_attr is not None or not has_choices)
             else TpeModel(space, seed, mode, TpeOptions())
         )
         self._later = self._first
         may_be_many = num_samples is None or num_samples > options.switch_after
-        if not isinstance(mode, str):
+        if options.cost_attr is not None:
+            pass  # of the three, only a Gaussian process goes by costs
+        elif not isinstance(mode, str):
             if may_be_many and not space.parents:
                 nsga = Nsga2Options() if len(mode) <= FEW else Nsga3Options()
                 self._later = NsgaModel(space, seed, mode, nsga)
@@ -110,16 +113,17 @@ class AutoModel:
     def _models(self) -> tuple[Model, ...]:
         return (self._first,) if self._later is self._first else (self._first, self._later)
 
-    def _few(self, space: Space, seed: int, mode: str) -> Model:
+    def _few(self, space: Space, seed: int, mode: str, cost_attr: str | None) -> Model:
         missing = [name for name in ("torch", "scipy") if not _is_there(name)]
-        if missing:
+        if missing and cost_attr is None:
             verb = "is" if len(missing) == 1 else "are"
             what = f"{' and '.join(missing)} {verb} not installed, which a Gaussian process needs"
             self._lacking.append(f"{what} (pip install raysweep[gp])")
             return TpeModel(space, seed, mode, TpeOptions())
         from raysweep.search.gp import GpModel
 
-        gaussian, tpe = GpModel(space, seed, mode, GpOptions()), TpeModel(space, seed, mode, TpeOptions())
+        gaussian = GpModel(space, seed, mode, GpOptions(cost_attr=cost_attr))
+        tpe = TpeModel(space, seed, mode, TpeOptions())
         return RelievedModel(space, seed, mode, gaussian, tpe)
 
     def _tpe_later(self, space: Space, seed: int, mode: str) -> Model:

@@ -32,12 +32,13 @@ class SearchSetup(PolicySetup):
 class Result:
     """What a trial gave: its value, and how far it is from satisfying each constraint (<= 0: it does).
 
-    `others`: its values of the metrics after the first.
+    `others`: its values of the metrics after the first. `cost`: what it took, where the search asks for that.
     """
 
     value: float
     violations: tuple[float, ...] = ()
     others: tuple[float, ...] = ()
+    cost: float | None = None
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -45,9 +46,24 @@ class Result:
         return self.value, *self.others
 
     @property
+    def is_plain(self) -> bool:
+        """Whether its value is all that there is to tell."""
+        return not (self.violations or self.others) and self.cost is None
+
+    @property
     def penalty(self) -> float:
         """How far it is from satisfying all of them; 0: it does."""
         return sum(max(each, 0.0) for each in self.violations)
+
+
+def result_of(
+    value: float | None,
+    violations: tuple[float, ...] = (),
+    others: tuple[float, ...] = (),
+    cost: float | None = None,
+) -> Result | None:
+    """Return the result of a trial; None of one without a value."""
+    return None if value is None else Result(value, violations, others, cost)
 
 
 class Searcher(Protocol):
@@ -95,7 +111,7 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class Judging(Protocol):
-    """A searcher that knows constraints and several metrics.
+    """A searcher that knows constraints, several metrics and costs.
 
     Any other is told that a trial which breaks a constraint has failed, and of several metrics the first.
     """
@@ -109,40 +125,28 @@ class Judging(Protocol):
         ...
 
 
-def tell_end(
-    searcher: Searcher,
-    number: int,
-    value: float | None,
-    violations: tuple[float, ...] = (),
-    others: tuple[float, ...] = (),
-    *,
-    state: TrialEnd,
-) -> None:
+def tell_end(searcher: Searcher, number: int, result: Result | None, *, state: TrialEnd) -> None:
     """Tell a searcher how a trial ended, as much of it as it wants to know.
 
     Args:
         searcher: who is told.
         number: the trial's.
-        value: the raw metric; None if it never reported.
-        violations: see `Result`; empty in a sweep without constraints.
-        others: see `Result`; empty in a sweep of one metric.
+        result: what it gave; None if it never reported.
         state: how it ended.
     """
-    if value is None or not (violations or others):
-        searcher.tell(number, value, state)
-    elif isinstance(searcher, Judging):
-        searcher.tell_result(number, Result(value, violations, others), state)
-    elif Result(value, violations).penalty:
+    if result is None:
+        searcher.tell(number, None, state)
+    elif not result.is_plain and isinstance(searcher, Judging):
+        searcher.tell_result(number, result, state)
+    elif result.penalty:
         searcher.tell(number, None, "failed")
     else:
-        searcher.tell(number, value, state)
+        searcher.tell(number, result.value, state)
 
 
 def tell_earlier(searcher: Searcher, config: dict[str, Any], result: Result) -> None:
     """Tell a searcher of a trial of an earlier sweep, before the first ask; see `tell_end`."""
-    if not (result.violations or result.others):
-        searcher.tell_earlier(config, result.value)
-    elif isinstance(searcher, Judging):
+    if not result.is_plain and isinstance(searcher, Judging):
         searcher.tell_earlier_result(config, result)
     elif not result.penalty:
         searcher.tell_earlier(config, result.value)

@@ -3,24 +3,34 @@
 Algorithm: `optuna.samplers.GPSampler`: a Matern 5/2 kernel with a length scale for each parameter, and log
 expected improvement (Ament et al., "Unexpected Improvements to Expected Improvement", NeurIPS 2023); running
 trials are taken into account by its q-batch form. Unlike there, results are warped first.
+
+Where costs count, every other ask goes by the expected improvement per cost (Snoek et al., "Practical
+Bayesian Optimization of Machine Learning Algorithms", NIPS 2012). Not every one: where what is best is dear,
+as large networks are, that alone would come to it last.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import optuna
-import torch  # noqa: F401  the sampler imports it when it is first asked: a lack of it is told before
+import torch
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, GPSampler
 from optuna.trial import FrozenTrial, TrialState
 from scipy import stats
 
+from raysweep.errors import SpecError
+from raysweep.search.base import Result
 from raysweep.search.cells import Leaf, LeafPath
+from raysweep.search.cost import CostModel, LogCost
 from raysweep.search.model import unconditional
 from raysweep.search.optuna_model import OptunaModel, quiet_study
 from raysweep.spec.search import GpOptions
@@ -42,8 +52,12 @@ class GpModel(OptunaModel):
 
     def __init__(self, space: Space, seed: int, mode: str, options: GpOptions) -> None:
         super().__init__(space, seed, mode)
+        if options.cost_attr is not None:
+            _check_hook()
         self._options = options
         self._mode = mode
+        self._costs = CostModel(self._params)
+        self._cost: LogCost | None = None
 
     @staticmethod
     def modelled(space: Space) -> tuple[Leaf, ...]:
@@ -52,7 +66,8 @@ class GpModel(OptunaModel):
 
     def make_sampler(self, seed: int) -> BaseSampler:
         """Return Optuna's sampler with these options."""
-        return GPSampler(
+        return CostAwareSampler(
+            self._cost,
             seed=seed,
             n_startup_trials=self._options.n_startup_trials,
             deterministic_objective=self._options.deterministic,
@@ -61,9 +76,25 @@ class GpModel(OptunaModel):
 
     def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         """Return values of all modelled leaves."""
+        self._cost = self._costs.now() if number % 2 else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of scipy and torch, about results that are nearly all alike
             return super().sample(number, attempt)
+
+    def end(self, number: int, result: Result | None) -> None:
+        """Tell the study how it ended, and take note of what it cost."""
+        place = self._numbers[number]
+        super().end(number, result)
+        self._note_cost(place, result)
+
+    def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
+        """Put a completed trial into the study, and take note of what it cost."""
+        super().add_earlier(values, result)
+        self._note_cost(self._added - 1, result)
+
+    def _note_cost(self, place: int, result: Result | None) -> None:
+        if result is not None and result.cost is not None:
+            self._costs.add(place, self._study.get_trials(deepcopy=False)[place].params, result.cost)
 
     def study_to_ask(self) -> optuna.Study:
         """Return the results that the model is made of, in a study of their own, and what runs."""
@@ -92,6 +123,63 @@ class GpModel(OptunaModel):
         best, rest = ranked[: count // BEST_PART], ranked[count // BEST_PART :]
         rest.sort(key=lambda trial: trial.number)
         return sorted(best + rest[len(best) - count :], key=lambda trial: trial.number)
+
+
+class CostAwareSampler(GPSampler):
+    """Optuna's sampler; where it is told what configs cost, by the expected improvement per cost.
+
+    Args:
+        cost: the logarithm of what a config costs; None: the expected improvement alone counts.
+        options: see `optuna.samplers.GPSampler`.
+    """
+
+    def __init__(self, cost: LogCost | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._cost = cost
+        self._distributions: dict[str, BaseDistribution] = {}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return values for these parameters."""
+        self._distributions = search_space
+        return super().sample_relative(study, trial, search_space)
+
+    def _optimize_acqf(self, acqf: Any, best_params: Any) -> Any:
+        """As Optuna's, of another function. It may be overridden, but need not stay: see `_check_hook`."""
+        if self._cost is None:
+            return super()._optimize_acqf(acqf, best_params)
+        by_score, cost, distributions = acqf.eval_acqf, self._cost, self._distributions
+
+        def per_cost(places: torch.Tensor) -> torch.Tensor:
+            params = {
+                name: _param(distribution, places[..., column])
+                for column, (name, distribution) in enumerate(distributions.items())
+            }
+            found: torch.Tensor = by_score(places) - cost.at(params, torch.log)
+            return found
+
+        acqf.eval_acqf = per_cost
+        return super()._optimize_acqf(acqf, best_params)
+
+
+def _check_hook() -> None:
+    if list(inspect.signature(GPSampler._optimize_acqf).parameters) != ["self", "acqf", "best_params"]:
+        problem = f"cost_attr needs Optuna 5.0, and {optuna.__version__} is installed"
+        raise SpecError("search", problem, 'pip install "optuna>=5,<6"')
+
+
+def _param(distribution: Any, place: torch.Tensor) -> torch.Tensor:
+    """A parameter as the distribution has it, of its place from 0 to 1 in the sampler; a choice's index."""
+    if isinstance(distribution, CategoricalDistribution):
+        return place
+    half = (distribution.step or 0.0) / 2
+    low, high = distribution.low - half, distribution.high + half
+    if distribution.log:
+        place = (math.log(low) + place * (math.log(high) - math.log(low))).exp()
+    else:
+        place = low + place * (high - low)
+    return place
 
 
 def warped(values: list[float]) -> list[float]:

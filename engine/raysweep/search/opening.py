@@ -65,7 +65,7 @@ class OpenSearcher:
     def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
         """The same, with what there is to know of constraints and other metrics."""
         if self._later is not None:
-            tell_end(self._later, number, result.value, result.violations, result.others, state=state)
+            tell_end(self._later, number, result, state=state)
         else:
             self._told[number] = result, state
 
@@ -84,7 +84,5 @@ class OpenSearcher:
                 self._later.restore(number, config)
                 if number in self._told:
                     result, state = self._told[number]
-                    value = result.value if result is not None else None
-                    more = (result.violations, result.others) if result is not None else ((), ())
-                    tell_end(self._later, number, value, *more, state=state)
+                    tell_end(self._later, number, result, state=state)
         return self._later

@@ -96,7 +96,7 @@ class PluginSearcher:
     def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
         """Report how a trial ended; a class without this method is told as `tell_end` says."""
         try:
-            tell_end(self._inner, number, result.value, result.violations, result.others, state=state)
+            tell_end(self._inner, number, result, state=state)
         except Exception as error:
             raise PLUGINS.failed(self._kind, "tell_result", error) from error
 

@@ -5,10 +5,19 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from raysweep.search.base import Searcher, TrialEnd, derived_seed, substitution_of
+from raysweep.search.base import (
+    Result,
+    Searcher,
+    TrialEnd,
+    derived_seed,
+    result_of,
+    substitution_of,
+    tell_earlier,
+    tell_end,
+)
 from raysweep.spec.repeat import Repeat, without_seed
 
-Told = tuple[float | None, TrialEnd]
+Told = tuple[Result | None, TrialEnd]
 
 
 class RepeatSearcher:
@@ -79,17 +88,29 @@ class RepeatSearcher:
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended; a second report on the same trial changes nothing."""
-        index, repeat = divmod(number, self._times)
-        told = self._told.setdefault(index, {})
-        told.setdefault(repeat, (value, state))
-        if len(told) == self._times:
-            self._inner.tell(index, *_summary([told[each] for each in sorted(told)]))
-            # A second report on it changes nothing, in any searcher.
-            del self._told[index]
+        self._end(number, result_of(value), state)
+
+    def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
+        """Report how a trial ended, with what it cost."""
+        self._end(number, result, state)
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep."""
-        self._inner.tell_earlier(without_seed(config, self._repeat.seed_param), value)
+        self.tell_earlier_result(config, Result(value))
+
+    def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
+        """Report a trial of an earlier sweep, with what it cost."""
+        tell_earlier(self._inner, without_seed(config, self._repeat.seed_param), result)
+
+    def _end(self, number: int, result: Result | None, state: TrialEnd) -> None:
+        index, repeat = divmod(number, self._times)
+        told = self._told.setdefault(index, {})
+        told.setdefault(repeat, (result, state))
+        if len(told) == self._times:
+            mean, end = _summary([told[each] for each in sorted(told)])
+            tell_end(self._inner, index, mean, state=end)
+            # A second report on it changes nothing, in any searcher.
+            del self._told[index]
 
     def _keep(self, index: int, repeat: int, config: dict[str, Any]) -> None:
         if repeat < self._times - 1:
@@ -100,8 +121,13 @@ class RepeatSearcher:
 
 def _summary(told: list[Told]) -> Told:
     """What a config gave, of what its repeats gave."""
-    values = [value for value, state in told if state == "completed" and value is not None]
-    if not values or any(state == "failed" for _, state in told):
+    results = [result for result, state in told if state == "completed" and result is not None]
+    if not results or any(state == "failed" for _, state in told):
         return None, "failed"
-    is_whole = len(values) == len(told)
-    return sum(values) / len(values), "completed" if is_whole else "stopped"
+    count = len(results)
+    costs = [result.cost for result in results if result.cost is not None]
+    mean = Result(
+        sum(result.value for result in results) / count,
+        cost=sum(costs) / count if len(costs) == count else None,
+    )
+    return mean, "completed" if count == len(told) else "stopped"

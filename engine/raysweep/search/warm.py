@@ -40,6 +40,8 @@ class WarmStart:
     """For each of these, how far it is from satisfying tonight's constraints; empty without constraints."""
     others: tuple[tuple[float, ...], ...] = ()
     """For each of these, its values of the metrics after the first; empty in a sweep of one."""
+    costs: tuple[float | None, ...] = ()
+    """For each of these, what it took; empty where the search does not ask for that."""
     sources: tuple[str, ...] = ()
     """The sweeps that they come from."""
     left_out: tuple[str, ...] = field(default=())
@@ -57,8 +59,10 @@ class WarmStart:
     def results(self) -> tuple[Result, ...]:
         """Those of the told configs."""
         none: tuple[tuple[float, ...], ...] = ((),) * len(self.told)
-        known = zip(self.told, self.violations or none, self.others or none, strict=True)
-        return tuple(Result(value, violations, others) for (_, value), violations, others in known)
+        costs = self.costs or (None,) * len(self.told)
+        scores = (score for _, score in self.told)
+        known = zip(scores, self.violations or none, self.others or none, costs, strict=True)
+        return tuple(Result(*each) for each in known)
 
 
 class WarmSearcher:
@@ -125,9 +129,7 @@ class WarmSearcher:
     def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
         """Report how a trial ended, with what there is to know of constraints."""
         if number >= self._shift:
-            tell_end(
-                self._inner, number - self._shift, result.value, result.violations, result.others, state=state
-            )
+            tell_end(self._inner, number - self._shift, result, state=state)
 
     def tell_rung(self, number: int, time: float, value: float) -> None:
         """Report what a trial had reached."""
@@ -159,7 +161,7 @@ def start_warm(
     entries = [Entry(config, result, run) for (config, _), result, run in known]
     inner = AnchoredSearcher(make, warm.first_configs, entries, anchors.half_life, is_max=is_max)
     # Told by the searcher inside, when it knows what is true of them.
-    warm = replace(warm, told=(), violations=(), others=())
+    warm = replace(warm, told=(), violations=(), others=(), costs=())
     return WarmSearcher(inner, warm, points=points, has_grid=has_grid)
 
 

@@ -29,6 +29,11 @@ class SearchOptions(SpecModel):
     """Whether its configs are all in its options, so that it ends with them."""
 
     @property
+    def costs_by(self) -> str | None:
+        """By which value it wants to know what trials cost (see `CostAwareOptions`); None: it does not."""
+        return None
+
+    @property
     def configs_per_seed(self) -> int:
         """How many trials in a row share a seed, so that configs can be compared in pairs."""
         return 1
@@ -44,6 +49,27 @@ class SearchOptions(SpecModel):
     def digested(self) -> dict[str, Any]:
         """As JSON data for digests: what is left open reads as it did when a digest was first made of it."""
         return self.model_dump(mode="json")
+
+
+class CostAwareOptions(SearchOptions):
+    """Those of a search that can go by what a trial costs, too."""
+
+    cost_attr: Annotated[str, Field(min_length=1)] | None = None
+    """What a trial costs, so that what is cheaper is preferred where it promises about as much: a reported
+    value, or `trial_time_s`, the seconds that it ran. Default: costs do not count.
+    """
+
+    @property
+    def costs_by(self) -> str | None:
+        """See `cost_attr`."""
+        return self.cost_attr
+
+    def digested(self) -> dict[str, Any]:
+        """As `SearchOptions.digested`: without what was not there at first, where it is not set."""
+        fields = super().digested()
+        if self.cost_attr is None:
+            del fields["cost_attr"]
+        return fields
 
 
 class RandomOptions(SearchOptions):
@@ -91,7 +117,7 @@ class TpeOptions(SearchOptions):
 
     def digested(self) -> dict[str, Any]:
         """As `SearchOptions.digested`; left open, with the default that there was at first: false."""
-        return self.model_dump(mode="json") | {"multivariate": self.multivariate or False}
+        return super().digested() | {"multivariate": self.multivariate or False}
 
 
 class SobolOptions(SearchOptions):
@@ -135,7 +161,7 @@ class CmaEsOptions(SearchOptions):
     """Whether a search that has converged begins anew elsewhere, with twice the population."""
 
 
-class GpOptions(SearchOptions):
+class GpOptions(CostAwareOptions):
     """Gaussian process with log expected improvement, by Optuna: few, expensive trials."""
 
     is_adaptive = True
@@ -211,7 +237,7 @@ class Nsga3Options(Nsga2Options):
     """How finely the reference points divide each side of the front."""
 
 
-class AutoOptions(SearchOptions):
+class AutoOptions(CostAwareOptions):
     """By the space and the number of results: Gaussian process, then CMA-ES; with choices TPE."""
 
     is_adaptive = True

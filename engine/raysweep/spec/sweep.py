@@ -19,6 +19,7 @@ from pydantic import (
 from raysweep import tuneobjects
 from raysweep.spec.byconfig import check_by_config
 from raysweep.spec.constraints import Constraint, Constraints, parse_constraints
+from raysweep.spec.costs import check_costs
 from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.memory import Memory, WarmStartFrom, check_memory
@@ -220,6 +221,7 @@ class SweepSpec(SpecDocument):
         self._check_scaling()
         self._check_train()
         check_several(self)
+        check_costs(self)
         check_where(self.where, self.param_space)
         if self.where and isinstance(self.search.options, ConfigsOptions):
             raise Problem("has no say in a list of configs", "leave it out", ("where",))

@@ -19,8 +19,7 @@ import pytest
 from raysweep.search.base import Result, Searcher, TrialEnd, tell_earlier, tell_end
 from raysweep.spec.jsonable import plain
 
-Numbers = tuple[float, ...]
-Told = tuple[int, float | None, Numbers, Numbers, TrialEnd]
+Told = tuple[int, Result | None, TrialEnd]
 
 
 class SearcherContract:
@@ -44,6 +43,10 @@ class SearcherContract:
     def others(self, config: dict[str, Any]) -> tuple[float, ...]:
         """The values of the metrics after the first; override it to have several."""
         return ()
+
+    def cost(self, config: dict[str, Any]) -> float | None:
+        """What a trial with this config costs; override it where the searcher goes by that."""
+        return None
 
     def test_it_says_what_the_engine_wants_to_know(self) -> None:
         searcher = self.make_searcher()
@@ -120,8 +123,7 @@ class SearcherContract:
     def test_results_of_earlier_sweeps_come_before_the_first_ask(self) -> None:
         searcher = self.make_searcher()
         for config, _ in self._play(1)[:3]:
-            result = Result(self.score(config), self.violations(config), self.others(config))
-            tell_earlier(searcher, copy.deepcopy(config), result)
+            tell_earlier(searcher, copy.deepcopy(config), self._result(config))
         assert searcher.ask(0) is not None
 
     def _play(self, width: int) -> list[tuple[dict[str, Any], list[Told]]]:
@@ -137,21 +139,22 @@ class SearcherContract:
             if config is None:
                 break
             played.append((copy.deepcopy(config), told))
-            result = self.score(config), self.violations(config), self.others(config)
-            running.append(_end(number, *result))
+            running.append(_end(number, self._result(config)))
         return played
 
+    def _result(self, config: dict[str, Any]) -> Result:
+        return Result(self.score(config), self.violations(config), self.others(config), self.cost(config))
 
-def _end(number: int, score: float, violations: Numbers, others: Numbers) -> Told:
+
+def _end(number: int, result: Result) -> Told:
     """How trial `number` ends: every seventh fails, every fifth is stopped, the ninth before any report."""
     if number % 7 == 6:
-        return number, None, (), (), "failed"
+        return number, None, "failed"
     if number % 5 == 4:
-        result = (None, (), ()) if number == 9 else (score, violations, others)
-        return number, *result, "stopped"
-    return number, score, violations, others, "completed"
+        return number, None if number == 9 else result, "stopped"
+    return number, result, "completed"
 
 
 def _tell(searcher: Searcher, told: Told) -> None:
-    number, value, violations, others, end = told
-    tell_end(searcher, number, value, violations, others, state=end)
+    number, result, end = told
+    tell_end(searcher, number, result, state=end)

@@ -12,11 +12,11 @@ from raysweep.outcome import SweepOutcome
 from raysweep.runs.champions import Champion, Night, add_night
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
-from raysweep.search import Result, WarmStart, make_searcher
+from raysweep.search import WarmStart, make_searcher
 from raysweep.search.agreement import Entry, agreement_of, judge, key_of, line_through, rank_correlation
 from raysweep.search.anchors import Anchors, choose_anchors
 from raysweep.search.asking import ask_configs
-from raysweep.search.base import tell_end
+from raysweep.search.base import Result, tell_end
 from raysweep.simulate import simulate
 from raysweep.simulate.kills import Kill
 from raysweep.spec import SweepSpec, sweep_id
@@ -247,7 +247,7 @@ def test_trials_that_run_beside_the_anchors_are_remembered(tmp_path: Path) -> No
     spec = make_spec(tmp_path, num_samples=20)
     searcher: Any = make_searcher(spec, 3, warm_of())
     asked = [searcher.ask(number) for number in range(6)]
-    tell_end(searcher, 5, value(asked[5]), state="completed")
+    tell_end(searcher, 5, Result(value(asked[5])), state="completed")
     for number in range(4):
         searcher.tell(number, value(asked[number]), "completed")
     states = [trial.state.name for trial in searcher._inner._inner._model._study.trials]

@@ -41,7 +41,7 @@ def run(searcher: Searcher, samples: int) -> list[dict[str, Any]]:
         config = searcher.ask(number)
         assert config is not None
         found.append(config)
-        tell_end(searcher, number, loss(config), (0.5 - config["x"],), state="completed")
+        tell_end(searcher, number, Result(loss(config), (0.5 - config["x"],)), state="completed")
     return found
 
 
@@ -76,7 +76,7 @@ def test_tpe_is_told_of_constraints_as_optuna_is() -> None:
         assert config == trial.params
         trial.set_constraint("0", 0.5 - config["x"])
         study.tell(trial.number, loss(config))
-        tell_end(ours, number, loss(config), (0.5 - config["x"],), state="completed")
+        tell_end(ours, number, Result(loss(config), (0.5 - config["x"],)), state="completed")
 
 
 class Sorted(optuna.samplers.NSGAIISampler):
@@ -99,7 +99,7 @@ def test_nsga2_breeds_as_optuna_does() -> None:
         assert config == pytest.approx(trial.params), number
         trial.set_constraint("0", 0.5 - config["x"])
         study.tell(trial.number, loss(config))
-        tell_end(ours, number, loss(config), (0.5 - config["x"],), state="completed")
+        tell_end(ours, number, Result(loss(config), (0.5 - config["x"],)), state="completed")
 
 
 def test_a_late_result_moves_the_generations_after_it() -> None:
@@ -112,7 +112,8 @@ def test_a_late_result_moves_the_generations_after_it() -> None:
         for number, config in enumerate(asked):
             searcher.restore(number, config)
         for number in order:
-            tell_end(searcher, number, loss(asked[number]), (0.5 - asked[number]["x"],), state="completed")
+            result = Result(loss(asked[number]), (0.5 - asked[number]["x"],))
+            tell_end(searcher, number, result, state="completed")
             if number == 19:
                 assert searcher is timely or searcher.ask(20) is not None
     assert [late.ask(number) for number in range(21, 27)] == [timely.ask(number) for number in range(21, 27)]
@@ -184,9 +185,9 @@ class Plain:
 def test_one_that_knows_no_constraints_is_told_that_what_breaks_them_failed() -> None:
     searcher = Plain()
     assert not isinstance(searcher, Judging)
-    tell_end(searcher, 0, 0.5, (-1.0, 2.0), state="completed")
-    tell_end(searcher, 1, 0.5, (-1.0, 0.0), state="stopped")
-    tell_end(searcher, 2, 0.5, state="completed")
+    tell_end(searcher, 0, Result(0.5, (-1.0, 2.0)), state="completed")
+    tell_end(searcher, 1, Result(0.5, (-1.0, 0.0)), state="stopped")
+    tell_end(searcher, 2, Result(0.5), state="completed")
     tell_end(searcher, 3, None, state="failed")
     assert searcher.told == [
         (0, None, "failed"),
@@ -205,7 +206,7 @@ def test_optunas_running_trials_have_no_constraints_yet() -> None:
             config = searcher.ask(number)
             assert config is not None
             if number % 3:
-                tell_end(searcher, number, loss(config), (0.5 - config["x"],), state="completed")
+                tell_end(searcher, number, Result(loss(config), (0.5 - config["x"],)), state="completed")
     trials = searcher._model._study.get_trials()  # type: ignore[attr-defined]
     assert [bool(trial.constraints) for trial in trials] == [bool(number % 3) for number in range(12)]
     assert create_trial(state=TrialState.RUNNING).constraints == {}

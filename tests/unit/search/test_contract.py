@@ -324,6 +324,19 @@ class TestAutoRelieved(SearcherContract):
         return make("auto", NUMBERS | {"batch": {"choice": [8, 16, 64]}}, samples=30)
 
 
+class TestAutoByCosts(SearcherContract):
+    """Every other ask of the Gaussian process goes by costs; it is relieved in the end."""
+
+    trials = 26
+
+    def make_searcher(self) -> Searcher:
+        space = NUMBERS | {"kind": {"choice": ["a", "b"]}}
+        return make({"auto": {"cost_attr": "trial_time_s"}}, space, samples=30)
+
+    def cost(self, config: dict[str, Any]) -> float | None:
+        return float(config["layers"][0]) ** 2
+
+
 class TestAutoWithChoices(SearcherContract):
     def make_searcher(self) -> Searcher:
         return make("auto")

@@ -34,6 +34,7 @@ def test_each_named_search_has_an_example() -> None:
     assert any(read(path).space.switches for path in EXAMPLES)
     several = {read(path).search.kind: len(read(path).objectives) for path in EXAMPLES if read(path).others}
     assert several == {"nsga3": 4, "tpe": 2}
+    assert [read(path).search.kind for path in EXAMPLES if read(path).search.options.costs_by] == ["gp"]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -39,7 +39,7 @@ def values(config: Mapping[str, Any]) -> tuple[float, float]:
 
 def tell(searcher: Searcher, number: int, config: Mapping[str, Any], state: TrialEnd = "completed") -> None:
     first, second = values(config)
-    tell_end(searcher, number, first, (), (second,), state=state)
+    tell_end(searcher, number, Result(first, others=(second,)), state=state)
 
 
 def run(searcher: Searcher, samples: int, *, first: int = 0) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
     "auto": {"search": {"auto": {"switch_after": 10}}, "num_samples": 14},
     # Long enough that its Gaussian process is relieved.
     "open": {"search": {}, "num_samples": 22},
+    "costs": {"search": {"gp": {"n_startup_trials": 6, "cost_attr": "size"}}, "num_samples": 14},
     # With the least loss out of bounds.
     "bounded": {
         "search": {"tpe": {"n_startup_trials": 3}},
