@@ -15,7 +15,7 @@ from time import process_time
 from typing import Any, Final
 
 from benchmarks.measure import Json
-from raysweep.search import make_searcher
+from raysweep.search import Result, make_searcher, tell_end
 from raysweep.spec import SweepSpec
 
 OPTUNA: Final = "optuna"
@@ -28,6 +28,7 @@ class Problem:
     space: Mapping[str, Any]
     value: Callable[[Mapping[str, Any]], float]
     minimum: float = 0.0
+    cost: Callable[[Mapping[str, Any]], float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,49 @@ def hunt(kind: str, problem: Problem, seed: int, trials: int) -> Hunt:
     began = process_time()
     values = (_optunas if kind == OPTUNA else _ours)(kind, problem, seed, trials)
     return Hunt(regret=min(values) - problem.minimum, took_s=process_time() - began)
+
+
+def hunt_within(search: Any, problem: Problem, seed: int, budget: float, most: int) -> list[float]:
+    """Regrets so far, at a third, two thirds and the whole of a budget of costs, by a search of ours.
+
+    Args:
+        search: as in a spec.
+        problem: one with costs.
+        seed: of the search.
+        budget: in the unit of the costs; what would go past it does not count.
+        most: no more trials than these.
+    """
+    searcher, spent = make_searcher(_spec(search, problem, most), seed), 0.0
+    best, regrets = math.inf, [math.inf] * 3
+    for number in range(most):
+        config = searcher.ask(number)
+        assert config is not None, "the space is larger"
+        cost, value = _cost(problem, config), problem.value(config)
+        spent, best = spent + cost, min(best, value)
+        regrets = [
+            best - problem.minimum if spent <= budget * part / 3 else before
+            for part, before in enumerate(regrets, 1)
+        ]
+        if spent > budget:
+            break
+        tell_end(searcher, number, Result(value, cost=cost), state="completed")
+    return regrets
+
+
+def costs_of(search: Any, problem: Problem, seed: int, trials: int) -> float:
+    """What so many trials cost."""
+    searcher, spent = make_searcher(_spec(search, problem, trials), seed), 0.0
+    for number in range(trials):
+        config = searcher.ask(number)
+        assert config is not None, "the space is larger"
+        spent += _cost(problem, config)
+        searcher.tell(number, problem.value(config), "completed")
+    return spent
+
+
+def _cost(problem: Problem, config: Mapping[str, Any]) -> float:
+    assert problem.cost is not None, "it has costs"
+    return problem.cost(config)
 
 
 def beside(found: Sequence[float], theirs: Sequence[float]) -> Json:
@@ -64,16 +108,7 @@ def sign_test(wins: int, losses: int) -> float:
 
 
 def _ours(kind: str, problem: Problem, seed: int, trials: int) -> list[float]:
-    spec = SweepSpec(
-        name="search",
-        trainable="benchmarks.search:branin",
-        param_space=dict(problem.space),
-        metric="loss",
-        mode="min",
-        num_samples=trials,
-        search=kind,
-    )
-    searcher, values = make_searcher(spec, seed), []
+    searcher, values = make_searcher(_spec(kind, problem, trials), seed), []
     for number in range(trials):
         config = searcher.ask(number)
         if config is None:
@@ -81,6 +116,18 @@ def _ours(kind: str, problem: Problem, seed: int, trials: int) -> list[float]:
         values.append(problem.value(config))
         searcher.tell(number, values[-1], "completed")
     return values
+
+
+def _spec(search: Any, problem: Problem, trials: int) -> SweepSpec:
+    return SweepSpec(
+        name="search",
+        trainable="benchmarks.search:branin",
+        param_space=dict(problem.space),
+        metric="loss",
+        mode="min",
+        num_samples=trials,
+        search=search,
+    )
 
 
 def _optunas(_: str, problem: Problem, seed: int, trials: int) -> list[float]:

