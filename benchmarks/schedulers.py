@@ -50,16 +50,16 @@ def run_asha_defaults(rounds: int, *, trials: int = 60) -> Json:
     domains = {
         "lr": {"loguniform": [1e-5, 1.0]},
         "alpha": {"loguniform": [1e-8, 1.0]},
-        "width": {"lograndint": [16, 1024]},
+        "width": {"lograndint": [16, 256]},
         "depth": {"randint": [1, 4]},
-        "batch": {"lograndint": [4, 256]},
+        "batch": {"lograndint": [16, 256]},
     }
     contenders = [
         _own("raysweep", "fit_in_raysweep", {"asha": _halving()}, trials, search={}, **domains),
         _own("pasha", "fit_in_raysweep", {"pasha": _halving()}, trials, search={}, **domains),
         _tune("tune", fit_in_tune, _tunes_asha, trials, domains),
     ]
-    what = f"{trials} perceptrons on digits (HPOBench's space), up to {STEPS} epochs, under ASHA, 2 slots"
+    what = f"{trials} perceptrons on digits, up to {STEPS} epochs, under ASHA, 2 slots"
     return _to_best(what, contenders, rounds)
 
 
