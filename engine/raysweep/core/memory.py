@@ -12,10 +12,10 @@ That is what helps whoever is called at night: results are not held up by a tria
 could still bring the first ones is not thrown away.
 
 A slot with more memory does for every trial of its size; trials of another size (`resources.by_config`: CPUs,
-GPUs, the members of a gang) see what they were given, and get just that. Where configs say what trials need,
-many may be large: one slot of each size then serves them, in the line's order, while usual trials have the
-others; more are opened when no usual trial waits. Where trials are decided in their order (`order`), the
-large ones keep their places in it.
+GPUs, custom resources, the members of a gang) see what they were given, and get just that. Where configs say
+what trials need, many may be large: one slot of each size then serves them, in the line's order, while usual
+trials have the others; more are opened when no usual trial waits. Where trials are decided in their order
+(`order`), the large ones keep their places in it.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _close_hopeless(state: SweepState, out: Out) -> None:
 def _missing(state: SweepState, beyond: list[Trial]) -> str:
     first, others = beyond[0], len(beyond) - 1
     more = f"; so do {others} more trials" if others else ""
-    field = state.rules.needs[0].field.rpartition(".")[0] if state.rules.needs else ""
+    field = "".join(state.rules.needs[0].field.partition(".by_config")[:2]) if state.rules.needs else ""
     if first.size and first.size in state.beyond:
         why = f"trial {first.number} is large by its config ({field}): it needs {first.size}"
         return f"{why}, for which no node has room{more}"

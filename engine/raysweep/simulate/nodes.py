@@ -92,5 +92,5 @@ class Nodes:
 
 
 def cpus_of(size: Size) -> int:
-    """How many CPUs a trial of this size takes here: members and GPUs count as CPUs do."""
+    """How many CPUs a trial of this size takes here: members, GPUs and custom resources count as CPUs do."""
     return ceil(max(amounts_of(size).values(), default=1.0))

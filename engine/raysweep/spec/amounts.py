@@ -7,11 +7,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from raysweep.errors import SpecError
 from raysweep.spec.relations import MAX_LENGTH, Name, Value, compiled, value_at
 from raysweep.spec.validation import Problem, show
 
+CUSTOM: Final = "custom."
+"""What the names of custom resources begin with among amounts."""
+LEAST: Final = 0.0001
+"""The smallest amount of CPUs, GPUs or a custom resource."""
+WHOLE_DEVICES: Final = frozenset({"FURIOSA", "HPU", "MBLT", "RBLN", "TTNPU", "neuron_cores"})
+_TPUS: Final = (1, 2, 4, 8)
 EXAMPLE: Final = 'write such as "1e9 + 4e6 * batch_size"'
 
 
@@ -40,8 +47,8 @@ class Amount:
 class Need:
     """What a trial needs of one thing, by its config.
 
-    `field`: where the spec says so. `name`: `cpu`, `gpu`, `memory` (bytes) or `num_workers`. `usual`: what
-    all trials have.
+    `field`: where the spec says so. `name`: `cpu`, `gpu`, `memory` (bytes), `num_workers`, or
+    `custom.licence` for a custom resource of that name. `usual`: what all trials have.
     """
 
     field: str
@@ -62,24 +69,45 @@ class Need:
             raise SpecError(self.field, problem, "compute it of numbers") from None
         if value is None or value <= self.usual:
             return None
-        if self.name == "gpu" and value > 1 and value % 1:
-            problem = f"{self.amount.text!r} is {value:g} GPUs of {show(dict(config))}"
-            raise SpecError(self.field, problem, "make it a part of one GPU, or whole GPUs: (n + 1) // 2")
-        return float(math.ceil(value)) if self.name in ("memory", "num_workers") else value
+        if self.name in ("memory", "num_workers"):
+            return float(math.ceil(value))
+        if fix := refusal(self.name, value):
+            what = f"{value:g}{' GPUs' * (self.name == 'gpu')}"
+            raise SpecError(self.field, f"{self.amount.text!r} is {what} of {show(dict(config))}", fix)
+        return value
+
+
+def refusal(name: str, amount: float) -> str:
+    """What an amount (of `Need.name`) is to be where Ray takes no such; empty: it takes this one."""
+    if 0 < amount < LEAST:
+        return f"make it at least {LEAST:g}, in which Ray counts"
+    if name == "gpu" and amount > 1 and amount % 1:
+        return "make it a part of one GPU, or whole GPUs: (n + 1) // 2"
+    device = name.removeprefix(CUSTOM) if name.startswith(CUSTOM) else ""
+    if device == "TPU" and amount not in (0, *_TPUS):
+        return f"make it one of {', '.join(map(str, _TPUS))}: Ray gives no other number of TPUs"
+    if device in WHOLE_DEVICES and amount % 1:
+        return f"make it whole: Ray gives no part of {device}"
+    return ""
 
 
 Size = str
-"""What a trial takes otherwise than the sweep's usual, but for memory: `cpu=4 gpu=2`; empty: nothing."""
+"""What a trial takes otherwise than the sweep's usual, but for memory: `cpu=4 gpu=2`; empty: nothing.
+
+The name of a custom resource is quoted as in a URI: `custom.my%20licence=3`.
+"""
 
 
 def size_of(amounts: Mapping[str, float]) -> Size:
     """The amounts by name as a size."""
-    return " ".join(f"{name}={amount!r}".removesuffix(".0") for name, amount in sorted(amounts.items()))
+    written = ((quote(name, safe="/:"), amount) for name, amount in sorted(amounts.items()))
+    return " ".join(f"{name}={amount!r}".removesuffix(".0") for name, amount in written)
 
 
 def amounts_of(size: Size) -> dict[str, float]:
     """The amounts that `size_of` wrote."""
-    return {name: float(amount) for name, _, amount in (part.partition("=") for part in size.split())}
+    parts = (part.partition("=") for part in size.split())
+    return {unquote(name): float(amount) for name, _, amount in parts}
 
 
 def parse_amount(text: str) -> Amount:

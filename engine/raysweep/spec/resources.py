@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import (
     BeforeValidator,
@@ -17,12 +17,27 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from raysweep.spec import rayobjects
-from raysweep.spec.amounts import Size, amounts_of
+from raysweep.spec.amounts import CUSTOM, Size, amounts_of, refusal
 from raysweep.spec.base import SpecModel
 from raysweep.spec.byconfig import ByConfig
 from raysweep.spec.scaling import RAY_KEYS, Amount, Scaling, Strategy, check_pinned, ray_bundle
 from raysweep.spec.sizes import Bytes
-from raysweep.spec.validation import Problem, show
+from raysweep.spec.validation import Path, Problem, show
+
+_FIXED: Final = {
+    "cpu": ("bundles", "train", "pin_cpus"),
+    "gpu": ("bundles", "train", "gpu_memory"),
+    "memory": (),
+}
+"""What an amount by config does not go with, as that is the same for all trials."""
+
+
+def _check_custom(names: Iterable[str], path: Path) -> None:
+    """Raises Problem where a custom resource is one that has a field of its own."""
+    for name in names:
+        if name in RAY_KEYS:
+            fix = f"write {name.lower()!r} outside of custom"
+            raise Problem(f"{name!r} is not a custom resource", fix, path)
 
 
 def _bundles(given: Any) -> Any:
@@ -64,7 +79,7 @@ class Resources(SpecModel):
     memory: Annotated[int, Field(ge=1)] | None = None
     """Heap memory of one trial to reserve, in bytes."""
     by_config: ByConfig = ByConfig()
-    """In a sweep: amounts by a trial's config; `cpu`, `gpu` and `memory` are then the least."""
+    """In a sweep: amounts by a trial's config; `cpu`, `gpu`, `memory` and `custom` are then the least."""
     custom: dict[str, Amount] = Field(default_factory=dict)
     """Amounts of custom resources, by the name that the cluster gives them."""
     bundles: Annotated[tuple[dict[str, Amount], ...] | None, BeforeValidator(_bundles)] = None
@@ -123,13 +138,10 @@ class Resources(SpecModel):
             self._check_bundles(self.bundles)
         elif not self.to_bundles():
             raise Problem("asks for nothing", 'give an amount above 0, such as "cpu": 1')
-        for name in self.custom:
-            if name in RAY_KEYS:
-                raise Problem(
-                    f"{name!r} is not a custom resource",
-                    f"write {name.lower()!r} outside of custom",
-                    ("custom",),
-                )
+        _check_custom(self.custom, ("custom",))
+        for name, amount in self.custom.items():
+            if fix := refusal(CUSTOM + name, amount):
+                raise Problem(f"{amount:g} is no amount that Ray takes", fix, ("custom", name))
         return self
 
     def _check_train(self) -> None:
@@ -171,13 +183,13 @@ class Resources(SpecModel):
         if given.memory is not None and not self.memory:
             fix = "give memory too: the least that a trial takes, in bytes"
             raise Problem("says what a trial takes beyond memory, which is not given", fix, ("by_config",))
-        others = ("bundles", "train", "pin_cpus") if given.cpu else ("bundles", "train")
-        others = (*others, "gpu_memory") if given.gpu else others
-        other = next((name for name in others if getattr(self, name)), None)
-        if other is not None and (given.cpu or given.gpu):
-            name = "cpu" if given.cpu else "gpu"
-            fix = f"leave one of the two out: {other} is the same for all trials"
-            raise Problem(f"does not go with {other}", fix, ("by_config", name))
+        _check_custom(given.custom, ("by_config", "custom"))
+        for name in given.given:
+            others = _FIXED.get(name, ("bundles", "train"))
+            other = next((other for other in others if getattr(self, other)), None)
+            if other is not None:
+                fix = f"leave one of the two out: {other} is the same for all trials"
+                raise Problem(f"does not go with {other}", fix, ("by_config", *name.split(".", 1)))
 
     def _check_gpu_memory(self) -> None:
         if self.gpu_memory is None:
@@ -241,15 +253,20 @@ class Resources(SpecModel):
         amounts = amounts_of(size)
         if self.is_head_empty or not (amounts or memory_bytes):
             return self
-        memory: dict[str, float] = {} if memory_bytes is None else {"memory": memory_bytes}
+        memory = {} if memory_bytes is None else {"memory": memory_bytes}
         if self.bundles is None:
-            own = {**amounts, **({} if memory_bytes is None else {"memory": memory_bytes})}
-            return self.model_copy(update=own)
+            return self.model_copy(update={**self._with_custom(amounts), **memory})
         bundles = self.bundles
         if (num_workers := amounts.get("num_workers")) is not None:
             bundles = (bundles[0],) * int(num_workers)
         raised = [{**bundle, **memory} for bundle in bundles]
         return self.model_copy(update={"bundles": tuple(raised) if is_gang else (raised[0], *bundles[1:])})
+
+    def _with_custom(self, amounts: Mapping[str, float]) -> dict[str, Any]:
+        """The fields that these amounts (`amounts.Need.name`) are."""
+        own = {name: amount for name, amount in amounts.items() if not name.startswith(CUSTOM)}
+        custom = {name.removeprefix(CUSTOM): amounts[name] for name in amounts if name not in own}
+        return {**own, "custom": {**self.custom, **custom}}
 
     def with_gpu_part(self, part: float) -> Resources:
         """What this is where `gpu_memory` is such a part of a GPU, from 0 to 1."""

@@ -45,6 +45,15 @@ def test_what_follows_from_the_config_is_said(plan: Cli) -> None:
     assert json.loads(plan("--json", resources=resources))["by_config"] == resources["by_config"]
 
 
+def test_so_are_custom_resources(plan: Cli) -> None:
+    by_config = {"cpu": "threads", "custom": {"licence": "2 * threads"}}
+    said = plan(resources={"cpu": 1, "by_config": by_config})
+    assert "by config   cpu: threads" in said
+    assert "by config   custom.licence: 2 * threads" in said
+    found = json.loads(plan("--json", resources={"cpu": 1, "by_config": by_config}))["by_config"]
+    assert found == {"cpu": "threads", "custom.licence": "2 * threads"}
+
+
 def test_so_is_how_many_workers_a_gang_has(plan: Cli) -> None:
     scaling = {"num_workers": 1, "backend": None, "by_config": {"num_workers": "threads"}}
     assert "by config   num_workers: threads" in plan(scaling=scaling)

@@ -107,7 +107,8 @@ CHECKPOINTS = st.fixed_dictionaries(
 MEMORY = {"cpu": 1, "memory": GIB, "by_config": {"memory": f"{4 * GIB} * x"}}
 CPUS = {"cpu": 1, "by_config": {"cpu": "1 + n % 3"}}
 BOTH = {"cpu": 1, "memory": GIB, "by_config": {"cpu": "1 + n % 2", "memory": f"{4 * GIB} * x"}}
-BEYOND = st.sampled_from([(), (), ("cpu=3",), ("cpu=2", "cpu=3")])
+CUSTOM = {"cpu": 1, "custom": {"seat": 1}, "by_config": {"custom": {"seat": "1 + n % 3", "a b": "n // 50"}}}
+BEYOND = st.sampled_from([(), (), ("cpu=3",), ("cpu=2", "cpu=3"), ("custom.seat=3",)])
 SPECS = st.fixed_dictionaries(
     {
         "num_samples": st.integers(1, 16),
@@ -117,7 +118,7 @@ SPECS = st.fixed_dictionaries(
         "score": st.sampled_from(["last", "best"]),
         "stop": STOPS,
         "failure": POLICIES,
-        "resources": st.sampled_from([{"cpu": 1}, {"cpu": 1, "memory": GIB}, MEMORY, CPUS, BOTH]),
+        "resources": st.sampled_from([{"cpu": 1}, {"cpu": 1, "memory": GIB}, MEMORY, CPUS, BOTH, CUSTOM]),
         "param_space": st.just({"x": {"uniform": [0, 1]}, "n": {"randint": [0, 99]}}),
         "checkpoint": CHECKPOINTS,
     }

@@ -299,6 +299,30 @@ def test_a_slot_that_no_node_can_hold_any_more_is_closed_and_its_trial_waits() -
     assert "(resources.by_config): it needs cpu=3, for which no node has room" in failure.message
 
 
+def seated(*needs: float, **fields: Any) -> Sweep:
+    resources = {"cpu": 1, "custom": {"seat": 1}, "by_config": {"custom": {"seat": "x"}}}
+    return sweep_of(*needs, resources=resources, **fields)
+
+
+def test_a_custom_amount_makes_a_size_of_its_own() -> None:
+    sweep = seated(1.0, 2.0, 0.5, 3.0, slots=2)
+    assert needs.needed_sizes(sweep.state) == ["custom.seat=2", "custom.seat=3"]
+    sizes = ["", "custom.seat=2", "", "custom.seat=3"]
+    assert sorted(run_sized(sweep)) == list(enumerate(sizes))
+    assert sweep.state.status == "completed"
+
+
+def test_a_custom_amount_that_no_node_has_fails_that_trial_by_its_field() -> None:
+    sweep = seated(3.0, 1.0, failure={**NO_WAIT, "placement_timeout_s": 5.0})
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=0, beyond=("custom.seat=3",))
+    run_sized(sweep)
+    sweep.timer(sweep.at + 5.0)
+    assert [sweep.trial_state(number) for number in (0, 1)] == ["failed", "completed"]
+    failure = sweep.state.trials[0].attempts[-1].failure
+    assert failure is not None
+    assert "(resources.by_config): it needs custom.seat=3, for which no node has room" in failure.message
+
+
 def test_another_config_makes_a_trial_of_another_size() -> None:
     sweep = sized(1.0)
     for need, size, count in ((3.0, "cpu=3", 1), (2.0, "cpu=2", 1), (1.0, "", 0)):

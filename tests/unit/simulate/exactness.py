@@ -54,10 +54,14 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
         "num_samples": 12,
     },
 }
-# Some take twice the CPUs of the others, and so another slot.
+# Some take twice the CPUs, or the licences, of the others, and so another slot.
+_TWICE = "1 + x * 9973 // 1 % 2"
 SIZED: dict[str, dict[str, Any]] = {
-    name: {**SEARCHES[search], "resources": {"cpu": 1, "by_config": {"cpu": "1 + x * 9973 // 1 % 2"}}}
-    for name, search in {"sized": "tpe", "sized2": "random"}.items()
+    "sized": {**SEARCHES["tpe"], "resources": {"cpu": 1, "by_config": {"cpu": _TWICE}}},
+    "sized2": {
+        **SEARCHES["random"],
+        "resources": {"custom": {"licence": 1}, "by_config": {"custom": {"licence": _TWICE}}},
+    },
 }
 # With several metrics, which one scheduler compares by.
 SEVERAL: dict[str, dict[str, Any]] = {

@@ -11,6 +11,7 @@ from raysweep import Resources, SweepSpec, TrainSpec
 from raysweep.errors import SpecError
 from raysweep.spec.amounts import Need, amounts_of, parse_amount, size_of
 from raysweep.spec.byconfig import needs_of
+from raysweep.spec.changes import changes
 
 FIELD = "resources.by_config.memory"
 
@@ -125,10 +126,38 @@ def test_gpus_are_parts_of_one_or_whole() -> None:
         need("n", "gpu").of({"n": 1.5})
 
 
+@pytest.mark.parametrize(
+    ("name", "n", "fix"),
+    [
+        ("TPU", 3, "make it one of 1, 2, 4, 8"),
+        ("neuron_cores", 1.5, "make it whole"),
+        ("seat", 0.00005, "make it at least 0.0001"),
+    ],
+)
+def test_a_custom_amount_that_ray_refuses_is_one_of_no_trial(name: str, n: float, fix: str) -> None:
+    for amount in (1, 2, 4, 0.0):
+        assert Resources(cpu=1, custom={name: amount}).custom == {name: amount}
+    with pytest.raises(SpecError, match=rf"^resources\.by_config\.custom\.{name}: 'n' is {n:g} of .*{fix}"):
+        need("n", f"custom.{name}").of({"n": n})
+    with pytest.raises(SpecError, match=rf"^custom\.{name}: {n:g} is no amount that Ray takes; {fix}"):
+        Resources(cpu=1, custom={name: n})
+
+
 def test_a_size_is_written_and_read() -> None:
     for amounts in ({}, {"cpu": 4.0}, {"gpu": 0.3333333333333333, "cpu": 2.5}, {"num_workers": 12.0}):
         assert amounts_of(size_of(amounts)) == amounts
     assert size_of({"gpu": 1.0, "cpu": 4.0}) == "cpu=4 gpu=1"
+
+
+@pytest.mark.parametrize("name", ["licence", "node:10.0.0.1", "a b", "a=b", "50%", "a.b", "cpu", "Größe"])
+def test_a_size_has_custom_resources_of_any_name(name: str) -> None:
+    amounts = {f"custom.{name}": 3.0, "cpu": 2.0}
+    size = size_of(amounts)
+    assert amounts_of(size) == amounts
+    assert len(size.split()) == 2
+    assert Resources(custom={"other": 1}).resized(size).to_bundles() == [
+        {"CPU": 2.0, "other": 1.0, name: 3.0}
+    ]
 
 
 SPACE = {"n": {"choice": [1, 2, 4]}}
@@ -150,6 +179,30 @@ def test_all_needs_of_a_spec_with_their_least() -> None:
     assert (need.field, need.usual) == ("scaling.by_config.num_workers", 2.0)
     assert SweepSpec.from_any(gang.to_dict()) == gang
     assert needs_of(plain()) == ()
+
+
+def test_custom_resources_are_needs_with_their_least() -> None:
+    resources = {"custom": {"seat": 2}, "by_config": {"cpu": "n", "custom": {"seat": "n", "a.b": "n / 4"}}}
+    spec = plain(resources=resources)
+    assert [(each.field, each.name, each.usual) for each in needs_of(spec)] == [
+        ("resources.by_config.cpu", "cpu", 1.0),
+        ("resources.by_config.custom.seat", "custom.seat", 2.0),
+        ("resources.by_config.custom.a.b", "custom.a.b", 0.0),
+    ]
+    assert [need.of({"n": 2}) for need in needs_of(spec)] == [2, None, 0.5]
+    assert spec.to_dict()["resources"]["by_config"] == resources["by_config"]
+    assert SweepSpec.from_any(spec.to_dict()) == spec
+    assert spec.effective_isolation == "worker"
+
+
+def test_by_config_without_custom_is_written_as_before_there_was_any() -> None:
+    assert plain(resources={"by_config": {"cpu": "n"}}).to_dict()["resources"]["by_config"] == {"cpu": "n"}
+    assert "by_config" not in plain(resources={"by_config": {"custom": {}}}).to_dict()["resources"]
+
+
+def test_a_custom_resource_changes_what_a_resumed_sweep_is() -> None:
+    old, new = (plain(resources={"by_config": {"custom": {"seat": text}}}) for text in ("n", "2 * n"))
+    assert changes(old, new).unsafe == ('resources.by_config.custom.seat: "n" -> "2 * n"',)
     assert "by_config" not in plain(scaling={"num_workers": 2}).to_dict()["scaling"]
 
 
@@ -164,6 +217,9 @@ def test_the_size_of_a_trial_in_rays_bundles() -> None:
     ]
     gang = plain(scaling={"num_workers": 2, "resources_per_worker": {"CPU": 3}}).trial_resources
     assert gang.resized("num_workers=3", 7, is_gang=True).to_bundles() == [{"CPU": 3.0, "memory": 7.0}] * 3
+    assert Resources(custom={"a": 1}).resized("custom.a=3 custom.b=2", 7).to_bundles() == [
+        {"CPU": 1.0, "memory": 7.0, "a": 3.0, "b": 2.0}
+    ]
     assert Resources().resized("") == Resources()
 
 
@@ -185,6 +241,45 @@ def test_the_size_of_a_trial_in_rays_bundles() -> None:
         ),
         ({"resources": {"pin_cpus": True, "by_config": {"cpu": "n"}}}, r"cpu: does not go with pin_cpus"),
         ({"resources": {"gpu_memory": 5, "by_config": {"gpu": "n"}}}, r"gpu: does not go with gpu_memory"),
+        (
+            {"resources": {"bundles": [{"CPU": 1}] * 2, "by_config": {"custom": {"seat": "n"}}}},
+            r"^resources\.by_config\.custom\.seat: does not go with bundles; leave one of the two out",
+        ),
+        (
+            {"resources": {"train": {"num_workers": 2}, "by_config": {"custom": {"a.b": "n"}}}},
+            r"^resources\.by_config\.custom\.a\.b: does not go with train",
+        ),
+        (
+            {"resources": {"gpu_memory": 5, "by_config": {"cpu": "n", "gpu": "n"}}},
+            r"^resources\.by_config\.gpu: does not go with gpu_memory",
+        ),
+        (
+            {"resources": {"by_config": {"custom": {"seat": "m"}}}},
+            r"^resources\.by_config\.custom\.seat: 'm' is not in param_space",
+        ),
+        (
+            {"resources": {"by_config": {"custom": {"seat": 3}}}},
+            r"^resources\.by_config\.custom\.seat: expected an expression, got 3",
+        ),
+        (
+            {"resources": {"by_config": {"custom": {"seat": None}}}},
+            r"^resources\.by_config\.custom\.seat: expected an expression",
+        ),
+        (
+            {"resources": {"by_config": {"custom": {"GPU": "n"}}}},
+            r"^resources\.by_config\.custom: 'GPU' is not a custom resource; write 'gpu' outside of custom",
+        ),
+        (
+            {"resources": {"by_config": {"resources": {"seat": "n"}}}},
+            r"^resources\.by_config\.resources: unknown field 'resources'; did you mean 'custom'\?",
+        ),
+        (
+            {
+                "resources": {"by_config": {"custom": {"seat": "n"}}},
+                "stop": {"budget": {"cpu_hours": 1}},
+            },
+            r"^stop\.budget: counts what slots use that are all alike",
+        ),
         ({"resources": {"train": {"by_config": {"num_workers": "n"}}}}, r"train\.by_config: is for trials"),
         (
             {"resources": {"by_config": {"cpu": "n"}}, "stop": {"budget": {"cpu_hours": 1}}},
