@@ -290,13 +290,68 @@ def test_ctrl_c_ends_an_inline_sweep_resumably(script: Path, start: Start) -> No
 
 def test_sizes_by_config_hold_nothing_inline(run: Run) -> None:
     """One trial at a time: what it says it takes is known to it, and waits for no node."""
-    sizes: list[float] = []
+    sizes: list[tuple[float, float]] = []
 
     def train(config: dict[str, Any]) -> float:
-        sizes.append(rs.get_context().resources["CPU"])
+        if not sizes:
+            time.sleep(3 * PLACEMENT_S)  # the cluster is looked at meanwhile
+        has = rs.get_context().resources
+        sizes.append((has["CPU"], has["memory"] / 2**40))
         return 1.0
 
-    space = {"n": {"grid_search": [1, 64, 2]}}
-    outcome = run(train, space, resources={"cpu": 1, "by_config": {"cpu": "n"}}, **INLINE)
+    by_config = {"cpu": "n", "memory": f"n * {2**40}"}
+    outcome = run(
+        train,
+        {"n": {"grid_search": [1, 64, 2]}},
+        resources={"cpu": 1, "memory": 2**40, "by_config": by_config},
+        failure={"placement_timeout_s": PLACEMENT_S},
+        **INLINE,
+    )
     assert outcome.counts == {"completed": 3}
-    assert sizes == [1, 64, 2]
+    assert sizes == [(1, 1), (64, 64), (2, 2)]
+
+
+PLACEMENT_S = 0.3
+
+
+def groups() -> list[str]:
+    """How the placement groups of the cluster stand, but for those that are gone."""
+    from ray.util import placement_group_table
+
+    states = [one["state"] for one in placement_group_table().values()]
+    return [state for state in states if state != "REMOVED"]
+
+
+LARGE: list[dict[str, Any]] = [
+    {"cpu": 64, "gpu": 8, "memory": 2**50, "custom": {"licence": 3}},
+    {"gpu_memory": "80GiB"},
+    {"cpu": 1, "label_selector": {"no": "such"}},
+    {"bundles": [{"CPU": 64}, {"GPU": 1}], "strategy": "STRICT_SPREAD"},
+]
+
+
+@pytest.mark.parametrize("resources", LARGE)
+def test_an_inline_trial_may_be_larger_than_any_node_and_waits_for_none(
+    run: Run, resources: dict[str, Any]
+) -> None:
+    """It is how a trial of a large cluster is debugged on a small one."""
+    before, seen = groups(), []
+
+    def train(config: dict[str, Any]) -> float:
+        seen.append(groups())
+        return 1.0
+
+    outcome = run(train, num_samples=2, resources=resources, **INLINE)
+    assert outcome.counts == {"completed": 2}
+    assert seen == [before] * 2
+    assert groups() == before
+
+
+def test_tasks_of_an_inline_trial_have_the_whole_cluster(run: Run) -> None:
+    import ray
+
+    def train(config: dict[str, Any]) -> float:
+        task: Any = ray.remote(num_cpus=2)(lambda: 1.0)  # type: ignore[call-overload]
+        return float(ray.get(task.remote(), timeout=60))
+
+    assert run(train, resources={"cpu": 2}, **INLINE).counts == {"completed": 1}

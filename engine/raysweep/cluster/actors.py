@@ -52,7 +52,8 @@ class ActorPool:
         self._is_gang = is_gang
         self._on_ended = on_ended
         self.orphans = Orphans()
-        self._groups: dict[int, tuple[PlacementGroup, Resources]] = {}
+        self._groups: dict[int, PlacementGroup] = {}
+        self._shapes: dict[int, Resources] = {}
         self._sizes: dict[int, Size] = {}
         self._alive: dict[int, Actor] = {}
         self._numbers: dict[str, int] = {}
@@ -74,32 +75,31 @@ class ActorPool:
 
     def create_group(self, action: CreateGroup) -> None:
         """Ask for a placement group; Ray places it when there is room."""
-        resources = self._resources.resized(action.size, action.memory_bytes, is_gang=self._is_gang)
-        group: PlacementGroup = placement_group(
+        resources = self._note_shape(action)
+        self._groups[action.group] = placement_group(
             resources.to_bundles(),
             strategy=resources.strategy,
             bundle_label_selector=avoiding(resources, action.excluded),
         )
-        self._groups[action.group] = group, resources
-        self._sizes[action.group] = action.size
 
     def remove_group(self, action: RemoveGroup) -> None:
         """Give the group's resources back."""
-        group, _ = self._groups.pop(action.group)
-        del self._sizes[action.group]
-        remove_placement_group(group)
+        del self._shapes[action.group], self._sizes[action.group]
+        group = self._groups.pop(action.group, None)
+        if group is not None:
+            remove_placement_group(group)
 
     def bundles_of(self, group: int) -> list[dict[str, float]]:
-        """What the group holds."""
-        return self._groups[group][1].to_bundles() if group in self._groups else []
+        """What the group holds, or a worker in it would."""
+        return self._shapes[group].to_bundles() if group in self._shapes else []
 
     def find_groups(self) -> dict[str, list[dict[str, float]]]:
         """All groups of this sweep, by Ray's ids: the trial's own bundle first, which may be empty."""
-        return {group.id.hex(): _with_own(resources) for group, resources in self._groups.values()}
+        return {group.id.hex(): _with_own(self._shapes[number]) for number, group in self._groups.items()}
 
     def start(self, action: StartWorker) -> None:
         """Start an actor in its bundle of its group."""
-        group, resources = self._groups[action.group]
+        group, resources = self._groups[action.group], self._shapes[action.group]
         is_bare = action.is_spare or (action.rank == 0 and self._resources.is_head_empty)
         own = {} if is_bare else dict(resources.to_bundles()[action.rank])
         options = {
@@ -120,6 +120,11 @@ class ActorPool:
         self._alive[actor.worker] = actor
         self._numbers[actor.name] = actor.worker
         self._watch(actor, handle.run.remote(*self._arguments_of(self._sizes[action.group], resources)))
+
+    def _note_shape(self, action: CreateGroup) -> Resources:
+        resources = self._resources.resized(action.size, action.memory_bytes, is_gang=self._is_gang)
+        self._shapes[action.group], self._sizes[action.group] = resources, action.size
+        return resources
 
     def _arguments_of(self, size: Size, resources: Resources) -> tuple[Any, ...]:
         """What workers of this size are told; one that is like the others gets what all get."""

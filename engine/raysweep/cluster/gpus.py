@@ -30,13 +30,13 @@ _GIB: Final = 2**30
 
 
 def with_gpu_part(spec: SweepSpec) -> SweepSpec:
-    """The spec with the part of a GPU that its `gpu_memory` is on the connected cluster.
+    """The spec with the part of a GPU that its `gpu_memory` is on the connected cluster; inline it has none.
 
     Raises:
         InfeasibleResourcesError: A GPU of a node that may be used has less, or it cannot be found out.
     """
     resources = spec.resources
-    if resources.gpu_memory is None:
+    if resources.gpu_memory is None or spec.is_inline:
         return spec
     nodes = [
         node

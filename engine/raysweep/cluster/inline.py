@@ -1,4 +1,4 @@
-"""The one worker of `isolation="inline"`: its place in the cluster is Ray's, its process is this one."""
+"""The one worker of `isolation="inline"`: its process is this one, and it holds nothing of the cluster."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from functools import partial
 
 from raysweep.cluster.actors import Actor, ActorPool
 from raysweep.cluster.setup import resized
-from raysweep.core.fleet import StartWorker
+from raysweep.core.fleet import CreateGroup, StartWorker
 from raysweep.spec import Resources
 from raysweep.worker.inline import INLINE_PREFIX, InlineStage
 from raysweep.worker.setup import WorkerSetup
 
 
 class InlinePool(ActorPool):
-    """As `ActorPool`, with workers on the stage instead of in actors."""
+    """As `ActorPool`, with workers on the stage instead of in actors, and without placement groups.
+
+    This process would not run in its group, which might be on another node, wait for ever for one that is
+    large enough, and keep what it holds from tasks that the trial starts.
+    """
 
     def __init__(
         self,
@@ -26,6 +30,10 @@ class InlinePool(ActorPool):
     ) -> None:
         super().__init__(resources, setup, on_ended)
         self._stage = stage
+
+    def create_group(self, action: CreateGroup) -> None:
+        """Note what a worker is told that it has."""
+        self._note_shape(action)
 
     def start(self, action: StartWorker) -> None:
         """Have the stage begin with a worker."""
@@ -38,8 +46,7 @@ class InlinePool(ActorPool):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(partial(self._take_end, actor, None))
 
-        _, resources = self._groups[action.group]
-        self._stage.start(actor.name, resized(self._setup, resources), ended)
+        self._stage.start(actor.name, resized(self._setup, self._shapes[action.group]), ended)
 
     def kill(self, worker: int) -> None:
         """Hang up on it: no process ends."""

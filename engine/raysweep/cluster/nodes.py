@@ -24,7 +24,7 @@ MAX_OF_A_KIND: Final = 64
 class Room:
     """How many trials fit at once on how many usable nodes; the most memory that one can get, in bytes.
 
-    `beyond`: of the sizes that trials need, those that do not fit.
+    `memory_bytes` 0: nobody looks at it. `beyond`: of the sizes that trials need, those that do not fit.
     """
 
     slots: int
@@ -56,6 +56,8 @@ def find_room(spec: SweepSpec, excluded: Collection[str] = (), sizes: Collection
     Raises:
         InfeasibleResourcesError: Not even one trial fits; says what was asked for and what there is.
     """
+    if spec.is_inline:
+        return Room(slots=1, nodes=1, memory_bytes=0)
     draining = draining_nodes()
     nodes = [node for node in live_nodes() if node.node_id not in excluded and node.node_id not in draining]
     if spec.autoscaled:

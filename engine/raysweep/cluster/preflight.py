@@ -78,12 +78,14 @@ def _name_of(number: int, resources: Resources) -> str:
 
 
 def count_trials(spec: SweepSpec, nodes: Sequence[Node], limit: int | None = None) -> int:
-    """How many trials of a sweep fit on the nodes at once, `limit` at most.
+    """How many trials of a sweep fit on the nodes at once, `limit` at most; inline ones hold nothing: 1.
 
     Raises:
         InfeasibleResourcesError: Not even one fits; says it in the words of the spec.
     """
     scaling = spec.scaling
+    if spec.is_inline:
+        return 1
     try:
         return count_slots(spec.trial_resources, nodes, limit)
     except InfeasibleResourcesError as error:

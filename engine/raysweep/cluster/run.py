@@ -280,7 +280,7 @@ def _off_loop(
     call: Callable[[InlineStage | None], SweepOutcome], interrupts: Interrupts, asked: SweepRequest
 ) -> SweepOutcome:
     """Run where no event loop runs: here, or (in a notebook, in async code) on a thread of its own."""
-    is_inline = asked.spec.effective_isolation == "inline"
+    is_inline = asked.spec.is_inline
     is_here = not _has_loop() and not is_inline
     with heard_by(interrupts, is_here=is_here):
         if is_here or is_inline:
@@ -291,7 +291,7 @@ def _off_loop(
 
 def _beside_trials(asked: SweepRequest, call: Callable[[InlineStage | None], SweepOutcome]) -> SweepOutcome:
     """Run the sweep here; or, where trials are to run here, beside them on a thread of its own."""
-    if asked.spec.effective_isolation != "inline":
+    if not asked.spec.is_inline:
         return call(None)
     stage, context = InlineStage(asked.spec.trainable), copy_context()
     running = start_thread(lambda: context.run(call, stage), "raysweep-run")

@@ -128,7 +128,7 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
 
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
     """What every worker of the sweep is told."""
-    is_inline = spec.effective_isolation == "inline"
+    is_inline = spec.is_inline
     setup = WorkerSetup(
         host=server.host,
         port=server.port,

@@ -345,6 +345,11 @@ class SweepSpec(SpecDocument):
         return "process" if self.may_have_gpus and resources.train is None else "worker"
 
     @property
+    def is_inline(self) -> bool:
+        """Whether trials run in the process that runs the sweep, where they hold nothing of the cluster."""
+        return self.isolation == "inline"
+
+    @property
     def may_have_gpus(self) -> bool:
         """Whether trials, or some of them, take GPUs."""
         return self.trial_resources.total_gpus > 0 or self.resources.by_config.gpu is not None

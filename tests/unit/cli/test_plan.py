@@ -59,6 +59,13 @@ def test_so_is_how_many_workers_a_gang_has(plan: Cli) -> None:
     assert "by config   num_workers: threads" in plan(scaling=scaling)
 
 
+def test_an_inline_trial_needs_no_room(plan: Cli) -> None:
+    large = {"cpu": 4096, "custom": {"licence": 3}}
+    said = plan(resources=large, isolation="inline", max_concurrent_trials=1)
+    assert "each takes  {CPU: 4096, licence: 3}" in said
+    assert "at once     1 on this machine" in said
+
+
 def test_nothing_is_said_where_all_are_alike(plan: Cli) -> None:
     said = plan()
     assert "each takes  {CPU: 1}" in said

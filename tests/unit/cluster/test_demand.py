@@ -202,4 +202,4 @@ def test_a_trial_that_takes_nothing_itself_holds_all_its_bundles_for_what_it_sta
 
 def _pool_with(resources: Resources) -> Any:
     group = SimpleNamespace(id=SimpleNamespace(hex=lambda: GROUP))
-    return SimpleNamespace(_groups={0: (group, resources)})
+    return SimpleNamespace(_groups={0: group}, _shapes={0: resources})
