@@ -83,3 +83,21 @@ def horovod(config: Config) -> None:
         return float(hvd.allreduce(torch.tensor(value, dtype=torch.float64), op=hvd.Sum))
 
     _train(config, add_up, os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+
+
+def tensorflow_example(config: Config) -> None:
+    """`examples/gang_tensorflow.py`, which notes its place and TF_CONFIG."""
+    from examples.gang_tensorflow import train
+
+    here, told = rs.get_context(), json.loads(os.environ["TF_CONFIG"])
+    task = told["task"]
+    _note(
+        config,
+        "told",
+        here.node_rank,
+        here.local_rank,
+        task["type"],
+        task["index"],
+        *told["cluster"]["worker"],
+    )
+    train(config)
