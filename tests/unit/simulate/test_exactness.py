@@ -59,9 +59,7 @@ def test_the_sweeps_have_in_them_what_they_are_for() -> None:
         must, may = ENDS[name.split("-")[1]]
         assert must <= ends & {"stopped", "paused", "exploited"} <= must | may, name
         donors = [attempt.donor for trial in simulated.outcome.trials for attempt in trial.attempts]
-        assert any(donor is not None for donor in donors) == name.split("-")[1].startswith(
-            ("copycat", "pb", "changing")
-        )
+        assert any(donor is not None for donor in donors) == name.split("-")[1].startswith(("copycat", "pb"))
         assert any(moment.what == "saved" for moment in simulated.timeline)
         resumed |= {moment.iteration for moment in simulated.timeline if moment.what == "began"}
     assert resumed >= {0, 2}
