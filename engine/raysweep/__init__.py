@@ -6,7 +6,7 @@ other errors are in `raysweep.errors`.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def __getattr__(name: str) -> Any:
 
 def _elsewhere(name: str) -> str:
     """Where a name is that is not at the top level, for the message."""
-    if name.startswith("_"):
+    # `from raysweep import faultplan` asks for it here first: a worker's start would take a second longer.
+    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is not None:
         return ""
     for module in ("raysweep.errors", "raysweep.outcome", "raysweep.spec.identity"):
         home = getattr(getattr(importlib.import_module(module), name, None), "__module__", "")

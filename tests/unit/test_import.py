@@ -59,6 +59,14 @@ def test_import_alone_loads_nothing() -> None:
     assert loaded == "['raysweep']"
 
 
+@pytest.mark.parametrize("module", ["worker.actor", "worker.zygote", "worker.keeper"])
+def test_a_worker_s_start_loads_no_models(module: str) -> None:
+    """They take a second, and each fork of a process that has them takes longer."""
+    heavy = ("pydantic", "asyncio", "raysweep.spec", "raysweep.outcome")
+    code = f"import sys, raysweep.{module}; print([name for name in {heavy} if name in sys.modules])"
+    assert run(code) == "[]"
+
+
 def test_what_talks_to_clusters_is_not_loaded_for_sweeps_that_run_here() -> None:
     code = "import sys, raysweep.step, raysweep.jobs.client; print('httpx' in sys.modules)"
     assert run(code) == "False"
