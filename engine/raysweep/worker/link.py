@@ -35,6 +35,8 @@ SMALL: Final = frozenset({Began, Busy, Returned, Memory})
 SMALL_BYTES: Final = 128
 # After each frame the sender pauses, so that a tight loop of reports travels in large frames.
 COALESCE_S: Final = 0.002
+# So many leave a brief link on the threads that bring them: to begin one costs more than to send them.
+FIRST_MESSAGES: Final = 4
 # How long `send_now` waits for the other thread's send. Longer takes only a link that is backed up.
 PATIENCE_S: Final = 0.05
 # How often it is looked whether the kernel has sent all. It nearly always has: a link is rarely so busy.
@@ -94,10 +96,10 @@ class _Entry:
 class SocketLink:
     """A `Link` on a connected socket: that of a worker to its controller, or of a forked child to its worker.
 
-    `hello` goes out first.
+    `hello` goes out first. `is_brief`: for one attempt, which may say too little for a thread.
     """
 
-    def __init__(self, sock: socket.socket, hello: Hello | None = None) -> None:
+    def __init__(self, sock: socket.socket, hello: Hello | None = None, *, is_brief: bool = False) -> None:
         if hello is not None:
             sock.sendall(pack([hello]))
         self._sock = sock
@@ -111,8 +113,10 @@ class SocketLink:
         # Held by whoever takes messages out of the queue and sends them: they leave in order.
         self._sending = threading.Lock()
         self._rest = b""
-        self._thread = threading.Thread(target=self._send_all, name="raysweep-outbox", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        self._first_messages = 0
+        if not is_brief:
+            self._start()
 
     def listen(self, take: Take, on_gone: Callable[[], None]) -> None:
         """See `Link`; both are called on a thread of their own."""
@@ -125,6 +129,8 @@ class SocketLink:
             self._add(message)
             if waits:
                 self._await_room()
+        if self._thread is None:
+            self._send_first()
 
     def send_now(self, message: FromWorker) -> None:
         """Queue one message, and have the kernel take over all that is queued before this returns.
@@ -134,15 +140,10 @@ class SocketLink:
         """
         with self._changed:
             self._add(message, wakes=False)
-        if self._sending.acquire(timeout=PATIENCE_S):
-            try:
-                self._hand_over()
-            except OSError:
-                self._hang_up()
-            finally:
-                self._sending.release()
+        self._try_to_send(PATIENCE_S)
         if self._has_work():
             with self._changed:
+                self._start()
                 if self._is_idle:
                     self._changed.notify_all()
 
@@ -175,14 +176,44 @@ class SocketLink:
             # Looked at here too, as a call would be a tenth of what a report costs.
             if self._bytes >= MAX_QUEUED_BYTES:
                 self._await_room()
+        if self._thread is None:
+            self._send_first()
 
     def close(self, timeout_s: float | None = 10.0) -> None:
         """Send what is queued, then end the thread; None: however long that takes."""
         with self._changed:
+            if self._has_work():
+                self._start()
             self._is_closed = True
             self._changed.notify_all()
-        if threading.current_thread() is not self._thread:
+        if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
+
+    def _start(self) -> None:
+        """Have a thread send what is queued, from now on."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._send_all, name="raysweep-outbox", daemon=True)
+            self._thread.start()
+
+    def _send_first(self) -> None:
+        """Send without a thread; start it where more than a few come, or the kernel cannot take all."""
+        self._first_messages += 1
+        if self._first_messages <= FIRST_MESSAGES:
+            self._try_to_send(0.0)
+        if self._has_work() and not self._is_closed:
+            with self._changed:
+                self._start()
+
+    def _try_to_send(self, timeout_s: float) -> None:
+        """Send on this thread what the kernel takes at once, unless another one sends for so long."""
+        if not self._sending.acquire(timeout=timeout_s):
+            return
+        try:
+            self._hand_over()
+        except OSError:
+            self._hang_up()
+        finally:
+            self._sending.release()
 
     def _add(self, message: FromWorker, *, wakes: bool = True) -> None:
         if type(message) in SMALL:
@@ -205,6 +236,8 @@ class SocketLink:
             self._changed.notify_all()
 
     def _await_room(self) -> None:
+        if self._bytes >= MAX_QUEUED_BYTES:
+            self._start()
         while self._bytes >= MAX_QUEUED_BYTES and not self._is_closed:
             self._changed.wait()
 
@@ -260,8 +293,9 @@ class SocketLink:
             except OSError:
                 self._hang_up()
                 return
-            if not self._is_closed:
-                time.sleep(COALESCE_S)
+            with self._changed:
+                if not self._is_closed:
+                    self._changed.wait(COALESCE_S)
 
     def _has_work(self) -> bool:
         return bool(self._queue or self._rest)

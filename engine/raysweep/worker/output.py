@@ -11,12 +11,13 @@ import logging
 import mmap
 import os
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from raysweep.messages import Job
-from raysweep.worker.spool import DONE, MARK_BYTES, NO_MARK, OUT, become_owner, make_mark, make_spool
+from raysweep.worker.spool import DONE, MARK_BYTES, NO_MARK, OUT, OWNER, become_owner, make_mark, make_spool
 
 _STDOUT: Final = 1
 _STDERR: Final = 2
@@ -47,6 +48,9 @@ class Output:
     def end(self, last_words: str = "") -> None:
         """It is over; `last_words` are written to its log."""
 
+    def close(self) -> None:
+        """This process runs no more attempts."""
+
 
 class CapturedOutput(Output):
     """Output into the files of a spool, by the one process that runs the attempts.
@@ -62,6 +66,13 @@ class CapturedOutput(Output):
         self._mark = b""
         self._kept: tuple[int, int] | None = None
         self._is_broken = False
+
+    def prepare(self) -> None:
+        """For a process that forks: what each of its children would have to do before its attempt."""
+        _flush()
+        with suppress(OSError):
+            tempfile.gettempdir()
+        self._keep_streams()
 
     def begin(self, job: Job) -> None:
         """See `Output`."""
@@ -84,18 +95,33 @@ class CapturedOutput(Output):
         except OSError as error:
             self._give_up(error)
 
-    def _redirect(self, mark: bytes) -> None:
-        _flush()
+    def close(self) -> None:
+        """See `Output`. The owner's files go: what was written has a name of its own by now."""
+        if self._owner and not self._mark and not self._is_broken:
+            with suppress(OSError):
+                if self._file >= 0:
+                    os.unlink(self._folder / f"{self._owner}.{OUT}")
+                os.unlink(self._folder / f"{self._owner}.{OWNER}")
+
+    def _keep_streams(self) -> None:
         if self._kept is None:
-            make_spool(self._folder)
-            self._owner, lock = become_owner(self._folder)
-            os.pwrite(lock, NO_MARK, 0)
-            # As memory, it is written without a call: the kernel has it all the same when the process ends.
-            self._shown = mmap.mmap(lock, MARK_BYTES)
             self._kept = os.dup(_STDOUT), os.dup(_STDERR)
             _write_lines()
+
+    def _own(self) -> mmap.mmap:
+        """Become an owner in the spool; where the mark is written to."""
+        make_spool(self._folder)
+        self._owner, lock = become_owner(self._folder)
+        os.pwrite(lock, NO_MARK, 0)
+        # As memory, it is written without a call: the kernel has it all the same when the process ends.
+        return mmap.mmap(lock, MARK_BYTES)
+
+    def _redirect(self, mark: bytes) -> None:
+        _flush()
+        if self._shown is None:
+            self._shown = self._own()
+            self._keep_streams()
         # In this order: whoever finds the file knows whose it is.
-        assert self._shown is not None
         self._shown[:] = self._mark = mark
         if self._file < 0:
             # It may become an object of the storage as it is; until then, the folder is closed to others.

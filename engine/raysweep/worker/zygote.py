@@ -29,6 +29,7 @@ from raysweep.worker.gang import preload
 from raysweep.worker.link import SocketLink
 from raysweep.worker.output import CapturedOutput, Output
 from raysweep.worker.place import SweepPlace
+from raysweep.worker.rehearsal import rehearse
 from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
 from raysweep.worker.setup import make_trainable
 from raysweep.worker.shell import WorkerShell
@@ -37,6 +38,9 @@ from raysweep.worker.wire import Decoder, encode
 # Far more than a failure of a start takes, whose texts are bounded.
 MAX_ANSWER_BYTES: Final = 1 << 17
 _PR_SET_PDEATHSIG: Final = 1
+# Found once: in each child, that would be a tenth of its start.
+_LIBC: Final = ctypes.CDLL(None)
+_prctl: Final = getattr(_LIBC, "prctl", None)
 
 
 class Setup(Struct, frozen=True, kw_only=True):
@@ -96,6 +100,8 @@ def main() -> None:
     except BaseException as error:  # noqa: BLE001  whatever the user's module raises while it is imported
         control.send(encode(Unloadable(describe(error, origin="start", is_fatal=True))))
         return
+    rehearse(setup.place)
+    output = _make_output(setup)
     wake, waker = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(waker, False)
@@ -115,7 +121,7 @@ def main() -> None:
             request, descriptors, _, _ = socket.recv_fds(control, 64, 1)
             if not request:
                 return
-            _fork(control, wake, waker, descriptors[0], trainable, setup)
+            _fork(control, wake, waker, descriptors[0], trainable, setup, output)
 
 
 def _load(setup: Setup, pickled: bytes | None, values: bytes) -> Trainable:
@@ -127,8 +133,22 @@ def _load(setup: Setup, pickled: bytes | None, values: bytes) -> Trainable:
     return make_trainable(setup.trainable, pickled, parameters, setup.place)
 
 
+def _make_output(setup: Setup) -> Output:
+    if not setup.spool:
+        return Output()
+    output = CapturedOutput(Path(setup.spool))
+    output.prepare()
+    return output
+
+
 def _fork(
-    control: socket.socket, wake: int, waker: int, descriptor: int, trainable: Trainable, setup: Setup
+    control: socket.socket,
+    wake: int,
+    waker: int,
+    descriptor: int,
+    trainable: Trainable,
+    setup: Setup,
+    output: Output,
 ) -> None:
     parent = os.getpid()
     pid = os.fork()
@@ -145,7 +165,7 @@ def _fork(
         _die_with_parent(parent)
         # What the trial starts, ends with it: it leads a process group of its own.
         os.setpgid(0, 0)
-        _run_child(descriptor, trainable, setup)
+        _run_child(descriptor, trainable, setup, output)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
@@ -153,18 +173,18 @@ def _fork(
         os._exit(0)
 
 
-def _run_child(descriptor: int, trainable: Trainable, setup: Setup) -> None:
-    link = SocketLink(socket.socket(fileno=descriptor))
+def _run_child(descriptor: int, trainable: Trainable, setup: Setup, output: Output) -> None:
+    link = SocketLink(socket.socket(fileno=descriptor), is_brief=True)
     shell = WorkerShell(link)
     install_interrupt()
     link.listen(shell.take, lambda: os._exit(1))
-    output = CapturedOutput(Path(setup.spool)) if setup.spool else Output()
     job = shell.next_job()
     if job is not None:
         if setup.spool:
             # As Ray does for its workers: where it was when a signal ended it.
             faulthandler.enable()
         run_attempt(trainable, job, setup.place, shell, output)
+        output.close()
     # However long the controller does not read: what was reported is not lost. If the worker goes, so does
     # this process.
     link.close(timeout_s=None)
@@ -185,7 +205,8 @@ def _reap(control: socket.socket) -> None:
 
 def _die_with_parent(parent: int) -> None:
     """Linux: be killed when the parent dies, however it dies."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 

@@ -41,6 +41,27 @@ def silent(output: CapturedOutput) -> None:
     output.end()
 
 
+def done(output: CapturedOutput) -> None:
+    """Prepared as a process that forks: one attempt that says something, one that does not."""
+    output.prepare()
+    output.begin(job(1))
+    print("said")
+    output.end()
+    output.begin(job(2))
+    output.end()
+    output.close()
+
+
+def cannot_name(output: CapturedOutput) -> None:
+    """What was said cannot get its name at the end of the attempt."""
+    output.begin(job(1))
+    print("said")
+    (owner,) = Path(sys.argv[1]).glob("*.owner")
+    (owner.parent / f"00001-1.{owner.stem}.done" / "full").mkdir(parents=True)
+    output.end()
+    output.close()
+
+
 def killed(output: CapturedOutput) -> None:
     """Killed in the middle."""
     output.begin(job(5))

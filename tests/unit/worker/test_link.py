@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import raysweep.worker.link as link_module
 from raysweep.messages import Answer, Began, Exit, FromWorker, Hello, Returned, Rows, Unsaved
 from raysweep.worker.link import SocketLink
 from raysweep.worker.wire import FROM_WORKER, HEADER, pack, read_frames
@@ -173,3 +174,61 @@ def test_a_controller_that_cannot_be_understood_counts_as_gone(
     assert listener.wait() == [Exit(), None]
     (record,) = caplog.records
     assert problem in record.getMessage()
+
+
+def outboxes() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "raysweep-outbox"}
+
+
+def test_what_little_an_attempt_says_takes_no_thread(link: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = link
+    before, sender = outboxes(), SocketLink(ours, is_brief=True)
+    sender.send_now(Began(trial=1, attempt=1))
+    sender.send_row(1, 1, 0, ("loss",), [0.5])
+    sender.send(Returned(trial=1, attempt=1))
+    assert not outboxes() - before
+    sender.close()
+    ours.close()
+    assert [type(message) for message in received(theirs)] == [Began, Rows, Returned]
+
+
+def test_many_messages_leave_on_a_thread_in_order(link: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = link
+    before, sender = outboxes(), SocketLink(ours, is_brief=True)
+    for trial in range(ROUNDS):
+        sender.send(Returned(trial=trial, attempt=1))
+    assert len(outboxes() - before) == 1
+    sender.close()
+    ours.close()
+    assert received(theirs) == [Returned(trial=trial, attempt=1) for trial in range(ROUNDS)]
+
+
+def test_a_first_message_that_the_kernel_cannot_take_is_not_waited_for(
+    link: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = link
+    before, sender = outboxes(), SocketLink(ours, is_brief=True)
+    problem = "x" * (link_module.MAX_QUEUED_BYTES - link_module.MIN_ROW_BYTES)
+    sender.send(Unsaved(trial=1, attempt=1, number=0, problem=problem))
+    assert len(outboxes() - before) == 1
+    got: list[FromWorker] = []
+    reader = threading.Thread(target=lambda: got.extend(received(theirs)))
+    reader.start()
+    sender.close()
+    ours.close()
+    reader.join(30)
+    assert got == [Unsaved(trial=1, attempt=1, number=0, problem=problem)]
+
+
+def test_a_link_that_ends_does_not_wait_for_more_to_send(
+    link: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = link
+    monkeypatch.setattr(link_module, "COALESCE_S", 60.0)  # far longer than the test may take
+    before, sender = outboxes(), SocketLink(ours, is_brief=True)
+    for trial in range(ROUNDS):
+        sender.send(Returned(trial=trial, attempt=1))
+    sender.close(timeout_s=10.0)
+    assert not outboxes() - before
+    ours.close()
+    assert len(received(theirs)) == ROUNDS

@@ -52,6 +52,18 @@ def test_attempts_that_write_nothing_leave_nothing(spool: Path) -> None:
     assert len(list(spool.iterdir())) == 2  # with the file that says who owned it
 
 
+def test_a_process_that_is_done_leaves_only_what_was_written(spool: Path) -> None:
+    assert talk(spool, "done").returncode == 0
+    assert found(spool, DONE) == {("00001", 1): "said\n"}
+    assert [entry.kind for entry in entries(spool)] == [DONE]
+
+
+def test_a_process_whose_log_could_not_be_named_leaves_it(spool: Path) -> None:
+    ran = talk(spool, "cannot_name")
+    assert "not kept any more" in ran.stderr
+    assert found(spool, OUT) == {("00001", 1): "said\n"}
+
+
 def test_what_a_killed_process_wrote_last_is_there(spool: Path) -> None:
     assert talk(spool, "killed").returncode == -9
     assert found(spool, OUT) == {("00005", 1): "the last line\nand C's\n"}
