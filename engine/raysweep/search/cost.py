@@ -2,10 +2,10 @@
 
 Costs multiply: twice the layers and half the batch take four times as long. So their logarithm is a sum, and
 a sum is told from few trials, also far away from them (Lee et al., "Cost-aware Bayesian Optimization", 2020).
-Of a number, its place in its range and the square of that count, on a logarithmic scale where it is positive;
-of a choice, each value. Ridge regression finds the coefficients. Leaving out one trial after the other says
-how far they are to be trusted: where the others do not tell its cost better than their mean does, every
-config costs the same.
+Of a number, its distance from the middle of its range and the square of that count, on a logarithmic scale
+where it is positive; of a choice, each value. Ridge regression finds the coefficients. Leaving out one trial
+after the other says how far they are to be trusted: where the others do not tell its cost better than their
+mean does, every config costs the same.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def columns_of(param: Param) -> Column:
         if first > 0.0:
             # A sampler may look half a step below the first.
             place = log((1.0 + place * (last / first - 1.0)).clip(min=0.5)) / math.log(last / first)
-        return place, place * place
+        away = 2.0 * place - 1.0  # from the middle, as its square has little to do with that
+        return away, away * away
 
     return places
 

@@ -17,7 +17,8 @@ from raysweep.outcome import AttemptOutcome, SweepOutcome
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.search import Result, Searcher, make_searcher, tell_end
 from raysweep.search.auto import AutoModel
-from raysweep.search.cost import LEAST, CostModel, LogCost, ridge
+from raysweep.search.base import tell_earlier
+from raysweep.search.cost import LEAST, PENALTIES, CostModel, LogCost, _left_out, ridge
 from raysweep.search.optuna_params import params_of
 from raysweep.search.relief import RelievedModel
 from raysweep.search.repeat import RepeatSearcher
@@ -82,6 +83,21 @@ def test_ten_trials_tell_what_others_cost_far_away_from_them() -> None:
     assert told == pytest.approx(true, rel=0.1)
 
 
+def test_a_cost_may_be_least_in_the_middle() -> None:
+    """Of a number that may be zero or less, whose logarithm there is none of."""
+    params = params_of(spec_of(param_space=VALLEYS).space.searched)
+    model, chance = CostModel(params), Random(4)
+    for number in range(20):
+        at = {"x": chance.uniform(-1, 1), "y": chance.uniform(-1, 1)}
+        model.add(number, at, math.exp(3.0 * at["x"] ** 2))
+    found = model.now()
+    assert found is not None
+    places = {"x": np.array([-0.9, 0.0, 0.9]), "y": np.array([0.3, 0.3, 0.3])}
+    left, middle, right = found.at(places, np.log)
+    assert left - middle == pytest.approx(3.0 * 0.81, rel=0.1)
+    assert right - middle == pytest.approx(3.0 * 0.81, rel=0.1)
+
+
 def test_what_says_nothing_of_costs_counts_for_nothing() -> None:
     """Costs by chance alone: every config costs about the same."""
     costs, chance = Costs(), Random(2)
@@ -131,8 +147,12 @@ def test_the_penalty_is_the_one_that_tells_best_what_is_left_out() -> None:
             total += (values[row] - mean - (matrix[row] - means) @ weights) ** 2
         return total
 
-    penalties = (0.01, 0.1, 1.0, 10.0, 100.0)
-    best = min(penalties, key=rest)
+    left, singular, _ = np.linalg.svd(matrix, full_matrices=False)
+    for penalty in PENALTIES:
+        shrunk = singular**2 / (singular**2 + penalty)
+        told = _left_out(values - left @ (shrunk * (left.T @ values)), left**2 @ shrunk)
+        assert told == pytest.approx(rest(penalty))
+    best = min(PENALTIES, key=rest)
     weights = np.linalg.solve(matrix.T @ matrix + best * np.eye(4), matrix.T @ values)
     assert ridge(matrix, values) == pytest.approx(list(weights))
     assert ridge(np.zeros((12, 4)), values) == [0.0] * 4
@@ -195,6 +215,18 @@ def test_every_other_ask_goes_by_what_it_costs() -> None:
         without.tell(number, loss(at), "completed")
     assert searcher.ask(30) == without.ask(30), "the others go by the score alone"
     assert searcher.ask(31) != without.ask(31)
+
+
+def test_what_earlier_sweeps_paid_counts() -> None:
+    pytest.importorskip("torch")
+    searcher: Any = make_searcher(spec_of(search=COSTS, param_space=VALLEYS), 3)
+    for at in ({"x": x / 10, "y": y} for x in range(-9, 10, 3) for y in (-0.5, 0.5)):
+        tell_earlier(searcher, at, Result(loss(at), cost=price(at)))
+    found = searcher._model._costs.now()
+    assert found is not None
+    places = {"x": np.array([-1.0, 1.0]), "y": np.array([0.0, 0.0])}
+    cheap, dear = found.at(places, np.log)
+    assert dear - cheap == pytest.approx(2 * math.log(10), rel=0.05)
 
 
 def test_without_costs_nothing_is_another() -> None:
