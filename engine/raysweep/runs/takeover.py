@@ -241,7 +241,7 @@ def rebuild_searcher(
     rungs: dict[int, list[tuple[float, float]]] = {}
     for number, *reached in state.rungs:
         rungs.setdefault(number, []).append((reached[0], reached[1]))
-    for number, is_told in _in_order(state):
+    for number, is_told in in_order(state):
         trial = state.trials[number]
         if not is_told and trial.config:  # else it could not be made at all
             searcher.restore(number, trial.config if trial.suggested is None else trial.suggested)
@@ -253,7 +253,7 @@ def rebuild_searcher(
     return searcher
 
 
-def _in_order(state: SweepState) -> Iterator[tuple[int, bool]]:
+def in_order(state: SweepState) -> Iterator[tuple[int, bool]]:
     """Each trial, when it was asked for and (True) when its end was told; by number where that was not noted.
 
     Of what was asked or told several times, the last counts: an ask that nobody answered, a trial run again.

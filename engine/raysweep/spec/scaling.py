@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
@@ -15,16 +16,24 @@ from pydantic import (
 )
 
 from raysweep.spec import rayobjects
+from raysweep.spec.amounts import refusal
 from raysweep.spec.base import SpecModel
 from raysweep.spec.byconfig import ScalingByConfig
 from raysweep.spec.validation import Path, Problem, did_you_mean, show
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
-Amount = Annotated[float, Field(ge=0)]
 Backend = Literal["torch", "gloo", "nccl", "tensorflow", "horovod"]
 ProcessGroup = Literal["gloo", "nccl", "tensorflow", "horovod"]
 Reduction = Literal["rank0", "mean", "sum", "max", "min", "each"]
 
+
+def _countable(amount: float) -> float:
+    if fix := refusal("", amount):
+        raise Problem(f"{amount:g} is no amount that Ray takes", fix)
+    return amount
+
+
+Amount = Annotated[float, Field(ge=0), AfterValidator(_countable)]
 RAY_KEYS = {"cpu": "CPU", "gpu": "GPU", "CPU": "CPU", "GPU": "GPU", "memory": "memory"}
 
 

@@ -114,7 +114,7 @@ SPECS = st.fixed_dictionaries(
         "num_samples": st.integers(1, 16),
         "max_concurrent_trials": st.sampled_from([None, 1, 2, 3]),
         "scheduler": SCHEDULERS,
-        "search": st.sampled_from(["random", "tpe"]),
+        "search": st.sampled_from(["random", "tpe", "some.module:Searcher"]),
         "score": st.sampled_from(["last", "best"]),
         "stop": STOPS,
         "failure": POLICIES,

@@ -20,7 +20,7 @@ itself asserts, while it carries commands out:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import count, pairwise
@@ -43,6 +43,7 @@ from raysweep.core.scores import as_number, score_of, told
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.stops import STOPS
 from raysweep.core.trial import Trial
+from raysweep.runs.takeover import in_order
 from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
 from tests.unit.core.workers import End, Job, Worker
@@ -70,23 +71,31 @@ def make_spec(**fields: Any) -> SweepSpec:
 
 
 class Searcher:
-    """Deterministic. An adaptive one suggests what depends on everything it was told."""
+    """Deterministic. An adaptive one suggests what depends on everything it was told.
 
-    def __init__(self, total: int, is_adaptive: bool) -> None:
+    `heeds_order`: and on the order in which it was asked and told.
+    """
+
+    def __init__(self, total: int, is_adaptive: bool, *, heeds_order: bool = False) -> None:
         self.total = total
         self.is_adaptive = is_adaptive
         self.told: dict[int, tuple[float | None, str]] = {}
+        self.heard: list[int] | None = [] if heeds_order else None
 
     def ask(self, number: int) -> dict[str, Any] | None:
         if number >= self.total:
             return None
         seen = sorted(self.told.items()) if self.is_adaptive else None
-        digest = blake2b(repr((number, seen)).encode(), digest_size=4).digest()
+        digest = blake2b(repr((number, seen, self.heard)).encode(), digest_size=4).digest()
+        if self.heard is not None:
+            self.heard.append(~number)
         return {"x": int.from_bytes(digest, "big") / 2**32, "n": number}
 
     def tell(self, number: int, value: float | None, end: str) -> None:
         assert number not in self.told, f"trial {number} is told twice"
         self.told[number] = (value, end)
+        if self.heard is not None:
+            self.heard.append(number)
 
 
 class World:
@@ -133,6 +142,7 @@ class World:
         self.carried: list[cmd.Command] = []
         self.workers: dict[int, Worker] = {}
         self.asks: deque[cmd.SuggestConfigs] = deque()
+        self.untold: deque[cmd.TellSearch] = deque()
         self.unflushed: list[cmd.Command] = []
         self.timer: float | None = None
         self.is_ending = False
@@ -141,7 +151,7 @@ class World:
         self.room_made = 0
         self.fired_in_a_row = 0
         self.fired_since = 0.0
-        self.searcher = Searcher(self.total, not self.state.rules.is_blind)
+        self.searcher = self._searcher()
         self.avoided: set[str] = set()
 
     # -- the controller --------------------------------------------------------------------------
@@ -149,11 +159,8 @@ class World:
     def start(self, capacity: int = 4, *, is_reopening: bool = False, **wanted: Any) -> None:
         """A controller claims the next generation."""
         self.generation += 1
-        self.searcher = Searcher(self.total, not self.state.rules.is_blind)
-        ended = {"completed", "stopped", "failed"}
-        for trial in self.state.trials.values():
-            if trial.state in ended and trial.number not in wanted.get("retried", ()):
-                self.searcher.tell(trial.number, told(self.state, trial).value, trial.state)
+        self.searcher = self._searcher()
+        self._tell_again(wanted.get("retried", ()))
         self.send(
             ev.ControllerStarted(
                 at=self.now,
@@ -386,7 +393,8 @@ class World:
                 assert not self.asks, "asked twice at once"
                 self.asks.append(command)
             case cmd.TellSearch():
-                self.searcher.tell(command.trial, command.value, command.end)
+                # One thread has both: what is told while it is asked is told afterwards.
+                (self.untold.append if self.asks else self._tell)(command)
             case cmd.TellRung():
                 assert (command.trial, command.time, command.value) in self.state.rungs
             case cmd.StartTrial():
@@ -414,6 +422,23 @@ class World:
                 assert not any(worker.job or worker.queue for worker in self._alive())
                 self.has_left = True
 
+    def _searcher(self) -> Searcher:
+        rules = self.state.rules
+        return Searcher(self.total, not rules.is_blind, heeds_order=rules.logs_search)
+
+    def _tell(self, command: cmd.TellSearch) -> None:
+        self.searcher.tell(command.trial, command.value, command.end)
+
+    def _tell_again(self, retried: Container[int]) -> None:
+        """As a takeover does. Asked again in the order that was noted, it suggests what it had suggested."""
+        for number, is_told in in_order(self.state):
+            trial = self.state.trials[number]
+            if is_told and trial.state in ("completed", "stopped", "failed") and number not in retried:
+                self.searcher.tell(number, told(self.state, trial).value, trial.state)
+            elif not is_told and self.state.rules.logs_search:
+                config = trial.config if trial.suggested is None else trial.suggested
+                assert self.searcher.ask(number) == config, f"trial {number} would be another one"
+
     def _alive(self) -> Iterable[Worker]:
         return (worker for worker in self.workers.values() if not worker.is_lost)
 
@@ -425,6 +450,8 @@ class World:
         asked = [self.searcher.ask(number) for number in range(ask.first, ask.first + ask.count)]
         configs = tuple(config for config in asked if config is not None)
         is_exhausted = len(configs) < ask.count
+        while self.untold:
+            self._tell(self.untold.popleft())
         self.send(
             ev.ConfigsSuggested(at=self.now, first=ask.first, configs=configs, is_exhausted=is_exhausted)
         )

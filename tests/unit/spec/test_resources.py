@@ -64,6 +64,8 @@ def test_an_empty_first_bundle_is_a_trial_that_takes_nothing_itself() -> None:
         ({"memory": 0}, "memory: must be >= 1, got 0; give a number >= 1"),
         ({"custom": {"GPU": 1}}, "custom: 'GPU' is not a custom resource; write 'gpu' outside of custom"),
         ({"custom": {"x": -1}}, "custom.x: must be >= 0, got -1; give a number >= 0"),
+        ({"cpu": 0.00005}, "cpu: 5e-05 is no amount that Ray takes; make it at least 0.0001, in which Ray counts"),
+        ({"gpu": 0.00005}, "gpu: 5e-05 is no amount that Ray takes; make it at least 0.0001, in which Ray counts"),
         ({"bundles": []}, "bundles: has no bundle; leave bundles out, or give at least one"),
         ({"bundles": [{}]}, 'bundles: asks for nothing; give a bundle an amount above 0, such as {"CPU": 1}'),
         ({"bundles": [{"CPU": 1}, {}]}, "bundles[1]: is empty; remove it: only the first may be empty"),
