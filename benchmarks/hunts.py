@@ -19,6 +19,8 @@ from raysweep.search import Result, make_searcher, tell_end
 from raysweep.spec import SweepSpec
 
 OPTUNA: Final = "optuna"
+Step = tuple[float, float]
+"""What all trials cost so far, and the regret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,47 +48,35 @@ def hunt(kind: str, problem: Problem, seed: int, trials: int) -> Hunt:
     return Hunt(regret=min(values) - problem.minimum, took_s=process_time() - began)
 
 
-def hunt_within(search: Any, problem: Problem, seed: int, budget: float, most: int) -> list[float]:
-    """Regrets so far, at a third, two thirds and the whole of a budget of costs, by a search of ours.
+def trace(search: Any, problem: Problem, seed: int, most: int, budget: float = math.inf) -> list[Step]:
+    """Search until costs have passed a budget; after each trial, what all cost so far, and the regret.
 
     Args:
         search: as in a spec.
         problem: one with costs.
         seed: of the search.
-        budget: in the unit of the costs; what would go past it does not count.
         most: no more trials than these.
+        budget: in the unit of the costs.
     """
-    searcher, spent = make_searcher(_spec(search, problem, most), seed), 0.0
-    best, regrets = math.inf, [math.inf] * 3
-    for number in range(most):
-        config = searcher.ask(number)
-        assert config is not None, "the space is larger"
-        cost, value = _cost(problem, config), problem.value(config)
-        spent, best = spent + cost, min(best, value)
-        regrets = [
-            best - problem.minimum if spent <= budget * part / 3 else before
-            for part, before in enumerate(regrets, 1)
-        ]
-        if spent > budget:
-            break
-        tell_end(searcher, number, Result(value, cost=cost), state="completed")
-    return regrets
-
-
-def costs_of(search: Any, problem: Problem, seed: int, trials: int) -> float:
-    """What so many trials cost."""
-    searcher, spent = make_searcher(_spec(search, problem, trials), seed), 0.0
-    for number in range(trials):
-        config = searcher.ask(number)
-        assert config is not None, "the space is larger"
-        spent += _cost(problem, config)
-        searcher.tell(number, problem.value(config), "completed")
-    return spent
-
-
-def _cost(problem: Problem, config: Mapping[str, Any]) -> float:
     assert problem.cost is not None, "it has costs"
-    return problem.cost(config)
+    spec = _spec(search, problem, most)
+    searcher, steps = make_searcher(spec, seed), [(0.0, math.inf)]
+    asks_for_costs = spec.search.options.costs_by is not None
+    while len(steps) <= most and steps[-1][0] <= budget:
+        number = len(steps) - 1
+        config = searcher.ask(number)
+        assert config is not None, "the space is larger"
+        cost, value = problem.cost(config), problem.value(config)
+        spent, best = steps[-1]
+        steps.append((spent + cost, min(best, value - problem.minimum)))
+        result = Result(value, cost=cost if asks_for_costs else None)
+        tell_end(searcher, number, result, state="completed")
+    return steps
+
+
+def regret_at(steps: Sequence[Step], budget: float) -> float:
+    """The regret of what ended within a budget."""
+    return next(best for spent, best in reversed(steps) if spent <= budget)
 
 
 def beside(found: Sequence[float], theirs: Sequence[float]) -> Json:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any, Final
 
-from benchmarks.hunts import OPTUNA, Problem, beside, costs_of, hunt, hunt_within
+from benchmarks.hunts import OPTUNA, Problem, beside, hunt, regret_at, trace
 from benchmarks.measure import Json, significant, target
 
 TRIALS: Final = 100
@@ -58,18 +58,22 @@ def run_costs(rounds: int, *, seeds: int = 6, trials: int = 40) -> Json:
 
 def compare_costs(problem: Problem, seeds: int, trials: int) -> Json:
     """One table: median regrets at a third, two thirds and all of the seconds, and who won."""
-    budgets = [costs_of("auto", problem, seed, trials) for seed in range(seeds)]
-    without, by_cost = (
-        [hunt_within(search, problem, seed, budget, 4 * trials) for seed, budget in enumerate(budgets)]
-        for search in ("auto", {"auto": {"cost_attr": "trial_time_s"}})
-    )
+    by_cost = {"auto": {"cost_attr": "trial_time_s"}}
+    found: dict[int, list[tuple[float, float]]] = {1: [], 2: [], 3: []}
+    for seed in range(seeds):
+        without = trace("auto", problem, seed, trials)
+        budget = without[-1][0]
+        theirs = trace(by_cost, problem, seed, 4 * trials, budget)
+        for part, regrets in found.items():
+            at = budget * part / 3
+            regrets.append((regret_at(theirs, at), regret_at(without, at)))
     return {
         f"{part}/3": {
-            "auto": significant(median(each[part - 1] for each in without)),
-            "by_cost": significant(median(each[part - 1] for each in by_cost)),
-            **beside([each[part - 1] for each in by_cost], [each[part - 1] for each in without]),
+            "by_cost": significant(median(ours for ours, _ in regrets)),
+            "auto": significant(median(theirs for _, theirs in regrets)),
+            **beside([ours for ours, _ in regrets], [theirs for _, theirs in regrets]),
         }
-        for part in (1, 2, 3)
+        for part, regrets in found.items()
     }
 
 

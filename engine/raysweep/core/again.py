@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from raysweep.core import moves, stopping
-from raysweep.core.scores import ranked, trial_time
+from raysweep.core.scores import ranked, told, trial_time
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Trial
 
@@ -21,7 +21,11 @@ def retry(state: SweepState, numbers: Sequence[int]) -> None:
     What is no failed trial (any more) is passed over: the same may be asked for twice.
     """
     for number in sorted({*numbers} & {*find_failed(state)}):
+        known = told(state, state.trials[number])
         trial = stopping.take_back(state, state.trials[number], "again")
+        if state.rules.logs_search:
+            # What it suggested since then followed from the failure, too: it cannot be told otherwise now.
+            trial.told = known
         kind = trial.attempts[-1].kind
         if kind is not None:
             state.failed_kinds[kind] -= 1
@@ -48,7 +52,9 @@ def extend(state: SweepState) -> bool:
         elif time is not None and time >= max_t:
             moves.thaw(state, trial).max_t = max_t
         else:
-            stopping.take_back(state, trial, "extended").max_t = max_t
+            known = told(state, trial)
+            further = stopping.take_back(state, trial, "extended")
+            further.max_t, further.told = max_t, known
             has_moved = True
     stopping.find_best(state)
     return has_moved

@@ -22,10 +22,10 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from raysweep.core.lifecycle import TrialEnd
 from raysweep.core.stops import StopReason
 
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
-TrialEnd = Literal["completed", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

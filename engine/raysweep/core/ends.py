@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from raysweep.core import moves, order, repeats, stoppers, stopping, turns
-from raysweep.core.commands import Command, ExcludeNode, TellSearch, TrialEnd
+from raysweep.core.commands import Command, ExcludeNode, TellSearch
 from raysweep.core.failures import (
     Failure,
     FailureKind,
@@ -15,7 +15,7 @@ from raysweep.core.failures import (
     more_memory,
     same_budget,
 )
-from raysweep.core.lifecycle import FINAL, Cause, TrialState
+from raysweep.core.lifecycle import FINAL, Cause
 from raysweep.core.reports import NON_FINITE
 from raysweep.core.scores import (
     as_number,
@@ -32,7 +32,6 @@ from raysweep.schedulers import Decisions, tell_end
 
 Out = list[Command]
 
-_TOLD_AS: dict[TrialState, TrialEnd] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}
 # Failures of these classes are the cluster's, not the user's.
 _INFRASTRUCTURE = frozenset({"worker_died", "hung", "oom", "preempted"})
 # What a bad node can do to a trial. Memory is used up by trials, not by nodes.
@@ -325,14 +324,22 @@ def _close(
 def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None, out: Out) -> None:
     trial.ended_at = at
     moves.forget_active(state, trial)
-    told_as = _TOLD_AS.get(trial.state)
-    if told_as is not None and trial.max_t is None:
-        out.append(TellSearch(trial=trial.number, end=told_as, **told(state, trial)._asdict()))
+    if trial.max_t is None and trial.told is None and (known := told(state, trial)) is not None:
+        out.append(
+            TellSearch(
+                trial=trial.number,
+                value=known.value,
+                end=known.end,
+                violations=known.violations,
+                others=known.others,
+                cost=known.cost,
+            )
+        )
         if state.rules.logs_search:
             state.search_log.append(trial.number)
     if trial.state != "failed":
         consider_best(state, trial)
-    if started_at is not None and told_as in ("completed", "stopped"):
+    if started_at is not None and trial.state in ("completed", "stopped"):
         seconds, mean = max(0.0, at - started_at), state.mean_duration_s
         state.mean_duration_s = seconds if mean is None else mean + 0.2 * (seconds - mean)
     if state.rules.keep_top is not None:
@@ -341,9 +348,9 @@ def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None
         return  # neither scheduler nor searcher has a say in it any more
     if state.rules.remembers_reports or state.histories or state.curves:
         stoppers.conclude(state, trial)
-    if state.rules.repeats > 1 and told_as == "completed":
+    if state.rules.repeats > 1 and trial.state == "completed":
         repeats.note_completed(state, trial)
-    if told_as == "completed":
+    if trial.state == "completed":
         decisions = _tell_end(state, trial)
         stopping.note_completed(state, trial, score_of(state, trial), at, out)
     else:

@@ -50,6 +50,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+TrialEnd = Literal["completed", "stopped", "failed"]
+"""How a trial ends that its searcher is told of."""
 TrialState = Literal[
     "pending",
     "queued",

@@ -12,24 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf, isfinite
-from typing import NamedTuple, Protocol
+from typing import Final, Protocol
 
 from pydantic import JsonValue
 
+from raysweep.core.lifecycle import TrialEnd, TrialState
 from raysweep.core.state import SweepState
-from raysweep.core.trial import Metrics, Trial
+from raysweep.core.trial import Metrics, Told, Trial
 from raysweep.spec.costs import TRIAL_TIME, CostRule
 
+_TOLD_AS: Final[dict[TrialState, TrialEnd]] = {
+    "completed": "completed",
+    "stopped": "stopped",
+    "failed": "failed",
+}
 Place = tuple[bool, float, tuple[float, ...], int]
-
-
-class Told(NamedTuple):
-    """What the searcher is told of a trial: see `TellSearch`."""
-
-    value: float | None
-    violations: tuple[float, ...] = ()
-    others: tuple[float, ...] = ()
-    cost: float | None = None
 
 
 class Ran(Protocol):
@@ -96,23 +93,29 @@ def may_be_best(state: SweepState, trial: Trial) -> bool:
     return not (state.rules.constraints and violation(state, ranking_report(state, trial)))
 
 
-def told(state: SweepState, trial: Trial) -> Told:
-    """What the searcher is told of a trial: nothing, where its results are those of another config.
+def told(state: SweepState, trial: Trial) -> Told | None:
+    """What the searcher is told of a trial; None: nothing yet.
 
-    Nothing either where it has not reported what the constraints name, or one of several metrics: no number
-    would be true of it.
+    No value, where its results are those of another config, or where it has not reported what the constraints
+    name, or one of several metrics: no number would be true of it. Of one that went on after its end, what
+    was true at that.
     """
+    if trial.told is not None:
+        return trial.told
+    end = _TOLD_AS.get(trial.state)
+    if end is None:
+        return None
     value = score_of(state, trial)
     if value is None or trial.suggested is not None:
-        return Told(None)
+        return Told(end, None)
     cost = cost_of(trial.last, trial.attempts, state.rules.cost) if state.rules.cost is not None else None
     if not (state.rules.constraints or state.rules.others):
-        return Told(value, cost=cost)
+        return Told(end, value, cost=cost)
     found, beside = violations(state, trial), other_values(state, trial)
     known = tuple(each for each in found if each is not None)
     others = tuple(each for each in beside if each is not None)
     is_known = (len(known), len(others)) == (len(found), len(beside))
-    return Told(value, known, others, cost) if is_known else Told(None)
+    return Told(end, value, known, others, cost) if is_known else Told(end, None)
 
 
 def cost_of(last: Metrics, attempts: Iterable[Ran], rule: CostRule) -> float | None:

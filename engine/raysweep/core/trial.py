@@ -10,7 +10,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from raysweep.core.failures import Failure, FailureKind
-from raysweep.core.lifecycle import Cause, TrialState
+from raysweep.core.lifecycle import Cause, TrialEnd, TrialState
 from raysweep.core.stops import StopReason
 
 Metrics = dict[str, JsonValue]
@@ -56,6 +56,17 @@ class Checkpoint:
     is_nth: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the searcher is told of a trial, and how it ended: see `TellSearch`."""
+
+    end: TrialEnd
+    value: float | None
+    violations: tuple[float, ...] = ()
+    others: tuple[float, ...] = ()
+    cost: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """What a scheduler wants of a trial that is on a slot: it is done when the trial comes off it.
@@ -89,6 +100,7 @@ class Trial:
     `saved`: how many checkpoints of it have counted, those that are gone included. `recent` (where
     `stop.trial_plateau` looks) and `improved` (`stop.trial_patience`) are iterations with their values.
     `lineage`: the configs that made it what it is, where there was more than one.
+    `told`: what the searcher was told once and for all, of one that went on after its end.
     """
 
     number: int
@@ -130,6 +142,7 @@ class Trial:
     recent: tuple[tuple[int, float], ...] = ()
     improved: tuple[int, float] | None = None
     lineage: Lineage = ()
+    told: Told | None = None
 
     def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:
         """How many attempts ended in these classes of failure, those on the nodes `but_on` left out."""

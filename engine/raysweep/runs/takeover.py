@@ -9,12 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from raysweep.core import SweepState, encode, make_outcome
 from raysweep.core.again import find_failed
 from raysweep.core.events import ControllerStarted, SpecChanged
-from raysweep.core.lifecycle import FINAL
 from raysweep.core.scores import told
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
@@ -235,7 +234,8 @@ def rebuild_searcher(
 ) -> Searcher:
     """A searcher that knows every config it ever suggested and every result it was ever told.
 
-    But of those that are `retried`: it is told of them when they end again.
+    But of those that are `retried`: it is told of them when they end again. Unless the order counts in which
+    it was told: then they stay failed to it.
     """
     searcher = make_searcher(spec, state.seed, warm)
     rungs: dict[int, list[tuple[float, float]]] = {}
@@ -248,8 +248,10 @@ def rebuild_searcher(
         if is_told:
             for time_reached, value in rungs.get(number, ()):
                 tell_rung(searcher, number, time_reached, value)
-        if is_told and trial.state in FINAL and trial.state != "cancelled" and number not in retried:
-            tell_end(searcher, number, result_of(*told(state, trial)), state=_TOLD[trial.state])
+        known = told(state, trial) if is_told else None
+        if known is not None and (number not in retried or state.rules.logs_search):
+            result = result_of(known.value, known.violations, known.others, known.cost)
+            tell_end(searcher, number, result, state=known.end)
     return searcher
 
 
@@ -271,9 +273,6 @@ def in_order(state: SweepState) -> Iterator[tuple[int, bool]]:
             yield from ((number, False) for number in range(~entry, after[~entry]))
     noted = set(log)
     yield from ((number, True) for number in state.trials if number not in noted)
-
-
-_TOLD: Final[dict[str, Any]] = {"completed": "completed", "stopped": "stopped", "failed": "failed"}
 
 
 def _is_to_reopen(folder: SweepFolder, asked: SweepRequest, state: SweepState, diff: Changes) -> bool:

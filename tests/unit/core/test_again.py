@@ -12,7 +12,9 @@ from raysweep.core import SweepState, decode, make_outcome, step
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.invariants import check
+from raysweep.core.scores import told
 from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.trial import Told
 from tests.unit.core.sweep import ASHA, Sweep, running
 from tests.unit.core.world import RAISED, World, make_spec
 
@@ -67,13 +69,32 @@ def test_a_failed_trial_runs_again_from_its_checkpoint_and_is_not_charged_for_be
     sweep.suggest(0)
     sweep.began(1, attempt=2)
     sweep.report(1, 0.1, attempt=2)
-    told = sweep.returned(1, attempt=2)
-    assert cmd.TellSearch(trial=1, value=0.1, end="completed") in told
+    assert cmd.TellSearch(trial=1, value=0.1, end="completed") in sweep.returned(1, attempt=2)
     assert sweep.state.best_ended == 1
     end(sweep)
     outcome = outcome_of(sweep.state)
     assert outcome.counts == {"completed": 2}
     assert [attempt.end for attempt in outcome[1].attempts] == ["failed", "completed"]
+
+
+def test_what_failed_stays_so_to_a_search_whose_order_counts() -> None:
+    """Each of its suggestions since then followed from the failure, too: a resume asks and tells it again."""
+    sweep = failed_sweep(search="some.module:Searcher")
+    failure = Told("failed", 0.4)
+    assert told(sweep.state, sweep.state.trials[1]) == failure
+    log = list(sweep.state.search_log)
+    reopen(sweep, retried=(1,))
+    assert told(sweep.state, sweep.state.trials[1]) == failure, "a controller that dies here tells it, too"
+    open_slots(sweep, 1)
+    sweep.suggest(0)
+    sweep.began(1, attempt=2)
+    sweep.report(1, 0.1, attempt=2)
+    sent = sweep.returned(1, attempt=2)
+    assert not [each for each in sent if isinstance(each, cmd.TellSearch)]
+    assert told(sweep.state, sweep.state.trials[1]) == failure
+    assert [entry for entry in sweep.state.search_log if entry >= 0] == [entry for entry in log if entry >= 0]
+    again = SweepState.from_json(sweep.state.to_json())
+    assert told(again, again.trials[1]) == failure
 
 
 def test_a_retry_gives_a_new_budget_of_failures() -> None:
@@ -203,6 +224,8 @@ def test_the_best_go_further_from_their_checkpoints() -> None:
     assert sweep.trial_state(1) == "completed", "not before it is known that there are no more configs"
     sweep.suggest(0)
     assert [sweep.trial_state(trial) for trial in range(3)] == ["completed", "pending", "stopped"]
+    known = Told("completed", sweep.state.trials[1].last_score)
+    assert told(sweep.state, sweep.state.trials[1]) == known, "as the search of this controller has it"
     again = starts(open_slots(sweep, 1))[1]
     assert again.iteration == 4
     sweep.began(1, attempt=2)
@@ -210,9 +233,10 @@ def test_the_best_go_further_from_their_checkpoints() -> None:
         assert sweep.trial_state(1) == "running"
         sweep.report(1, value, attempt=2)
     assert sweep.state.trials[1].stop_reason == "limit"
-    told = sweep.stopped(1, attempt=2)
-    assert not [each for each in told if isinstance(each, cmd.TellSearch)], "it has been told of this one"
+    sent = sweep.stopped(1, attempt=2)
+    assert not [each for each in sent if isinstance(each, cmd.TellSearch)], "it has been told of this one"
     assert sweep.trial_state(1) == "completed"
+    assert told(sweep.state, sweep.state.trials[1]) == known, "or a resume would suggest others than this one"
     end(sweep)
     outcome = outcome_of(sweep.state)
     assert outcome.best is not None

@@ -433,8 +433,9 @@ class World:
         """As a takeover does. Asked again in the order that was noted, it suggests what it had suggested."""
         for number, is_told in in_order(self.state):
             trial = self.state.trials[number]
-            if is_told and trial.state in ("completed", "stopped", "failed") and number not in retried:
-                self.searcher.tell(number, told(self.state, trial).value, trial.state)
+            known = told(self.state, trial) if is_told else None
+            if known is not None and (number not in retried or self.state.rules.logs_search):
+                self.searcher.tell(number, known.value, known.end)
             elif not is_told and self.state.rules.logs_search:
                 config = trial.config if trial.suggested is None else trial.suggested
                 assert self.searcher.ask(number) == config, f"trial {number} would be another one"
