@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from statistics import fmean
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,8 @@ from raysweep.search.optuna_params import Param
 
 LEAST: Final = 5
 """Of fewer costs nothing is told."""
+FIRST: Final = 10
+"""So many trials say how much costs differ: later ones were chosen by them."""
 MOST: Final = 1000
 """Of more costs, these many of the last trials are looked at."""
 PENALTIES: Final = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -52,6 +55,15 @@ class CostModel:
         if cost is not None and 0.0 < cost < math.inf:
             self._known[number] = params, math.log(cost)
             self._is_new = True
+
+    @property
+    def spread(self) -> float:
+        """How many times as much the first trials cost on average as the cheap ones among them; 1 or more."""
+        first = sorted(math.exp(self._known[number][1]) for number in sorted(self._known)[:FIRST])
+        if len(first) < LEAST:
+            return 1.0
+        cheap = first[: max(1, len(first) // 4)]
+        return fmean(first) / fmean(cheap)
 
     def now(self) -> LogCost | None:
         """What is known now; None: nothing."""

@@ -4,9 +4,10 @@ Algorithm: `optuna.samplers.GPSampler`: a Matern 5/2 kernel with a length scale 
 expected improvement (Ament et al., "Unexpected Improvements to Expected Improvement", NeurIPS 2023); running
 trials are taken into account by its q-batch form. Unlike there, results are warped first.
 
-Where costs count, every other ask goes by the expected improvement per cost (Snoek et al., "Practical
-Bayesian Optimization of Machine Learning Algorithms", NIPS 2012). Not every one: where what is best is dear,
-as large networks are, that alone would come to it last.
+Where costs count, most asks go by the expected improvement per cost (Snoek et al., "Practical Bayesian
+Optimization of Machine Learning Algorithms", NIPS 2012). Not all: where what is best is dear, as large
+networks are, that alone would come to it last. So after as many as cost about what one by the score alone
+does, there is one of these: each way has half of what is spent.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from raysweep.search.optuna_model import OptunaModel, quiet_study
 from raysweep.spec.search import GpOptions
 from raysweep.spec.space import Space
 
+MOST_BY_COST = 8
+"""At most so many asks in a row go by improvement per cost."""
 BEST_PART = 3
 """Of results that are too many, this part is the best ones, the rest the newest."""
 
@@ -76,10 +79,14 @@ class GpModel(OptunaModel):
 
     def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         """Return values of all modelled leaves."""
-        self._cost = self._costs.now() if number % 2 else None
+        self._cost = self._costs.now() if number % (1 + self._turns_by_cost()) else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of scipy and torch, about results that are nearly all alike
             return super().sample(number, attempt)
+
+    def _turns_by_cost(self) -> int:
+        """How many asks in a row go by cost: so many that they cost about what the one by the score does."""
+        return min(round(self._costs.spread), MOST_BY_COST)
 
     def end(self, number: int, result: Result | None) -> None:
         """Tell the study how it ended, and take note of what it cost."""

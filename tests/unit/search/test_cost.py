@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -204,17 +205,39 @@ def hunt(search: Any, count: int, *, costs: bool = True) -> tuple[Searcher, list
 COSTS = {"gp": {"cost_attr": "price", "n_startup_trials": 10}}
 
 
-def test_every_other_ask_goes_by_what_it_costs() -> None:
+def test_most_asks_go_by_what_they_cost() -> None:
+    """As many in a row as cost about what one does that goes by the score."""
     pytest.importorskip("torch")
-    searcher, asked = hunt(COSTS, 30)
-    by_cost = [at["x"] for number, at in enumerate(asked) if number >= 10 and number % 2]
-    assert sum(x < 0 for x in by_cost) >= 8, "as good, and cheaper"
+    from raysweep.search.gp import MOST_BY_COST
+
+    searcher: Any
+    searcher, asked = hunt(COSTS, 36)
+    costs = sorted(price(at) for at in asked[:10])
+    turns = round(fmean(costs) / fmean(costs[:2]))
+    assert 1 < turns < MOST_BY_COST, "or this would not show it"
+    assert searcher._model._turns_by_cost() == turns
+    by_cost = [at["x"] for number, at in enumerate(asked) if number >= 10 and number % (turns + 1)]
+    assert sum(x < 0 for x in by_cost) > 0.8 * len(by_cost), "as good, and cheaper"
     without = make_searcher(spec_of(search={"gp": {"n_startup_trials": 10}}, param_space=VALLEYS), 3)
     for number, at in enumerate(asked):
         without.restore(number, at)
         without.tell(number, loss(at), "completed")
-    assert searcher.ask(30) == without.ask(30), "the others go by the score alone"
-    assert searcher.ask(31) != without.ask(31)
+    alike = {}
+    for number in range(36, 36 + 2 * (turns + 1)):
+        alike[number] = searcher.ask(number) == without.ask(number)
+        tell_end(searcher, number, None, state="failed")
+        tell_end(without, number, None, state="failed")
+    assert all(same for number, same in alike.items() if number % (turns + 1) == 0), "by the score alone"
+    assert not all(alike.values())
+
+
+def test_how_much_costs_differ_is_told_by_the_first_ones() -> None:
+    costs = Costs()
+    configs = drawn(20)
+    assert costs.model.spread == 1.0
+    for number in reversed(range(20)):  # in whatever order they end
+        costs.add(number, configs[number], 1.0 if number in (0, 5) or number > 9 else 20.0)
+    assert costs.model.spread == pytest.approx((2 * 1 + 8 * 20) / 10)
 
 
 def test_what_earlier_sweeps_paid_counts() -> None:
