@@ -86,7 +86,8 @@ class Searcher:
         if number >= self.total:
             return None
         seen = sorted(self.told.items()) if self.is_adaptive else None
-        digest = blake2b(repr((number, seen, self.heard)).encode(), digest_size=4).digest()
+        known = (number, seen) if self.heard is None else (number, seen, self.heard)
+        digest = blake2b(repr(known).encode(), digest_size=4).digest()
         if self.heard is not None:
             self.heard.append(~number)
         return {"x": int.from_bytes(digest, "big") / 2**32, "n": number}

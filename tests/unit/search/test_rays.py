@@ -11,7 +11,7 @@ import pytest
 from raysweep.core.state import SweepState, Trial
 from raysweep.errors import SpecError
 from raysweep.runs.policies import load_policies
-from raysweep.runs.takeover import _in_order
+from raysweep.runs.takeover import in_order
 from raysweep.search import Searcher, load_searcher, make_searcher
 from raysweep.search.asking import ask_configs
 from raysweep.simulate import simulate
@@ -171,13 +171,13 @@ def test_the_order_is_noted_and_old_journals_without_it_are_told_by_number() -> 
     state.trials = {number: Trial(number=number, config={"x": 0.5}) for number in range(4)}
     state.search_log = [~0, ~1, 1, ~2, ~3, 0, ~3]
     asked, told = False, True
-    assert [*_in_order(state)] == [
+    assert [*in_order(state)] == [
         *((0, asked), (1, asked), (1, told), (2, asked), (0, told), (3, asked)),  # of ~3 the last counts
         *((2, told), (3, told)),
     ]
     assert SweepState.from_json(state.to_json()).search_log == state.search_log
     state.search_log = []
-    assert [*_in_order(state)][:4] == [(0, asked), (0, told), (1, asked), (1, told)]
+    assert [*in_order(state)][:4] == [(0, asked), (0, told), (1, asked), (1, told)]
 
 
 @pytest.mark.parametrize(

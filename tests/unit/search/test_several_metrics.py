@@ -147,7 +147,7 @@ def test_what_breaks_a_constraint_is_no_parent() -> None:
         config = searcher.ask(number)
         assert config is not None
         first, second = values(config)
-        tell_end(searcher, number, first, (0.5 - config["x"],), (second,), state="completed")
+        tell_end(searcher, number, Result(first, (0.5 - config["x"],), (second,)), state="completed")
         late += [config["x"]] * (number >= 90)
     assert sum(x >= 0.5 for x in late) > 0.8 * len(late)
 
@@ -179,7 +179,7 @@ def test_a_result_with_what_is_no_number_teaches_nothing(search: Any) -> None:
     for searcher in (with_it, without):
         config = searcher.ask(0)
         assert config is not None
-    tell_end(with_it, 0, 0.5, (), (math.nan,), state="completed")
+    tell_end(with_it, 0, Result(0.5, others=(math.nan,)), state="completed")
     without.tell(0, None, "failed")
     assert run(with_it, 8, first=1) == run(without, 8, first=1)
 
@@ -193,7 +193,7 @@ def test_nsga3_honours_relations_and_takes_every_branch() -> None:
         config = searcher.ask(number)
         assert config is not None
         found.append(config)
-        tell_end(searcher, number, config["x"], (), (config["y"],), state="completed")
+        tell_end(searcher, number, Result(config["x"], others=(config["y"],)), state="completed")
     assert all(config["x"] < config["y"] for config in found)
     assert {"w" in next(iter(config["net"].values())) for config in found} == {True, False}
 
