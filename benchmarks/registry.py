@@ -65,7 +65,7 @@ _ALL: Final = (
     Benchmark(name="search", module="search", needs_ray=False),
     Benchmark(name="search-bbob", module="bbob", needs_ray=False, is_extra=True),
     Benchmark(name="search-tables", module="tables", needs_ray=False, is_extra=True),
-    Benchmark(name="search-costs", module="tables", function="run_costs", needs_ray=False, is_extra=True),
+    Benchmark(name="search-costs", module="costs", needs_ray=False, is_extra=True),
     Benchmark(name="drift", module="drift", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),
     Benchmark(name="falsepos", module="falsepos", needs_ray=False),

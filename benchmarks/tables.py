@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any, Final
 
-from benchmarks.hunts import OPTUNA, Problem, beside, hunt, regret_at, trace
+from benchmarks.hunts import OPTUNA, Problem, beside, hunt
 from benchmarks.measure import Json, significant, target
 
 TRIALS: Final = 100
@@ -47,34 +47,6 @@ def compare(problem: Problem, seeds: int, trials: int) -> Json:
         regrets = [hunt(kind, problem, seed, trials).regret for seed in range(seeds)]
         shown[kind] = {"regret": significant(median(regrets)), **beside(regrets, theirs)}
     return shown
-
-
-def run_costs(rounds: int, *, seeds: int = 6, trials: int = 40) -> Json:
-    """Regrets for the same seconds of training: those of 40 trials of `auto` that does not look at costs."""
-    seeds = max(seeds, seeds * rounds // 3)
-    found = {name: compare_costs(problem, seeds, trials) for name, problem in problems(TABLES[:1])}
-    return {"seeds": seeds, "load": round(os.getloadavg()[0], 1), "tables": found}
-
-
-def compare_costs(problem: Problem, seeds: int, trials: int) -> Json:
-    """One table: median regrets at a third, two thirds and all of the seconds, and who won."""
-    by_cost = {"auto": {"cost_attr": "trial_time_s"}}
-    found: dict[int, list[tuple[float, float]]] = {1: [], 2: [], 3: []}
-    for seed in range(seeds):
-        without = trace("auto", problem, seed, trials)
-        budget = without[-1][0]
-        theirs = trace(by_cost, problem, seed, 4 * trials, budget)
-        for part, regrets in found.items():
-            at = budget * part / 3
-            regrets.append((regret_at(theirs, at), regret_at(without, at)))
-    return {
-        f"{part}/3": {
-            "by_cost": significant(median(ours for ours, _ in regrets)),
-            "auto": significant(median(theirs for _, theirs in regrets)),
-            **beside([ours for ours, _ in regrets], [theirs for _, theirs in regrets]),
-        }
-        for part, regrets in found.items()
-    }
 
 
 def problems(tables: Sequence[str]) -> list[tuple[str, Problem]]:

@@ -44,7 +44,8 @@ BEST_PART = 3
 
 
 # At each ask near the end of a search: nothing that anybody could do anything about.
-logging.getLogger("optuna._gp.optim_mixed").setLevel(logging.ERROR)
+for _name in ("optim_mixed", "gp"):
+    logging.getLogger(f"optuna._gp.{_name}").setLevel(logging.ERROR)
 
 
 class GpModel(OptunaModel):
