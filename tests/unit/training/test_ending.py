@@ -1,0 +1,74 @@
+"""When a training's limits end it."""
+
+from __future__ import annotations
+
+import pytest
+
+from raysweep.outcome import Usage
+from raysweep.spec.trainparts import TrainStop
+from raysweep.training.ending import ending_of, no_checkpoint
+
+NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_without_limits_a_run_never_ends() -> None:
+    ending = ending_of(TrainStop(), began_at=NOW, used=None, clock=Clock())
+    assert (ending.ends_at, ending.reason) == (None, "")
+    assert not ending.is_over
+    assert not ending.wants_checkpoint
+
+
+def test_workers_are_asked_before_it_and_it_ends_at_the_limit() -> None:
+    clock = Clock()
+    ending = ending_of(TrainStop(time_budget_s=100, grace_s=30), began_at=NOW, used=None, clock=clock)
+    said = {}
+    for after in (0, 69, 70, 99, 100, 500):
+        clock.now = NOW + after
+        said[after] = (ending.wants_checkpoint, ending.is_over)
+    assert said == {
+        0: (False, False),
+        69: (False, False),
+        70: (True, False),
+        99: (True, False),
+        100: (True, True),
+        500: (True, True),
+    }
+
+
+def test_a_budget_is_that_of_all_attempts() -> None:
+    used = Usage(active_s=80)
+    ending = ending_of(TrainStop(time_budget_s=100), began_at=NOW - 5000, used=used, clock=Clock())
+    assert ending.ends_at == NOW + 20
+    ending = ending_of(TrainStop(time_budget_s=60), began_at=NOW, used=used, clock=Clock())
+    assert ending.is_over
+
+
+def test_a_time_of_day_is_the_next_one_after_the_first_start() -> None:
+    """A run that is resumed the next morning has met the deadline of the night that it began in."""
+    stop = TrainStop(deadline="09:00 UTC")
+    assert ending_of(stop, began_at=NOW, used=None, clock=Clock()).ends_at == NOW + 3600
+    clock = Clock()
+    clock.now = NOW + 86_400
+    ending = ending_of(stop, began_at=NOW, used=None, clock=clock)
+    assert (ending.ends_at, ending.reason) == (NOW + 3600, "deadline")
+    assert ending.is_over
+
+
+@pytest.mark.parametrize(("budget_s", "reason"), [(1000.0, "time_budget"), (10_000.0, "deadline")])
+def test_of_two_limits_the_first_counts(budget_s: float, reason: str) -> None:
+    stop = TrainStop(deadline="2027-01-15T09:00:00+00:00", time_budget_s=budget_s)
+    assert ending_of(stop, began_at=NOW, used=None, clock=Clock()).reason == reason
+
+
+def test_a_run_with_nothing_to_show_says_what_to_do() -> None:
+    error = no_checkpoint("deadline")
+    assert error.kind == "deadline"
+    assert "stop.deadline came before the first checkpoint; give it more time" in error.message
