@@ -35,7 +35,10 @@ SUBCLASSES = (
     train.LocalWorkers,
 )
 TELL = "worker.actor.init_train_context.remote"
-OURS = {"has_checkpoint", "close", "stop", "watch_no_nodes", "follow", "listen_first"}
+OURS = {
+    "has_checkpoint", "close", "stop", "watch_no_nodes", "follow", "listen_first",
+    "newest_checkpoint", "result_so_far", "pause", "ask_for_checkpoint",
+}  # fmt: skip
 OVERRIDDEN = [
     (cls, name)
     for cls in SUBCLASSES
@@ -58,6 +61,7 @@ def test_the_overridden_parts_are_used() -> None:
     check_uses(TrainController, "self._step()", "self._poll_workers()", "self.worker_group_cls.create(")
     check_uses(TrainController, "self._health_check_interval_s", "self._worker_group_callbacks_to_propagate")
     check_uses(TrainController, "self._checkpoint_manager = ", "def get_worker_group", "def get_result")
+    check_uses(TrainController, "def _build_result(self)", "def _shutdown_worker_group(self)")
     check_uses(
         WorkerGroup, "worker_group._start()", "self._create_placement_group(", "self._init_train_context_on_"
     )
@@ -100,9 +104,8 @@ def test_the_callbacks_are_rays_but_for_its_helpers() -> None:
     tree = ast.parse(textwrap.dedent(inspect.getsource(DataParallelTrainer._create_default_callbacks)))
     called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     made = {function.id for function in called if isinstance(function, ast.Name)}
-    ours = inspect.getsource(train.make_controller)
+    ours = inspect.getsource(train.make_controller) + inspect.getsource(train._datasets)
     assert {name for name in made if "allback" in name and name not in ours} == {
-        "DatasetsCallback",  # no datasets
         "NCCLRASCallback",  # experimental, off by default
         "PlacementGroupCleanerCallback",  # a group that the driver made goes with the driver
         "StateManagerCallback",  # for Ray's dashboard, off by default
