@@ -70,6 +70,39 @@ def test_a_searcher_of_ray_tunes_goes_on_as_it_was_asked_and_told(
     assert len(outcome.trials) == 20
 
 
+NAMED: dict[str, dict[str, Any]] = {
+    "hyperband": {"scheduler": {"hyperband": {"max_t": 9}}, "num_samples": 8},
+    "pbt": {
+        "scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "quantile_fraction": 0.5}},
+        "num_samples": 4,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_a_named_scheduler_that_pauses_decides_as_if_no_driver_had_been_killed(
+    kind: str,
+    make_spec: MakeSpec,
+    drive: Callable[..., Driver],
+    address: str,
+    lines: Callable[[], list[list[str]]],
+) -> None:
+    spec = own(make_spec, **{"search": "random", "isolation": "inline"} | NAMED[kind])
+    driver = drive(spec, address=address)
+    wait_for(lambda: sum(line[0] == "step" for line in lines()) >= 18 or driver.process.poll() is not None)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.process.wait()
+
+    outcome = rs.run_sweep(spec, key="k")
+
+    assert outcome.generation == 2
+    attempts = [attempt for trial in outcome.trials for attempt in trial.attempts]
+    assert "paused" in {attempt.end for attempt in attempts}
+    assert any(attempt.donor is not None for attempt in attempts) == (kind == "pbt")
+    # Nobody is killed there.
+    assert shown(outcome) == shown(simulate(spec, curve, save_every=1).outcome)
+
+
 def test_another_class_is_another_sweep(make_spec: MakeSpec, ray_cluster: object, storage: Path) -> None:
     with pytest.raises(rs.SpecError, match=r"scheduler: .*has no 'Mode'.*did you mean"):
         rs.run_sweep(own(make_spec, scheduler="tests.engine.policies:Mode"), key="k")

@@ -6,6 +6,9 @@ arXiv:2207.06940. Trials are first promoted to the second rung only. Whenever on
 of the trials at the highest rung is compared with theirs at the rung below; where it differs by more than
 noise, the highest rung is the next one from then on. Two values differ by noise if they are no further
 apart than most (90 %) pairs of trials whose curves cross at least twice.
+
+Pairs are those of the paper: both at the highest rung, when one comes there. Syne Tune's implementation also
+counts trials on their way there, after each report, which seldom changes the rung (`test_pasha.py`).
 """
 
 from __future__ import annotations
