@@ -172,7 +172,8 @@ def resized(setup: WorkerSetup, resources: Resources) -> WorkerSetup:
         for name, amount in bundle.items():
             total[name] = total.get(name, 0.0) + amount
     place = replace(setup.place, resources=total)
-    return replace(setup, place=place, hides_gpus=not own.get("GPU"), cpus=own.get("CPU", 0.0))
+    gpus = own.get("GPU", 0.0)
+    return replace(setup, place=place, hides_gpus=not gpus, gpus=gpus, cpus=own.get("CPU", 0.0))
 
 
 def class_options(spec: SweepSpec) -> ClassOptions:
