@@ -96,13 +96,15 @@ GPUS = """
     import json, os, sys
     import ray
     import raysweep as rs
+    from raysweep.raycompat.patience import patient_start
 
     def train(config):
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
         return {"loss": 1.0, "gpus": gpus, "pid": os.getpid()}
 
-    ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False,
-             _temp_dir=sys.argv[1])
+    with patient_start():
+        ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False,
+                 _temp_dir=sys.argv[1])
     said = {}
     CASES = {
         "none": {"cpu": 1},
