@@ -153,8 +153,9 @@ def slow(config: Config) -> None:
 def walk(config: Config) -> None:
     """Six steps whose loss depends on the config and on all steps before, with a checkpoint at each.
 
-    `config["kills"]` has trials, each with the step before which the last rank kills itself, once. The first
-    trial stands still in its fifth step until the file `config["go"]` is there.
+    `config["kills"]` has trials, each with the step before which a rank kills itself, once: that of
+    `config["dies"]`, or the last. The first trial stands still in its fifth step until the file
+    `config["go"]` is there.
     """
     here = rs.get_context()
     step, value = 0, 0.0
@@ -164,8 +165,8 @@ def walk(config: Config) -> None:
         _note(config, "resumed", step, value)
     while step < 6:
         step += 1
-        is_last = here.attempt == 1 and here.rank == here.world_size - 1
-        if is_last and config["kills"].get(str(here.number)) == step:
+        is_meant = here.attempt == 1 and here.rank == config.get("dies", here.world_size - 1)
+        if is_meant and config["kills"].get(str(here.number)) == step:
             os.kill(os.getpid(), signal.SIGKILL)
         value = value / 2 + config["x"] * step + config["slope"] ** 2
         _note(config, "step", step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -89,20 +90,34 @@ def test_a_limit_ends_a_class_with_the_step_that_reaches_it(
     assert len(events(ev.CheckpointCommitted)) == 3
 
 
-def test_a_warm_worker_uses_an_instance_again_and_cleans_up_at_its_end(
-    run: Run, lines: Callable[[], Any]
+@pytest.mark.parametrize(
+    ("isolation", "expected"),
+    [
+        ("worker", ["setup", "reset", "reset"]),
+        ("inline", ["setup", "reset", "reset", "cleanup"]),
+        ("process", ["setup", "cleanup"] * 3),
+        pytest.param("actor", ["setup", "cleanup"] * 3, marks=pytest.mark.slow),
+    ],
+)
+def test_a_warm_worker_uses_an_instance_again_and_each_cleans_up_by_its_end(
+    run: Run, lines: Callable[[], Any], isolation: str, expected: list[str]
 ) -> None:
+    """Where each trial has a process of its own, there is no next one for the instance."""
+    folders = set(Path(tempfile.gettempdir()).glob("raysweep-trial-*"))
     outcome = run(
         CLASS,
         {"by": 1.0, "steps": 2},
         metric="total",
-        isolation="worker",
+        isolation=isolation,
         num_samples=3,
         max_concurrent_trials=1,
         tune={"reuse_actors": True},
     )
     assert [trial.metrics["total"] for trial in outcome.trials] == [2.0] * 3
-    assert [line[0] for line in lines()][:3] == ["setup", "reset", "reset"]
+    said = [line[0] for line in lines()]
+    assert said[:3] == expected if isolation == "worker" else said == expected
+    if isolation != "worker":  # which is told to end, and killed
+        assert set(Path(tempfile.gettempdir()).glob("raysweep-trial-*")) <= folders
 
 
 class Table:

@@ -27,18 +27,18 @@ SCHEDULERS: dict[str, Any] = {
     "asha": {"asha": {"max_t": 6, "grace_period": 1, "reduction_factor": 2}},
 }
 KILLS = {"0": 4, "2": 1}
-SAMPLE = ("process", 2, "asha", "controller")
+SAMPLE = [("process", 2, "asha", "controller"), ("actor", 2, "fifo", "rank 0")]
 
 
 def matrix() -> list[Any]:
-    """All of it; the suite of every day runs one."""
+    """All of it; the suite of every day runs a sample. Of `both`, it is the last rank that dies."""
     every = itertools.product(
-        ("worker", "process", "actor"), (1, 2), SCHEDULERS, ("a rank", "controller", "both")
+        ("worker", "process", "actor"), (1, 2), SCHEDULERS, ("rank 0", "rank 1", "controller", "both")
     )
     return [
-        pytest.param(*each, marks=pytest.mark.servers if each == SAMPLE else pytest.mark.slow)
+        pytest.param(*each, marks=pytest.mark.servers if each in SAMPLE else pytest.mark.slow)
         for each in every
-        if each[:2] != ("actor", 2)  # refused: a gang's processes are kept, or forked from what is kept
+        if each[1] > 1 or each[3] != "rank 1"
     ]
 
 
@@ -58,11 +58,13 @@ def test_whatever_is_killed_the_outcome_is_the_same(
 ) -> None:
     go = tmp_path / "go"
     go.touch()
+    kills_rank = killed.startswith("rank")
+    dies = 0 if killed == "rank 0" else ranks - 1
 
     def spec(kills: dict[str, int]) -> rs.SweepSpec:
         return make_spec(
             "tests.engine.gangs:walk",
-            {"slope": {"uniform": [-1, 1]}, "kills": kills, "go": str(go)},
+            {"slope": {"uniform": [-1, 1]}, "kills": kills, "dies": dies, "go": str(go)},
             num_samples=4,
             isolation=isolation,
             scheduler=SCHEDULERS[scheduler],
@@ -77,7 +79,7 @@ def test_whatever_is_killed_the_outcome_is_the_same(
         shutil.rmtree(met)
     before = len(lines())
     disturbed = spec({} if killed == "controller" else KILLS)
-    if killed != "a rank":
+    if not kills_rank:
         go.unlink()
         driver = drive(disturbed, address=address)
         attempt = 2 if killed == "both" else 1
@@ -91,9 +93,9 @@ def test_whatever_is_killed_the_outcome_is_the_same(
     outcome = rs.run_sweep(disturbed, key="k")
 
     assert without_kills(outcome) == without_kills(undisturbed)
-    assert outcome.generation == (1 if killed == "a rank" else 2)
+    assert outcome.generation == (1 if kills_rank else 2)
     resumed = sorted(words[1:5] for words in lines()[before:] if words[0] == "resumed" and words[1] == "0")
-    expected = {"a rank": "2", "controller": "2", "both": "23"}[killed]
+    expected = "23" if killed == "both" else "2"
     assert [words[:3] for words in resumed] == [
         ["0", attempt, str(rank)] for attempt in expected for rank in range(ranks)
     ]

@@ -147,7 +147,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             upload_limit=spec.checkpoint.upload_limit,
             parallel_puts=spec.checkpoint.parallel_puts,
             node_cache=spec.checkpoint.node_cache,
-            tune=ClassOptions(**spec.tune.model_dump()),
+            tune=class_options(spec),
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,
@@ -172,7 +172,16 @@ def resized(setup: WorkerSetup, resources: Resources) -> WorkerSetup:
         for name, amount in bundle.items():
             total[name] = total.get(name, 0.0) + amount
     place = replace(setup.place, resources=total)
-    return replace(setup, place=place, hides_gpus=not own.get("GPU"), cpus=own.get("CPU", 0.0))
+    gpus = own.get("GPU", 0.0)
+    return replace(setup, place=place, hides_gpus=not gpus, gpus=gpus, cpus=own.get("CPU", 0.0))
+
+
+def class_options(spec: SweepSpec) -> ClassOptions:
+    """How a class of Ray Tune runs. Only where a process has several trials is an instance there for the next
+    one: elsewhere it ends with its trial, and has to clean up by then."""
+    options = ClassOptions(**spec.tune.model_dump())
+    is_kept = spec.effective_isolation in ("worker", "inline")
+    return replace(options, reuse_actors=options.reuse_actors and is_kept)
 
 
 def inner_room(spec: SweepSpec) -> InnerRoom:

@@ -263,17 +263,17 @@ class SweepSpec(SpecDocument):
                 "remove resources, and give what each worker takes as scaling.resources_per_worker",
                 ("resources",),
             )
-        if self.isolation in ("actor", "inline"):
-            why = "one process" if self.isolation == "inline" else "a fresh actor for each trial"
+        if self.isolation == "inline":
             raise Problem(
-                f"{self.isolation} is {why}, and a gang is several that are kept from trial to trial",
-                "use process (each trial in fresh processes) or worker",
+                "inline is one process, and a gang is several",
+                "use worker, process (each trial in fresh processes) or actor",
                 ("isolation",),
             )
         if self.isolation == "worker" and self.scaling.backend == "tensorflow":
             raise Problem(
                 "worker keeps processes from trial to trial, and TensorFlow's servers end only with theirs",
-                "use process (the default with tensorflow), which imports TensorFlow once for all trials",
+                "use process (the default with tensorflow), which imports TensorFlow once for all trials, or"
+                " actor",
                 ("isolation",),
             )
 

@@ -16,6 +16,7 @@ from raysweep import allowed, faultplan
 from raysweep.messages import Hello, Unready
 from raysweep.worker.cpus import use_cpus
 from raysweep.worker.forking import serve_forked
+from raysweep.worker.gpumemory import watch_gpus
 from raysweep.worker.keeping import Keeping
 from raysweep.worker.link import Link, SocketLink
 from raysweep.worker.output import Output
@@ -67,8 +68,11 @@ class TrialWorker:
 
     def _serve(self, setup: WorkerSetup, shell: WorkerShell) -> None:
         keeping = Keeping(setup) if setup.log_bytes else None
+        memory = watch_gpus(setup.gpus)
+        if memory is not None:
+            memory.await_idle()
         if setup.isolation == "process":
-            serve_forked(setup, shell, keeping)
+            serve_forked(setup, shell, keeping, memory)
             return
         trainable = _load(setup, shell.link)
         if trainable is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -31,6 +32,23 @@ def check_resources(found: Callable[..., Any], given: Mapping[str, float]) -> No
             f"tune.with_resources asks for {total}, and the sweep's resources are {dict(given)}",
             "write the same into resources of the spec, or take tune.with_resources away",
         )
+
+
+def check_forkable() -> None:
+    """See that what was imported has not opened a GPU: CUDA works in no process that is forked after that.
+
+    Raises:
+        TrainableImportError: It has.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return
+    raise TrainableImportError(
+        _FIELD,
+        "CUDA is initialised when its module is imported, and no trial could use it: with isolation: process"
+        " (the default with GPUs) trials are forked from a process that has imported it",
+        "move what uses the GPU into the function, or set isolation: actor",
+    )
 
 
 def check_trainable(found: Callable[..., Any]) -> None:

@@ -29,6 +29,7 @@ from raysweep.messages import (
     Stopped,
     Unready,
 )
+from raysweep.worker.gpumemory import GpuMemory
 from raysweep.worker.keeping import Keeping
 from raysweep.worker.memory import count_kernel_ooms
 from raysweep.worker.setup import WorkerSetup, node_id, say_ready
@@ -39,8 +40,13 @@ from raysweep.worker.zygote import ANSWER, MAX_ANSWER_BYTES, Answer, Ended, Fork
 log = logging.getLogger("raysweep")
 
 
-def serve_forked(setup: WorkerSetup, shell: WorkerShell, keeping: Keeping | None = None) -> None:
-    """Run each job in a forked child; returns when the worker is to end."""
+def serve_forked(
+    setup: WorkerSetup,
+    shell: WorkerShell,
+    keeping: Keeping | None = None,
+    memory: GpuMemory | None = None,
+) -> None:
+    """Run each job in a forked child; returns when the worker is to end. `memory`: of its GPUs."""
     zygote = Zygote(setup, str(keeping.folder) if keeping is not None else "")
     try:
         problem = zygote.await_ready()
@@ -49,12 +55,17 @@ def serve_forked(setup: WorkerSetup, shell: WorkerShell, keeping: Keeping | None
             return
         say_ready(shell, setup)
         while (job := shell.next_job()) is not None:
-            _run_child(zygote, job, shell)
+            if memory is not None:
+                memory.await_last()
+            pid = _run_child(zygote, job, shell)
+            if memory is not None:
+                memory.ended(pid)
     finally:
         zygote.close()
 
 
-def _run_child(zygote: Zygote, job: Job, shell: WorkerShell) -> None:
+def _run_child(zygote: Zygote, job: Job, shell: WorkerShell) -> int:
+    """Run a job in a child; the pid that it had."""
     ours, theirs = socket.socketpair()
     ooms = count_kernel_ooms()
     pid = zygote.fork(theirs)
@@ -74,6 +85,7 @@ def _run_child(zygote: Zygote, job: Job, shell: WorkerShell) -> None:
         is_kernel_oom = count_kernel_ooms() > ooms
         shell.die(os.waitstatus_to_exitcode(status), is_kernel_oom=is_kernel_oom)
     ours.close()
+    return pid
 
 
 def pass_on(child: socket.socket, shell: WorkerShell) -> End | None:

@@ -44,10 +44,7 @@ class TorchGroup:
             store.set(_COMPLETE, "1")
         _await_all(session, store)
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = gang.host, str(store.port)
-        if gang.group == "nccl":
-            import torch
-
-            torch.cuda.set_device(gang.device)
+        _choose_device(gang)
         dist.init_process_group(gang.group, store=store, rank=rank, world_size=gang.world_size)
         self._held.append(dist.group.WORLD)
 
@@ -63,6 +60,17 @@ class TorchGroup:
         """See `Group`. Also connections that only the collector finds."""
         gc.collect()
         self._held.clear()
+
+
+def _choose_device(gang: Gang) -> None:
+    """This rank's own, where it has one: also where gloo connects, as parts of GPUs have it."""
+    if gang.devices is None:
+        return
+    import torch
+
+    # Not where there are GPUs for Ray only, as in tests.
+    if gang.group == "nccl" or torch.cuda.is_available():
+        torch.cuda.set_device(gang.device)
 
 
 def _open_store(session: MemberSession, gang: Gang) -> Any:

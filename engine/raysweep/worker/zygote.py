@@ -25,6 +25,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from raysweep.messages import FailureFacts
+from raysweep.worker.checking import check_forkable
 from raysweep.worker.gang import preload
 from raysweep.worker.link import SocketLink
 from raysweep.worker.output import CapturedOutput, Output
@@ -93,9 +94,12 @@ def main() -> None:
     values = sys.stdin.buffer.read(setup.parameters_bytes)
     pickled = sys.stdin.buffer.read() if setup.has_pickle else None
     _die_with_parent(setup.parent)
+    # Else torch would initialise CUDA's driver to say whether there is a GPU, and no child could use one.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     try:
         preload(setup.process_group)
         trainable = _load(setup, pickled, values)
+        check_forkable()
         del values, pickled
     except BaseException as error:  # noqa: BLE001  whatever the user's module raises while it is imported
         control.send(encode(Unloadable(describe(error, origin="start", is_fatal=True))))

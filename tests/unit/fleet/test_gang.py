@@ -146,6 +146,19 @@ def test_a_stop_that_comes_when_rank_0_has_ended_goes_to_the_others() -> None:
     assert told(driven) == [("TrialReturned", 7)]
 
 
+def test_actors_of_a_gang_are_for_one_trial_and_go_when_it_has_ended_in_all_of_them() -> None:
+    driven = at_work("actor").hand(0, 8)
+    assert driven.say(0, returned(7, 1)).did(KillWorker) == []
+    driven.say(1, returned(7, 1))
+    assert told(driven) == [("TrialReturned", 7)]
+    assert driven.did(KillWorker) == [KillWorker(worker=0), KillWorker(worker=1)]
+    assert [(action.worker, action.rank) for action in driven.did(StartWorker)] == [(2, 0), (3, 1)]
+    assert driven.sent() == []
+    assert driven.up(2).sent() == []
+    assert sorted(worker for worker, *_ in driven.up(3).sent()) == [2, 3], "trial 8"
+    assert driven.link_closed(0).ended(1).events == []
+
+
 # -- ends --------------------------------------------------------------------------------------------------
 
 
@@ -282,13 +295,14 @@ class Chance:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        isolation = self.random.choice(["worker", "process"])
-        self.driven = Driven(isolation, can_spare=False, world_size=3, process_group="gloo")
+        self.isolation = self.random.choice(["worker", "process", "actor"])
+        self.driven = Driven(self.isolation, can_spare=False, world_size=3, process_group="gloo")
         self.jobs: dict[int, list[msg.Job]] = {}
         self.given: dict[tuple[int, int], int] = {}
         self.accounts: list[str] = []
         self.next_slot = self.next_trial = 0
         self.alive: dict[int, bool] = {}
+        self.served: set[int] = set()
 
     def look(self) -> None:
         """Carry out what the fleet wants, and account for what it says."""
@@ -302,6 +316,9 @@ class Chance:
                     jobs = [message for message in messages if isinstance(message, msg.Job)]
                     self.jobs[worker] += jobs
                     assert len(self.jobs[worker]) <= 1, "one trial at a time"
+                    if jobs and self.isolation == "actor":
+                        assert worker not in self.served, "an actor has one trial"
+                        self.served.add(worker)
         for event in self.driven.events:
             match event:
                 case ev.TrialReturned() | ev.TrialStopped() | ev.TrialFailed():

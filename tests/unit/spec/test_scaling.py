@@ -138,7 +138,7 @@ def test_gangs_with_gpus_run_each_trial_in_fresh_processes() -> None:
             {"scaling": {}, "resources": {"cpu": 2}},
             r"^resources: scaling says already .*scaling\.resources_per_worker",
         ),
-        ({"scaling": {}, "isolation": "actor"}, r"^isolation: .* use process .* or worker"),
+        ({"scaling": {}, "isolation": "inline"}, r"^isolation: .* use worker, process .* or actor"),
         ({"num_workers": 2}, r"did you mean 'scaling\.num_workers'"),
     ],
 )

@@ -102,18 +102,19 @@ def zygote_of() -> Iterator[Callable[[str], Zygote]]:
     """Starts a fork server for one of the trainables."""
     started: list[Zygote] = []
 
-    def start(trainable: str) -> Zygote:
+    def start(trainable: str, problem: str = "") -> Zygote:
         setup = WorkerSetup(
             host="",
             port=0,
             token="",
-            trainable=f"tests.unit.worker.forkable:{trainable}",
+            trainable=f"tests.unit.worker.{trainable if ':' in trainable else f'forkable:{trainable}'}",
             pickled=None,
             isolation="process",
             place=PLACE,
         )
         started.append(Zygote(setup))
-        assert started[-1].await_ready() is None
+        found = started[-1].await_ready()
+        assert (found.message if found is not None else "") == problem
         return started[-1]
 
     yield start
@@ -140,6 +141,20 @@ def test_a_forked_child_hears_what_comes_before_its_session(
     assert ends_of(ours) == [Stopped(trial=3, attempt=2)]
     watchdog.cancel()
     assert zygote.wait(pid) == 0
+
+
+def test_a_module_that_opens_a_gpu_is_refused_with_the_fix_and_one_that_looks_for_one_is_not(
+    zygote_of: Callable[..., Zygote], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its torch is a stand-in: there may be no GPU."""
+    zygote_of("with_cuda:train")
+    monkeypatch.setenv("RAYSWEEP_TEST_OPENS", "1")
+    zygote_of(
+        "with_cuda:train",
+        "trainable: CUDA is initialised when its module is imported, and no trial could use it: with"
+        " isolation: process (the default with GPUs) trials are forked from a process that has imported it;"
+        " move what uses the GPU into the function, or set isolation: actor",
+    )
 
 
 def end(pid: int) -> None:

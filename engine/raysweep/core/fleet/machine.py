@@ -237,8 +237,9 @@ class Fleet:
             elif type(event) is ev.TrialReturned or type(event) is ev.TrialStopped:
                 self._ended(slot, event.trial)
         if self.policy.isolation == "actor" and worker.state == "ready" and self._is_used_up(slot):
-            self.crew.kill(worker)
-            self._replace(worker, at)
+            for member in slot.members:
+                self.crew.kill(member)
+            self._replace(slot.worker, at)
         elif self.policy.world_size and self.slots.get(slot.number) is slot:
             self._pump(slot)  # of these a gang has one at a time
 
@@ -324,7 +325,8 @@ class Fleet:
         slot.held_bytes = None
 
     def _is_used_up(self, slot: FleetSlot) -> bool:
-        """Whether the trial that the worker ran has ended: with `isolation="actor"` it gets no other."""
+        """Whether the trial that its members ran has ended in all of them: with `isolation="actor"` they get
+        no other."""
         return slot.worker.has_run and all(handed.state == "unsent" for handed in slot.handed.values())
 
     def _pump(self, slot: FleetSlot) -> None:
