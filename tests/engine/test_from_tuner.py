@@ -239,6 +239,16 @@ def test_metric_and_mode_may_be_the_schedulers(make: Make) -> None:
     assert (spec.metric, spec.mode) == ("acc", "max")
 
 
+def test_a_metric_of_the_scheduler_that_is_not_the_sweeps_stays_its_own(make: Make) -> None:
+    tuner = make(scheduler=ASHAScheduler(metric="acc", mode="max"), metric=None, mode=None)
+    spec = rs.from_tuner(tuner, metric="loss", mode="min")
+    assert (
+        spec.scheduler
+        == rs.from_tuner(make(), scheduler={"asha": {"metric": "acc", "mode": "max"}}).scheduler
+    )
+    assert (spec.metric, spec.mode) == ("loss", "min")
+
+
 def test_a_name_that_tune_made_is_the_same_tomorrow(make: Make) -> None:
     assert rs.from_tuner(make(name=None)).name == "train"
 

@@ -10,7 +10,7 @@ from raysweep import tuneobjects
 from raysweep.errors import SpecError
 from raysweep.spec.rayobjects import class_path, kind_of
 from raysweep.spec.raypopulations import Opened, open_space
-from raysweep.spec.rayschedulers import read_scheduler
+from raysweep.spec.rayschedulers import by_own_metric, read_scheduler
 from raysweep.spec.raystoppers import read_stop
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.validation import show
@@ -70,12 +70,13 @@ class _Reading:
         self.problems: list[tuple[str, str, str]] = []
 
     def read(self) -> dict[str, Any]:
+        goal = self._read_goal()
         fields = {
             "trainable": self._read_trainable(),
             "param_space": self._space,
             **self._read_search(self._config.search_alg),
-            **self._read_scheduler(),
-            **self._read_goal(),
+            **goal,
+            **self._read_scheduler({**goal, **self._given}),
             **self._read_numbers(),
             **self._read_place(),
             **self._read_stop(),
@@ -218,7 +219,7 @@ class _Reading:
         points = list(search._points_to_evaluate)
         return {"search": "tpe", "seed": search._seed} | ({"points": points} if points else {})
 
-    def _read_scheduler(self) -> dict[str, Any]:
+    def _read_scheduler(self, goal: Mapping[str, Any]) -> dict[str, Any]:
         if "scheduler" in self._given:
             return {}
         own, objections = read_scheduler(self._config.scheduler, self._given.get("param_space", self._space))
@@ -227,7 +228,8 @@ class _Reading:
                 fix if part else 'give from_tuner(…, scheduler="asha"), or another of raysweep\'s schedulers'
             )
             self._refuse(f"tune_config.scheduler{part and f'.{part}'}", problem, fix)
-        return {} if own is None else {"scheduler": own}
+        theirs = {name: getattr(self._config.scheduler, f"_{name}", None) for name in ("metric", "mode")}
+        return {} if own is None else {"scheduler": by_own_metric(own, theirs, goal)}
 
     def _read_place(self) -> dict[str, Any]:
         path = str(self._run.storage_path)
