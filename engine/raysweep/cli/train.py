@@ -17,6 +17,8 @@ from raysweep.outcome import TrainOutcome
 from raysweep.show import show_config, show_duration
 from raysweep.spec import RunRequest, TrainSpec
 
+_LIMITS = {"deadline": "deadline", "time_budget": "time_budget_s"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
@@ -94,6 +96,7 @@ def _summarise(outcome: TrainOutcome, *, is_json: bool) -> None:
     console = make_console(is_stderr=is_json)
     console.print(
         f"[bold green]{outcome.status}[/] {outcome.run_id}{' (resumed)' if outcome.resumed else ''}"
+        f"{f', ended by stop.{_LIMITS[outcome.ended_by]}' if outcome.ended_by else ''}"
     )
     print_facts(
         console,

@@ -56,7 +56,10 @@ class TrainOutcome(Record):
     name: str
     key: str = ""
     status: Literal["completed", "failed"]
+    ended_by: Literal["", "deadline", "time_budget"] = ""
+    """Which limit ended it before its function returned; its last checkpoint is the model, or it failed."""
     metrics: Metrics = {}
+    """What was reported last; of a run that a limit ended, with its last checkpoint."""
     config: dict[str, Any] = {}
     model_uri: str | None = None
     """The folder with the trained model: the last checkpoint."""

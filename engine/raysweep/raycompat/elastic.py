@@ -125,7 +125,7 @@ class ElasticController(LocalController):
     def follow(self, policy: ElasticSize) -> None:
         """Tell the policy what it asks for."""
         policy.at_work = self._nodes_at_work
-        policy.newest_checkpoint = lambda: self._checkpoint_manager.latest_checkpoint_result
+        policy.newest_checkpoint = lambda: self.newest_checkpoint
 
     def _nodes_at_work(self) -> list[str]:
         group: WorkerGroup | None = self.get_worker_group()
@@ -134,11 +134,11 @@ class ElasticController(LocalController):
         return [worker.metadata.node_id for worker in group.get_workers()]
 
     async def _handle_preempting_state(self, controller_state: Any) -> Any:
-        newest = self._checkpoint_manager.latest_checkpoint_result
+        newest = self.newest_checkpoint
         if self._announced_at != controller_state.detected_at_s:
             self._announced_at, self._announced_with = controller_state.detected_at_s, newest
         result = await super()._handle_preempting_state(controller_state)
-        has_stored = self._checkpoint_manager.latest_checkpoint_result is not self._announced_with
+        has_stored = self.newest_checkpoint is not self._announced_with
         if not has_stored or not isinstance(result.next_state, PreemptingState) or not self._can_leave():
             return result
         error = PreemptionError(preemption_info=result.next_state.preemption_info)

@@ -9,7 +9,7 @@ ray.data and pandas. A training step is driven by a process that waits for it an
 - no placement group cleaner is needed: a group that the driver made goes with the driver;
 - a fixed number of workers needs no autoscaling coordinator: the pending placement group asks the autoscaler;
   an elastic one looks at the nodes itself (`elastic`);
-- no dataset manager, for there are no datasets;
+- a dataset manager only where there are datasets;
 - the workers are polled as often as they report.
 
 Figures: docs/performance.md.
@@ -20,11 +20,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import ray
 from ray.exceptions import RayActorError
@@ -49,6 +48,7 @@ from ray.train.v2._internal.execution.worker_group.placement_group_handle import
 from ray.train.v2._internal.util import ObjectRefWrapper
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+from ray.train.v2.api.preemption import PreemptionInfo
 
 __all__ = [
     "Decision",
@@ -66,6 +66,18 @@ POLL_SLOWEST_S = 0.2
 WAIT_SLICE_S = 0.5
 PLACE_S = 15.0
 """So long more workers than an elastic run needs wait for room; then it is looked again how many have it."""
+
+
+ASKED_S = 86400.0
+"""So long workers that are asked for a checkpoint may go on: the run's end is said by who asks."""
+
+
+class Signal(Protocol):
+    """Such as a `threading.Event`."""
+
+    def is_set(self) -> bool:
+        """Whether the run is to end."""
+        ...
 
 
 @contextmanager
@@ -103,6 +115,13 @@ def worker_death(error: BaseException) -> BaseException | None:
     return None
 
 
+def is_death(error: BaseException) -> bool:
+    """Whether workers died, and none of them raised."""
+    failures: dict[int, BaseException] = getattr(error, "worker_failures", {})
+    causes = tuple(failures.values()) or (error,)
+    return any(map(worker_death, causes)) and not any(map(user_exception, causes))
+
+
 def is_of_workers(error: BaseException) -> bool:
     """Whether the controller told the listener already: it is what the workers raised, or died of."""
     return isinstance(error, WorkerGroupError)
@@ -130,11 +149,18 @@ def is_preemption(error: BaseException, announced: frozenset[int] = frozenset())
 
 
 class Decision(FailurePolicy):
-    """Workers are started again where a node was taken away, or `is_retried` says so of what failed."""
+    """Workers are started again where a node was taken away and `is_moved` says so, or `is_retried` does of
+    what failed."""
 
-    def __init__(self, failure_config: Any, is_retried: Callable[[BaseException], bool]) -> None:
+    def __init__(
+        self,
+        failure_config: Any,
+        is_retried: Callable[[BaseException], bool],
+        is_moved: Callable[[], bool] = lambda: True,
+    ) -> None:
         super().__init__(failure_config)
         self._is_retried = is_retried
+        self._is_moved = is_moved
         self.announced: Callable[[], frozenset[int]] = frozenset
         """The ranks on nodes that are about to go."""
 
@@ -142,7 +168,7 @@ class Decision(FailurePolicy):
         cause = cause_of(training_failed_error)
         if isinstance(cause, WorkerGroupStartupTimeoutError):  # elastic: another number may have room
             return FailureDecision.RETRY
-        is_retried = is_preemption(cause, self.announced()) or self._is_retried(cause)
+        is_retried = self._is_moved() if is_preemption(cause, self.announced()) else self._is_retried(cause)
         return FailureDecision.RETRY if is_retried else FailureDecision.RAISE
 
 
@@ -205,9 +231,31 @@ class Listener(ReportCallback, WorkerGroupCallback):
 class LocalController(TrainController):
     """Ray Train's state machine with a poll that follows the workers' pace."""
 
+    _asked: Any = None
+    _pause_s = 0.0
+
     async def _step(self) -> Any:
         await asyncio.sleep(0)  # the one place where a run that is waiting for room can be cancelled
+        if self._pause_s:
+            self.close()  # nothing is held meanwhile
+            pause_s, self._pause_s = self._pause_s, 0.0
+            await asyncio.sleep(pause_s)
         return await super()._step()
+
+    def pause(self, seconds: float) -> None:
+        """Let the next workers begin so much later."""
+        self._pause_s = seconds
+
+    def ask_for_checkpoint(self) -> None:
+        """Let `get_preemption_info()` of the present workers say that they are to report one; once."""
+        group: Any = self.get_worker_group()
+        if group is None or group is self._asked or not group.has_started():
+            return
+        self._asked = group
+        until_ms = int((time.time() + ASKED_S) * 1000)
+        for worker in group.get_workers():
+            info = PreemptionInfo(deadline_ms=until_ms, preempted_node_to_ranks={})
+            worker.actor.mark_preempt.remote(info)
 
     async def _poll_workers(self) -> Any:
         status = await super()._poll_workers()
@@ -218,9 +266,18 @@ class LocalController(TrainController):
         return status
 
     @property
+    def newest_checkpoint(self) -> Any:
+        """The newest checkpoint that counts, as the checkpoint manager has it; None before the first."""
+        return self._checkpoint_manager.latest_checkpoint_result
+
+    @property
     def has_checkpoint(self) -> bool:
         """Whether there is a checkpoint to go on from."""
-        return self._checkpoint_manager.latest_checkpoint_result is not None
+        return self.newest_checkpoint is not None
+
+    def result_so_far(self) -> Any:
+        """The result of a run that is ended before its time: its newest checkpoint is the last."""
+        return self._build_result()
 
     @property
     def announced(self) -> frozenset[int]:
@@ -238,9 +295,8 @@ class LocalController(TrainController):
 
     def close(self) -> None:
         """End the workers, if any are left."""
-        group = self.get_worker_group()
-        if group is not None:
-            group.shutdown()  # type: ignore[no-untyped-call]
+        if self.get_worker_group() is not None:
+            self._shutdown_worker_group()  # type: ignore[no-untyped-call]
 
 
 def make_controller(
@@ -249,7 +305,7 @@ def make_controller(
     policy: Decision,
     listener: Listener,
     store: Callable[[str], None],
-    stop: threading.Event,
+    stop: Signal,
     watches_nodes: bool,
     elastic: tuple[type[LocalController], FixedSize] | None = None,
 ) -> LocalController:
@@ -279,6 +335,7 @@ def make_controller(
             BackendSetupCallback(trainer.backend_config),
             ControllerMetricsCallback(),
             WorkerMetricsCallback(context),
+            *_datasets(trainer),
             listener,
         ],
     )
@@ -302,13 +359,23 @@ def make_controller(
     return controller
 
 
+def _datasets(trainer: DataParallelTrainer) -> list[Any]:
+    """What splits the data sets among the workers; nothing without any, as it imports Ray Data."""
+    if not trainer.datasets:
+        return []
+    from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
+
+    datasets: dict[str, Any] = trainer.datasets
+    return [DatasetsCallback(trainer.train_run_context, datasets)]
+
+
 class _Room(DefaultPlacementGroupHandle):
     """A placement group that is waited for as long as it takes, or until the run is to stop.
 
     `patience_s`: only so long, where fewer workers would do.
     """
 
-    def __init__(self, group: Any, stop: threading.Event, patience_s: float = math.inf) -> None:
+    def __init__(self, group: Any, stop: Signal, patience_s: float = math.inf) -> None:
         super().__init__(group)
         self._stop = stop
         self._patience_s = patience_s
@@ -332,7 +399,7 @@ class _Room(DefaultPlacementGroupHandle):
 class LocalWorkers(WorkerGroup):
     """A worker group whose controller is no actor."""
 
-    stop: threading.Event
+    stop: Signal
     fewest: int | None = None
     """Of an elastic run: with more workers than these it is not waited for ever."""
 

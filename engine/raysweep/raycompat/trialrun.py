@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -45,8 +44,6 @@ from raysweep.raycompat.train import (
 from raysweep.raycompat.train import own_logging_left_alone as _own_logging_left_alone
 
 STOP_SLICE_S: Final = 0.1
-ASKED_S: Final = 86400.0
-"""So long workers that are asked for a checkpoint may go on: when the trial is to end, the sweep says."""
 # They see to a placement group and to a controller that are actors of Ray's own; there are neither.
 _LEFT_OUT: Final = ("PlacementGroupCleanerCallback", "StateManagerCallback", "DatasetsCallback")
 
@@ -279,19 +276,6 @@ class AnnouncedNodes(FailurePolicy):
 
 
 class _Controller(LocalController):
-    _asked: Any = None
-
-    def ask_for_checkpoint(self) -> None:
-        """Let `get_preemption_info()` of the present workers say that they are to report one; once."""
-        group: Any = self.get_worker_group()
-        if group is None or group is self._asked or not group.has_started():
-            return
-        self._asked = group
-        until_ms = int((time.time() + ASKED_S) * 1000)
-        for worker in group.get_workers():
-            info = PreemptionInfo(deadline_ms=until_ms, preempted_node_to_ranks={})
-            worker.actor.mark_preempt.remote(info)
-
     def kill(self) -> None:
         """End the workers at once, if any are left: no hook of theirs is waited for."""
         group: Any = self.get_worker_group()

@@ -69,6 +69,9 @@ def _deadline(given: Any) -> Any:
     return _aware(given)
 
 
+Deadline = Annotated[datetime | str | None, BeforeValidator(_deadline)]
+
+
 class FailurePolicy(SpecModel):
     """What is done when trials fail."""
 
@@ -341,7 +344,7 @@ class StopPolicy(SpecModel):
         "max_t": "scheduler.asha.max_t",
     }
 
-    deadline: Annotated[datetime | str | None, BeforeValidator(_deadline)] = None
+    deadline: Deadline = None
     """When the sweep ends, finished or not: ISO 8601 with its offset from UTC, or `06:00 Europe/Berlin`.
 
     A time of day means the next one after the sweep's scheduled start.

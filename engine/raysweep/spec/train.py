@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
@@ -14,19 +13,17 @@ from pydantic import (
     model_validator,
 )
 
-from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable, check_storage_path
+from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind
 from raysweep.spec.scaling import Scaling
 from raysweep.spec.schedule import Schedule, check_config
+from raysweep.spec.trainparts import DataAddress, DatasetSource, Framework, TrainFailure, TrainStop
 from raysweep.spec.validation import Problem
 
 if TYPE_CHECKING:
     import os
 
     from raysweep.spec.schedule import ScheduledConfig
-
-DataAddress = Annotated[str, AfterValidator(check_storage_path)]
-Framework = Literal["data_parallel", "torch", "lightgbm"]
 
 
 class TrainSpec(SpecDocument):
@@ -53,7 +50,11 @@ class TrainSpec(SpecDocument):
     `from` counts reports. The trainable asks `rs.get_context().config_at(step, config)`.
     """
     framework: Framework = "data_parallel"
-    """Which Ray Train trainer sets up the workers."""
+    """What sets up the workers: `data_parallel`, `torch`, `lightgbm`, `xgboost`, `tensorflow`, or a trainer.
+
+    A trainer is named by its import path, `package.module:MyTrainer`: a class of Ray Train V2's
+    `DataParallelTrainer`, or a function that makes one of the same arguments.
+    """
     scaling: Scaling = Scaling()
     """The workers."""
     data: dict[str, DataAddress] = Field(default_factory=dict)
@@ -61,10 +62,16 @@ class TrainSpec(SpecDocument):
 
     For the model card, which says what lay there; the trainable takes what it reads from its config.
     """
+    datasets: dict[str, DatasetSource] = Field(default_factory=dict)
+    """Ray Data sets by name, of which each worker gets its part: `ray.train.get_dataset_shard(name)`."""
     warm_start_checkpoint: Annotated[str, Field(min_length=1)] | None = None
     """The URI of a checkpoint to start from."""
     max_failures: int = Field(default=1, ge=0)
     """How many times the run is retried after a failure."""
+    failure: TrainFailure = TrainFailure()
+    """How often it is retried after workers died, or nodes were taken away, and how soon."""
+    stop: TrainStop = TrainStop()
+    """When the run ends though its function has not returned; its last checkpoint is the model then."""
     storage_path: StoragePath = "~/raysweep"
     """Where the run is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)
@@ -83,7 +90,10 @@ class TrainSpec(SpecDocument):
             scaling: Scaling | Mapping[str, Any] | object = ...,
             data: Mapping[str, str] = ...,
             warm_start_checkpoint: str | None = None,
+            datasets: Mapping[str, Any] = ...,
             max_failures: int = 1,
+            failure: TrainFailure | Mapping[str, Any] = ...,
+            stop: TrainStop | Mapping[str, Any] = ...,
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
         ) -> None: ...
@@ -91,10 +101,12 @@ class TrainSpec(SpecDocument):
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = write(self)
-        if not self.schedule:  # specs without are written, and digested, as before there were any
-            fields.pop("schedule", None)
-        if not self.data:
-            fields.pop("data", None)
+        for name in ("schedule", "data", "datasets"):
+            if not getattr(self, name):  # specs without are written, and digested, as before there were any
+                fields.pop(name, None)
+        for name, default in (("failure", TrainFailure()), ("stop", TrainStop())):
+            if getattr(self, name) == default:
+                fields.pop(name, None)
         return fields
 
     @model_validator(mode="after")

@@ -112,9 +112,14 @@ def nested_models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
-    for part in path:
+    parts = iter(path)
+    for part in parts:
         field = model.model_fields.get(str(part))
-        below = nested_models(field.annotation) if field else []
+        annotation = field.annotation if field else None
+        if typing.get_origin(annotation) is dict:  # of models by a name that is the user's
+            next(parts, None)
+            annotation = typing.get_args(annotation)[1]
+        below = nested_models(annotation)
         if not below:
             return model
         model = below[0]

@@ -181,7 +181,7 @@ def _training(outcome: TrainOutcome) -> dict[str, Any]:
     return {
         "kind": "train",
         "status": outcome.status,
-        "why": one_line(str(error), 4 * _TEXT) if error is not None else "",
+        "why": one_line(str(error), 4 * _TEXT) if error is not None else outcome.ended_by,
         "metrics": fields["metrics"],
         "config": fields["config"],
         "model_uri": outcome.model_uri,

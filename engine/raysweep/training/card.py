@@ -13,7 +13,8 @@ from raysweep.spec import Scaling, TrainSpec
 
 CARD: Final = "model_card.json"
 _PACKAGES: Final = (
-    "raysweep", "ray", "torch", "lightgbm", "xgboost", "scikit-learn", "numpy", "pandas", "pyarrow"
+    "raysweep", "ray", "torch", "lightgbm", "xgboost", "xgboost-cpu", "tensorflow", "tensorflow-cpu",
+    "keras", "horovod", "scikit-learn", "numpy", "pandas", "pyarrow"
 )  # fmt: skip
 _SWEEP, _TRIAL, _SCORE = "raysweep.sweep", "raysweep.trial", "raysweep.score"
 
@@ -32,6 +33,7 @@ def make_card(spec: TrainSpec, outcome: TrainOutcome) -> dict[str, Any]:
         **({"schedule": [each.model_dump() for each in spec.schedule]} if spec.schedule else {}),
         "spec_digest": spec.digest(),
         "warm_start_checkpoint": spec.warm_start_checkpoint,
+        "ended_by": ended["ended_by"],
         "metrics": ended["metrics"],
         "started_at": _iso(outcome.started_at),
         "ended_at": _iso(outcome.ended_at),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
+from collections.abc import Callable
 from concurrent.futures import wait
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
@@ -13,26 +16,53 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from raysweep.errors import one_line
 from raysweep.outcome import ErrorInfo
 from raysweep.raycompat import train
+from raysweep.spec import TrainSpec
 from raysweep.threads import start_thread
+from raysweep.training.ending import Ending
 from raysweep.training.feasibility import live_nodes
 from raysweep.training.keeping import Keeper
 from raysweep.training.watch import Watch
 
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """How a run ended."""
+
+    result: Any
+    """Ray Train's; its `error` is set if the run failed."""
+    is_resumed: bool
+    """Whether it went on from a checkpoint."""
+    is_ended_by_limit: bool = False
+    """Whether it was ended before its function returned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """What ends a run from outside: another process that claimed it, Ctrl-C, or a limit of its spec."""
+
+    stop: threading.Event
+    ending: Ending
+
+    def is_set(self) -> bool:
+        """Whether the run is to end now."""
+        return self.stop.is_set() or self.ending.is_over
+
 
 def run_controller(
-    trainer: DataParallelTrainer, watch: Watch, keeper: Keeper, stop: threading.Event
-) -> tuple[Any, bool]:
-    """Run the trainer to its end, or until `stop` is set, in a thread of this process.
+    trainer: DataParallelTrainer, spec: TrainSpec, watch: Watch, keeper: Keeper, halt: Halt
+) -> RunEnd:
+    """Run the trainer to its end, or until `halt` is set, in a thread of this process.
 
-    Returns: Ray Train's result (its `error` is set if the run failed), and whether it went on from a
-    checkpoint.
-    Raises: StateRestoreError; after the workers have ended, KeyboardInterrupt, or CancelledError where `stop`
-        was set.
+    Raises: StateRestoreError; after the workers have ended, KeyboardInterrupt, or CancelledError where
+        `halt.stop` was set.
     """
+    stop = halt.stop
 
-    def run() -> tuple[Any, bool]:
+    def run() -> RunEnd:
         with train.own_logging_left_alone():
-            return asyncio.run(_run(trainer, watch, keeper, stop))
+            return asyncio.run(_run(trainer, spec, watch, keeper, halt))
 
     running = start_thread(run, "raysweep-training")
     try:
@@ -44,11 +74,11 @@ def run_controller(
 
 
 async def _run(
-    trainer: DataParallelTrainer, watch: Watch, keeper: Keeper, stop: threading.Event
-) -> tuple[Any, bool]:
+    trainer: DataParallelTrainer, spec: TrainSpec, watch: Watch, keeper: Keeper, halt: Halt
+) -> RunEnd:
     keeper.take()
     watch.resume(keeper.read())
-    failures: Any = trainer.run_config.failure_config
+    retries = Retries(spec, watch)
     is_elastic = isinstance(trainer.scaling_config.num_workers, tuple)
 
     def began(workers: int) -> None:
@@ -62,7 +92,7 @@ async def _run(
 
     controller = train.make_controller(
         trainer,
-        policy=train.Decision(failures, _Retries(failures.max_failures, watch)),
+        policy=train.Decision(trainer.run_config.failure_config, retries.is_retried, retries.is_moved),
         listener=train.Listener(
             reported,
             lambda error: watch.failed(_error_info(error)),
@@ -71,23 +101,43 @@ async def _run(
             on_end=watch.ended,
         ),
         store=lambda text: keeper.write(watch.history.seal(text)),
-        stop=stop,
+        stop=halt,
         # Where there is one only, there is none to move to, unless others may come.
         watches_nodes=is_elastic or len(live_nodes()) > 1,
         elastic=_elastic(trainer.scaling_config) if is_elastic else None,
     )
-    is_resumed = controller.has_checkpoint
+    retries.pause = controller.pause
     try:
-        running = asyncio.ensure_future(controller.run())  # type: ignore[no-untyped-call]
-        while not running.done():
-            await asyncio.wait([running], timeout=0.2)
-            if stop.is_set():
-                running.cancel()
-                break
-        await running
-        return controller.get_result(), is_resumed
+        return await _drive(controller, halt)
     finally:
         controller.close()
+
+
+async def _drive(controller: train.LocalController, halt: Halt) -> RunEnd:
+    is_resumed, asked_with = controller.has_checkpoint, None
+    running = asyncio.ensure_future(controller.run())  # type: ignore[no-untyped-call]
+    while not running.done():
+        if halt.is_set() or (
+            asked_with is not None and controller.newest_checkpoint is not asked_with.newest
+        ):
+            running.cancel()
+            break
+        if halt.ending.wants_checkpoint:
+            controller.ask_for_checkpoint()
+            asked_with = asked_with or _Asked(controller.newest_checkpoint)
+        await asyncio.wait([running], timeout=_LOOK_S)
+    with suppress(asyncio.CancelledError):
+        await running
+        return RunEnd(result=controller.get_result(), is_resumed=is_resumed)
+    if halt.stop.is_set():
+        raise asyncio.CancelledError
+    return RunEnd(result=controller.result_so_far(), is_resumed=is_resumed, is_ended_by_limit=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    newest: Any
+    """The newest checkpoint when the workers were asked for one, or None."""
 
 
 def _elastic(scaling_config: Any) -> Any:
@@ -96,19 +146,46 @@ def _elastic(scaling_config: Any) -> Any:
     return ElasticController, ElasticSize(scaling_config, scaling_config.elastic_resize_monitor_interval_s)
 
 
-class _Retries:
-    """Try again `max_failures` times."""
+class Retries:
+    """Whether workers are started again, and how soon.
 
-    def __init__(self, max_failures: int, watch: Watch) -> None:
-        self._max_failures = max_failures
+    Failures count against `max_failures`; so do deaths of workers, unless `failure.max_worker_deaths` has a
+    number of its own for them. A process that resumes the run counts anew.
+    """
+
+    def __init__(self, spec: TrainSpec, watch: Watch) -> None:
+        self._spec = spec
         self._watch = watch
-        self._failures = 0
+        self._counts = {"failures": 0, "deaths": 0, "preemptions": 0}
+        self.pause: Callable[[float], None] = lambda seconds: None
+        """Is told how long new workers are to wait."""
 
-    def __call__(self, cause: BaseException) -> bool:
+    def is_retried(self, cause: BaseException) -> bool:
+        """After a failure, or a death."""
         if not train.is_of_workers(cause):
             self._watch.failed(_error_info(cause))
-        self._failures += 1
-        return train.may_pass(cause) and self._failures <= self._max_failures
+        policy = self._spec.failure
+        is_death = policy.max_worker_deaths is not None and train.is_death(cause)
+        limit = policy.max_worker_deaths if is_death else self._spec.max_failures
+        may = self._count("deaths" if is_death else "failures", limit)
+        if train.may_pass(cause) and may:
+            earlier = self._counts["deaths"] + self._counts["failures"] - 1
+            self.pause(min(policy.backoff_initial_s * 2.0**earlier, policy.backoff_max_s))
+            return True
+        return False
+
+    def is_moved(self) -> bool:
+        """After nodes were taken away."""
+        limit = self._spec.failure.max_preemptions
+        if self._count("preemptions", limit):
+            return True
+        message = f"nodes were taken away more often than failure.max_preemptions ({limit}) allows"
+        self._watch.failed(ErrorInfo(kind="preempted", message=message))
+        return False
+
+    def _count(self, name: str, limit: int | None) -> bool:
+        self._counts[name] += 1
+        return limit is None or self._counts[name] <= limit
 
 
 def _error_info(error: BaseException) -> ErrorInfo:

@@ -13,12 +13,13 @@ from raysweep.spec import Scaling
 Totals = Mapping[str, float]
 
 
-def check_scaling(scaling: Scaling, nodes: Sequence[Totals]) -> None:
+def check_scaling(scaling: Scaling, nodes: Sequence[Totals], *, beside: float = 0.0) -> None:
     """Refuse workers that the nodes could not hold even if they were idle.
 
     Args:
         scaling: The workers, all alike.
         nodes: Each node's total resources, in Ray's keys.
+        beside: How many CPUs must be left for the tasks that read the data sets.
 
     Raises:
         InfeasibleResourcesError: With what was asked for and what there is.
@@ -33,6 +34,7 @@ def check_scaling(scaling: Scaling, nodes: Sequence[Totals]) -> None:
     }[scaling.placement_strategy]
     wanted = scaling.num_workers if scaling.min_workers is None else scaling.min_workers
     if fits >= wanted:
+        _check_beside(wanted, bundle, nodes, beside)
         return
     where = {"STRICT_PACK": " on one node", "STRICT_SPREAD": " on nodes of their own"}
     asked = f"{wanted} worker{'s' * (wanted > 1)} of {_show(bundle)}"
@@ -47,12 +49,27 @@ def check_scaling(scaling: Scaling, nodes: Sequence[Totals]) -> None:
     )
 
 
-def check_cluster(scaling: Scaling) -> None:
+def _check_beside(workers: int, bundle: Totals, nodes: Sequence[Totals], beside: float) -> None:
+    cpus = sum(node.get("CPU", 0.0) for node in nodes)
+    taken = workers * bundle.get("CPU", 0.0)
+    if not beside or cpus - taken >= beside:
+        return
+    raise InfeasibleResourcesError(
+        "datasets",
+        f"Ray Data reads on CPUs beside the workers', and {workers} of {_show(bundle)} leave "
+        f"{max(cpus - taken, 0.0):g} of {cpus:g}",
+        "ask for fewer workers, or less CPU in resources_per_worker, or add nodes",
+    )
+
+
+def check_cluster(scaling: Scaling, *, beside: float = 0.0) -> None:
     """As `check_scaling`, for the nodes of the connected cluster, unless an autoscaler may add others."""
     from raysweep.raycompat.cluster import can_grow
 
     if not can_grow():
-        check_nodes(scaling, live_nodes())
+        nodes = live_nodes()
+        check_nodes(scaling, nodes)
+        check_scaling(scaling, [node["Resources"] for node in nodes], beside=beside)
 
 
 def check_nodes(scaling: Scaling, nodes: Sequence[Mapping[str, Any]]) -> None:

@@ -42,7 +42,8 @@ def train_spec_with(
     So with a schedule: what the spec's own `config` holds wins in each of its configs, and its own schedule
     over this one.
     """
-    fields = train.to_dict() | {"trainable": train.trainable, "config": {**config, **train.config}}
+    given = {"trainable": train.trainable, "datasets": train.datasets}  # which may be functions
+    fields = train.to_dict() | given | {"config": {**config, **train.config}}
     fields["tags"] = {**(tags or {}), **train.tags}
     if train.warm_start_checkpoint is None and checkpoint_uri is not None:
         fields["warm_start_checkpoint"] = checkpoint_uri

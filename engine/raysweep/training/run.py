@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import (
     CheckpointDamagedError,
@@ -25,10 +25,14 @@ from raysweep.raycompat import TRAIN_WORKER_MODULE
 from raysweep.runs.claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
 from raysweep.spec import RunRequest, TrainSpec, load_trainable
+from raysweep.spec.trainable import load_function
+from raysweep.spec.wallclock import check_deadline
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.training.card import installed_versions, make_card, source_of
 from raysweep.training.data import digest_data, try_to_digest
+from raysweep.training.datasets import check_datasets
+from raysweep.training.ending import Ending, ending_of, no_checkpoint
 from raysweep.training.feasibility import check_cluster, check_scaling, machine_totals
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.keeping import Keeper
@@ -36,6 +40,9 @@ from raysweep.training.meter import Meter
 from raysweep.training.snapshot import SNAPSHOT, check_snapshot
 from raysweep.training.warmstart import check_warm_start
 from raysweep.training.watch import TrainProgress, Watch
+
+if TYPE_CHECKING:
+    from raysweep.training.controller import RunEnd
 
 _log = logging.getLogger(__name__)
 _PRELOAD_VARIABLE = "RAY_preload_python_modules"
@@ -59,15 +66,15 @@ def run_training(
         folder.freeze_spec(spec, key)
         _keep_card(folder, spec, finished)  # the process that trained may have died before it did
         return finished
-    load_trainable(spec.trainable)
+    _check_code(spec)
     if spec.warm_start_checkpoint is not None:
         check_warm_start(spec.warm_start_checkpoint)
     if _starts_embedded(address):
-        check_scaling(spec.scaling, [machine_totals(spec.scaling.worker_bundle())])
+        check_scaling(spec.scaling, [machine_totals(spec.scaling.worker_bundle())], beside=_beside(spec))
     folder.store.check_writable()
     folder.check_spec(spec)
     check_snapshot(folder)
-    data = digest_data(spec.data)
+    data = digest_data(_addresses(spec))
     try:
         return _run(spec, key, folder, address, data, on_progress)
     except KeyboardInterrupt as error:
@@ -91,6 +98,8 @@ def _run(
     newest = find_at_rest(folder)
     if newest.outcome is not None:
         return newest.outcome
+    if newest.number == 0:
+        check_deadline(spec.stop.deadline, started_at, started_at)
     with _workers_preloaded(), connect(address):
         _check_cluster(spec)
         # Only now is anything written: a spec that the cluster cannot hold may be mended under its key.
@@ -115,26 +124,37 @@ def _train(
     meter.resume(beat.usage if beat is not None else None)
     watch = Watch(run_id=folder.run_id, meter=meter, data=data, on_progress=on_progress)
     stop = threading.Event()
+    ending = ending_of(
+        spec.stop,
+        began_at=started_at if claim.number == 1 else folder.read_attempt(1)["at"],
+        used=beat.usage if beat is not None else None,
+    )
     with Heartbeat(claim, spec.name, watch, stop).beating():
         keeper = Keeper(claim)
-        result, is_resumed = _fit(spec, claim, watch, keeper, stop)
+        end = _fit(spec, claim, watch, keeper, stop, ending)
+        result = end.result
+        ended_by = ending.reason if end.is_ended_by_limit else ""
         checkpoint = _checkpoint_name(result)
         # Whoever serves a model, or registers it, wants files.
         model_uri = None if result.error else keeper.export(checkpoint)
+        error = _error(result, watch) if result.error else None
+        if ended_by and checkpoint is None:
+            error = no_checkpoint(ended_by)
         outcome = TrainOutcome(
             run_id=folder.run_id,
             name=spec.name,
             key=key,
-            status="failed" if result.error else "completed",
-            metrics=_metrics(result, watch),
+            status="completed" if error is None else "failed",
+            ended_by=ended_by,
+            metrics=dict(result.metrics or {}) if ended_by else _metrics(result, watch),
             config=dict(spec.config),
             model_uri=model_uri,
             checkpoint_uri=keeper.uri_of(checkpoint),
             uri=folder.uri,
             started_at=started_at,
             ended_at=time.time(),
-            error=_error(result, watch) if result.error else None,
-            resumed=is_resumed,
+            error=error,
+            resumed=end.is_resumed,
             source=source_of(spec),
             versions=installed_versions(),
             history=watch.history.reports,
@@ -142,7 +162,7 @@ def _train(
             data=_compared(spec, watch.history.data),
             raysweep_version=_version(),
         )
-        if result.error:
+        if error is not None:
             raise TrainingFailedError(outcome) from result.error
         claim.end(outcome)
         # No newer attempt can come to need what is deleted now.
@@ -158,7 +178,7 @@ def _compared(spec: TrainSpec, began: tuple[DataDigest, ...]) -> tuple[DataDiges
     """The data as they were at the start, each with whether it is another now."""
     if not began:
         return ()
-    now = {each.name: each.digest for each in try_to_digest(spec.data) or ()}
+    now = {each.name: each.digest for each in try_to_digest(_addresses(spec)) or ()}
     return tuple(
         each.model_copy(update={"has_changed": now[each.name] != each.digest if each.name in now else None})
         for each in began
@@ -173,17 +193,16 @@ def _keep_card(folder: RunFolder, spec: TrainSpec, outcome: TrainOutcome) -> Non
 
 
 def _fit(
-    spec: TrainSpec, claim: Claim, watch: Watch, keeper: Keeper, stop: threading.Event
-) -> tuple[Any, bool]:
-    """Ray Train's result, its `error` set if it failed, and whether it went on from a checkpoint."""
+    spec: TrainSpec, claim: Claim, watch: Watch, keeper: Keeper, stop: threading.Event, ending: Ending
+) -> RunEnd:
     from raysweep.raycompat.train import StateRestoreError
-    from raysweep.training.controller import run_controller
+    from raysweep.training.controller import Halt, run_controller
     from raysweep.training.trainers import make_trainer
 
     folder = claim.folder
     trainer = make_trainer(spec, folder.run_id, folder.store.url, claim.number)
     try:
-        return run_controller(trainer, watch, keeper, stop)
+        return run_controller(trainer, spec, watch, keeper, Halt(stop, ending))
     except StateRestoreError as error:
         raise CheckpointDamagedError(
             f"{folder.uri}/{SNAPSHOT}",
@@ -235,7 +254,26 @@ def _check_cluster(spec: TrainSpec) -> None:
             "a training run cannot be driven through Ray Client (ray://)",
             "call run_training on a node of the cluster, or submit it as a job",
         )
-    check_cluster(spec.scaling)
+    check_cluster(spec.scaling, beside=_beside(spec))
+
+
+def _check_code(spec: TrainSpec) -> None:
+    """Import what the spec names, before anything starts."""
+    load_trainable(spec.trainable)
+    check_datasets(spec)
+    if ":" in spec.framework:
+        load_function(spec.framework, "framework")
+
+
+def _beside(spec: TrainSpec) -> float:
+    """How many CPUs have to be free beside the workers': Ray Data reads on one, at least."""
+    return 1.0 if spec.datasets else 0.0
+
+
+def _addresses(spec: TrainSpec) -> dict[str, str]:
+    """What the training reads, by a name, as far as the spec says it."""
+    files = {name: source.files for name, source in spec.datasets.items() if source.files is not None}
+    return {**files, **spec.data}
 
 
 def _metrics(result: Any, watch: Watch) -> dict[str, Any]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import ray
 import ray.train
 from ray import cloudpickle
-from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from raysweep.raycompat.lightgbm import find_places, set_network
 from raysweep.spec import Scaling, TrainSpec, load_trainable
+from raysweep.training.datasets import make_data_config, make_datasets
+from raysweep.training.frameworks import trainer_maker
 from raysweep.training.loop import TrainLoop
 
 CHECKPOINTS_KEPT = 2
@@ -20,13 +18,16 @@ DEFAULT_RESIZE_INTERVAL_S = 10.0
 
 
 def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) -> DataParallelTrainer:
-    """The trainer that the spec asks for; nothing is started.
+    """The trainer that the spec asks for, with its data sets; no worker is started.
 
     Args:
         spec: The run.
         run_id: The folder under `storage_path` that Ray Train works in.
         storage_path: Absolute, or a URI that pyarrow reads.
         attempt: The number of the claim that it runs under.
+
+    Raises:
+        SpecError: A data set cannot be made, or the trainer that the spec names.
     """
     payload = _pickled(load_trainable(spec.trainable))
     loop = TrainLoop(
@@ -44,18 +45,14 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
         "run_config": ray.train.RunConfig(
             name=run_id,
             storage_path=storage_path,
-            failure_config=ray.train.FailureConfig(max_failures=spec.max_failures),
+            failure_config=ray.train.FailureConfig(),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
             **_quiet(),
         ),
     }
-    if spec.framework == "torch":
-        from ray.train.v2.torch.torch_trainer import TorchTrainer
-
-        return TorchTrainer(loop, **arguments)
-    if spec.framework == "lightgbm":
-        arguments["backend_config"] = LightGBMNetwork()
-    return DataParallelTrainer(loop, **arguments)
+    if spec.datasets:
+        arguments |= {"datasets": make_datasets(spec), "dataset_config": make_data_config(spec)}
+    return trainer_maker(spec.framework)(loop, **arguments)
 
 
 def _scaling(scaling: Scaling) -> dict[str, Any]:
@@ -85,32 +82,3 @@ def _quiet() -> dict[str, Any]:
     """Ray Train's own lines go to its system log files only (older versions cannot be told)."""
     config = getattr(ray.train, "LoggingConfig", None)
     return {"logging_config": config(log_level="CRITICAL")} if config else {}
-
-
-@dataclass
-class LightGBMNetwork(BackendConfig):
-    """What `ray.train.lightgbm.LightGBMTrainer` sets up: `get_network_params()` works in each worker.
-
-    The same calls, but only the workers import LightGBM (and with it scikit-learn): three to five seconds
-    that the calling process does not spend.
-    """
-
-    @property
-    def backend_cls(self) -> type[Backend]:
-        return _LightGBMNetworkBackend
-
-
-class _LightGBMNetworkBackend(Backend):
-    def on_training_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
-        places = find_places(worker_group)
-        machines = ",".join(_address(host, port) for host, port in places)
-        ray.get(
-            [
-                worker_group.execute_single_async(rank, set_network, len(places), port, machines)
-                for rank, (_, port) in enumerate(places)
-            ]
-        )
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""The network of LightGBM's workers, as `ray.train.lightgbm.LightGBMTrainer` sets it up."""
+"""The network of a training's workers, as Ray Train's trainers of LightGBM and TensorFlow set it up."""
 
 from __future__ import annotations
 

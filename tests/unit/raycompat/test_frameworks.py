@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from raysweep.raycompat.lightgbm import find_places, set_network
+from raysweep.raycompat.frameworks import find_places, set_network
 
 
 class Workers:
