@@ -68,7 +68,7 @@ $(LATEST)/.stamps/dev: $(STAMPS)/venv pyproject.toml constraints-prefect-latest.
 		playwright pytest pytest-timeout pytest-xdist
 	@mkdir -p $(@D) && touch $@
 
-GANG_TESTS := tests/engine/test_gang_backends.py tests/faults/test_tensorflow_nodes.py
+GANG_TESTS := tests/engine/test_gang_backends.py tests/faults/test_gang_nodes.py
 $(foreach backend,tensorflow horovod,.venv-$(backend)/.stamps/base): .venv-%/.stamps/base: $(STAMPS)/venv pyproject.toml
 	[ -x .venv-$*/bin/python ] || $(PYTHON) -m venv .venv-$*
 	$(UV_ENV) $(BIN)/uv pip install --python .venv-$*/bin/python --constraints constraints.txt \

@@ -8,6 +8,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import ray
+
 import raysweep as rs
 from tests.engine.trainables import note
 
@@ -101,3 +103,16 @@ def tensorflow_example(config: Config) -> None:
         *told["cluster"]["worker"],
     )
     train(config)
+
+
+def horovod_places(config: Config) -> None:
+    """Notes the node, and where Horovod says that the rank is; reports what the ranks add up."""
+    import horovod.torch as hvd
+    import torch
+
+    hvd.init()
+    here = rs.get_context()
+    own = (hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size())
+    _note(config, "told", here.node_rank, here.local_rank, *own, ray.get_runtime_context().get_node_id())
+    total = hvd.allreduce(torch.tensor(10.0**here.rank, dtype=torch.float64), op=hvd.Sum)
+    rs.report({"loss": config["x"], "total": float(total)})

@@ -14,14 +14,18 @@ from ray.tune.schedulers import (
     FIFOScheduler,
     HyperBandScheduler,
     MedianStoppingRule,
+    PopulationBasedTraining,
     ResourceChangingScheduler,
 )
-from ray.tune.search import BasicVariantGenerator, ConcurrencyLimiter
+from ray.tune.schedulers.pb2 import PB2
+from ray.tune.search import BasicVariantGenerator, ConcurrencyLimiter, Repeater, Searcher
 from ray.tune.stopper import (
     CombinedStopper,
     ExperimentPlateauStopper,
     MaximumIterationStopper,
+    NoopStopper,
     TimeoutStopper,
+    TrialPlateauStopper,
 )
 
 import raysweep as rs
@@ -93,6 +97,28 @@ def test_a_plain_tuner_says_what_a_plain_spec_does(make: Make, tmp_path: Path) -
             {"stop": CombinedStopper(MaximumIterationStopper(4), TimeoutStopper(60))},
             {"stop": {"trial": {"training_iteration": 4}, "time_budget_s": 60}},
         ),
+        (
+            {
+                "stop": CombinedStopper(
+                    MaximumIterationStopper(9), MaximumIterationStopper(4), NoopStopper()
+                ),
+                "time_budget_s": 60,
+            },
+            {"stop": {"trial": {"training_iteration": 4}, "time_budget_s": 60}},
+        ),
+        (
+            {"stop": CombinedStopper(TimeoutStopper(60)), "time_budget_s": timedelta(seconds=50)},
+            {"stop": {"time_budget_s": 50}},
+        ),
+        (
+            {"stop": TrialPlateauStopper("acc", std=0.5, num_results=3, grace_period=2)},
+            {"stop": {"trial_plateau": {"metric": "acc", "std": 0.5, "num_results": 3, "grace_period": 2}}},
+        ),
+        ({"stop": TrialPlateauStopper("acc")}, {"stop": {"trial_plateau": {"metric": "acc"}}}),
+        (
+            {"stop": TrialPlateauStopper("acc", metric_threshold=0.9, mode="max")},
+            {"stop": {"trial_plateau": {"metric": "acc", "metric_threshold": 0.9, "mode": "max"}}},
+        ),
         ({"failure_config": tune.FailureConfig(max_failures=4)}, {"failure": {"max_failures": 4}}),
         (
             {"failure_config": tune.FailureConfig(fail_fast=True)},
@@ -127,10 +153,100 @@ def test_a_limited_search_limits_the_trials_at_once(make: Make) -> None:
     assert (spec.search.kind, spec.seed, spec.max_concurrent_trials) == ("tpe", 3, 2)
 
 
+def optuna(**options: Any) -> Searcher:
+    searches = pytest.importorskip("ray.tune.search.optuna")
+    search: Searcher = searches.OptunaSearch(**options)
+    return search
+
+
+def test_a_repeater_repeats_each_config(make: Make) -> None:
+    """Tune's num_samples counts trials, ours configs; so does a limit inside the Repeater."""
+    spec = rs.from_tuner(make(search_alg=Repeater(optuna(seed=3), repeat=5), num_samples=20))
+    assert (spec.search.kind, spec.seed, spec.num_samples) == ("tpe", 3, 4)
+    assert spec.repeat == rs.from_tuner(make(), repeat=5).repeat
+    inside = Repeater(ConcurrencyLimiter(optuna(), max_concurrent=2), repeat=5)
+    assert rs.from_tuner(make(search_alg=inside, num_samples=20)).max_concurrent_trials == 10
+    around = ConcurrencyLimiter(Repeater(optuna(), repeat=5), max_concurrent=2)
+    spec = rs.from_tuner(make(search_alg=around, num_samples=20))
+    assert spec.repeat is not None
+    assert (spec.num_samples, spec.repeat.times, spec.max_concurrent_trials) == (4, 5, 2)
+    assert rs.from_tuner(make(search_alg=Repeater(optuna()), num_samples=20)).repeat is None
+
+
+def test_trials_that_a_repeater_would_leave_over_are_said(make: Make) -> None:
+    tuner = make(search_alg=Repeater(optuna(), repeat=5), num_samples=12)
+    with pytest.raises(rs.SpecError, match=r"tune_config\.num_samples: 12 .* repeat=5") as caught:
+        rs.from_tuner(tuner)
+    assert "num_samples=2)" in caught.value.fix
+    assert rs.from_tuner(tuner, num_samples=3).num_samples == 3
+    assert rs.from_tuner(tuner, ignore=["tune_config.num_samples"]).num_samples == 2
+
+
+def test_several_metrics_of_a_search_are_the_sweeps(make: Make) -> None:
+    search = ConcurrencyLimiter(optuna(metric=["loss", "gain"], mode=["min", "max"]), max_concurrent=2)
+    spec = rs.from_tuner(make(search_alg=search, metric=None, mode=None))
+    assert (spec.metric, spec.mode, spec.others, spec.search.kind) == ("loss", "min", {"gain": "max"}, "tpe")
+
+
+def test_a_population_begins_with_what_the_space_fixes(make: Make) -> None:
+    """Tune explores a constant, and draws what is not in the space."""
+    explored = {"lr": tune.uniform(0, 1), "f": [1, 2], "new": tune.randint(0, 9), "net": {"w": [8, 16]}}
+    scheduler = PopulationBasedTraining("training_iteration", hyperparam_mutations=explored)
+    space = {"lr": 0.1, "f": tune.choice([1, 2]), "net": {"w": 8, "d": 2}, "k": 7}
+    spec = rs.from_tuner(make(space=space, scheduler=scheduler, num_samples=2))
+    assert spec.param_space == {
+        "lr": {"uniform": [0, 1]},
+        "f": {"choice": [1, 2]},
+        "net": {"w": {"choice": [8, 16]}, "d": 2},
+        "k": 7,
+        "new": {"randint": [0, 9]},
+    }
+    assert spec.points == ({"lr": 0.1, "net": {"w": 8}},) * 2
+    assert spec.scheduler.kind == "pbt"
+    points = BasicVariantGenerator(points_to_evaluate=[{"lr": 0.5}])
+    spec = rs.from_tuner(make(space=space, scheduler=scheduler, search_alg=points, num_samples=2))
+    assert [point["lr"] for point in spec.points] == [0.5, 0.1]
+
+
+def test_a_bandit_population_keeps_the_kind_of_a_constant(make: Make) -> None:
+    scheduler = PB2("training_iteration", hyperparam_bounds={"lr": [0.0, 1.0], "w": [1, 5], "new": [0, 2]})
+    spec = rs.from_tuner(make(space={"lr": 0.1, "w": 2}, scheduler=scheduler, num_samples=2))
+    assert spec.param_space == {
+        "lr": {"uniform": [0.0, 1.0]}, "w": {"randint": [1, 6]}, "new": {"uniform": [0, 2]},
+    }  # fmt: skip
+    assert spec.points == ({"lr": 0.1, "w": 2},) * 2
+
+
+@pytest.mark.parametrize(
+    ("space", "fields"),
+    [
+        ({"lr": 0.1, "x": tune.grid_search([1, 2])}, {}),
+        ({"lr": 0.1}, {"num_samples": -1, "time_budget_s": 9}),
+    ],
+)
+def test_constants_of_a_population_without_a_number_of_trials_are_refused(
+    make: Make, space: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    scheduler = PopulationBasedTraining("training_iteration", hyperparam_mutations={"lr": tune.uniform(0, 1)})
+    with pytest.raises(rs.SpecError, match=r"hyperparam_mutations\.lr: .* param_space has 0\.1"):
+        rs.from_tuner(make(space=space, scheduler=scheduler, **fields))
+    assert rs.from_tuner(make(space=space, scheduler=scheduler), scheduler="fifo").points == ()
+
+
 def test_metric_and_mode_may_be_the_schedulers(make: Make) -> None:
     tuner = make(scheduler=ASHAScheduler(metric="acc", mode="max"), metric=None, mode=None)
     spec = rs.from_tuner(tuner)
     assert (spec.metric, spec.mode) == ("acc", "max")
+
+
+def test_a_metric_of_the_scheduler_that_is_not_the_sweeps_stays_its_own(make: Make) -> None:
+    tuner = make(scheduler=ASHAScheduler(metric="acc", mode="max"), metric=None, mode=None)
+    spec = rs.from_tuner(tuner, metric="loss", mode="min")
+    assert (
+        spec.scheduler
+        == rs.from_tuner(make(), scheduler={"asha": {"metric": "acc", "mode": "max"}}).scheduler
+    )
+    assert (spec.metric, spec.mode) == ("loss", "min")
 
 
 def test_a_name_that_tune_made_is_the_same_tomorrow(make: Make) -> None:
@@ -178,8 +294,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"scheduler": ASHAScheduler(stop_last_trials=False)}, r"scheduler\.stop_last_trials", "max_t"),
     ({"trial_name_creator": str}, r"tune_config\.trial_name_creator", "ignore="),
     ({"callbacks": [Quiet()]}, r"run_config\.callbacks", "on_progress"),
-    ({"stop": lambda trial, result: False}, r"run_config\.stop: a .* is code", "stop="),
-    ({"stop": ExperimentPlateauStopper("loss")}, r"run_config\.stop: a ExperimentPlateauStopper", "plateau"),
+    ({"stop": lambda trial, result: False}, r"run_config\.stop: a .* is code", '"trial_if": "my_project'),
+    ({"stop": ExperimentPlateauStopper("loss")}, r"run_config\.stop: Experiment.* reports", '"window": 10'),
+    (
+        {"stop": CombinedStopper(TrialPlateauStopper("a"), TrialPlateauStopper("b"))},
+        r"run_config\.stop: there are two TrialPlateauStoppers",
+        "trial_plateau",
+    ),
     ({"stop": {"name": "x"}}, r"run_config\.stop\.name: 'x' is not a number", "stop="),
     ({"failure_config": tune.FailureConfig(max_failures=-1)}, r"max_failures: -1", "failure="),
     ({"sync_config": tune.SyncConfig(sync_artifacts=True)}, r"sync_artifacts", "checkpoint"),

@@ -9,14 +9,15 @@ from typing import Any, Final
 from raysweep import tuneobjects
 from raysweep.errors import SpecError
 from raysweep.spec.rayobjects import class_path, kind_of
-from raysweep.spec.rayschedulers import read_scheduler
+from raysweep.spec.raypopulations import Opened, open_space
+from raysweep.spec.rayschedulers import by_own_metric, read_scheduler
+from raysweep.spec.raystoppers import read_stop
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.validation import show
 
 _DATED: Final = re.compile(r"_\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2}$")
 _HOME: Final = "/ray_results"
-# Tune fills it in for functions, too; here it is a field of its own.
-_TIME: Final = "time_total_s"
+_WRAPPERS: Final = ("ConcurrencyLimiter", "Repeater")
 
 
 def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> SweepSpec:
@@ -65,24 +66,46 @@ class _Reading:
         self._given = given
         self._config = held._tune_config
         self._run = held._run_config
+        self._space, self._start = self._open_space()
         self.problems: list[tuple[str, str, str]] = []
 
     def read(self) -> dict[str, Any]:
+        goal = self._read_goal()
         fields = {
             "trainable": self._read_trainable(),
-            "param_space": dict(self._held.param_space or {}),
+            "param_space": self._space,
             **self._read_search(self._config.search_alg),
-            **self._read_scheduler(),
-            **self._read_goal(),
+            **goal,
+            **self._read_scheduler({**goal, **self._given}),
             **self._read_numbers(),
             **self._read_place(),
             **self._read_stop(),
             **self._read_failure(),
             **self._read_checkpoints(),
         }
+        if self._start:
+            fields["points"] = self._begin_alike(fields.get("points", ()))
         self._refuse_the_rest()
         found = {name: value for name, value in fields.items() if value is not None}
         return found | self._read_endlessness(found)
+
+    def _open_space(self) -> Opened:
+        """The space with a domain for each parameter that its population explores."""
+        space = dict(self._held.param_space or {})
+        if {"param_space", "scheduler"} & self._given.keys():
+            return Opened(space, {})
+        opened = open_space(self._config.scheduler, space)
+        return opened if not opened.start or self._count >= 1 else Opened(space, {})
+
+    @property
+    def _count(self) -> int:
+        """How many samples; none where they have no end."""
+        return self._given.get("num_samples", self._config.num_samples) or 0
+
+    def _begin_alike(self, points: Collection[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Points by which all trials begin with what the tuner's space fixes of what is explored."""
+        given = [{**self._start, **point} for point in points]
+        return given + [self._start] * (self._count - len(given))
 
     def _refuse(self, part: str, problem: str, fix: str, field: str = "") -> None:
         """Note what cannot be said in a spec; not where the caller has given the field of it."""
@@ -121,15 +144,22 @@ class _Reading:
             sources = (self._config, name), (scheduler, f"_{name}"), (search, f"_{name}")
             values = (getattr(source, attribute, None) for source, attribute in sources)
             goal[name] = next((value for value in values if value), None)
-            if not isinstance(goal[name], str):
-                what = "is not set" if goal[name] is None else f"{show(goal[name])} is more than one"
+            if goal[name] is None:
                 example = "loss" if name == "metric" else "min"
-                self._refuse(f"tune_config.{name}", what, f'give from_tuner(…, {name}="{example}")', name)
+                fix = f'give from_tuner(…, {name}="{example}")'
+                self._refuse(f"tune_config.{name}", "is not set", fix, name)
         return goal
 
     def _read_numbers(self) -> dict[str, Any]:
-        config = self._config
-        return {"num_samples": config.num_samples, **self._read_concurrency()}
+        count = self._config.num_samples
+        *_, (_, repeat) = _layers(self._config.search_alg)
+        if count > 0 and count % repeat:
+            configs = max(1, count // repeat)
+            fix = f"give from_tuner(…, num_samples={configs}), which counts configs; or a multiple to Tune"
+            problem = f"{count} trials are no multiple of the Repeater's repeat={repeat}"
+            self._refuse("tune_config.num_samples", problem, fix, "num_samples")
+        repeats = {"repeat": repeat} if repeat > 1 else {}
+        return {"num_samples": max(1, count // repeat), **repeats, **self._read_concurrency()}
 
     def _read_endlessness(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """Less than one sample stands for samples without an end: as many as there is time for."""
@@ -146,10 +176,9 @@ class _Reading:
         return {"num_samples": None}
 
     def _read_concurrency(self) -> dict[str, Any]:
-        limits = [
-            self._config.max_concurrent_trials,
-            getattr(self._config.search_alg, "max_concurrent", None),
-        ]
+        layers = _layers(self._config.search_alg)
+        limits = [getattr(search, "max_concurrent", 0) * repeat for search, repeat in layers]
+        limits.append(self._config.max_concurrent_trials or 0)
         found = [limit for limit in limits if limit]
         return {"max_concurrent_trials": min(found)} if found else {}
 
@@ -159,7 +188,7 @@ class _Reading:
                 return {}
             case "BasicVariantGenerator":
                 return {"points": list(search._points_to_evaluate)} if search._points_to_evaluate else {}
-            case "ConcurrencyLimiter":
+            case "ConcurrencyLimiter" | "Repeater":
                 return self._read_search(search.searcher)
             case "OptunaSearch":
                 return self._read_optuna(search)
@@ -190,17 +219,17 @@ class _Reading:
         points = list(search._points_to_evaluate)
         return {"search": "tpe", "seed": search._seed} | ({"points": points} if points else {})
 
-    def _read_scheduler(self) -> dict[str, Any]:
+    def _read_scheduler(self, goal: Mapping[str, Any]) -> dict[str, Any]:
         if "scheduler" in self._given:
             return {}
-        space = self._given.get("param_space", self._held.param_space)
-        own, objections = read_scheduler(self._config.scheduler, space or {})
+        own, objections = read_scheduler(self._config.scheduler, self._given.get("param_space", self._space))
         for part, problem, fix in objections:
             fix = (
                 fix if part else 'give from_tuner(…, scheduler="asha"), or another of raysweep\'s schedulers'
             )
             self._refuse(f"tune_config.scheduler{part and f'.{part}'}", problem, fix)
-        return {} if own is None else {"scheduler": own}
+        theirs = {name: getattr(self._config.scheduler, f"_{name}", None) for name in ("metric", "mode")}
+        return {} if own is None else {"scheduler": by_own_metric(own, theirs, goal)}
 
     def _read_place(self) -> dict[str, Any]:
         path = str(self._run.storage_path)
@@ -218,43 +247,10 @@ class _Reading:
         }
 
     def _read_stop(self) -> dict[str, Any]:
-        stop: dict[str, Any] = {}
-        budget = self._config.time_budget_s
-        if budget is not None:
-            stop["time_budget_s"] = budget
-        for name, value in self._criteria(self._run.stop):
-            if name in ("time_budget_s", "trial_time_s"):
-                stop[name] = value
-            else:
-                stop.setdefault("trial", {})[name] = value
+        stop, objections = read_stop(self._run.stop, self._config.time_budget_s)
+        for part, problem, fix in objections:
+            self._refuse(f"run_config.stop{part and f'.{part}'}", problem, fix, "stop")
         return {"stop": stop} if stop else {}
-
-    def _criteria(self, stop: Any) -> Iterator[tuple[str, Any]]:
-        part, field = "run_config.stop", "stop"
-        if isinstance(stop, Mapping):
-            for name, value in stop.items():
-                if name == "done" and value is True:
-                    continue  # a trial that says so ends anyway
-                if isinstance(value, bool) or not isinstance(value, int | float):
-                    what = f"{show(value)} is not a number"
-                    fix = 'give from_tuner(…, stop={"trial": {…}}) with numbers'
-                    self._refuse(f"{part}.{name}", what, fix, field)
-                else:
-                    yield "trial_time_s" if name == _TIME else name, value
-            return
-        match kind_of(stop):
-            case "" | "NoopStopper":
-                return
-            case "MaximumIterationStopper":
-                yield "training_iteration", stop._max_iter
-            case "TimeoutStopper":
-                yield "time_budget_s", stop._timeout_seconds
-            case "CombinedStopper":
-                for each in stop._stoppers:
-                    yield from self._criteria(each)
-            case kind:
-                fix = "give from_tuner(…, stop={…}): target, plateau, trial, trial_time_s, time_budget_s"
-                self._refuse(part, f"a {kind} is code", fix, field)
 
     def _read_failure(self) -> dict[str, Any]:
         config = self._run.failure_config
@@ -311,6 +307,16 @@ class _Reading:
                     "was restored from a run of Tune's" if part == "tuner" else f"{show(value)} is not run"
                 )
                 self._refuse(part, shown, f"{fix}; or from_tuner(…, ignore=[{part!r}])")
+
+
+def _layers(search: Any) -> Iterator[tuple[Any, int]]:
+    """A searcher and those inside it, each with how many trials one of its configs makes."""
+    repeat = 1
+    while kind_of(search) in _WRAPPERS:
+        yield search, repeat
+        repeat *= getattr(search, "repeat", 1)
+        search = search.searcher
+    yield search, repeat
 
 
 def _asks_by_config(trainable: Callable[..., Any]) -> str:

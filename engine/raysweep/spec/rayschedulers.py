@@ -67,11 +67,15 @@ def with_own_scheduler(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         raise Problem(f"{whose}{problem}", fix, ("scheduler",))
     goal = {name: getattr(scheduler, f"_{name}", None) for name in ("metric", "mode")}
     given = {name: value for name, value in goal.items() if value and fields.get(name) is None}
-    return {**fields, **given, "scheduler": "fifo" if own is None else _by(own, goal, {**fields, **given})}
+    return {
+        **fields,
+        **given,
+        "scheduler": "fifo" if own is None else by_own_metric(own, goal, {**fields, **given}),
+    }
 
 
-def _by(own: dict[str, Any], goal: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The scheduler with its own metric, where the sweep has another."""
+def by_own_metric(own: dict[str, Any], goal: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The scheduler with the metric and mode that it has itself (`goal`), where the sweep has another."""
     said = {name: value for name, value in goal.items() if value and value != fields.get(name)}
     if "metric" not in said:
         said.pop("mode", None)
