@@ -168,6 +168,29 @@ def tell_rung(searcher: Searcher, number: int, time: float, value: float) -> Non
 
 
 @runtime_checkable
+class Adopter(Protocol):
+    """A searcher to which it makes a difference whether a config is its own suggestion.
+
+    Any other is told of both by `restore`.
+    """
+
+    def take_given(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of a config that it did not suggest: a point, a champion's, an anchor's.
+
+        Called in place of `ask` for this number, and again in place of `restore` when it is rebuilt.
+        """
+        ...
+
+
+def take_given(searcher: Searcher, number: int, config: dict[str, Any]) -> None:
+    """Have a searcher take note of a config that it did not suggest, as trial `number`."""
+    if isinstance(searcher, Adopter):
+        searcher.take_given(number, config)
+    else:
+        searcher.restore(number, config)
+
+
+@runtime_checkable
 class Substituting(Protocol):
     """A searcher that may do something else than what was asked for, and says so."""
 

@@ -76,7 +76,8 @@ class RaySearcher:
     """Asks and tells one searcher of Ray Tune's.
 
     It is told final results only. Where it has nothing to suggest for the moment, which in Ray Tune means to
-    wait, the trial is drawn at random, and it is not told of it.
+    wait, the trial is drawn at random, and it is not told of it. Of a config that it was given, which it did
+    not suggest, it is told by `add_evaluated_point`, where it has that.
 
     Raises:
         SpecError: The class cannot be made from its options, or cannot search this space.
@@ -91,8 +92,10 @@ class RaySearcher:
         self._setup = setup
         self._space = setup.space
         self.total = setup.num_samples
-        self._drawn: set[int] = set()
-        self._remark: str | None = None
+        # Trials whose configs it did not suggest; of those it is told about, the values.
+        self._foreign: dict[int, dict[str, Any] | None] = {}
+        self._said: set[str] = set()
+        self._remarks: list[str] = []
         self._check_space()
         with self._seeded(-1):
             self._inner = self._make(options.model_dump())
@@ -109,10 +112,8 @@ class RaySearcher:
                     return None
                 if given is not None:
                     return self._config(given)
-        if not self._drawn:
-            why = "has nothing to suggest while trials run: some are drawn at random"
-            self._remark = f"search: {self._name} {why}"
-        self._drawn.add(number)
+        self._say("has nothing to suggest while trials run: some are drawn at random")
+        self._foreign[number] = None
         return self._space.sample(derived_rng(self._setup.seed, number))
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
@@ -128,11 +129,18 @@ class RaySearcher:
             )
             raise SpecError("search", problem, f"{_seed_fix(self.wrapped)}, and begin under another key")
 
+    def take_given(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of a config that it did not suggest. It hears of it when the trial has ended."""
+        self._foreign[number] = self._flat(config)
+
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Let it know how a trial ended."""
-        if number in self._drawn:
-            return
         has_failed = state == "failed" or value is None or value != value
+        if number in self._foreign:
+            values, self._foreign[number] = self._foreign[number], None
+            if values is not None and value is not None and not has_failed:
+                self._tell_given(number, values, value)
+            return
         result = None if has_failed else {self._metric: value, "trial_id": str(number), "done": True}
         with self._seeded(number):
             self._inner.on_trial_complete(str(number), result=result, error=has_failed)
@@ -143,22 +151,38 @@ class RaySearcher:
         Raises:
             SpecError: It has no `add_evaluated_point`.
         """
-        values = {"/".join(path): each for path, each in self._space.read(config).items()}
         try:
             with self._seeded(-1):
-                self._inner.add_evaluated_point(values, value)
+                self._inner.add_evaluated_point(self._flat(config), value)
         except NotImplementedError:
             fix = "leave warm_start out, or take another search"
             raise SpecError("warm_start", f"{self._name} cannot be told of earlier runs", fix) from None
 
     def take_remark(self) -> str | None:
         """Return what there is to say now."""
-        remark, self._remark = self._remark, None
-        return remark
+        remarks, self._remarks = self._remarks, []
+        return "; ".join(remarks) or None
 
     @property
     def _name(self) -> str:
         return self.wrapped.__name__
+
+    def _say(self, what: str) -> None:
+        """Have it remarked, once."""
+        if what not in self._said:
+            self._said.add(what)
+            self._remarks.append(f"search: {self._name} {what}")
+
+    def _flat(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of a config by their paths, as Ray Tune's searchers name them."""
+        return {"/".join(path): value for path, value in self._space.read(config).items()}
+
+    def _tell_given(self, number: int, values: dict[str, Any], value: float) -> None:
+        try:
+            with self._seeded(number):
+                self._inner.add_evaluated_point(values, value)
+        except NotImplementedError:
+            self._say("cannot be told of configs that it did not suggest: it does not learn from these")
 
     def _check_space(self) -> None:
         refuse_grid(self._space.searched, self._name)
