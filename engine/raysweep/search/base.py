@@ -33,12 +33,15 @@ class Result:
     """What a trial gave: its value, and how far it is from satisfying each constraint (<= 0: it does).
 
     `others`: its values of the metrics after the first. `cost`: what it took, where the search asks for that.
+    `spread`: of a config that ran several times, whose mean is `value`, the standard deviation of the repeats
+    that completed, as of a sample; None where it ran once, or one of them completed.
     """
 
     value: float
     violations: tuple[float, ...] = ()
     others: tuple[float, ...] = ()
     cost: float | None = None
+    spread: float | None = None
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -48,7 +51,7 @@ class Result:
     @property
     def is_plain(self) -> bool:
         """Whether its value is all that there is to tell."""
-        return not (self.violations or self.others) and self.cost is None
+        return not (self.violations or self.others) and self.cost is None and self.spread is None
 
     @property
     def penalty(self) -> float:
@@ -111,7 +114,7 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class Judging(Protocol):
-    """A searcher that knows constraints, several metrics and costs.
+    """A searcher that knows constraints, several metrics, costs and the spread of repeats.
 
     Any other is told that a trial which breaks a constraint has failed, and of several metrics the first.
     """

@@ -26,6 +26,8 @@ from raysweep.spec.jsonable import plain
 
 ASKS: Final = 10
 """How often in a row a searcher may have nothing to suggest; then the config is drawn."""
+BREACHES: Final = 20
+"""How many suggestions in a row may break `where`; then the config is drawn."""
 _TRIED: Final = 3
 """How many configs two of them are compared by, before a sweep begins."""
 _SEEDS: Final = ("seed", "random_state", "random_state_seed")
@@ -55,7 +57,7 @@ def check_repeatable(make: Callable[[], Searcher]) -> None:
     """See that two of them suggest the same, as a resume wants it. Any other searcher is left as it is.
 
     Raises:
-        SpecError: They do not; names the fix.
+        SpecError: They do not, or no config satisfies `where`; names the fix.
     """
     first, second = make(), make()
     if not isinstance(first, RaySearcher) or not isinstance(second, RaySearcher):
@@ -63,6 +65,11 @@ def check_repeatable(make: Callable[[], Searcher]) -> None:
     for number in range(_TRIED):
         try:
             config = first.ask(number)
+        except SpecError:
+            raise
+        except Exception:  # noqa: BLE001  what it raises fails trials, in the sweep
+            return
+        try:
             if config is not None:
                 second.restore(number, config)
         except SpecError as error:
@@ -77,7 +84,8 @@ class RaySearcher:
 
     It is told final results only. Where it has nothing to suggest for the moment, which in Ray Tune means to
     wait, the trial is drawn at random, and it is not told of it. Of a config that it was given, which it did
-    not suggest, it is told by `add_evaluated_point`, where it has that.
+    not suggest, it is told by `add_evaluated_point`, where it has that. A suggestion that breaks `where` is
+    told as an error, and it is asked again; after `BREACHES` of them the trial is drawn, and so given.
 
     Raises:
         SpecError: The class cannot be made from its options, or cannot search this space.
@@ -92,6 +100,8 @@ class RaySearcher:
         self._setup = setup
         self._space = setup.space
         self.total = setup.num_samples
+        # The ids of those of its suggestions that were taken, where these were not the first.
+        self._ids: dict[int, str] = {}
         # Trials whose configs it did not suggest; of those it is told about, the values.
         self._foreign: dict[int, dict[str, Any] | None] = {}
         self._said: set[str] = set()
@@ -106,15 +116,19 @@ class RaySearcher:
         if self.total is not None and number >= self.total:
             return None
         with self._seeded(number):
-            for _ in range(ASKS):
-                given = self._inner.suggest(str(number))
+            for breaches in range(BREACHES):
+                trial_id = f"{number}.{breaches}" if breaches else str(number)
+                given = self._suggest(trial_id)
                 if isinstance(given, str):  # FINISHED
                     return None
-                if given is not None:
-                    return self._config(given)
-        self._say("has nothing to suggest while trials run: some are drawn at random")
-        self._foreign[number] = None
-        return self._space.sample(derived_rng(self._setup.seed, number))
+                if given is None:
+                    return self._draw_untold(number)
+                values = self._values(given)
+                if self._space.allows(values):
+                    self._ids[number] = trial_id
+                    return self._config(values)
+                self._inner.on_trial_complete(trial_id, error=True)
+        return self._draw_given(number)
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
         """Have it suggest the config once more.
@@ -141,9 +155,10 @@ class RaySearcher:
             if values is not None and value is not None and not has_failed:
                 self._tell_given(number, values, value)
             return
-        result = None if has_failed else {self._metric: value, "trial_id": str(number), "done": True}
+        trial_id = self._ids.get(number, str(number))
+        result = None if has_failed else {self._metric: value, "trial_id": trial_id, "done": True}
         with self._seeded(number):
-            self._inner.on_trial_complete(str(number), result=result, error=has_failed)
+            self._inner.on_trial_complete(trial_id, result=result, error=has_failed)
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Let it know of a trial of an earlier sweep.
@@ -167,6 +182,26 @@ class RaySearcher:
     def _name(self) -> str:
         return self.wrapped.__name__
 
+    def _suggest(self, trial_id: str) -> Any:
+        """What it suggests; None where that is nothing, also when it is asked again."""
+        for _ in range(ASKS):
+            given = self._inner.suggest(trial_id)
+            if given is not None:
+                return given
+        return None
+
+    def _draw_untold(self, number: int) -> dict[str, Any]:
+        self._say("has nothing to suggest while trials run: some are drawn at random")
+        self._foreign[number] = None
+        return self._space.sample(derived_rng(self._setup.seed, number))
+
+    def _draw_given(self, number: int) -> dict[str, Any]:
+        """A config that satisfies `where`. Raises SpecError if there is none."""
+        config = self._space.sample(derived_rng(self._setup.seed, number))
+        self._say(f"suggests what breaks where, {BREACHES} times in a row: some trials are drawn at random")
+        self.take_given(number, config)
+        return config
+
     def _say(self, what: str) -> None:
         """Have it remarked, once."""
         if what not in self._said:
@@ -188,8 +223,6 @@ class RaySearcher:
         refuse_grid(self._space.searched, self._name)
         if self._space.parents:
             raise SpecError("param_space", f"{self._name} knows no branches", 'take "tpe" or "auto"')
-        if self._setup.where:
-            raise SpecError("where", f"{self._name} knows no relations", 'take "tpe" or "auto"')
         for path, domain in self._space.leaves:
             if not isinstance(domain, Const | Choice | Float | Integer | Normal):
                 what = f"{self._name} cannot be asked again where a function makes values"
@@ -231,14 +264,18 @@ class RaySearcher:
             "search", f"{self._name} cannot {what}: {said}", "change its options, or take another"
         )
 
-    def _config(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What it suggests, with the spec's constants, as plain JSON."""
+    def _values(self, given: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+        """What it suggests, by the paths of the space."""
         values: dict[tuple[str, ...], Any] = {}
         for path, domain in self._space.searched:
             node: Any = given
             for part in path:
                 node = node[part]
             values[path] = _as_value(domain, node)
+        return values
+
+    def _config(self, values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+        """The config of these values, with the spec's constants, as plain JSON."""
         config: dict[str, Any] = plain(self._space.build(values))
         return config
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from raysweep import tuneobjects
 from raysweep.errors import SpecError
 from raysweep.spec.rayobjects import class_path, kind_of
-from raysweep.spec.rayschedulers import read_scheduler
+from raysweep.spec.rayschedulers import ANOTHER, read_scheduler
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.validation import show
 
@@ -149,6 +149,8 @@ class _Reading:
         limits = [
             self._config.max_concurrent_trials,
             getattr(self._config.search_alg, "max_concurrent", None),
+            # Of TuneBOHB; 0 and less: no limit.
+            max(getattr(self._config.search_alg, "_max_concurrent", 0), 0),
         ]
         found = [limit for limit in limits if limit]
         return {"max_concurrent_trials": min(found)} if found else {}
@@ -163,6 +165,8 @@ class _Reading:
                 return self._read_search(search.searcher)
             case "OptunaSearch":
                 return self._read_optuna(search)
+            case "TuneBOHB":
+                return self._read_bohb(search)
             case kind:
                 self._refuse(
                     "tune_config.search_alg",
@@ -190,15 +194,23 @@ class _Reading:
         points = list(search._points_to_evaluate)
         return {"search": "tpe", "seed": search._seed} | ({"points": points} if points else {})
 
+    def _read_bohb(self, search: Any) -> dict[str, Any]:
+        """BOHB by HpBandSter; its settings have the same names and defaults here."""
+        if search._space is not None:
+            what = f"{show(search._space)} is a space of ConfigSpace's"
+            self._refuse("tune_config.search_alg.space", what, "write the space as param_space", "search")
+        points = list(search._points_to_evaluate or ())
+        own = {"search": {"bohb": dict(search._bohb_config or {})}, "seed": search._seed}
+        return own | ({"points": points} if points else {})
+
     def _read_scheduler(self) -> dict[str, Any]:
         if "scheduler" in self._given:
             return {}
         space = self._given.get("param_space", self._held.param_space)
         own, objections = read_scheduler(self._config.scheduler, space or {})
         for part, problem, fix in objections:
-            fix = (
-                fix if part else 'give from_tuner(…, scheduler="asha"), or another of raysweep\'s schedulers'
-            )
+            if fix == ANOTHER:
+                fix = 'give from_tuner(…, scheduler="asha"), or another of raysweep\'s schedulers'
             self._refuse(f"tune_config.scheduler{part and f'.{part}'}", problem, fix)
         return {} if own is None else {"scheduler": own}
 

@@ -27,7 +27,11 @@ SEVERAL = {"metric": ["loss", "size"], "mode": ["min", "max"]}
 # Each is asked often enough after the points that its model, or its sequence, is past its beginning.
 SEARCHES: dict[str, dict[str, Any]] = {
     "random": {"search": "random"},
-    "grid": {"search": "grid", "num_samples": 1, "param_space": {"x": {"grid_search": CHOICES["x"]["choice"]}}},
+    "grid": {
+        "search": "grid",
+        "num_samples": 1,
+        "param_space": {"x": {"grid_search": [number / 12 for number in range(12)]}},
+    },
     "brute_force": {"search": "brute_force", "num_samples": 1, "param_space": CHOICES},
     "sobol": {"search": "sobol"},
     "halton": {"search": "halton"},
@@ -39,10 +43,14 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "nsga3": {"search": {"nsga3": {"population_size": 4}}, **SEVERAL},
     "bohb": {**BOHB["bohb"], "scheduler": {"hyperband": {"max_t": 9, "reduction_factor": 2}}},
     "open": {"search": {}, "param_space": CHOICES | {"y": {"choice": ["a", "b"]}}},
-    "repeated": {"search": {f"{HERE}:Learns": {}}, "repeat": {"times": 2, "seed_param": "seed"}, "num_samples": 6},
+    "repeated": {
+        "search": {f"{HERE}:Learns": {}},
+        "repeat": {"times": 2, "seed_param": "seed"},
+        "num_samples": 6,
+    },
     "climbs": {"search": f"{HERE}:Climbs"},
     "learns": {"search": {f"{HERE}:Learns": {"width": 0.1}}},
-}  # fmt: skip
+}
 # The others are killed with points in `test_points`, in fewer places.
 DAILY = ("nsga3", "open", "repeated", "climbs", "learns")
 
