@@ -160,7 +160,9 @@ def test_a_replay_becomes_the_schedule_of_a_training(make: Make, tmp_path: Path)
     policy = tmp_path / "pbt_policy.txt"
     rows = [["1", "2", 10, 12, {"lr": 0.1}, {"lr": 0.2}], ["0", "1", 19, 20, {"lr": 0.2}, {"lr": 0.05}]]
     policy.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(rs.SpecError, match=r"^tune_config\.scheduler: PopulationBasedTrainingReplay") as caught:
+    with pytest.raises(
+        rs.SpecError, match=r"^tune_config\.scheduler: PopulationBasedTrainingReplay"
+    ) as caught:
         rs.from_tuner(make(scheduler=PopulationBasedTrainingReplay(str(policy))))
     said, _, schedule = caught.value.fix.partition("; its schedule: ")
     assert said.startswith("run a TrainSpec, and in the trainable ask rs.get_context().config_at(step, conf")

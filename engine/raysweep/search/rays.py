@@ -85,7 +85,8 @@ class RaySearcher:
     It is told final results only. Where it has nothing to suggest for the moment, which in Ray Tune means to
     wait, the trial is drawn at random, and it is not told of it. Of a config that it was given, which it did
     not suggest, it is told by `add_evaluated_point`, where it has that. A suggestion that breaks `where` is
-    told as an error, and it is asked again; after `BREACHES` of them the trial is drawn, and so given.
+    told as a result that is as bad as the worst so far, and it is asked again; after `BREACHES` of them the
+    trial is drawn, and so given. Told as an error, most would suggest the same again.
 
     Raises:
         SpecError: The class cannot be made from its options, or cannot search this space.
@@ -102,6 +103,9 @@ class RaySearcher:
         self.total = setup.num_samples
         # The ids of those of its suggestions that were taken, where these were not the first.
         self._ids: dict[int, str] = {}
+        # Its suggestions that broke `where` while there was no result that they could be told as.
+        self._untold: list[str] = []
+        self._worst: float | None = None
         # Trials whose configs it did not suggest; of those it is told about, the values.
         self._foreign: dict[int, dict[str, Any] | None] = {}
         self._said: set[str] = set()
@@ -127,7 +131,8 @@ class RaySearcher:
                 if self._space.allows(values):
                     self._ids[number] = trial_id
                     return self._config(values)
-                self._inner.on_trial_complete(trial_id, error=True)
+                self._untold.append(trial_id)
+                self._tell_breaches()
         return self._draw_given(number)
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
@@ -150,15 +155,15 @@ class RaySearcher:
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Let it know how a trial ended."""
         has_failed = state == "failed" or value is None or value != value
-        if number in self._foreign:
-            values, self._foreign[number] = self._foreign[number], None
-            if values is not None and value is not None and not has_failed:
-                self._tell_given(number, values, value)
-            return
-        trial_id = self._ids.get(number, str(number))
-        result = None if has_failed else {self._metric: value, "trial_id": trial_id, "done": True}
         with self._seeded(number):
-            self._inner.on_trial_complete(trial_id, result=result, error=has_failed)
+            if number in self._foreign:
+                self._tell_given(number, None if has_failed else value)
+            else:
+                self._complete(self._ids.get(number, str(number)), None if has_failed else value)
+            if not has_failed and value is not None:
+                worse = min if self._setup.mode == "max" else max
+                self._worst = value if self._worst is None else worse(self._worst, value)
+                self._tell_breaches()
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Let it know of a trial of an earlier sweep.
@@ -212,10 +217,24 @@ class RaySearcher:
         """The values of a config by their paths, as Ray Tune's searchers name them."""
         return {"/".join(path): value for path, value in self._space.read(config).items()}
 
-    def _tell_given(self, number: int, values: dict[str, Any], value: float) -> None:
+    def _complete(self, trial_id: str, value: float | None) -> None:
+        result = None if value is None else {self._metric: value, "trial_id": trial_id, "done": True}
+        self._inner.on_trial_complete(trial_id, result=result, error=value is None)
+
+    def _tell_breaches(self) -> None:
+        """Tell it of suggestions that broke `where`, once it is known what is bad."""
+        if self._worst is not None:
+            for trial_id in self._untold:
+                self._complete(trial_id, self._worst)
+            self._untold.clear()
+
+    def _tell_given(self, number: int, value: float | None) -> None:
+        """Tell it of a config that it did not suggest, once, and only of a result."""
+        values, self._foreign[number] = self._foreign[number], None
+        if values is None or value is None:
+            return
         try:
-            with self._seeded(number):
-                self._inner.add_evaluated_point(values, value)
+            self._inner.add_evaluated_point(values, value)
         except NotImplementedError:
             self._say("cannot be told of configs that it did not suggest: it does not learn from these")
 

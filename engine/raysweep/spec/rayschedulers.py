@@ -154,7 +154,9 @@ def _replay(scheduler: Any) -> Objection:
     problem = "PopulationBasedTrainingReplay trains one model by a schedule, and that is no sweep"
     ask = "in the trainable ask rs.get_context().config_at(step, config), which in a trial gives its config"
     if not scheduler._policy:
-        return Objection("", problem, f"it holds no change of config: run a TrainSpec with your config; {ask}")
+        return Objection(
+            "", problem, f"it holds no change of config: run a TrainSpec with your config; {ask}"
+        )
     # A donor of a donor may have changed at the same step: what came last was trained with.
     configs = {0: scheduler.config, **dict(scheduler._policy)}
     schedule = [{"from": start, "config": configs[start]} for start in sorted(configs)]

@@ -1,4 +1,4 @@
-"""Configs that a search did not suggest: points, a champion's, anchors; and kills change nothing about them."""
+"""Configs that a search did not suggest: points, a champion's, anchors; kills change nothing about them."""
 
 from __future__ import annotations
 
