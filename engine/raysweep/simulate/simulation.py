@@ -121,7 +121,7 @@ def simulate(
         controller and its cluster as they begin, to make trouble for them. A
             controller that leaves is followed by another then, as an orchestrator would see to it.
         earlier: Sweeps that have ended at the same storage path before, the oldest first: for `warm_start`.
-        keep_at: A storage path, where what the sweep stored stays, also if it cannot go on; None: nothing stays.
+        keep_at: A storage path where what the sweep stored stays, also if it cannot go on; None: it goes.
 
     Raises:
         SpecError: The spec is wrong.
