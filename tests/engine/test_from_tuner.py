@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -15,10 +16,13 @@ from ray.tune.schedulers import (
     HyperBandScheduler,
     MedianStoppingRule,
     PopulationBasedTraining,
+    PopulationBasedTrainingReplay,
     ResourceChangingScheduler,
 )
+from ray.tune.schedulers.hb_bohb import HyperBandForBOHB
 from ray.tune.schedulers.pb2 import PB2
 from ray.tune.search import BasicVariantGenerator, ConcurrencyLimiter, Repeater, Searcher
+from ray.tune.search.bohb import TuneBOHB
 from ray.tune.stopper import (
     CombinedStopper,
     ExperimentPlateauStopper,
@@ -233,6 +237,46 @@ def test_constants_of_a_population_without_a_number_of_trials_are_refused(
     assert rs.from_tuner(make(space=space, scheduler=scheduler), scheduler="fifo").points == ()
 
 
+def test_bohb_is_bohb(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made as Ray makes it before `fit`, which is where it calls HpBandSter first."""
+    # Its constructor looks whether that is installed, which has not been maintained since 2019.
+    monkeypatch.setattr("ray.tune.search.bohb.bohb_search.BOHB", object())
+    pair: dict[str, Any] = {"scheduler": HyperBandForBOHB(max_t=9), "num_samples": 20}
+    plain = rs.from_tuner(make(**pair), search="bohb")
+    assert rs.from_tuner(make(**pair, search_alg=TuneBOHB())) == plain
+    config = {"num_samples": 32, "min_points_in_model": 5, "random_fraction": 0.1}
+    point = {"x": 0.5}
+    search = TuneBOHB(bohb_config=config, seed=3, points_to_evaluate=[point], max_concurrent=2)
+    spec = rs.from_tuner(make(**pair, search_alg=search))
+    said = {"search": {"bohb": config}, "seed": 3, "points": [point], "max_concurrent_trials": 2}
+    assert spec == plain.replace(**said)
+    limited = ConcurrencyLimiter(TuneBOHB(max_concurrent=-1), max_concurrent=4)
+    assert rs.from_tuner(make(**pair, search_alg=limited)).max_concurrent_trials == 4
+    unlimited = rs.from_tuner(make(**pair, search_alg=TuneBOHB(max_concurrent=-1)))
+    assert unlimited.max_concurrent_trials is None
+    with pytest.raises(rs.SpecError, match=r"^search: TuneBOHB is bohb here; write search: \"bohb\""):
+        spec.replace(search=TuneBOHB())
+    given = TuneBOHB()
+    given._space = {"x": "of ConfigSpace"}
+    with pytest.raises(rs.SpecError, match=r"^tune_config\.search_alg\.space: .*; write the space as param"):
+        rs.from_tuner(make(**pair, search_alg=given))
+
+
+def test_a_replay_becomes_the_schedule_of_a_training(make: Make, tmp_path: Path) -> None:
+    policy = tmp_path / "pbt_policy.txt"
+    rows = [["1", "2", 10, 12, {"lr": 0.1}, {"lr": 0.2}], ["0", "1", 19, 20, {"lr": 0.2}, {"lr": 0.05}]]
+    policy.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(
+        rs.SpecError, match=r"^tune_config\.scheduler: PopulationBasedTrainingReplay"
+    ) as caught:
+        rs.from_tuner(make(scheduler=PopulationBasedTrainingReplay(str(policy))))
+    said, _, schedule = caught.value.fix.partition("; its schedule: ")
+    assert said.startswith("run a TrainSpec, and in the trainable ask rs.get_context().config_at(step, conf")
+    spec = rs.TrainSpec.model_validate({"name": "t", "trainable": "m:f", "schedule": json.loads(schedule)})
+    configs = [(each.start, each.config["lr"]) for each in spec.schedule]
+    assert configs == [(0, 0.1), (12, 0.2), (20, 0.05)]
+
+
 def test_metric_and_mode_may_be_the_schedulers(make: Make) -> None:
     tuner = make(scheduler=ASHAScheduler(metric="acc", mode="max"), metric=None, mode=None)
     spec = rs.from_tuner(tuner)
@@ -285,11 +329,16 @@ class Quiet(tune.Callback):
     pass
 
 
+class OwnScheduler(FIFOScheduler):
+    pass
+
+
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"metric": None}, r"tune_config\.metric: is not set", "metric="),
     ({"mode": None}, r"tune_config\.mode: is not set", "mode="),
     ({"num_samples": -1}, r"tune_config\.num_samples: -1 ", "num_samples="),
-    ({"scheduler": ResourceChangingScheduler()}, r"scheduler: ResourceChanging", 'scheduler="asha"'),
+    ({"scheduler": ResourceChangingScheduler()}, r"scheduler: ResourceChanging", "scheduler: resource_chang"),
+    ({"scheduler": OwnScheduler()}, r"scheduler: .*OwnScheduler has no counterpart", 'scheduler="asha"'),
     ({"scheduler": MedianStoppingRule()}, r"tune_config\.scheduler\.time_attr: time_total_s", "time_attr="),
     ({"scheduler": ASHAScheduler(stop_last_trials=False)}, r"scheduler\.stop_last_trials", "max_t"),
     ({"trial_name_creator": str}, r"tune_config\.trial_name_creator", "ignore="),

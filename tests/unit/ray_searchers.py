@@ -55,6 +55,33 @@ class Careless(Climbs):
         super().__init__()
 
 
+class Forgets(Climbs):
+    """Goes by its seed for four suggestions, and then by the machine's own chance."""
+
+    _asked = 0
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        self._asked += 1
+        if self._asked > 4:
+            self._random = random.SystemRandom()
+        return super().suggest(trial_id)
+
+
+class Stubborn(Climbs):
+    """Suggests 0.9 until it is told of something worse than 1, and then 0.2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[str, float | None]] = []
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        is_sorry = any(value is not None and value > 1 for _, value in self.told)
+        return {"x": 0.2 if is_sorry else 0.9}
+
+    def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
+        self.told.append((trial_id, None if error or result is None else result[self.metric]))
+
+
 class Waits(Climbs):
     """Wants to know of a trial before it suggests a third."""
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysweep.search.agreement import Agreement, Entry, judge, key_of
-from raysweep.search.base import Result, Searcher, TrialEnd, substitution_of, tell_earlier, tell_end
+from raysweep.search.base import (
+    Adopter,
+    Result,
+    Searcher,
+    TrialEnd,
+    substitution_of,
+    take_given,
+    tell_earlier,
+    tell_end,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +71,9 @@ class AnchoredSearcher:
         first: the configs that run first, by number: those that tonight is compared by.
         entries: the trials of earlier runs.
         half_life, is_max: see `judge`.
+
+    Raises:
+        SpecError: It cannot be told of earlier runs.
     """
 
     def __init__(
@@ -81,6 +93,9 @@ class AnchoredSearcher:
         self._told: dict[int, tuple[Result | None, TrialEnd]] = {}
         self._remark: str | None = None
         self.is_adaptive = self._inner.is_adaptive
+        if entries and isinstance(self._inner, Adopter):
+            # Whether such a class can be told is better known now than when the anchors have run.
+            tell_earlier(make(), entries[0].config, entries[0].result)
 
     @property
     def total(self) -> int | None:
@@ -112,6 +127,11 @@ class AnchoredSearcher:
     def restore(self, number: int, config: dict[str, Any]) -> None:
         """See `Searcher`."""
         self._inner.restore(number, config)
+        self._note(number, config)
+
+    def take_given(self, number: int, config: dict[str, Any]) -> None:
+        """See `raysweep.search.base.Adopter`."""
+        take_given(self._inner, number, config)
         self._note(number, config)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
@@ -154,7 +174,8 @@ class AnchoredSearcher:
             for config, result in found.told:
                 tell_earlier(self._inner, config, result)
             for number, config in sorted(self._configs.items()):
-                self._inner.restore(number, config)
+                # Also what the one before suggested: this one did not.
+                take_given(self._inner, number, config)
                 if number in self._told:
                     tonight, state = self._told[number]
                     tell_end(self._inner, number, tonight, state=state)

@@ -33,12 +33,15 @@ class Result:
     """What a trial gave: its value, and how far it is from satisfying each constraint (<= 0: it does).
 
     `others`: its values of the metrics after the first. `cost`: what it took, where the search asks for that.
+    `spread`: of a config that ran several times, whose mean is `value`, the standard deviation of the repeats
+    that completed, as of a sample; None where it ran once, or one of them completed.
     """
 
     value: float
     violations: tuple[float, ...] = ()
     others: tuple[float, ...] = ()
     cost: float | None = None
+    spread: float | None = None
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -48,7 +51,7 @@ class Result:
     @property
     def is_plain(self) -> bool:
         """Whether its value is all that there is to tell."""
-        return not (self.violations or self.others) and self.cost is None
+        return not (self.violations or self.others) and self.cost is None and self.spread is None
 
     @property
     def penalty(self) -> float:
@@ -111,7 +114,7 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class Judging(Protocol):
-    """A searcher that knows constraints, several metrics and costs.
+    """A searcher that knows constraints, several metrics, costs and the spread of repeats.
 
     Any other is told that a trial which breaks a constraint has failed, and of several metrics the first.
     """
@@ -165,6 +168,29 @@ def tell_rung(searcher: Searcher, number: int, time: float, value: float) -> Non
     """Tell a searcher what a trial had reached, if it wants to know."""
     if isinstance(searcher, Following):
         searcher.tell_rung(number, time, value)
+
+
+@runtime_checkable
+class Adopter(Protocol):
+    """A searcher to which it makes a difference whether a config is its own suggestion.
+
+    Any other is told of both by `restore`.
+    """
+
+    def take_given(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of a config that it did not suggest: a point, a champion's, an anchor's.
+
+        Called in place of `ask` for this number, and again in place of `restore` when it is rebuilt.
+        """
+        ...
+
+
+def take_given(searcher: Searcher, number: int, config: dict[str, Any]) -> None:
+    """Have a searcher take note of a config that it did not suggest, as trial `number`."""
+    if isinstance(searcher, Adopter):
+        searcher.take_given(number, config)
+    else:
+        searcher.restore(number, config)
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ from raysweep.search.base import (
     Searcher,
     SearchSetup,
     TrialEnd,
+    take_given,
     take_remark,
     tell_earlier,
     tell_end,
@@ -85,6 +86,15 @@ class PluginSearcher:
             raise
         except Exception as error:
             raise PLUGINS.failed(self._kind, "restore", error) from error
+
+    def take_given(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of a config that it did not suggest; a class without this method gets it by `restore`."""
+        try:
+            take_given(self._inner, number, config)
+        except SpecError:
+            raise
+        except Exception as error:
+            raise PLUGINS.failed(self._kind, "take_given", error) from error
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended."""

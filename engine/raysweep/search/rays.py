@@ -26,6 +26,8 @@ from raysweep.spec.jsonable import plain
 
 ASKS: Final = 10
 """How often in a row a searcher may have nothing to suggest; then the config is drawn."""
+BREACHES: Final = 20
+"""How many suggestions in a row may break `where`; then the config is drawn."""
 _TRIED: Final = 3
 """How many configs two of them are compared by, before a sweep begins."""
 _SEEDS: Final = ("seed", "random_state", "random_state_seed")
@@ -55,7 +57,7 @@ def check_repeatable(make: Callable[[], Searcher]) -> None:
     """See that two of them suggest the same, as a resume wants it. Any other searcher is left as it is.
 
     Raises:
-        SpecError: They do not; names the fix.
+        SpecError: They do not, or no config satisfies `where`; names the fix.
     """
     first, second = make(), make()
     if not isinstance(first, RaySearcher) or not isinstance(second, RaySearcher):
@@ -63,6 +65,11 @@ def check_repeatable(make: Callable[[], Searcher]) -> None:
     for number in range(_TRIED):
         try:
             config = first.ask(number)
+        except SpecError:
+            raise
+        except Exception:  # noqa: BLE001  what it raises fails trials, in the sweep
+            return
+        try:
             if config is not None:
                 second.restore(number, config)
         except SpecError as error:
@@ -76,7 +83,10 @@ class RaySearcher:
     """Asks and tells one searcher of Ray Tune's.
 
     It is told final results only. Where it has nothing to suggest for the moment, which in Ray Tune means to
-    wait, the trial is drawn at random, and it is not told of it.
+    wait, the trial is drawn at random, and it is not told of it. Of a config that it was given, which it did
+    not suggest, it is told by `add_evaluated_point`, where it has that. A suggestion that breaks `where` is
+    told as a result that is as bad as the worst so far, and it is asked again; after `BREACHES` of them the
+    trial is drawn, and so given. Told as an error, most would suggest the same again.
 
     Raises:
         SpecError: The class cannot be made from its options, or cannot search this space.
@@ -91,8 +101,15 @@ class RaySearcher:
         self._setup = setup
         self._space = setup.space
         self.total = setup.num_samples
-        self._drawn: set[int] = set()
-        self._remark: str | None = None
+        # The ids of those of its suggestions that were taken, where these were not the first.
+        self._ids: dict[int, str] = {}
+        # Its suggestions that broke `where` while there was no result that they could be told as.
+        self._untold: list[str] = []
+        self._worst: float | None = None
+        # Trials whose configs it did not suggest; of those it is told about, the values.
+        self._foreign: dict[int, dict[str, Any] | None] = {}
+        self._said: set[str] = set()
+        self._remarks: list[str] = []
         self._check_space()
         with self._seeded(-1):
             self._inner = self._make(options.model_dump())
@@ -103,17 +120,20 @@ class RaySearcher:
         if self.total is not None and number >= self.total:
             return None
         with self._seeded(number):
-            for _ in range(ASKS):
-                given = self._inner.suggest(str(number))
+            for breaches in range(BREACHES):
+                trial_id = f"{number}.{breaches}" if breaches else str(number)
+                given = self._suggest(trial_id)
                 if isinstance(given, str):  # FINISHED
                     return None
-                if given is not None:
-                    return self._config(given)
-        if not self._drawn:
-            why = "has nothing to suggest while trials run: some are drawn at random"
-            self._remark = f"search: {self._name} {why}"
-        self._drawn.add(number)
-        return self._space.sample(derived_rng(self._setup.seed, number))
+                if given is None:
+                    return self._draw_untold(number)
+                values = self._values(given)
+                if self._space.allows(values):
+                    self._ids[number] = trial_id
+                    return self._config(values)
+                self._untold.append(trial_id)
+                self._tell_breaches()
+        return self._draw_given(number)
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
         """Have it suggest the config once more.
@@ -128,14 +148,22 @@ class RaySearcher:
             )
             raise SpecError("search", problem, f"{_seed_fix(self.wrapped)}, and begin under another key")
 
+    def take_given(self, number: int, config: dict[str, Any]) -> None:
+        """Take note of a config that it did not suggest. It hears of it when the trial has ended."""
+        self._foreign[number] = self._flat(config)
+
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Let it know how a trial ended."""
-        if number in self._drawn:
-            return
         has_failed = state == "failed" or value is None or value != value
-        result = None if has_failed else {self._metric: value, "trial_id": str(number), "done": True}
         with self._seeded(number):
-            self._inner.on_trial_complete(str(number), result=result, error=has_failed)
+            if number in self._foreign:
+                self._tell_given(number, None if has_failed else value)
+            else:
+                self._complete(self._ids.get(number, str(number)), None if has_failed else value)
+            if not has_failed and value is not None:
+                worse = min if self._setup.mode == "max" else max
+                self._worst = value if self._worst is None else worse(self._worst, value)
+                self._tell_breaches()
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Let it know of a trial of an earlier sweep.
@@ -143,29 +171,77 @@ class RaySearcher:
         Raises:
             SpecError: It has no `add_evaluated_point`.
         """
-        values = {"/".join(path): each for path, each in self._space.read(config).items()}
         try:
             with self._seeded(-1):
-                self._inner.add_evaluated_point(values, value)
+                self._inner.add_evaluated_point(self._flat(config), value)
         except NotImplementedError:
             fix = "leave warm_start out, or take another search"
             raise SpecError("warm_start", f"{self._name} cannot be told of earlier runs", fix) from None
 
     def take_remark(self) -> str | None:
         """Return what there is to say now."""
-        remark, self._remark = self._remark, None
-        return remark
+        remarks, self._remarks = self._remarks, []
+        return "; ".join(remarks) or None
 
     @property
     def _name(self) -> str:
         return self.wrapped.__name__
 
+    def _suggest(self, trial_id: str) -> Any:
+        """What it suggests; None where that is nothing, also when it is asked again."""
+        for _ in range(ASKS):
+            given = self._inner.suggest(trial_id)
+            if given is not None:
+                return given
+        return None
+
+    def _draw_untold(self, number: int) -> dict[str, Any]:
+        self._say("has nothing to suggest while trials run: some are drawn at random")
+        self._foreign[number] = None
+        return self._space.sample(derived_rng(self._setup.seed, number))
+
+    def _draw_given(self, number: int) -> dict[str, Any]:
+        """A config that satisfies `where`. Raises SpecError if there is none."""
+        config = self._space.sample(derived_rng(self._setup.seed, number))
+        self._say(f"suggests what breaks where, {BREACHES} times in a row: some trials are drawn at random")
+        self.take_given(number, config)
+        return config
+
+    def _say(self, what: str) -> None:
+        """Have it remarked, once."""
+        if what not in self._said:
+            self._said.add(what)
+            self._remarks.append(f"search: {self._name} {what}")
+
+    def _flat(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of a config by their paths, as Ray Tune's searchers name them."""
+        return {"/".join(path): value for path, value in self._space.read(config).items()}
+
+    def _complete(self, trial_id: str, value: float | None) -> None:
+        result = None if value is None else {self._metric: value, "trial_id": trial_id, "done": True}
+        self._inner.on_trial_complete(trial_id, result=result, error=value is None)
+
+    def _tell_breaches(self) -> None:
+        """Tell it of suggestions that broke `where`, once it is known what is bad."""
+        if self._worst is not None:
+            for trial_id in self._untold:
+                self._complete(trial_id, self._worst)
+            self._untold.clear()
+
+    def _tell_given(self, number: int, value: float | None) -> None:
+        """Tell it of a config that it did not suggest, once, and only of a result."""
+        values, self._foreign[number] = self._foreign[number], None
+        if values is None or value is None:
+            return
+        try:
+            self._inner.add_evaluated_point(values, value)
+        except NotImplementedError:
+            self._say("cannot be told of configs that it did not suggest: it does not learn from these")
+
     def _check_space(self) -> None:
         refuse_grid(self._space.searched, self._name)
         if self._space.parents:
             raise SpecError("param_space", f"{self._name} knows no branches", 'take "tpe" or "auto"')
-        if self._setup.where:
-            raise SpecError("where", f"{self._name} knows no relations", 'take "tpe" or "auto"')
         for path, domain in self._space.leaves:
             if not isinstance(domain, Const | Choice | Float | Integer | Normal):
                 what = f"{self._name} cannot be asked again where a function makes values"
@@ -207,14 +283,18 @@ class RaySearcher:
             "search", f"{self._name} cannot {what}: {said}", "change its options, or take another"
         )
 
-    def _config(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What it suggests, with the spec's constants, as plain JSON."""
+    def _values(self, given: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+        """What it suggests, by the paths of the space."""
         values: dict[tuple[str, ...], Any] = {}
         for path, domain in self._space.searched:
             node: Any = given
             for part in path:
                 node = node[part]
             values[path] = _as_value(domain, node)
+        return values
+
+    def _config(self, values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+        """The config of these values, with the spec's constants, as plain JSON."""
         config: dict[str, Any] = plain(self._space.build(values))
         return config
 

@@ -1,8 +1,9 @@
-"""Each config several times in a row, and its searcher told the mean of the results."""
+"""Each config several times in a row, and its searcher told the mean of the results and their spread."""
 
 from __future__ import annotations
 
 import copy
+from math import sqrt
 from typing import Any
 
 from raysweep.search.base import (
@@ -23,8 +24,8 @@ Told = tuple[Result | None, TrialEnd]
 class RepeatSearcher:
     """Wraps a searcher: its config n is that of the trials from n * times on.
 
-    It is told of a config once all repeats have ended: the mean of those that completed; as failed, where
-    one of them failed; as stopped, where the config was dropped.
+    It is told of a config once all repeats have ended: mean and spread of those that completed; as failed,
+    where one of them failed; as stopped, where the config was dropped.
 
     Args:
         inner: who suggests configs.
@@ -125,9 +126,19 @@ def _summary(told: list[Told]) -> Told:
     if not results or any(state == "failed" for _, state in told):
         return None, "failed"
     count = len(results)
+    mean = sum(result.value for result in results) / count
     costs = [result.cost for result in results if result.cost is not None]
-    mean = Result(
-        sum(result.value for result in results) / count,
+    summary = Result(
+        mean,
         cost=sum(costs) / count if len(costs) == count else None,
+        spread=_spread([result.value - mean for result in results]),
     )
-    return mean, "completed" if count == len(told) else "stopped"
+    return summary, "completed" if count == len(told) else "stopped"
+
+
+def _spread(distances: list[float]) -> float | None:
+    """The standard deviation of the values that are so far from their mean, as of a sample; None for one."""
+    if len(distances) < 2:
+        return None
+    # Not by a power, which raises where this is infinite.
+    return sqrt(sum(each * each for each in distances) / (len(distances) - 1))

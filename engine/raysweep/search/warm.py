@@ -14,6 +14,7 @@ from raysweep.search.base import (
     Searcher,
     TrialEnd,
     substitution_of,
+    take_given,
     take_remark,
     tell_earlier,
     tell_end,
@@ -112,14 +113,16 @@ class WarmSearcher:
         if number < self._count:
             config = self._first(number)
             if not self._shift:
-                self._inner.restore(number, config)
+                take_given(self._inner, number, config)
             return config
         return self._inner.ask(number - self._shift)
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
         """Take note of a config that an earlier run asked for."""
-        if number >= self._shift:
+        if number >= self._count:
             self._inner.restore(number - self._shift, config)
+        elif not self._shift:
+            take_given(self._inner, number, config)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended."""

@@ -94,6 +94,7 @@ def simulate(
     nodes: Nodes | None = None,
     disturb: Disturb | None = None,
     earlier: Sequence[SweepOutcome] = (),
+    keep_at: str | None = None,
 ) -> Simulated:
     """Run a sweep to its end in virtual time: seconds of computing for days of cluster.
 
@@ -120,6 +121,7 @@ def simulate(
         controller and its cluster as they begin, to make trouble for them. A
             controller that leaves is followed by another then, as an orchestrator would see to it.
         earlier: Sweeps that have ended at the same storage path before, the oldest first: for `warm_start`.
+        keep_at: A storage path where what the sweep stored stays, also if it cannot go on; None: it goes.
 
     Raises:
         SpecError: The spec is wrong.
@@ -128,7 +130,8 @@ def simulate(
     made = SweepSpec.from_any(spec)
     load_policies(made)
     # Under one name, so that nothing in the result tells one run from another.
-    store = WrappedStore(open_store(f"memory://simulated/{next(_numbers)}"), url="memory://simulated")
+    memory = f"memory://simulated/{next(_numbers)}"
+    store = open_store(keep_at) if keep_at else WrappedStore(open_store(memory), url="memory://simulated")
     simulation = _Simulation(
         spec=made.replace(storage_path=store.url),
         work=Work(
@@ -152,7 +155,8 @@ def simulate(
             SweepFolder(store, outcome.sweep_id).write_outcome_if_absent(outcome)
         return simulation.run()
     finally:
-        store.delete(*[info.key for info in store.list()])
+        if keep_at is None:
+            store.delete(*[info.key for info in store.list()])
 
 
 def _steady(step_s: float) -> Pace:

@@ -10,7 +10,7 @@ from raysweep import tuneobjects
 from raysweep.errors import SpecError
 from raysweep.spec.rayobjects import class_path, kind_of
 from raysweep.spec.raypopulations import Opened, open_space
-from raysweep.spec.rayschedulers import by_own_metric, read_scheduler
+from raysweep.spec.rayschedulers import ANOTHER, by_own_metric, read_scheduler
 from raysweep.spec.raystoppers import read_stop
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.validation import show
@@ -177,7 +177,7 @@ class _Reading:
 
     def _read_concurrency(self) -> dict[str, Any]:
         layers = _layers(self._config.search_alg)
-        limits = [getattr(search, "max_concurrent", 0) * repeat for search, repeat in layers]
+        limits = [_own_limit(search) * repeat for search, repeat in layers]
         limits.append(self._config.max_concurrent_trials or 0)
         found = [limit for limit in limits if limit]
         return {"max_concurrent_trials": min(found)} if found else {}
@@ -192,6 +192,8 @@ class _Reading:
                 return self._read_search(search.searcher)
             case "OptunaSearch":
                 return self._read_optuna(search)
+            case "TuneBOHB":
+                return self._read_bohb(search)
             case kind:
                 self._refuse(
                     "tune_config.search_alg",
@@ -219,14 +221,22 @@ class _Reading:
         points = list(search._points_to_evaluate)
         return {"search": "tpe", "seed": search._seed} | ({"points": points} if points else {})
 
+    def _read_bohb(self, search: Any) -> dict[str, Any]:
+        """BOHB by HpBandSter; its settings have the same names and defaults here."""
+        if search._space is not None:
+            what = f"{show(search._space)} is a space of ConfigSpace's"
+            self._refuse("tune_config.search_alg.space", what, "write the space as param_space", "search")
+        points = list(search._points_to_evaluate or ())
+        own = {"search": {"bohb": dict(search._bohb_config or {})}, "seed": search._seed}
+        return own | ({"points": points} if points else {})
+
     def _read_scheduler(self, goal: Mapping[str, Any]) -> dict[str, Any]:
         if "scheduler" in self._given:
             return {}
         own, objections = read_scheduler(self._config.scheduler, self._given.get("param_space", self._space))
         for part, problem, fix in objections:
-            fix = (
-                fix if part else 'give from_tuner(…, scheduler="asha"), or another of raysweep\'s schedulers'
-            )
+            if fix == ANOTHER:
+                fix = 'give from_tuner(…, scheduler="asha"), or another of raysweep\'s schedulers'
             self._refuse(f"tune_config.scheduler{part and f'.{part}'}", problem, fix)
         theirs = {name: getattr(self._config.scheduler, f"_{name}", None) for name in ("metric", "mode")}
         return {} if own is None else {"scheduler": by_own_metric(own, theirs, goal)}
@@ -317,6 +327,11 @@ def _layers(search: Any) -> Iterator[tuple[Any, int]]:
         repeat *= getattr(search, "repeat", 1)
         search = search.searcher
     yield search, repeat
+
+
+def _own_limit(search: Any) -> int:
+    """How many of its configs it lets run at once; 0: no limit. TuneBOHB has another name for it."""
+    return getattr(search, "max_concurrent", 0) or max(getattr(search, "_max_concurrent", 0), 0)
 
 
 def _asks_by_config(trainable: Callable[..., Any]) -> str:

@@ -6,6 +6,7 @@ one has moved. What a scheduler has learnt is not taken over: it is read before 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +17,8 @@ from raysweep.spec.rayobjects import is_tune_scheduler, kind_of
 from raysweep.spec.space import is_domain, normalise
 from raysweep.spec.validation import Problem, show
 
+ANOTHER: Final = 'give scheduler="asha", or another of raysweep\'s schedulers'
+"""What to do about a scheduler of which nothing better is known."""
 _CLOCK: Final = "time_total_s"
 
 
@@ -44,9 +47,10 @@ def read_scheduler(scheduler: Any, param_space: Mapping[str, Any]) -> Read:
     kind = kind_of(scheduler)
     if kind in ("", "FIFOScheduler"):
         return Read(None)
+    if kind == "PopulationBasedTrainingReplay":
+        return Read(None, (_replay(scheduler),))
     if kind not in _READERS:
-        fix = _INSTEAD.get(kind, 'give scheduler="asha", or another of raysweep\'s schedulers')
-        return Read(None, (Objection("", f"{kind} has no counterpart", fix),))
+        return Read(None, (Objection("", f"{kind} has no counterpart", _INSTEAD.get(kind, ANOTHER)),))
     name, read = _READERS[kind]
     objections = [*_object(scheduler, kind, param_space)]
     return Read({name: read(scheduler)}, tuple(objections))
@@ -147,6 +151,20 @@ _READERS: Final[Mapping[str, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
 _INSTEAD: Final = {
     "ResourceChangingScheduler": "give resources.by_config, and scheduler: resource_changing",
 }
+
+
+def _replay(scheduler: Any) -> Objection:
+    """What stands in place of a `PopulationBasedTrainingReplay`: the schedule that it has read."""
+    problem = "PopulationBasedTrainingReplay trains one model by a schedule, and that is no sweep"
+    ask = "in the trainable ask rs.get_context().config_at(step, config), which in a trial gives its config"
+    if not scheduler._policy:
+        return Objection(
+            "", problem, f"it holds no change of config: run a TrainSpec with your config; {ask}"
+        )
+    # A donor of a donor may have changed at the same step: what came last was trained with.
+    configs = {0: scheduler.config, **dict(scheduler._policy)}
+    schedule = [{"from": start, "config": configs[start]} for start in sorted(configs)]
+    return Objection("", problem, f"run a TrainSpec, and {ask}; its schedule: {json.dumps(schedule)}")
 
 
 def _object(scheduler: Any, kind: str, param_space: Mapping[str, Any]) -> Iterator[Objection]:

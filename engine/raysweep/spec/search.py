@@ -356,6 +356,8 @@ class SearchSpec(KindSpec):
     @classmethod
     def _refuse_objects(cls, given: Any) -> Any:
         if rayobjects.is_tune_searcher(given):
+            if rayobjects.kind_of(given) == "TuneBOHB":
+                raise Problem("TuneBOHB is bohb here", 'write search: "bohb", with scheduler: "hyperband"')
             problem = f"a {rayobjects.kind_of(given)} object cannot be made again by a resume"
             path = rayobjects.class_path(given)
             raise Problem(problem, f'name its class, with its arguments: {{"{path}": {{...}}}}')

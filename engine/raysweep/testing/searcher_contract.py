@@ -48,6 +48,10 @@ class SearcherContract:
         """What a trial with this config costs; override it where the searcher goes by that."""
         return None
 
+    def spread(self, config: dict[str, Any]) -> float | None:
+        """How far the repeats of this config lie apart; override it to play a sweep with `repeat`."""
+        return None
+
     def test_it_says_what_the_engine_wants_to_know(self) -> None:
         searcher = self.make_searcher()
         assert isinstance(searcher.is_adaptive, bool)
@@ -143,7 +147,13 @@ class SearcherContract:
         return played
 
     def _result(self, config: dict[str, Any]) -> Result:
-        return Result(self.score(config), self.violations(config), self.others(config), self.cost(config))
+        return Result(
+            self.score(config),
+            self.violations(config),
+            self.others(config),
+            self.cost(config),
+            self.spread(config),
+        )
 
 
 def _end(number: int, result: Result) -> Told:

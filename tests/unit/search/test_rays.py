@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,12 +11,18 @@ import pytest
 
 from raysweep.core.state import SweepState, Trial
 from raysweep.errors import SpecError
+from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.policies import load_policies
+from raysweep.runs.replay import read_state
 from raysweep.runs.takeover import in_order
 from raysweep.search import Searcher, load_searcher, make_searcher
 from raysweep.search.asking import ask_configs
-from raysweep.simulate import simulate
+from raysweep.search.base import take_remark
+from raysweep.search.rays import BREACHES
+from raysweep.simulate import Kill, simulate
 from raysweep.spec import SweepSpec
+from raysweep.storage.opening import open_store
+from raysweep.verify import verify_sweep
 from tests.unit.ray_searchers import Climbs
 from tests.unit.simulate.exactness import Curve, Exact, kills_of
 from tests.unit.simulate.sweeps import make_spec, shown
@@ -101,6 +108,28 @@ def test_one_that_suggests_something_else_is_refused_on_resume_with_the_fix() ->
     assert str(caught.value).endswith("give it a seed, and begin under another key")
 
 
+def test_a_killed_sweep_that_it_cannot_go_on_with_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:
+    """It had passed the comparison before the start, which is of three configs."""
+    swept = spec(f"{HERE}:Forgets", num_samples=8, max_concurrent_trials=1)
+    whole = simulate(swept, Curve("none"), slots=1)
+    kill = Kill(when="after", append=whole.appends - 2)
+    for kills in ([kill], []):
+        with pytest.raises(
+            SpecError, match=r"^search: Forgets cannot go on: asked for trial 4 again it sugg"
+        ):
+            simulate(swept, Curve("none"), slots=1, kills=kills, keep_at=str(tmp_path))
+    store = open_store(str(tmp_path))
+    (name,) = list_sweeps(store)
+    folder = SweepFolder(store, name)
+    assert verify_sweep(folder).is_sound
+    record = folder.read_spec()
+    assert record is not None
+    _, state, _ = read_state(folder, record)
+    assert (state.phase, state.generation) == ("running", 3), "each try is a claim, and changes nothing"
+    completed = [trial for trial in state.trials.values() if trial.state == "completed"]
+    assert len(completed) >= 6, "what had been found is there"
+
+
 def test_one_that_draws_without_a_seed_is_refused_before_the_start() -> None:
     said = (
         r"^search: Careless suggests something else each time .*; have it draw from a generator with a seed$"
@@ -120,6 +149,49 @@ def test_where_it_would_wait_a_trial_is_drawn_and_it_is_not_told() -> None:
     assert fourth is not None
     assert abs(fourth["x"] - answer.configs[0]["x"]) <= 0.15
     assert ask_configs(found, 4, 1).note == "", "it is said once"
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_relations_hold_and_kills_change_nothing_about_that(slots: int) -> None:
+    fields = {"num_samples": 12, "where": ["x < 0.4 or x > 0.8"], "max_concurrent_trials": slots}
+    swept = spec({CLIMBS: {"width": 0.9}}, **fields)
+
+    def run(*kills: Any) -> Any:
+        return simulate(swept, Curve("flaky"), slots=slots, save_every=2, kills=kills, has_snapshots=True)
+
+    expected = run()
+    assert expected.outcome.counts == {"completed": 12}
+    for kill in [None, *Random(slots).sample(kills_of(expected), 4)]:
+        simulated = expected if kill is None else run(kill)
+        assert all(not 0.4 <= trial.config["x"] <= 0.8 for trial in simulated.outcome.trials)
+        assert simulated.outcome.counts == {"completed": 12}
+        if slots == 1:
+            assert shown(simulated) == shown(expected)
+
+
+def test_a_suggestion_that_breaks_a_relation_is_told_as_the_worst_result_so_far() -> None:
+    """Before there is one, when there is; an error would teach it nothing."""
+    found = searcher(f"{HERE}:Stubborn", where=["x < 0.5"])
+    inner: Any = found
+    told = inner._inner._inner.told
+    first, second = found.ask(0), found.ask(1)
+    assert first is not None
+    assert second is not None
+    assert max(first["x"], second["x"]) < 0.5
+    assert told == []
+    said = "search: Stubborn suggests what breaks where, 20 times in a row: some trials are drawn at random"
+    assert take_remark(found) == said
+    found.tell(0, 1.0, "completed")
+    breaches = [f"0.{n}" if n else "0" for n in range(BREACHES)]
+    assert told[:BREACHES] == [(name, 1.0) for name in breaches]
+    assert len(told) == 2 * BREACHES
+    found.tell(1, 1.5, "completed")
+    third = found.ask(2)
+    assert third is not None
+    assert told[2 * BREACHES :] == [("2", 1.5)]
+    assert third == {"x": 0.2}
+    found.tell(2, 0.1, "completed")
+    assert told[-1] == ("2.1", 0.1), "by the suggestion that was taken"
 
 
 def test_one_that_has_finished_ends_the_search() -> None:
@@ -188,7 +260,11 @@ def test_the_order_is_noted_and_old_journals_without_it_are_told_by_number() -> 
         ({CLIMBS: {"metric": "loss"}}, {}, r"^search\.metric: Climbs is told by the spec; leave it out"),
         (CLIMBS, {"mode": "max"}, r"^search: Climbs cannot search this space: AssertionError"),
         (CLIMBS, {"param_space": {"x": {"grid_search": [1]}}}, r"^param_space\.x: grid_search cannot"),
-        (CLIMBS, {"where": ["x < 0.5"]}, r"^where: Climbs knows no relations"),
+        (
+            CLIMBS,
+            {"where": ["x > 2"]},
+            r"^where: of 10000 configs that were drawn, none satisfies 'x > 2'; relax",
+        ),
         (
             CLIMBS,
             {"param_space": {"x": {"choice": {"a": {}, "b": {"y": {"uniform": [0, 1]}}}}}},

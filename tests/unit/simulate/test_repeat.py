@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,11 +17,14 @@ from raysweep.core import SweepState, step
 from raysweep.core.seeds import derive_seed
 from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome
+from raysweep.search import SearchSetup, TrialEnd
+from raysweep.search.base import Result
 from raysweep.search.repeat import RepeatSearcher
 from raysweep.simulate import Kill, Simulated, simulate
 from raysweep.spec import SweepSpec
 from raysweep.spec.again import Again, Extension
 from raysweep.spec.repeat import Repeat
+from tests.unit.plugins import Draws, Options
 from tests.unit.simulate.exactness import kills_of
 from tests.unit.simulate.sweeps import make_spec, shown
 
@@ -269,3 +273,49 @@ def test_repeats_go_no_further() -> None:
     Again(extend=Extension(max_t=9, top=1)).check_for(make_spec())
     with pytest.raises(SpecError, match="extend: with repeat, trials are repeats of a config"):
         Again(extend=Extension(max_t=9, top=1)).check_for(make_spec(repeat=3))
+
+
+class Notes(Draws):
+    """Keeps what it is told."""
+
+    told: ClassVar[list[tuple[int, str, Result | float | None]]] = []
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        self.told.append((number, state, value))
+
+    def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
+        self.told.append((number, state, result))
+
+    def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
+        pass
+
+
+def test_a_class_of_ones_own_is_told_mean_and_spread() -> None:
+    Notes.told.clear()
+    outcome = run(
+        search=f"{__name__}:Notes", repeat={"times": 3, "seed_param": "seed"}, num_samples=4
+    ).outcome
+    known = {each.trials[0] // 3: each for each in outcome.configs}
+    assert sorted(number for number, *_ in Notes.told) == [0, 1, 2, 3]
+    for number, state, result in Notes.told:
+        assert state == "completed"
+        assert isinstance(result, Result)
+        assert (result.value, result.spread) == pytest.approx((known[number].mean, known[number].std))
+
+
+def told_of(*ends: tuple[float | None, TrialEnd]) -> Any:
+    """What the searcher inside is told of a config with these repeats."""
+    Notes.told.clear()
+    setup = SearchSetup(mode="min", seed=1, param_space={"x": {"uniform": [0, 1]}}, num_samples=3)
+    searcher = RepeatSearcher(Notes(Options(), setup), Repeat(times=len(ends)), 1)
+    for number, (value, end) in enumerate(ends):
+        searcher.ask(number)
+        searcher.tell(number, value, end)
+    return Notes.told[0][2]
+
+
+def test_of_one_value_there_is_no_spread_and_of_endless_ones_no_error() -> None:
+    assert told_of((1.0, "completed"), (3.0, "completed"), (2.0, "stopped")).spread == pytest.approx(2**0.5)
+    assert told_of((1.0, "completed"), (3.0, "stopped")) == 1.0, "by tell: there is no more to say"
+    assert told_of((1e200, "completed"), (-1e200, "completed")).spread == math.inf
+    assert math.isnan(told_of((math.inf, "completed"), (1.0, "completed")).spread)

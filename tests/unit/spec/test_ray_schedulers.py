@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,3 +163,30 @@ def test_a_class_of_ones_own_is_no_twin() -> None:
 
     with pytest.raises(SpecError, match=r"^scheduler: .*Mine has no counterpart"):
         make(Mine())
+
+
+def replay(folder: Path, *rows: list[Any]) -> ray.PopulationBasedTrainingReplay:
+    policy = folder / "pbt_policy.txt"
+    policy.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return ray.PopulationBasedTrainingReplay(str(policy))
+
+
+def test_a_replay_is_refused_with_the_schedule_to_write(tmp_path: Path) -> None:
+    """Of two changes at one step, the later one is what was trained with."""
+    rows = [
+        ["1", "2", 10, 20, {"lr": 0.1}, {"lr": 0.2}],
+        ["0", "1", 20, 20, {"lr": 0.2}, {"lr": 0.05}],
+    ]
+    with pytest.raises(SpecError) as caught:
+        make(replay(tmp_path, *rows))
+    assert str(caught.value) == (
+        "scheduler: PopulationBasedTrainingReplay trains one model by a schedule, and that is no sweep; "
+        "run a TrainSpec, and in the trainable ask rs.get_context().config_at(step, config), which in a "
+        'trial gives its config; its schedule: [{"from": 0, "config": {"lr": 0.1}}, '
+        '{"from": 20, "config": {"lr": 0.05}}]'
+    )
+
+
+def test_a_replay_without_changes_is_a_training(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"no sweep; it holds no change of config: run a TrainSpec with your"):
+        make(replay(tmp_path))
