@@ -22,7 +22,16 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.contenders import scratch, use_up_idle_workers
-from benchmarks.measure import Contender, Json, Sample, alternate, compare_samples, significant, spread, target
+from benchmarks.measure import (
+    Contender,
+    Json,
+    Sample,
+    alternate,
+    compare_samples,
+    significant,
+    spread,
+    target,
+)
 from benchmarks.notes import Note, read_notes, write_note
 
 STEPS: Final = 27

@@ -129,7 +129,7 @@ class BohbModel:
         return self._density(good), self._density(bad)
 
     def _kept(self, ranked: list[int]) -> list[int]:
-        """Of very many, the best third and the newest, ranked: each candidate is compared with all of them."""
+        """Of very many, the best third and the newest, ranked: a candidate is compared with each."""
         most = self._options.max_results
         if len(ranked) <= most:
             return ranked
