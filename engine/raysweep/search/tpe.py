@@ -6,8 +6,10 @@ Algorithm: Bergstra et al., "Algorithms for Hyper-Parameter Optimization", NIPS 
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import optuna
 from optuna.samplers import BaseSampler, TPESampler
@@ -15,9 +17,11 @@ from optuna.samplers import BaseSampler, TPESampler
 from raysweep.search.base import Result
 from raysweep.search.cells import LeafPath
 from raysweep.search.optuna_model import Modes, OptunaModel, ShownTrials, quiet_study
-from raysweep.search.window import Window
+from raysweep.search.window import FRONT_PART, Window
 from raysweep.spec.search import TpeOptions
 from raysweep.spec.space import Space
+
+GOOD: Final = 0.1
 
 
 class TpeModel(OptunaModel):
@@ -35,14 +39,23 @@ class TpeModel(OptunaModel):
 
     def make_sampler(self, seed: int) -> BaseSampler:
         """Return Optuna's sampler with these options."""
-        return TPESampler(
-            seed=seed,
-            n_startup_trials=self._options.n_startup_trials,
-            n_ei_candidates=self._options.n_ei_candidates,
-            multivariate=self._options.is_multivariate,
-            constant_liar=self._options.constant_liar,
-            group=self._options.is_multivariate and self._has_branches,
-        )
+        options: dict[str, Any] = {
+            "seed": seed,
+            "n_startup_trials": self._options.n_startup_trials,
+            "n_ei_candidates": self._options.n_ei_candidates,
+            "multivariate": self._options.is_multivariate,
+            "constant_liar": self._options.constant_liar,
+            "group": self._options.is_multivariate and self._has_branches,
+        }
+        if self._window.is_full and not isinstance(self._modes, str):
+            options["gamma"] = self._good
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # Optuna means to drop `gamma` in version 6
+            return TPESampler(**options)
+
+    def _good(self, _: int) -> int:
+        """How many results count as good, of several metrics: a tenth of all, as Optuna has it."""
+        return min(math.ceil(GOOD * self._window.count), self._options.max_results // FRONT_PART)
 
     def end(self, number: int, result: Result | None) -> None:
         """Tell the study how it ended."""

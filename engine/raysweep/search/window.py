@@ -34,6 +34,11 @@ class Window:
         self._places: list[int] = []  # sorted
 
     @property
+    def count(self) -> int:
+        """How many results there are."""
+        return len(self._places)
+
+    @property
     def is_full(self) -> bool:
         """Whether there are more results than it keeps."""
         return len(self._places) > self._size

@@ -144,6 +144,18 @@ def test_what_runs_is_looked_at_with_what_counts() -> None:
     assert model.sample(30, 0).keys() == {("x",), ("y",)}
 
 
+def test_of_several_metrics_a_tenth_of_all_results_is_good_up_to_half_of_those_that_count() -> None:
+    def good(results: int) -> int | None:
+        model = TpeModel(spec().space, 3, ("min", "min"), TpeOptions(max_results=40))
+        for number in range(results):
+            model.add(number, {("x",): 0.5, ("y",): 0.5})
+            model.end(number, Result(float(number), others=(float(-number),)))
+        gamma = model.make_sampler(1)._gamma  # type: ignore[attr-defined]
+        return None if gamma is None else int(gamma(40))
+
+    assert [good(results) for results in (40, 41, 110, 300)] == [None, 5, 11, 20]
+
+
 def test_earlier_results_count_too() -> None:
     model = TpeModel(spec().space, 3, "min", TpeOptions(max_results=12))
     for number in range(20):
