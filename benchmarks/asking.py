@@ -22,12 +22,23 @@ from raysweep.cluster.asking import Asking
 from raysweep.cluster.suggesting import suggest
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
-from raysweep.search import Searcher, make_searcher
+from raysweep.search import Result, Searcher, make_searcher, tell_end, tell_rung
 from raysweep.spec import SweepSpec
 
-SIZES: Final = (1_000, 3_000)
-KINDS: Final = ("random", "sobol", "halton", "tpe", "cma_es", "gp", "auto")
-KINDS_SIZE: Final = 1_000
+Json = dict[str, Any]
+SIZES: Final = (1_000, 3_000, 10_000)
+RUNG: Final = 27
+KINDS: Final[dict[str, Json]] = {
+    kind: {"search": kind} for kind in ("random", "sobol", "halton", "tpe", "cma_es", "gp", "auto", "nsga2")
+} | {
+    "nsga3": {"search": "nsga3", "metric": ["loss", "size", "time", "cost"], "mode": ["min"] * 4},
+    "tpe, 2 metrics": {"search": "tpe", "metric": ["loss", "size"], "mode": ["min", "min"]},
+    "tpe, 3 metrics": {"search": "tpe", "metric": ["loss", "size", "time"], "mode": ["min"] * 3},
+    "tpe, a constraint": {"search": "tpe", "constraints": ["size <= 1"]},
+    "bohb": {"search": "bohb", "scheduler": {"hyperband": {"max_t": RUNG}}},
+    "dehb": {"search": "dehb", "scheduler": {"dehb": {"max_t": RUNG}}},
+}
+KINDS_SIZE: Final = 10_000
 DIMENSIONS: Final = 20
 ASKS: Final = 5
 TICK_S: Final = 0.005
@@ -43,15 +54,17 @@ def run(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
 
 
 def _measure(trials: int, kind: str) -> dict[str, float]:
-    searcher = _searcher(trials, kind)
-    idle = asyncio.run(_lag(searcher, trials, 0))
-    threaded = asyncio.run(_lag(searcher, trials, ASKS))
+    searcher = searcher_after(trials, kind)
+    # What is made of all results at once, such as generations, is made once.
+    suggest(searcher, cmd.SuggestConfigs(first=trials, count=1), 0.0)
+    idle = asyncio.run(_lag(searcher, kind, trials + 1, 0))
+    threaded = asyncio.run(_lag(searcher, kind, trials + 1, ASKS))
     before = monotonic()
-    for number in range(trials + ASKS, trials + 2 * ASKS):
+    for number in range(trials + 1 + ASKS, trials + 1 + 2 * ASKS):
         suggest(searcher, cmd.SuggestConfigs(first=number, count=1), 0.0)
     on_loop_s = (monotonic() - before) / ASKS
     before_cpu = process_time()
-    for number in range(trials + 2 * ASKS, trials + 3 * ASKS):
+    for number in range(trials + 1 + 2 * ASKS, trials + 1 + 3 * ASKS):
         suggest(searcher, cmd.SuggestConfigs(first=number, count=1), 0.0)
     cpu_s = (process_time() - before_cpu) / ASKS
     return {
@@ -64,7 +77,7 @@ def _measure(trials: int, kind: str) -> dict[str, float]:
     }
 
 
-async def _lag(searcher: Searcher, first: int, asks: int) -> dict[str, float]:
+async def _lag(searcher: Searcher, kind: str, first: int, asks: int) -> dict[str, float]:
     """How much later than every 5 ms the loop comes round, at most, while so many asks are answered."""
     answered: asyncio.Queue[ev.ConfigsSuggested] = asyncio.Queue()
     asking = Asking(searcher, answered.put_nowait, _raise)
@@ -73,7 +86,16 @@ async def _lag(searcher: Searcher, first: int, asks: int) -> dict[str, float]:
     began = monotonic()
     try:
         for number in range(first, first + asks):
-            asking.tell(cmd.TellSearch(trial=number - 1, value=0.5, end="completed"))
+            found = result_of(kind, [0.5] * DIMENSIONS)
+            asking.tell(
+                cmd.TellSearch(
+                    trial=number - 1,
+                    value=found.value,
+                    end="completed",
+                    violations=found.violations,
+                    others=found.others,
+                )
+            )
             asking.ask(cmd.SuggestConfigs(first=number, count=1))
             await answered.get()
         ask_s = (monotonic() - began) / max(1, asks)
@@ -104,7 +126,8 @@ async def _tick(lags: list[tuple[float, float]]) -> None:
             lags.append((monotonic() - due, process_time() - due_cpu))
 
 
-def _searcher(trials: int, kind: str) -> Searcher:
+def searcher_after(trials: int, kind: str) -> Searcher:
+    """A search that has been told of so many trials."""
     plain = {
         "name": "asking",
         "trainable": "benchmarks.asking:run",
@@ -112,15 +135,23 @@ def _searcher(trials: int, kind: str) -> Searcher:
         "metric": "loss",
         "mode": "min",
         "num_samples": 10 * trials,
-        "search": kind,
     }
-    searcher = make_searcher(SweepSpec.model_validate(plain), 1)
+    searcher = make_searcher(SweepSpec.model_validate(plain | KINDS[kind]), 1)
     random = Random(0)
     for number in range(trials):
         config = {f"x{index}": random.random() for index in range(DIMENSIONS)}
         searcher.restore(number, config)
-        searcher.tell(number, sum(config.values()), "completed")
+        tell_rung(searcher, number, RUNG, sum(config.values()))
+        tell_end(searcher, number, result_of(kind, list(config.values())), state="completed")
     return searcher
+
+
+def result_of(kind: str, places: list[float]) -> Result:
+    """What a trial there gives: the sum; more metrics are distances from other corners."""
+    metrics = len(KINDS[kind].get("mode", ["min"]))
+    others = tuple(sum((x - at / metrics) ** 2 for x in places) for at in range(1, metrics))
+    violations = (sum(places) - DIMENSIONS / 2,) if "constraints" in KINDS[kind] else ()
+    return Result(sum(places), violations, others)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,16 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.contenders import scratch, use_up_idle_workers
-from benchmarks.measure import Contender, Json, Sample, alternate, compare_samples, significant, target
+from benchmarks.measure import (
+    Contender,
+    Json,
+    Sample,
+    alternate,
+    compare_samples,
+    significant,
+    spread,
+    target,
+)
 from benchmarks.notes import Note, read_notes, write_note
 
 STEPS: Final = 27
@@ -34,14 +43,19 @@ MB: Final = 1_000_000
 # -- asha-wall ----------------------------------------------------------------------------------------
 
 
-def run_asha(rounds: int, *, trials: int = 60, step_s: float = 0.1) -> Json:
-    """Seconds until each has found what the worse of them found at all, in that round."""
+def run_asha(rounds: int, *, trials: int = 60, step_s: float = 0.1, steps: int = STEPS) -> Json:
+    """Seconds until each has found what the worst of them found at all; other curves in each round."""
+    halving, space = _halving(steps), {"step_s": step_s, "steps": steps}
+    schedulers: dict[str, Json] = {
+        "raysweep": {"asha": halving},
+        "promotion": {"asha": {**halving, "type": "promotion"}},
+        "pasha": {"pasha": halving},
+    }
     contenders = [
-        _own("raysweep", "learn_in_raysweep", {"asha": _halving()}, trials, step_s=step_s),
-        _own("pasha", "learn_in_raysweep", {"pasha": _halving()}, trials, step_s=step_s),
-        _tune("tune", learn_in_tune, _tunes_asha, trials, step_s=step_s),
+        *(_own(name, "learn_in_raysweep", each, trials, **space) for name, each in schedulers.items()),
+        _tune("tune", learn_in_tune, lambda: _tunes_asha(steps), trials, **space),
     ]
-    what = f"{trials} trials of up to {STEPS} steps of {step_s:g} s under ASHA, 2 slots"
+    what = f"{trials} trials of up to {steps} steps of {step_s:g} s under ASHA, 2 slots"
     return _to_best(what, contenders, rounds)
 
 
@@ -73,19 +87,21 @@ def _to_best(what: str, contenders: Sequence[Contender], rounds: int) -> Json:
             found_s = next(note["at"] for note in notes if "step" in note and note["loss"] <= wanted)
             each[number] = replace(each[number], extra={**each[number].extra, "to_best_s": found_s})
     shown = compare_samples(contenders, samples, "trial")
-    to_best = {name: median(one.extra["to_best_s"] for one in each) for name, each in samples.items()}
+    ratios = {own: _of_tunes(samples[own], samples["tune"]) for own in samples if own != "tune"}
     return {
         "what": what,
         **shown,
-        "best": {name: [significant(one.extra["best"]) for one in each] for name, each in samples.items()},
-        "to_best_s": {
-            name: [significant(one.extra["to_best_s"]) for one in each] for name, each in samples.items()
-        },
+        "to_best_of_tunes": {own: spread(each) for own, each in ratios.items()},
         "targets": [
-            target("seconds to the same best, of Ray Tune's", to_best[own] / to_best["tune"], at_most=0.5)
-            for own in ("raysweep", "pasha")
+            target(f"{own}: seconds to the same best, of Ray Tune's", median(each), at_most=0.5)
+            for own, each in ratios.items()
         ],
     }
+
+
+def _of_tunes(own: Sequence[Sample], tunes: Sequence[Sample]) -> list[float]:
+    """Seconds to the same best as parts of Ray Tune's, round by round: each has curves of its own."""
+    return [a.extra["to_best_s"] / b.extra["to_best_s"] for a, b in zip(own, tunes, strict=True)]
 
 
 def run_asha_long(rounds: int) -> Json:
@@ -93,55 +109,67 @@ def run_asha_long(rounds: int) -> Json:
     return run_asha(rounds, trials=40, step_s=1.0)
 
 
-def _halving() -> Json:
-    return {"max_t": STEPS, "grace_period": 1, "reduction_factor": 3}
+def run_asha_81(rounds: int) -> Json:
+    """The same with three times as many steps, so that there is a rung more."""
+    return run_asha(rounds, steps=3 * STEPS)
 
 
-def _tunes_asha() -> Any:
+def _halving(steps: int = STEPS) -> Json:
+    return {"max_t": steps, "grace_period": 1, "reduction_factor": 3}
+
+
+def _tunes_asha(steps: int = STEPS) -> Any:
     from ray.tune.schedulers import ASHAScheduler
 
-    return ASHAScheduler(time_attr="training_iteration", **_halving())
+    return ASHAScheduler(time_attr="training_iteration", **_halving(steps))
 
 
 def learn_in_raysweep(config: dict[str, Any]) -> None:
     """The trainable of raysweep."""
     import raysweep as rs
 
-    _learn(config, rs.get_context().trial_id, lambda loss: rs.report({"loss": loss}))
+    _learn(config, rs.get_context().trial_id, _stored() or 0, _report_and_store)
 
 
 def learn_in_tune(config: dict[str, Any]) -> None:
-    """The trainable of Ray Tune."""
+    """The trainable of Ray Tune, whose ASHA pauses nothing."""
     from ray import tune
 
-    _learn(config, tune.get_context().get_trial_id(), lambda loss: tune.report({"loss": loss}))
+    _learn(config, tune.get_context().get_trial_id(), 0, lambda loss, _: tune.report({"loss": loss}))
 
 
-def _learn(config: dict[str, Any], trial: str, report: Callable[[float], None]) -> None:
+def _learn(config: dict[str, Any], trial: str, done: int, report: Callable[[float, int], None]) -> None:
     """Curves that cross: who begins well need not end well."""
-    chance = random.Random(config["index"])
+    chance = random.Random(f"{config['instance']}:{config['index']}")
     floor, rate = chance.random(), 10 ** chance.uniform(-1.5, 0.0)
-    for step in range(1, STEPS + 1):
+    for step in range(done + 1, config["steps"] + 1):
         time.sleep(config["step_s"])
         loss = floor + (1.0 - floor) * math.exp(-rate * step)
         write_note(config, trial=trial, step=step, loss=loss)
-        report(loss)
+        report(loss, step)
+
+
+def _stored() -> Any:
+    """What the trial's checkpoint has; None: it begins."""
+    import raysweep as rs
+
+    with rs.get_checkpoint() or _nothing() as folder:
+        return None if folder is None else pickle.loads(Path(folder, "state").read_bytes())  # noqa: S301
+
+
+def _report_and_store(loss: float, state: Any) -> None:
+    import raysweep as rs
+
+    with rs.new_checkpoint() as folder:
+        (folder / "state").write_bytes(pickle.dumps(state))
+        rs.report({"loss": loss}, checkpoint=folder)
 
 
 def fit_in_raysweep(config: dict[str, Any]) -> None:
     """The trainable of raysweep."""
     import raysweep as rs
 
-    found = rs.get_checkpoint()
-    with found or _nothing() as folder:
-        state = pickle.loads(Path(folder, "state").read_bytes()) if folder is not None else None  # noqa: S301
-
-    def report(loss: float, state: Any) -> None:
-        with rs.new_checkpoint() as folder:
-            (folder / "state").write_bytes(pickle.dumps(state))
-            rs.report({"loss": loss}, checkpoint=folder)
-
-    _fit(config, rs.get_context().trial_id, state, report)
+    _fit(config, rs.get_context().trial_id, _stored(), _report_and_store)
 
 
 def fit_in_tune(config: dict[str, Any]) -> None:
@@ -364,10 +392,15 @@ def _own(
         import raysweep as rs
 
         with scratch() as folder:
+            number = next(numbers)
             spec = rs.SweepSpec(
-                name=f"{name}-{next(numbers)}",
+                name=f"{name}-{number}",
                 trainable=f"benchmarks.schedulers:{trainable}",
-                param_space={**_indexed(trials, space), "notes": str(folder / "notes")},
+                param_space={
+                    **_indexed(trials, space),
+                    "instance": number,
+                    "notes": str(folder / "notes"),
+                },
                 num_samples=1 if "step_s" in space else trials,
                 metric="loss",
                 mode="min",
@@ -388,6 +421,8 @@ def _tune(
     domains: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
     **space: Any,
 ) -> Contender:
+    numbers = itertools.count()
+
     def run() -> Sample:
         from ray import tune
 
@@ -402,6 +437,7 @@ def _tune(
                 **space,
                 **indexed,
                 **drawn,
+                "instance": next(numbers),
                 "notes": str(folder / "notes"),
             }
             tuner = tune.Tuner(

@@ -51,9 +51,14 @@ _P: Final = (
 
 def hartmann6(x: Values) -> float:
     """Hartmann, 1973: six minima, the least of them -3.32237."""
+    return hartmann6_of(x, _ALPHA)
+
+
+def hartmann6_of(x: Values, heights: Values) -> float:
+    """The same of four hills of these heights."""
     return -sum(
-        alpha * math.exp(-sum(a * (v - p * 1e-4) ** 2 for a, v, p in zip(row, x, places, strict=True)))
-        for alpha, row, places in zip(_ALPHA, _A, _P, strict=True)
+        height * math.exp(-sum(a * (v - p * 1e-4) ** 2 for a, v, p in zip(row, x, places, strict=True)))
+        for height, row, places in zip(heights, _A, _P, strict=True)
     )
 
 

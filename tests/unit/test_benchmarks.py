@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from benchmarks import asking, fidelity, schedulers
 from benchmarks.gang import targets
 from benchmarks.measure import Contender, Sample, alternate, compare, describe, ratio, spread, target
+from benchmarks.notes import read_notes
 from benchmarks.processes import Watch, family, pss_bytes
 
 # Of two processes: the first waits to be told to start the second, which takes memory and says who it is.
@@ -19,6 +22,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 subprocess.run([sys.executable, "-c", {ALLOCATES!r}])
 """
+HARTMANN = (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573)
 
 
 def samples(*walls: float, units: int = 10, warm: float | None = None) -> list[Sample]:
@@ -172,3 +176,53 @@ def test_memory_knows_drift_and_survives_a_jump(seeds: int) -> None:
         assert sum(before[0]) < sum(before[1]) / 2
     assert found["jump"]["memory"]["mean_more_than_cold"] <= anchors
     assert found["after_jump"]["memory"]["mean_more_than_cold"] <= anchors
+
+
+@pytest.mark.parametrize(
+    ("problem", "place"),
+    [
+        ("branin", (3.141593, 2.275)),
+        ("currin", (0.2166667, 0.0)),
+        ("hartmann6", HARTMANN),
+        ("power_laws", HARTMANN),
+    ],
+)
+def test_curves_end_at_the_minimum_that_is_known(problem: str, place: tuple[float, ...]) -> None:
+    function, minimum, _ = fidelity.CURVES[problem]
+    assert function(place, 1.0) == pytest.approx(minimum, abs=1e-4)
+    inside = [0.3 * value + 0.2 for value in place]
+    assert function(inside, 1 / 27) != pytest.approx(function(inside, 1.0), abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["random", "asha", "dehb", "optuna, halving", "optuna, hyperband"])
+def test_each_gets_the_epochs_that_it_needs_and_no_more_count(name: str) -> None:
+    record = fidelity.recorded(name, "branin", 1, full=3)
+    first = record.regret(81)
+    assert len(record.epochs) >= 81
+    record.epochs = [*record.epochs[:81], (28, -1.0, -1.0)]
+    assert record.regret(81) == first
+    longest = max(epoch for epoch, _, _ in record.epochs[:81])
+    _, found = min((value, end) for epoch, value, end in record.epochs[:81] if epoch == longest)
+    assert first == pytest.approx(found - 0.397887, abs=1e-5)
+    assert name != "random" or [epoch for epoch, _, _ in record.epochs[:81]] == [*range(1, 28)] * 3
+
+
+def test_a_trial_of_curves_goes_on_from_its_checkpoint_and_each_round_has_others(tmp_path: Path) -> None:
+    def losses(instance: int, done: int = 0) -> dict[int, float]:
+        file = tmp_path / f"{instance}-{done}"
+        config = {"instance": instance, "index": 3, "steps": 5, "step_s": 0.0, "notes": str(file)}
+        schedulers._learn(config, "a", done, lambda loss, step: None)
+        return {note["step"]: note["loss"] for note in read_notes(file)}
+
+    first = losses(0)
+    assert list(first) == [1, 2, 3, 4, 5]
+    assert losses(0, 3) == {4: first[4], 5: first[5]}
+    assert losses(1) != first
+
+
+@pytest.mark.parametrize(
+    "kind", ["random", "tpe", "tpe, 2 metrics", "tpe, a constraint", "bohb", "dehb", "nsga3"]
+)
+def test_a_search_is_asked_after_as_many_results_as_are_named(kind: str) -> None:
+    searcher = asking.searcher_after(20, kind)
+    assert len(searcher.ask(20) or {}) == asking.DIMENSIONS

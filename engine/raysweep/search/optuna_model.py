@@ -7,9 +7,10 @@ lost. Sampled trials and restored ones take the same way into the study.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Literal
 
 import optuna
@@ -148,3 +149,18 @@ class _Storage(optuna.storages.InMemoryStorage):
     def note(self, trial_id: int, key: str, value: Any) -> None:
         """Set an attribute of a trial that has not ended."""
         super().set_trial_system_attr(trial_id, key, value)
+
+
+class ShownTrials(_Storage):
+    """A study of trials that are another study's, with the numbers that they have there."""
+
+    def __init__(self, trials: Sequence[FrozenTrial]) -> None:
+        super().__init__()
+        self._trials = trials
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        """Return them, those of these states."""
+        shown = [trial for trial in self._trials if states is None or trial.state in states]
+        return copy.deepcopy(shown) if deepcopy else shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
@@ -12,6 +12,14 @@ from raysweep.spec.base import SpecModel
 from raysweep.spec.jsonable import plain
 from raysweep.spec.kinds import KindSpec, PluginOptions
 from raysweep.spec.validation import Problem, show
+
+TPE_RESULTS: Final = 1000
+BOHB_RESULTS: Final = 250
+
+
+def without_default(fields: dict[str, Any], name: str, default: Any) -> dict[str, Any]:
+    """These fields, without one that was not there at first, where it is as if it were not there."""
+    return {key: value for key, value in fields.items() if key != name or value != default}
 
 
 class SearchOptions(SpecModel):
@@ -99,6 +107,8 @@ class TpeOptions(SearchOptions):
     """Whether parameters are modelled together. Default: true; in a sweep of before, what it began with."""
     constant_liar: bool = True
     """Whether running trials count as bad ones, so that parallel trials differ."""
+    max_results: int = Field(default=TPE_RESULTS, ge=10)
+    """How many results the model is made of: the best third and the newest; of several metrics, the front."""
 
     @property
     def is_multivariate(self) -> bool:
@@ -117,7 +127,8 @@ class TpeOptions(SearchOptions):
 
     def digested(self) -> dict[str, Any]:
         """As `SearchOptions.digested`; left open, with the default that there was at first: false."""
-        return super().digested() | {"multivariate": self.multivariate or False}
+        fields = super().digested() | {"multivariate": self.multivariate or False}
+        return without_default(fields, "max_results", TPE_RESULTS)
 
 
 class SobolOptions(SearchOptions):
@@ -198,6 +209,12 @@ class BohbOptions(SearchOptions):
     """How many times as wide as the good ones' density candidates are spread."""
     min_bandwidth: float = Field(default=1e-3, gt=0)
     """No density is narrower, as a part of a parameter's range."""
+    max_results: int = Field(default=BOHB_RESULTS, ge=10)
+    """How many results at that time the model is made of: the best third and the newest."""
+
+    def digested(self) -> dict[str, Any]:
+        """As `SearchOptions.digested`: without what was not there at first, where it is not set."""
+        return without_default(super().digested(), "max_results", BOHB_RESULTS)
 
 
 class DehbOptions(SearchOptions):
