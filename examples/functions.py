@@ -57,7 +57,11 @@ def curve(config: Mapping[str, float], epoch: int) -> dict[str, float]:
 
 
 def train(config: Mapping[str, float]) -> None:
-    """Nine epochs of `curve`, with a checkpoint of each: what a scheduler pauses goes on from there."""
+    """Nine epochs of `curve`, with a checkpoint of each: what a scheduler pauses goes on from there.
+
+    A training repeats the configs of a population's best trial: `config_at` has the one of each epoch.
+    """
+    context = rs.get_context()
     checkpoint = rs.get_checkpoint()
     done = 0
     if checkpoint is not None:
@@ -66,7 +70,7 @@ def train(config: Mapping[str, float]) -> None:
     for epoch in range(done + 1, 10):
         with rs.new_checkpoint() as folder:
             Path(folder, "epoch").write_text(str(epoch))
-            rs.report(curve(config, epoch), checkpoint=folder, wait=True)
+            rs.report(curve(context.config_at(epoch - 1, config), epoch), checkpoint=folder, wait=True)
 
 
 def served(config: Mapping[str, float]) -> dict[str, float]:

@@ -51,6 +51,21 @@ def test_pbt_goes_on_from_the_donors_checkpoint_with_another_config(
     for trial in outcome.trials:
         assert trial.metrics["training_iteration"] == 9
         assert trial.metrics["loss"] == pytest.approx(curve(trial.config, 9)["loss"])
+    _check_training(outcome, tmp_path)
+
+
+def _check_training(outcome: rs.SweepOutcome, tmp_path: Path) -> None:
+    """The example of a training repeats the configs of the best trial, epoch by epoch."""
+    path = EXAMPLES.parent / "population_train.yaml"
+    assert f"raysweep train examples/{path.name}" in path.read_text()
+    spec = train_spec_for(rs.TrainSpec.from_file(path).replace(storage_path=str(tmp_path)), outcome)
+    assert len(spec.schedule) > 1
+    trained = rs.run_training(spec, key="k")
+    starts = {each.start: each.config for each in spec.schedule}
+    configs = [starts[max(start for start in starts if start < epoch)] for epoch in range(1, 10)]
+    assert [report.metrics["loss"] for report in trained.history] == [
+        pytest.approx(curve(config, epoch)["loss"]) for epoch, config in enumerate(configs, 1)
+    ]
 
 
 def shared(config: dict[str, Any]) -> None:

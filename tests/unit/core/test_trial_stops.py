@@ -274,3 +274,35 @@ def test_the_example_runs_as_it_stands() -> None:
     lengths = {trial.metrics["training_iteration"] for trial in outcome.trials if trial.state == "completed"}
     assert outcome.counts["stopped"] > 5
     assert lengths >= {10}
+
+
+def test_the_example_of_plateau_and_patience_runs_as_it_stands() -> None:
+    path = Path(__file__).parents[3] / "examples/progress.yaml"
+    spec = SweepSpec.from_file(path)
+    assert f"raysweep sweep examples/{path.name}" in path.read_text()
+
+    def curve(config: Mapping[str, Any], step: int) -> Mapping[str, Any] | None:
+        return functions.curve(config, step) if step < 10 else None
+
+    lengths = []
+    for stops in (None, "trial_plateau", "trial_patience"):
+        alone = spec if stops is None else spec.replace(stop=spec.stop.replace(**{stops: None}))
+        outcome = simulate(alone, curve, slots=4).outcome
+        assert outcome.counts == {"completed": 12}
+        lengths.append([trial.metrics["training_iteration"] for trial in outcome.trials])
+    assert min(lengths[0]) < 9
+    assert lengths[0] == [min(pair) for pair in zip(*lengths[1:], strict=True)]
+    assert lengths[0] not in lengths[1:], "both end some trials"
+
+
+def test_the_example_with_a_scheduler_object_runs_as_it_stands() -> None:
+    path = Path(__file__).parents[3] / "examples/ray_scheduler.py"
+    assert f"python -m examples.{path.stem}" in path.read_text()
+    from examples.ray_scheduler import SPEC
+
+    assert SPEC.scheduler.kind == "asha"
+    outcome = simulate(
+        SPEC, lambda config, step: functions.curve(config, step) if step < 10 else None
+    ).outcome
+    assert outcome.counts["stopped"] > 9
+    assert outcome.counts["completed"] >= 1

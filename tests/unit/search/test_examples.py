@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
+from raysweep.outcome import SweepOutcome
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
+from raysweep.spec import SweepSpec, sweep_id
 from raysweep.spec.jsonable import leaves
+from raysweep.spec.memory import Memory
 from raysweep.spec.search import SearchSpec
 from raysweep.spec.trainable import load_function
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples/search").glob("*.yaml"))
 # What a search is to find at least; the minima are 0.398 and 0.1.
-FINDS = {"branches": 0.25, "auto": 0.5, "gp": 0.6, "cma_es": 1.0, "sobol": 8.0, "halton": 8.0}
+FINDS = {
+    "branches": 0.25,
+    "auto": 0.5,
+    "gp": 0.6,
+    "cma_es": 1.0,
+    "sobol": 8.0,
+    "halton": 8.0,
+    "cma_es_warm": 0.5,
+    "random": 0.2,
+}
+REPEATED = {"brute_force": 40, "grid": 18, "configs": 9}
+NIGHTS = 2
 
 
 def read(path: Path) -> SweepSpec:
@@ -26,7 +40,7 @@ def read(path: Path) -> SweepSpec:
 
 def test_each_named_search_has_an_example() -> None:
     kinds = {read(path).search.kind for path in EXAMPLES}
-    elsewhere = {"random", "grid", "configs", "bohb", "dehb"}
+    elsewhere = {"bohb", "dehb"}
     assert kinds == (set(SearchSpec.kinds) - elsewhere) | {"ray.tune.search.optuna:OptunaSearch"}
     assert any(read(path).points for path in EXAMPLES)
     assert {read(path).search.kind for path in EXAMPLES if read(path).constraints} == {"tpe", "nsga2"}
@@ -34,7 +48,11 @@ def test_each_named_search_has_an_example() -> None:
     assert any(read(path).space.switches for path in EXAMPLES)
     several = {read(path).search.kind: len(read(path).objectives) for path in EXAMPLES if read(path).others}
     assert several == {"nsga3": 4, "tpe": 2}
-    assert [read(path).search.kind for path in EXAMPLES if read(path).search.options.costs_by] == ["gp"]
+    assert {read(path).search.kind for path in EXAMPLES if read(path).search.options.costs_by} == {
+        "gp",
+        "auto",
+    }
+    assert {read(path).search.kind for path in EXAMPLES if read(path).warm_start} == {"tpe", "cma_es"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -46,10 +64,20 @@ def test_an_example_runs_to_its_end(path: Path) -> None:
     def curve(config: Mapping[str, Any], step: int) -> Mapping[str, Any] | None:
         return function(config) if step < 2 else None
 
-    outcome = simulate(spec, curve).outcome
+    earlier: list[SweepOutcome] = []
+    for night in range(NIGHTS if spec.warm_start else 0):
+        ended = simulate(spec, curve, earlier=earlier).outcome
+        earlier.append(ended.model_copy(update={"sweep_id": sweep_id(spec.name, f"n{night}")}))
+    outcome = simulate(spec, curve, earlier=earlier).outcome
     assert outcome.status == ("plateau" if spec.is_open_ended else "completed")
     assert not [note for note in outcome.notes if "uses TPE" in note]
-    wanted = 40 if spec.search.kind == "brute_force" else spec.num_samples
+    wanted = REPEATED.get(path.stem, spec.num_samples)
+    if spec.warm_start:
+        cold, warm = (median(trial.score for trial in each.trials) for each in (earlier[0], outcome))
+        assert warm < cold / 2, "it begins where the earlier runs had ended"
+        assert any(note.startswith("memory: ") for note in outcome.notes) == isinstance(
+            spec.warm_start, Memory
+        )
     assert wanted is None or outcome.counts.get("completed", 0) == wanted
     assert outcome.best.score is not None
     assert outcome.best.score < FINDS.get(path.stem, 0.15)
