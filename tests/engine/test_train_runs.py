@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,23 +97,93 @@ def test_no_more_drivers_run_than_their_workers_fit_and_none_waits_for_ever(run:
     assert all(trial.num_attempts == 1 for trial in outcome.trials)
 
 
+WAITS = re.compile("cannot be scheduled|Insufficient|waiting for resources", re.IGNORECASE)
+ROW_10 = """
+import json, os, sys
+import ray
+import raysweep as rs
+from raysweep.raycompat.patience import patient_start
+
+with patient_start():
+    ray.init(address="local", num_cpus=2, include_dashboard=False, _temp_dir=sys.argv[1])
+print(json.dumps(rs.run_sweep(json.loads(sys.argv[2]), key="k").counts), flush=True)
+print("SWEPT", file=sys.stderr, flush=True)
+os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "1"
+from ray.train import ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=3)).fit()
+"""
+
+
+@pytest.mark.servers
+def test_nothing_is_said_of_resources_that_are_waited_for(
+    make_spec: Callable[..., rs.SweepSpec], storage: Path
+) -> None:
+    """Neither by the process of the sweep, to which Ray passes on what workers print, nor in a trial's log.
+
+    Afterwards the same process starts a run that has no room, and is told so: it would have been seen.
+    """
+    config, resources = train_run(4, 0.25, batch_size={"grid_search": [16, 32, 64, 128]})
+    spec = make_spec(FIT, config, resources=resources).to_json()
+    # Ray's sockets are in it: pytest's own folder has too long a path.
+    with tempfile.TemporaryDirectory(prefix="rst-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        command = [sys.executable, "-c", ROW_10, folder, spec]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert json.loads(done.stdout.splitlines()[0]) == {"completed": 4}, done.stderr[-3000:]
+    said, _, afterwards = done.stderr.partition("SWEPT")
+    assert WAITS.search(afterwards)
+    assert WAITS.findall(said) == []
+    logs = [path.read_text() for path in storage.glob("*/logs/**/*") if path.is_file()]
+    assert WAITS.findall("".join(logs)) == []
+
+
+@contextmanager
+def noting_ends(lines: Lines) -> Iterator[dict[int, float]]:
+    """When each worker of a run was gone, by its pid, in Unix seconds."""
+    gone: dict[int, float] = {}
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(0.02):
+            for words in of(lines(), "worker"):
+                if int(words[5]) not in gone and not is_alive(int(words[5])):
+                    gone[int(words[5])] = time.time()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield gone
+    finally:
+        is_over.set()
+        looking.join()
+
+
 @pytest.mark.slow
 @pytest.mark.servers
 def test_a_stop_by_the_scheduler_ends_the_workers_and_the_next_trial_has_their_place(
-    run: Run, lines: Lines
+    run: Run, lines: Lines, events: Callable[..., list[Any]]
 ) -> None:
     config, resources = train_run(2, 1, waits=True, x={"grid_search": [0.1, 0.5, 0.9]})
     halving = {"asha": {"max_t": 2, "grace_period": 1, "reduction_factor": 2}}
-    outcome = run(FIT, config, resources=resources, scheduler=halving, stop={"grace_s": 60})
+    with noting_ends(lines) as gone:
+        outcome = run(FIT, config, resources=resources, scheduler=halving, stop={"grace_s": 60})
+        pids = [int(words[5]) for words in of(lines(), "worker")]
+        wait_for(lambda: len(gone) == 6)
     assert outcome.counts == {"completed": 1, "stopped": 2}, "no worker returns by itself"
     assert {words[2] for words in of(lines(), "begin")} == {of(lines(), "begin")[0][2]}, (
         "one process drives all"
     )
     assert [words[0] for words in lines() if words[0] in ("begin", "end")] == ["begin", "end"] * 3
-    pids = [int(words[5]) for words in of(lines(), "worker")]
     assert len(pids) == 6
-    wait_for(lambda: not any(map(is_alive, pids)))
     assert groups_of_ray() == []
+    # A trial is stopped because of its last report. Its workers are gone, and the next has begun, 2 s later.
+    stopped_at = {event.trial: event.at for event in events(ev.TrialReported)}
+    for trial, _, _, _, _, pid in of(lines(), "worker"):
+        assert gone[int(pid)] - stopped_at[int(trial)] < 2
+    begun_at = {event.trial: event.at for event in events(ev.TrialStarted)}
+    for trial in (1, 2):
+        assert begun_at[trial] - stopped_at[trial - 1] < 2
 
 
 @pytest.mark.slow

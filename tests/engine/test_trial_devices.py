@@ -92,20 +92,23 @@ def test_threads_that_the_user_has_set_stand(
     assert trial.metrics["torch"] == 2
 
 
-GPUS = """
+START = """
     import json, os, sys
     import ray
     import raysweep as rs
     from raysweep.raycompat.patience import patient_start
 
-    def train(config):
-        gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
-        return {"loss": 1.0, "gpus": gpus, "pid": os.getpid()}
-
     with patient_start():
         ray.init(address="local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False,
                  _temp_dir=sys.argv[1])
     said = {}
+"""
+
+GPUS = """
+    def train(config):
+        gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return {"loss": 1.0, "gpus": gpus, "pid": os.getpid()}
+
     CASES = {
         "none": {"cpu": 1},
         "one": {"gpu": 1},
@@ -128,34 +131,23 @@ GPUS = """
              storage_path=sys.argv[2]))
     assert outcome.counts == {"completed": 5}, outcome.why
     said["sized"] = [one.metrics["gpus"] for one in outcome.trials]
-
-    def lingers(config):
-        import subprocess
-        from pathlib import Path
-
-        used = Path(config["used"])
-        seen = used.read_text().strip()
-        Path(f"{used}.next").write_text("5000")
-        os.replace(f"{used}.next", used)
-        free = f"sleep 1; echo 0 > {used}.next; mv {used}.next {used}"
-        subprocess.Popen(free, shell=True, start_new_session=True)
-        return {"loss": 1.0, "seen": seen}
-
-    outcome = rs.run_sweep(
-        dict(name="gang", trainable="gpu_gang:train", param_space={"x": 1}, metric="loss", mode="min",
-             scaling={"num_workers": 2, "use_gpu": True, "backend": "gloo"}, storage_path=sys.argv[2]))
-    assert outcome.counts == {"completed": 1}, outcome.why
-    said["gang"] = outcome.trials[0].metrics
-
-    for isolation in ("process", "actor"):
-        outcome = rs.run_sweep(
-            dict(name=f"lingers-{isolation}", trainable=lingers, param_space={"used": sys.argv[3]},
-                 metric="loss", mode="min", num_samples=3, max_concurrent_trials=1, resources={"gpu": 1},
-                 isolation=isolation, storage_path=sys.argv[2]))
-        assert outcome.counts == {"completed": 3}, (isolation, outcome.why)
-        said[f"lingers {isolation}"] = [one.metrics["seen"] for one in outcome.trials]
     print(json.dumps(said))
 """
+
+
+def run_with_gpus(script: str, folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:
+    """What a script prints last, as JSON; it has a Ray of its own, with GPUs that only Ray knows."""
+    path = folder / "script.py"
+    path.write_text(textwrap.dedent(START) + textwrap.dedent(script))
+    # Ray's sockets are in it: pytest's own folder has too long a path.
+    with tempfile.TemporaryDirectory(prefix="rst-", dir="/tmp", ignore_cleanup_errors=True) as temporary:
+        command = [sys.executable, str(path), temporary, *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=folder, env=os.environ | variables
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return said
 
 
 def put_driver(folder: Path) -> Path:
@@ -190,26 +182,7 @@ GANG = """
 @pytest.mark.servers
 @pytest.mark.timeout(600)
 def test_each_trial_sees_its_gpus_and_no_other(tmp_path: Path) -> None:
-    script = tmp_path / "gpus.py"
-    script.write_text(textwrap.dedent(GPUS))
-    (tmp_path / "gpu_gang.py").write_text(textwrap.dedent(GANG))
-    used = put_driver(tmp_path)
-    # Ray's sockets are in it: pytest's own folder has too long a path.
-    with tempfile.TemporaryDirectory(prefix="rst-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        arguments = [sys.executable, str(script), folder, str(tmp_path / "sweeps"), str(used)]
-        environment = os.environ | {"PATH": f"{used.parent}:{os.environ['PATH']}"}
-        done = subprocess.run(
-            arguments, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
-    ranks = said.pop("gang")["each"]
-    assert [rank[0] for rank in ranks] == ["gloo"] * 2
-    assert {rank[1] for rank in ranks} <= {"0,1", "1,0"}, "the GPUs of both"
-    assert [rank[2:] for rank in ranks] == [[0], [1]], "each is on its own"
-    for isolation in ("process", "actor"):
-        lingering = said.pop(f"lingers {isolation}")
-        assert lingering == ["0"] * 3, (isolation, "a trial begins when the memory of the last one is free")
+    said = run_with_gpus(GPUS, tmp_path, str(tmp_path / "sweeps"))
     sized = [len([gpu for gpu in gpus.split(",") if gpu]) for gpus in said.pop("sized")]
     assert sized == [0, 1, 2, 1, 0], "as many as each config says"
     for isolation in ("worker", "process", "actor", "None"):
@@ -222,3 +195,50 @@ def test_each_trial_sees_its_gpus_and_no_other(tmp_path: Path) -> None:
     for isolation in ("process", "actor", "None"):
         for case in ("one", "half", "two"):
             assert len({pid for _, pid in said[f"{isolation} {case}"]}) == 3, (isolation, case)
+
+
+GANG_AND_MEMORY = """
+    def lingers(config):
+        import subprocess
+        from pathlib import Path
+
+        used = Path(config["used"])
+        seen = used.read_text().strip()
+        Path(f"{used}.next").write_text("5000")
+        os.replace(f"{used}.next", used)
+        free = f"sleep 2; echo 0 > {used}.next; mv {used}.next {used}"
+        subprocess.Popen(free, shell=True, start_new_session=True)
+        return {"loss": 1.0, "seen": seen}
+
+    outcome = rs.run_sweep(
+        dict(name="gang", trainable="gpu_gang:train", param_space={"x": 1}, metric="loss", mode="min",
+             scaling={"num_workers": 2, "use_gpu": True, "backend": "gloo"}, storage_path=sys.argv[2]))
+    assert outcome.counts == {"completed": 1}, outcome.why
+    said["gang"] = outcome.trials[0].metrics
+
+    for isolation in ("process", "actor"):
+        outcome = rs.run_sweep(
+            dict(name=f"lingers-{isolation}", trainable=lingers, param_space={"used": sys.argv[3]},
+                 metric="loss", mode="min", num_samples=3, max_concurrent_trials=1, resources={"gpu": 1},
+                 isolation=isolation, storage_path=sys.argv[2]))
+        assert outcome.counts == {"completed": 3}, (isolation, outcome.why)
+        said[f"lingers {isolation}"] = [one.metrics["seen"] for one in outcome.trials]
+    print(json.dumps(said))
+"""
+
+
+@pytest.mark.servers
+@pytest.mark.timeout(600)
+def test_each_rank_is_on_its_gpu_and_a_trial_begins_when_the_memory_of_the_last_one_is_free(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "gpu_gang.py").write_text(textwrap.dedent(GANG))
+    used = put_driver(tmp_path)
+    path = f"{used.parent}:{os.environ['PATH']}"
+    said = run_with_gpus(GANG_AND_MEMORY, tmp_path, str(tmp_path / "sweeps"), str(used), PATH=path)
+    ranks = said.pop("gang")["each"]
+    assert [rank[0] for rank in ranks] == ["gloo"] * 2
+    assert {rank[1] for rank in ranks} <= {"0,1", "1,0"}, "the GPUs of both"
+    assert [rank[2:] for rank in ranks] == [[0], [1]], "each is on its own"
+    for isolation in ("process", "actor"):
+        assert said[f"lingers {isolation}"] == ["0"] * 3, isolation

@@ -154,3 +154,23 @@ def fit_until(config: Config) -> None:
             placement_strategy="STRICT_SPREAD",
         ),
     ).fit()
+
+
+def where(config: Config) -> None:
+    """Says on which node it is."""
+    import ray
+    from ray import train
+
+    note(config, "worker", ray.get_runtime_context().get_node_id())
+    train.report({"loss": 1.0})
+
+
+def fit_where(config: Config) -> None:
+    """A run of `where`, whose driver says so, too."""
+    import ray
+    from ray.train import ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    note(config, "driver", ray.get_runtime_context().get_node_id())
+    scaling = ScalingConfig(num_workers=config["workers"], resources_per_worker={"CPU": config["each"]})
+    DataParallelTrainer(where, train_loop_config=config, scaling_config=scaling).fit()

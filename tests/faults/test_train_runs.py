@@ -67,6 +67,27 @@ def test_workers_of_a_trial_whose_node_will_go_are_asked_for_a_checkpoint_and_it
     assert trial.metrics["step"] == int(at) + 1
 
 
+def test_drivers_and_workers_are_placed_each_by_their_labels(tmp_path: Path, log: Path, said: Said) -> None:
+    train = {"num_workers": 2, "resources_per_worker": {"CPU": 1}}
+    spec = make_spec(
+        tmp_path,
+        log,
+        "fit_where",
+        train=train,
+        memory=100_000_000,
+        label_selector={"kind": "spot"},
+        driver_label_selector={"kind": "safe"},
+    )
+    with several_nodes() as cluster:
+        # Each could hold the other's part, too.
+        spot = cluster.add_node(num_cpus=3, labels={"kind": "spot"})
+        safe = cluster.add_node(num_cpus=3, labels={"kind": "safe"})
+        with driving(spec, cluster.address) as driver:
+            assert driver.outcome().counts == {"completed": 1}
+        assert said("driver") == [[node_id(safe)]]
+        assert said("worker") == [[node_id(spot)]] * 2
+
+
 @pytest.mark.slow
 def test_a_workers_node_that_goes_before_its_time_costs_the_run_no_failure(
     tmp_path: Path, log: Path, said: Said
