@@ -13,7 +13,7 @@ from raysweep.spec.jsonable import plain
 from raysweep.spec.kinds import KindSpec, PluginOptions
 from raysweep.spec.validation import Problem, show
 
-TPE_RESULTS: Final = 1000
+TPE_RESULTS: Final = 2000
 BOHB_RESULTS: Final = 250
 
 
