@@ -298,6 +298,7 @@ def test_the_example_of_plateau_and_patience_runs_as_it_stands() -> None:
 def test_the_example_with_a_scheduler_object_runs_as_it_stands() -> None:
     path = Path(__file__).parents[3] / "examples/ray_scheduler.py"
     assert f"python -m examples.{path.stem}" in path.read_text()
+    pytest.importorskip("ray.tune")
     from examples.ray_scheduler import SPEC
 
     assert SPEC.scheduler.kind == "asha"
