@@ -27,7 +27,7 @@ SCHEDULERS: dict[str, Any] = {
     "asha": {"asha": {"max_t": 6, "grace_period": 1, "reduction_factor": 2}},
 }
 KILLS = {"0": 4, "2": 1}
-SAMPLE = [("process", 2, "asha", "controller"), ("actor", 2, "fifo", "rank 0")]
+SAMPLE = [("process", 2, "asha", "controller"), ("actor", 2, "fifo", "rank 1")]
 
 
 def matrix() -> list[Any]:
