@@ -57,6 +57,8 @@ __all__ = [
     "LocalController",
     "LocalWorkers",
     "StateRestoreError",
+    "UserExceptionWithTraceback",
+    "WorkerHealthCheckFailedError",
     "make_controller",
     "own_logging_left_alone",
 ]

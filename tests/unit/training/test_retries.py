@@ -9,24 +9,24 @@ import pytest
 pytest.importorskip("ray.train")
 
 from ray.exceptions import RayActorError
-from ray.train.v2._internal.exceptions import UserExceptionWithTraceback, WorkerHealthCheckFailedError
 from ray.train.v2.api.exceptions import WorkerGroupError
 
+from raysweep.raycompat import train
 from raysweep.spec import TrainSpec
 from raysweep.training.controller import Retries
 from raysweep.training.watch import Watch
 
 
 def raised() -> BaseException:
-    error = UserExceptionWithTraceback(ValueError("no"), traceback_str="ValueError: no")
+    error = train.UserExceptionWithTraceback(ValueError("no"), traceback_str="ValueError: no")
     return WorkerGroupError("a worker raised", {0: error})
 
 
 def died(beside: bool = False) -> BaseException:
-    death = WorkerHealthCheckFailedError("gone", RayActorError())
+    death = train.WorkerHealthCheckFailedError("gone", RayActorError())
     failures: dict[int, Any] = {1: death}
     if beside:
-        failures[0] = UserExceptionWithTraceback(ValueError("no"), traceback_str="ValueError: no")
+        failures[0] = train.UserExceptionWithTraceback(ValueError("no"), traceback_str="ValueError: no")
     return WorkerGroupError("a worker died", failures)
 
 
