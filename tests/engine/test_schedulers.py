@@ -37,6 +37,7 @@ def test_hyperband_pauses_what_goes_on_from_its_checkpoint(
     assert ends.count("paused") >= 12
 
 
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*")
 def test_pbt_goes_on_from_the_donors_checkpoint_with_another_config(
     ray_cluster: RayConnection, tmp_path: Path
 ) -> None:

@@ -151,12 +151,19 @@ def run_with_gpus(script: str, folder: Path, *arguments: str, **variables: str) 
 
 
 def put_driver(folder: Path) -> Path:
-    """An `nvidia-smi`, as this machine may have none: of each GPU so many MiB are used as the file says."""
-    (folder / "driver").mkdir()
-    program, used = folder / "driver" / "nvidia-smi", folder / "driver" / "used"
-    used.write_text("0")
-    rows = "".join(f'echo "{gpu}, GPU-{gpu}, $used, 80000"\n' for gpu in range(2))
-    program.write_text(f"#!/bin/sh\nused=$(cat {used})\n{rows}")
+    """An `nvidia-smi`, as this machine may have none: a GPU is used until two seconds after its file changed.
+
+    Returns: the folder of those files, named by number.
+    """
+    used = folder / "used"
+    used.mkdir()
+    rows = "".join(
+        f'echo "{gpu}, GPU-{gpu}, $(find {used} -name {gpu} -newermt "2 seconds ago" -printf 5)000, 80000"\n'
+        for gpu in range(2)
+    )
+    program = folder / "driver" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{rows}")
     program.chmod(0o755)
     return used
 
@@ -199,16 +206,14 @@ def test_each_trial_sees_its_gpus_and_no_other(tmp_path: Path) -> None:
 
 GANG_AND_MEMORY = """
     def lingers(config):
-        import subprocess
+        import time
         from pathlib import Path
 
-        used = Path(config["used"])
-        seen = used.read_text().strip()
-        Path(f"{used}.next").write_text("5000")
-        os.replace(f"{used}.next", used)
-        free = f"sleep 2; echo 0 > {used}.next; mv {used}.next {used}"
-        subprocess.Popen(free, shell=True, start_new_session=True)
-        return {"loss": 1.0, "seen": seen}
+        gpu = os.environ["CUDA_VISIBLE_DEVICES"]
+        used = Path(config["used"]) / gpu
+        is_used = used.exists() and time.time() < used.stat().st_mtime + 2
+        used.touch()
+        return {"loss": 1.0, "is_used": is_used, "gpu": gpu}
 
     outcome = rs.run_sweep(
         dict(name="gang", trainable="gpu_gang:train", param_space={"x": 1}, metric="loss", mode="min",
@@ -222,7 +227,8 @@ GANG_AND_MEMORY = """
                  metric="loss", mode="min", num_samples=3, max_concurrent_trials=1, resources={"gpu": 1},
                  isolation=isolation, storage_path=sys.argv[2]))
         assert outcome.counts == {"completed": 3}, (isolation, outcome.why)
-        said[f"lingers {isolation}"] = [one.metrics["seen"] for one in outcome.trials]
+        each = [one.metrics for one in outcome.trials]
+        said[f"lingers {isolation}"] = {name: [one[name] for one in each] for name in ("is_used", "gpu")}
     print(json.dumps(said))
 """
 
@@ -234,11 +240,13 @@ def test_each_rank_is_on_its_gpu_and_a_trial_begins_when_the_memory_of_the_last_
 ) -> None:
     (tmp_path / "gpu_gang.py").write_text(textwrap.dedent(GANG))
     used = put_driver(tmp_path)
-    path = f"{used.parent}:{os.environ['PATH']}"
+    path = f"{tmp_path / 'driver'}:{os.environ['PATH']}"
     said = run_with_gpus(GANG_AND_MEMORY, tmp_path, str(tmp_path / "sweeps"), str(used), PATH=path)
     ranks = said.pop("gang")["each"]
     assert [rank[0] for rank in ranks] == ["gloo"] * 2
     assert {rank[1] for rank in ranks} <= {"0,1", "1,0"}, "the GPUs of both"
     assert [rank[2:] for rank in ranks] == [[0], [1]], "each is on its own"
     for isolation in ("process", "actor"):
-        assert said[f"lingers {isolation}"] == ["0"] * 3, isolation
+        lingers = said[f"lingers {isolation}"]
+        assert lingers["is_used"] == [False] * 3, isolation
+        assert len(set(lingers["gpu"])) < 3, "some GPU was used again"
