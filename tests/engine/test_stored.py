@@ -45,16 +45,18 @@ def found(outcome: dict[str, Any]) -> list[Any]:
     A trial that is stopped may report once more before it hears of it: that counts, and is nothing else.
     What a search computes has other last digits on another kind of processor: here, eleven places count.
     """
-    return rounded([
-        (
-            trial["number"],
-            trial["state"],
-            trial["config"],
-            trial["metrics"],
-            trial["reports"] if trial["state"] != "stopped" else None,
-        )
-        for trial in outcome["trials"]
-    ])
+    return rounded(
+        [
+            (
+                trial["number"],
+                trial["state"],
+                trial["config"],
+                trial["metrics"],
+                trial["reports"] if trial["state"] != "stopped" else None,
+            )
+            for trial in outcome["trials"]
+        ]
+    )
 
 
 def rounded(said: list[Any]) -> list[Any]:

@@ -334,7 +334,7 @@ def test_repeats_cost_their_mean() -> None:
     searcher.tell_earlier_result({"x": 5, "seed": 3}, Result(0.5, cost=2.0))
     assert told == [
         (0, Result(0.5, cost=20.0, spread=math.sqrt(0.5)), "completed"),
-        (1, 2.5, "completed"),
+        (1, Result(2.5, spread=math.sqrt(0.5)), "completed"),
         ({"x": 5}, Result(0.5, cost=2.0)),
     ]
 
