@@ -179,6 +179,19 @@ def test_resources_that_a_named_function_asks_for_and_the_spec_does_not_give_are
     assert outcome.counts == {"completed": 1}
 
 
+def test_a_function_of_the_config_decides_what_a_trial_gets_beyond_with_resources(run: Run) -> None:
+    def says_its_cpus(config: dict[str, Any]) -> None:
+        tune.report({"loss": 1.0, "cpus": rs.get_context().resources["CPU"]})
+
+    outcome = run(
+        tune.with_resources(says_its_cpus, {"cpu": 1}),
+        {"n": tune.grid_search([1, 2]), "cpus": tune.sample_from(lambda config: config["n"])},
+        num_samples=1,
+        resources={"cpu": 1, "by_config": {"cpu": "cpus"}},
+    )
+    assert [trial.metrics["cpus"] for trial in outcome.trials] == [1.0, 2.0]
+
+
 TWICE = """
     import sys
     import raysweep as rs

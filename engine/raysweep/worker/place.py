@@ -33,6 +33,8 @@ class SweepPlace:
     sweep_id: str
     storage_path: str
     resources: dict[str, float]
+    is_sized: bool = False
+    """They follow from the trial's config."""
     metric: str = ""
     """Ranks the trial's checkpoints, and is what a number that a trainable returns is reported as."""
     ranks_by: str = ""

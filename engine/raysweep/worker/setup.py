@@ -89,7 +89,8 @@ def make_trainable(
     else:
         loaded = load_by_reference(reference)
     check_trainable(loaded)
-    check_resources(loaded, place.resources)
+    if not place.is_sized:
+        check_resources(loaded, place.resources)
     return as_function(loaded, place)
 
 
