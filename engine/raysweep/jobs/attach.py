@@ -52,7 +52,7 @@ from raysweep.jobs.wire import ENDED, JobInfo, Submission
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.again import Again
-from raysweep.spec.trainable import PYTHON_ONLY, is_of_script
+from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_ref
 from raysweep.threads import on_thread
 
 LOG: Final = logging.getLogger("raysweep.jobs")
@@ -174,16 +174,27 @@ async def submit(
 
 
 def check_portable(spec: SweepSpec | TrainSpec) -> None:
-    """See that the trainable can travel. Raises: SpecError for one that has no import path, or may not be."""
-    reference = spec.to_dict()["trainable"]
-    if reference.startswith(PYTHON_ONLY) or is_of_script(spec.trainable):
+    """See that functions of the spec can travel: the trainable, what makes the data sets of a training.
+
+    Raises:
+        SpecError: One has no import path, or may not be.
+    """
+    _check_function("trainable", spec.trainable)
+    for name, source in spec.datasets.items() if isinstance(spec, TrainSpec) else ():
+        if source.function is not None:
+            _check_function(f"datasets.{name}", source.function)
+
+
+def _check_function(field: str, function: str | Callable[..., Any]) -> None:
+    reference = function if isinstance(function, str) else trainable_ref(function)
+    if reference.startswith(PYTHON_ONLY) or is_of_script(function):
         name = reference.removeprefix(PYTHON_ONLY).strip().split("#")[0].rpartition(":")[2]
         raise SpecError(
-            "trainable",
+            field,
             f"{name!r} has no import path, by which the cluster could find it",
             'move it into a module, name it "module:function", and send the module with working_dir',
         )
-    check_named(reference, "trainable")
+    check_named(reference, field)
 
 
 async def settled_outcome(view: RunView, *, within_s: float) -> Outcome | None:

@@ -209,6 +209,14 @@ def test_a_callable_without_an_import_path_cannot_travel(spec: SweepSpec) -> Non
     with serving(Api()) as api:
         with pytest.raises(errors.SpecError, match="import path"):
             submit(api, spec.replace(trainable=lambda config: config))
+        train = TrainSpec(
+            name="full",
+            trainable="m:f",
+            storage_path=spec.storage_path,
+            datasets={"valid": "m:valid", "train": lambda config: config},
+        )
+        with pytest.raises(errors.SpecError, match=r"^datasets\.train: .* has no import path"):
+            submit(api, train)
         assert not api.calls
 
 

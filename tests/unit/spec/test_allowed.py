@@ -126,6 +126,9 @@ def test_all_that_a_spec_names_is_looked_up() -> None:
     train = {"name": "a", "trainable": "subprocess:call", "scaling": {"num_workers": 1}}
     with pytest.raises(TrainableImportError, match="trainable: 'subprocess:call' is not among"):
         check_portable(TrainSpec.from_any(train))
+    train |= {"trainable": "own_code:train", "datasets": {"train": "subprocess:call"}}
+    with pytest.raises(TrainableImportError, match=r"datasets\.train: 'subprocess:call' is not among"):
+        check_portable(TrainSpec.from_any(train))
     with pytest.raises(SpecError, match="scheduler: 'subprocess:Popen' is not among"):
         load_policies(spec(scheduler={"subprocess:Popen": {}}))
     with pytest.raises(SpecError, match="search: 'subprocess:Popen' is not among"):
