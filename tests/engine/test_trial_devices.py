@@ -16,6 +16,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.worker.cpus import VARIABLES
+from tests.sampling import first_of
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]
@@ -116,7 +117,7 @@ GPUS = """
         "two": {"gpu": 2},
         "of others": {"bundles": [{"CPU": 1}, {"GPU": 1}]},
     }
-    for isolation in ("worker", "process", "actor", None):
+    for isolation in json.loads(sys.argv[3]):
         for case, resources in CASES.items():
             outcome = rs.run_sweep(
                 dict(name=f"g-{isolation}-{case}", trainable=train, param_space={"x": 1}, metric="loss",
@@ -188,19 +189,19 @@ GANG = """
 
 @pytest.mark.servers
 @pytest.mark.timeout(600)
-def test_each_trial_sees_its_gpus_and_no_other(tmp_path: Path) -> None:
-    said = run_with_gpus(GPUS, tmp_path, str(tmp_path / "sweeps"))
+@pytest.mark.parametrize("isolations", first_of([[None], ["worker", "process", "actor"]]))
+def test_each_trial_sees_its_gpus_and_no_other(isolations: list[str | None], tmp_path: Path) -> None:
+    said = run_with_gpus(GPUS, tmp_path, str(tmp_path / "sweeps"), json.dumps(isolations))
     sized = [len([gpu for gpu in gpus.split(",") if gpu]) for gpus in said.pop("sized")]
     assert sized == [0, 1, 2, 1, 0], "as many as each config says"
-    for isolation in ("worker", "process", "actor", "None"):
+    for isolation in isolations:
         seen = {case: [gpus for gpus, _ in said[f"{isolation} {case}"]] for case in ("none", "of others")}
         assert seen == {"none": [""] * 3, "of others": [""] * 3}, isolation
         for case in ("one", "half"):
             assert {gpus for gpus, _ in said[f"{isolation} {case}"]} <= {"0", "1"}, (isolation, case)
         assert {gpus for gpus, _ in said[f"{isolation} two"]} == {"0,1"}, isolation
-    # By default, and wherever it is asked for, a trial with a GPU has a process of its own.
-    for isolation in ("process", "actor", "None"):
-        for case in ("one", "half", "two"):
+        # By default, and wherever it is asked for, a trial with a GPU has a process of its own.
+        for case in ("one", "half", "two") if isolation != "worker" else ():
             assert len({pid for _, pid in said[f"{isolation} {case}"]}) == 3, (isolation, case)
 
 
