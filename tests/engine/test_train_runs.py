@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -90,6 +95,52 @@ def test_no_more_drivers_run_than_their_workers_fit_and_none_waits_for_ever(run:
     assert len(of(lines(), "worker")) == 16
     assert {trial.config["batch_size"] for trial in outcome.trials} == {16, 32, 64, 128}
     assert all(trial.num_attempts == 1 for trial in outcome.trials)
+
+
+WAITS = re.compile("cannot be scheduled|Insufficient|waiting for resources", re.IGNORECASE)
+ROW_10 = """
+import json, os, sys, threading, time
+import ray
+import raysweep as rs
+from raysweep.raycompat.patience import patient_start
+
+with patient_start():
+    ray.init(address="local", num_cpus=2, include_dashboard=False, _temp_dir=sys.argv[1])
+print(json.dumps(rs.run_sweep(json.loads(sys.argv[2]), key="k").counts), flush=True)
+print("SWEPT", file=sys.stderr, flush=True)
+os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "1"
+from ray.train import ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+trainer = DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=3))
+threading.Thread(target=trainer.fit, daemon=True).start()  # it tries for ever
+time.sleep(30)
+sys.stderr.flush()
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.servers
+def test_nothing_is_said_of_resources_that_are_waited_for(
+    make_spec: Callable[..., rs.SweepSpec], storage: Path
+) -> None:
+    """Neither by the process of the sweep, to which Ray passes on what workers print, nor in a trial's log.
+
+    Afterwards the same process starts a run that has no room, and is told so: it would have been seen.
+    """
+    config, resources = train_run(4, 0.25, batch_size={"grid_search": [16, 32, 64, 128]})
+    spec = make_spec(FIT, config, resources=resources).to_json()
+    # Ray's sockets are in it: pytest's own folder has too long a path.
+    with tempfile.TemporaryDirectory(prefix="rst-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        command = [sys.executable, "-c", ROW_10, folder, spec]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert json.loads(done.stdout.splitlines()[0]) == {"completed": 4}, done.stderr[-3000:]
+    said, _, afterwards = done.stderr.partition("SWEPT")
+    assert WAITS.search(afterwards)
+    assert WAITS.findall(said) == []
+    logs = [path.read_text() for path in storage.glob("*/logs/**/*") if path.is_file()]
+    assert WAITS.findall("".join(logs)) == []
 
 
 @contextmanager
