@@ -5,14 +5,15 @@
 #   dev       .[dev]                      test, check, bench, docs
 #
 # .venv-prefect-latest holds the newest Prefect, which cannot live beside Airflow; .venv-3.12 and .venv-3.13 hold those
-# Pythons with Ray, for a sample of the tests; .venv-tensorflow and .venv-horovod hold what only some gangs need.
+# Pythons with Ray, for a sample of the tests; .venv-tensorflow and .venv-horovod hold what only some gangs need, and
+# .venv-searchers the packages of Ray Tune's searchers.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-pythons test-all faults chaos mutants check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-pythons test-all faults chaos mutants check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -73,6 +74,14 @@ $(foreach backend,tensorflow horovod,.venv-$(backend)/.stamps/base): .venv-%/.st
 	[ -x .venv-$*/bin/python ] || $(PYTHON) -m venv .venv-$*
 	$(UV_ENV) $(BIN)/uv pip install --python .venv-$*/bin/python --constraints constraints.txt \
 		--editable '.[ray,$(if $(filter tensorflow,$*),tensorflow,torch)]' pytest pytest-timeout pytest-xdist
+	@mkdir -p $(@D) && touch $@
+
+# Each is what Ray's own wrapper can take; it could take neither Ax that was tried, and HEBO cannot be installed.
+SEARCHERS := bayesian-optimization==1.4.0 hpbandster==0.7.4 ConfigSpace==1.2.2 hyperopt==0.3.0 nevergrad==1.0.12 zoopt==0.4.2
+.venv-searchers/.stamps/dev: $(STAMPS)/venv pyproject.toml Makefile
+	[ -x .venv-searchers/bin/python ] || $(PYTHON) -m venv .venv-searchers
+	$(UV_ENV) $(BIN)/uv pip install --python .venv-searchers/bin/python --constraints constraints.txt \
+		--editable '.[ray]' $(SEARCHERS) hypothesis pytest pytest-timeout pytest-xdist
 	@mkdir -p $(@D) && touch $@
 
 # Horovod has no wheels; one that was built is good for the PyTorch and the Python of its environment.
@@ -157,6 +166,10 @@ test-tensorflow: .venv-tensorflow/.stamps/base
 test-horovod: .venv-horovod/.stamps/horovod
 	.venv-horovod/bin/python -m pytest $(GANG_TESTS) -k horovod
 
+## test-searchers: sweeps by the searchers that Ray Tune brings, with their packages, in an environment of its own
+test-searchers: .venv-searchers/.stamps/dev
+	.venv-searchers/bin/python -m pytest -n 2 tests/engine/test_tune_searchers.py
+
 VERSIONS ?= 3.12 3.13
 # The interpreter of a version: the one on PATH, or else pyenv's newest.
 python_of = $(shell for python in python$(1) $$(ls -d "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$(1).*/bin/python 2>/dev/null | sort -rV); do \
@@ -239,5 +252,5 @@ constraints: $(STAMPS)/venv
 
 ## clean: remove what make made: environments, caches, site, .mutants, .nightly, .airflow and .prefect with their results
 clean:
-	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-3.12 .venv-3.13 .mutants .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-searchers .venv-3.12 .venv-3.13 .mutants .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

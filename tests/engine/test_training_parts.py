@@ -261,6 +261,7 @@ def die_twice(config: dict[str, Any]) -> dict[str, Any]:
     return {"starts": len(list(marks.iterdir())), "at": time.time()}
 
 
+@pytest.mark.slow
 def test_deaths_of_workers_have_a_number_of_their_own_and_a_pause(
     make_spec: Callable[..., rs.TrainSpec], tmp_path: Path
 ) -> None:

@@ -134,3 +134,12 @@ class Everything(Searcher):
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
         pass
+
+
+class Raises(Climbs):
+    """Fails for its fourth trial."""
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        if trial_id == "3":
+            raise ArithmeticError("the matrix is singular")
+        return super().suggest(trial_id)

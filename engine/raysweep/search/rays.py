@@ -158,8 +158,8 @@ class RaySearcher:
         with self._seeded(number):
             if number in self._foreign:
                 self._tell_given(number, None if has_failed else value)
-            else:
-                self._complete(self._ids.get(number, str(number)), None if has_failed else value)
+            elif number in self._ids:  # it suggested something, and did not raise
+                self._complete(self._ids[number], None if has_failed else value)
             if not has_failed and value is not None:
                 worse = min if self._setup.mode == "max" else max
                 self._worst = value if self._worst is None else worse(self._worst, value)

@@ -94,6 +94,17 @@ def test_killed_anywhere_it_goes_on_as_it_was_asked_and_told(name: str, slots: i
             assert shown(simulated) == shown(undisturbed)
 
 
+def test_where_it_raises_that_trial_fails_with_its_error_and_it_is_not_told_of_it() -> None:
+    swept = spec(f"{HERE}:Raises")
+    whole = simulate(swept, Curve("none"), slots=1)
+    assert whole.outcome.counts == {"completed": 7, "failed": 1}
+    error = whole.outcome.trials[3].error
+    assert error is not None
+    assert "the matrix is singular" in error.message
+    for kill in Random(1).sample(kills_of(whole), 4):
+        assert shown(simulate(swept, Curve("none"), slots=1, kills=(kill,))) == shown(whole)
+
+
 def test_one_trial_at_a_time_nothing_is_changed_by_kills() -> None:
     exact = Exact("climbs", "flaky", spec(CLIMBS, num_samples=12, max_concurrent_trials=1))
     expected = exact.run()
