@@ -152,7 +152,8 @@ def depth(state: SweepState) -> int:
     mean = state.mean_duration_s
     if mean is None or mean >= SHORT_TRIAL_S or not state.rules.is_blind or order.is_kept(state):
         return 1
-    return MAX_DEPTH if mean <= 0.0 else min(MAX_DEPTH, 1 + ceil(AHEAD_S / mean))
+    # A mean that has sunk to next to nothing divides into infinity, which has no ceiling.
+    return MAX_DEPTH if mean * MAX_DEPTH <= AHEAD_S else min(MAX_DEPTH, 1 + ceil(AHEAD_S / mean))
 
 
 def mark_hungry(state: SweepState, slot: Slot) -> None:

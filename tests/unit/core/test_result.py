@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from raysweep.core import SweepState, explain, make_outcome
+from raysweep.core import SweepState, explain, make_outcome, moves
 from raysweep.core import events as ev
 from raysweep.core.result import trial_outcome
 from raysweep.core.scores import current_best, ranked
@@ -188,6 +188,18 @@ def test_a_clock_that_goes_back_makes_no_trial_shorter_than_nothing() -> None:
     sweep.at -= 50.0
     sweep.returned(0)
     assert sweep.state.mean_duration_s == 0.0
+
+
+def test_a_mean_that_has_sunk_to_next_to_nothing_does_not_end_the_sweep() -> None:
+    """After one trial that took a while, thousands that take no time at all: a fifth less with each."""
+    sweep = running(1, trials=2)
+    sweep.state.mean_duration_s = 5e-324
+    sweep.report(0, 0.5)
+    sweep.returned(0)
+    assert moves.depth(sweep.state) == moves.MAX_DEPTH
+    for mean, depth in [(0.0, 64), (7e-4, 64), (0.00085, 60), (0.04, 3), (0.05, 2), (0.5, 2), (1.0, 1)]:
+        sweep.state.mean_duration_s = mean
+        assert moves.depth(sweep.state) == depth
 
 
 def test_a_checkpoint_is_known_by_all_that_its_worker_said() -> None:
