@@ -76,7 +76,7 @@ $(foreach backend,tensorflow horovod,.venv-$(backend)/.stamps/base): .venv-%/.st
 		--editable '.[ray,$(if $(filter tensorflow,$*),tensorflow,torch)]' pytest pytest-timeout pytest-xdist
 	@mkdir -p $(@D) && touch $@
 
-# Each is what Ray's own wrapper can take; it could take neither Ax that was tried, and HEBO cannot be installed.
+# Each is what Ray's own wrapper can take; it took neither version of Ax that was tried, nor HEBO.
 SEARCHERS := bayesian-optimization==1.4.0 hpbandster==0.7.4 ConfigSpace==1.2.2 hyperopt==0.3.0 nevergrad==1.0.12 zoopt==0.4.2
 .venv-searchers/.stamps/dev: $(STAMPS)/venv pyproject.toml Makefile
 	[ -x .venv-searchers/bin/python ] || $(PYTHON) -m venv .venv-searchers
