@@ -192,6 +192,21 @@ def test_a_function_of_the_config_decides_what_a_trial_gets_beyond_with_resource
     assert [trial.metrics["cpus"] for trial in outcome.trials] == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("isolation", ["worker", "inline"])
+def test_where_the_config_says_what_a_trial_gets_a_named_function_may_ask_for_something_else(
+    run: Run, isolation: str
+) -> None:
+    outcome = run(
+        "tests.engine.tune_wrapped:wants_two",
+        {"cpus": 1},
+        num_samples=1,
+        isolation=isolation,
+        max_concurrent_trials=1,
+        resources={"cpu": 1, "by_config": {"cpu": "cpus"}},
+    )
+    assert outcome.counts == {"completed": 1}
+
+
 TWICE = """
     import sys
     import raysweep as rs

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from raysweep import tuneobjects
 from raysweep.errors import TrainableImportError
+from raysweep.worker.place import SweepPlace
 
 _FIELD: Final = "trainable"
 
 
-def check_resources(found: Callable[..., Any], given: Mapping[str, float]) -> None:
-    """See that the sweep gives what `tune.with_resources` has asked for it.
+def check_resources(found: Callable[..., Any], place: SweepPlace) -> None:
+    """See that the sweep gives what `tune.with_resources` asks for, unless that follows from the config.
 
     Raises:
         TrainableImportError: It gives something else.
     """
     asked = tuneobjects.resources_of(found)
-    if asked is None or not hasattr(asked, "bundles"):
+    if place.is_sized or asked is None or not hasattr(asked, "bundles"):
         return  # a function of the config says nothing before there is one
     total: dict[str, float] = {}
     for bundle in asked.bundles:
         for name, amount in bundle.items():
             total[name] = total.get(name, 0.0) + amount
-    if {name: amount for name, amount in total.items() if amount} != dict(given):
+    if {name: amount for name, amount in total.items() if amount} != place.resources:
         raise TrainableImportError(
             _FIELD,
-            f"tune.with_resources asks for {total}, and the sweep's resources are {dict(given)}",
+            f"tune.with_resources asks for {total}, and the sweep's resources are {place.resources}",
             "write the same into resources of the spec, or take tune.with_resources away",
         )
 

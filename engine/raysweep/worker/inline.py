@@ -123,7 +123,7 @@ class InlineStage:
     def _load(self, setup: WorkerSetup) -> Trainable:
         loaded = load_trainable(self._trainable)
         check_trainable(loaded)
-        check_resources(loaded, setup.place.resources)
+        check_resources(loaded, setup.place)
         return as_function(loaded, setup.place)
 
 

@@ -89,8 +89,7 @@ def make_trainable(
     else:
         loaded = load_by_reference(reference)
     check_trainable(loaded)
-    if not place.is_sized:
-        check_resources(loaded, place.resources)
+    check_resources(loaded, place)
     return as_function(loaded, place)
 
 
