@@ -24,6 +24,7 @@ from pydantic import JsonValue
 
 from raysweep.core.lifecycle import TrialEnd
 from raysweep.core.stops import StopReason
+from raysweep.core.values import hot_value
 
 SweepStatus = Literal["completed", "deadline", "budget", "target", "plateau", "cancelled", "failed"]
 
@@ -63,7 +64,7 @@ class SuggestConfigs:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_value
 class TellSearch:
     """Tell the searcher how a trial ended; `value` is its score, None where it has none.
 
@@ -89,7 +90,7 @@ class TellRung:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_value
 class StartTrial:
     """Hand a trial to a slot; it runs when those handed over before it have ended.
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from raysweep.core.failures import Failure
+from raysweep.core.values import hot_value
 
 Row = list[JsonValue]
 
@@ -179,7 +180,7 @@ class ConfigsSuggested:
     failed: tuple[FailedConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_value
 class TrialStarted:
     """User code of this attempt began to run."""
 
@@ -188,7 +189,7 @@ class TrialStarted:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_value
 class TrialReported:
     """A batch of reports of one attempt: `rows[i][j]` is metric `keys[j]` of report number `first + i`.
 
@@ -280,7 +281,7 @@ class TrialNoted:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_value
 class TrialReturned:
     """User code of this attempt returned by itself."""
 

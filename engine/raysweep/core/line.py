@@ -41,6 +41,7 @@ def assign(state: SweepState, out: Out) -> None:
     pending, hungry, trials = state.pending, state.hungry, state.trials
     too_large: list[int] = []
     sized: list[int] = []  # for `assign_large` alone
+    is_of_line = order.is_of_line(state)
     while pending and hungry:
         slot = state.slots[hungry.popleft()]
         if len(slot.queue) >= depth:
@@ -49,7 +50,7 @@ def assign(state: SweepState, out: Out) -> None:
         if slot.size:
             sized.append(slot.number)
             continue
-        trial = trials[order.take_next(state)]
+        trial = trials[pending.popleft() if is_of_line else order.take_next(state)]
         if not memory.fits(trial, slot):
             too_large.append(trial.number)
             hungry.appendleft(slot.number)

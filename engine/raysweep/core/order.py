@@ -39,9 +39,14 @@ def holds(state: SweepState) -> bool:
     return bool(state.waiting) and is_kept(state)
 
 
+def is_of_line(state: SweepState) -> bool:
+    """Whether the first in the line is always the trial that begins next."""
+    return _BRINGS_BACK.isdisjoint(state.scheduler.moves)
+
+
 def take_next(state: SweepState) -> int:
     """Take the trial that begins next out of the line, which is not empty."""
-    if _BRINGS_BACK.isdisjoint(state.scheduler.moves):
+    if is_of_line(state):
         return state.pending.popleft()
     number = next_of(state, state.pending)
     if number == state.pending[0]:
@@ -52,7 +57,7 @@ def take_next(state: SweepState) -> int:
 
 def next_of(state: SweepState, pending: Sequence[int]) -> int:
     """Which of these pending trials, in the line's order, begins next: the first, or the one under way."""
-    if not _BRINGS_BACK.isdisjoint(state.scheduler.moves) and is_kept(state):
+    if not is_of_line(state) and is_kept(state):
         for number in pending:
             attempts = state.trials[number].attempts
             if attempts and attempts[-1].end in _UNDER_WAY:

@@ -38,7 +38,7 @@ def advance(state: SweepState, at: float, out: Out) -> None:
         if state.hungry_for_memory or state.tally.may_have_large:
             memory.place(state, out)
         may_begin = not state.rules.has_end or stopping.admits(state, at)
-        if may_begin and not order.holds(state):
+        if may_begin and not (state.waiting and order.holds(state)):
             if state.hungry_for_memory and state.tally.has_large:
                 line.assign_large(state, out)
             if state.pending and state.hungry:

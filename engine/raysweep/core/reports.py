@@ -93,7 +93,8 @@ def _take_one(state: SweepState, trial: Trial, metrics: Metrics, out: Out) -> St
     if rules.fails_on_non_finite and (_is_non_finite(raw) or _is_non_finite(metrics.get(rules.compared))):
         return "non_finite"
     trial.last = metrics
-    stoppers.record(state, trial, metrics, value)
+    if rules.remembers_reports:
+        stoppers.record(state, trial, metrics, value)
     if value is not None:
         state.has_scored = True
         trial.last_score = value
@@ -117,26 +118,31 @@ def _verdict(
         if rules.compared:
             decisions = _compare(state, trial, time, metrics)
         elif value is not None and trial.max_t is None:
-            others = tuple(as_number(metrics.get(name)) for name, _ in rules.others)
-            decisions = tell_report(state.scheduler, trial.number, time, value, others)
+            if rules.others:
+                others = tuple(as_number(metrics.get(name)) for name, _ in rules.others)
+                decisions = tell_report(state.scheduler, trial.number, time, value, others)
+            else:
+                decisions = state.scheduler.report(trial.number, time, value)
             if rules.tells_rungs:
                 _tell_rung(state, trial, decisions, time, value, out)
         if decisions:
             state.undecided.extend(each for each in decisions if each[0] != trial.number)
     # What ends the whole sweep counts before what would only end the trial.
-    if state.behaviour >= 2 and _reaches_target(state, trial, metrics, value):
+    if rules.target is not None and state.behaviour >= 2 and _reaches_target(state, trial, metrics, value):
         return "limit"
     max_t = rules.max_t if trial.max_t is None else trial.max_t
     if max_t is not None and time is not None and time >= max_t:
         return "limit"
     # Where a trial is extended, no other limit on its time counts.
-    limits = (each for each in rules.limits if trial.max_t is None or each[0] != rules.time_attr)
-    if any(_is_beyond(metrics.get(limit[0]), limit) for limit in limits):
-        return "limit"
-    ended = stoppers.judge(state, trial, metrics) if trial.max_t is None else None
+    for limit in rules.limits:
+        if trial.max_t is not None and limit[0] == rules.time_attr:
+            continue
+        if _is_beyond(metrics.get(limit[0]), limit):
+            return "limit"
+    ended = stoppers.judge(state, trial, metrics) if rules.judges and trial.max_t is None else None
     if ended is not None:
         return ended
-    if _reaches_target(state, trial, metrics, value):
+    if rules.target is not None and _reaches_target(state, trial, metrics, value):
         return "limit"
     return _own_verdict(state, trial, decisions, out) if decisions else None
 

@@ -72,6 +72,7 @@ class Rules:
     trial_patience: TrialPatience | None
     trial_wilcoxon: TrialWilcoxon | None
     judge: Judge | None
+    judges: bool
     remembers_reports: bool
     max_concurrent: int | None
     max_trials: int | None
@@ -145,6 +146,9 @@ class Rules:
             trial_patience=stop.trial_patience,
             trial_wilcoxon=stop.trial_wilcoxon,
             judge=make_judge(spec),
+            judges=any(
+                (stop.trial_plateau, stop.trial_patience, stop.trial_wilcoxon, stop.trial_if is not None)
+            ),
             remembers_reports=stop.trial_wilcoxon is not None or stop.trial_if is not None,
             max_concurrent=spec.max_concurrent_trials,
             max_trials=spec.num_samples * repeats if search.is_bounded and spec.num_samples else None,

@@ -107,15 +107,17 @@ def told(state: SweepState, trial: Trial) -> Told | None:
         return None
     value = score_of(state, trial)
     if value is None or trial.suggested is not None:
-        return Told(end, None)
+        return Told(end=end, value=None)
     cost = cost_of(trial.last, trial.attempts, state.rules.cost) if state.rules.cost is not None else None
     if not (state.rules.constraints or state.rules.others):
-        return Told(end, value, cost=cost)
+        return Told(end=end, value=value, cost=cost)
     found, beside = violations(state, trial), other_values(state, trial)
     known = tuple(each for each in found if each is not None)
     others = tuple(each for each in beside if each is not None)
     is_known = (len(known), len(others)) == (len(found), len(beside))
-    return Told(end, value, known, others, cost) if is_known else Told(end, None)
+    if not is_known:
+        return Told(end=end, value=None)
+    return Told(end=end, value=value, violations=known, others=others, cost=cost)
 
 
 def cost_of(last: Metrics, attempts: Iterable[Ran], rule: CostRule) -> float | None:
@@ -182,10 +184,16 @@ def best_of(state: SweepState, trials: Iterable[Trial]) -> Trial | None:
 
 def consider_best(state: SweepState, trial: Trial) -> None:
     """Remember a trial that has ended, and did not fail, if it is the best of these."""
-    if not may_be_best(state, trial):
+    rules, best = state.rules, state.best_ended
+    score = trial.best_score if rules.ranks_by_best else trial.last_score
+    if score is None:
         return
-    known = state.trials[state.best_ended] if state.best_ended is not None else None
-    if known is None or _is_ahead(state, trial, known):
+    if best is not None and not rules.others:
+        # As `_is_ahead` has it; nearly every trial ends here.
+        known = score_of(state, state.trials[best])
+        if known is not None and (score < known if rules.is_max else score > known):
+            return
+    if may_be_best(state, trial) and (best is None or _is_ahead(state, trial, state.trials[best])):
         state.best_ended = trial.number
 
 
@@ -223,6 +231,8 @@ def trial_time(state: SweepState, trial: Trial) -> float | None:
 
 def as_number(value: JsonValue) -> float | None:
     """A finite number as float; None for anything else (non-finite numbers travel as strings)."""
+    if type(value) is float or type(value) is int:
+        return float(value) if isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if isfinite(value) else None

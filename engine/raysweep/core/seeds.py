@@ -7,5 +7,5 @@ from hashlib import blake2b
 
 def derive_seed(seed: int, *parts: int | str) -> int:
     """A 63-bit seed for the thing named by `parts`: the same in every process and on every machine."""
-    text = ":".join(map(str, (seed, *parts)))
+    text = f"{seed}:{parts[0]}" if len(parts) == 1 else ":".join(map(str, (seed, *parts)))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1

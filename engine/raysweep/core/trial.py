@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from raysweep.core.failures import Failure, FailureKind
 from raysweep.core.lifecycle import Cause, TrialEnd, TrialState
 from raysweep.core.stops import StopReason
+from raysweep.core.values import hot_value
 
 Metrics = dict[str, JsonValue]
 Lineage = tuple[tuple[int, Metrics], ...]
@@ -19,7 +20,7 @@ Lineage = tuple[tuple[int, Metrics], ...]
 NO_METRICS: Final[Metrics] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_value
 class Attempt:
     """One ended attempt: `end` is the cause in the lifecycle table.
 
@@ -56,7 +57,7 @@ class Checkpoint:
     is_nth: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value
 class Told:
     """What the searcher is told of a trial, and how it ended: see `TellSearch`."""
 

@@ -152,7 +152,11 @@ class AshaScheduler:
         next_time = self._next_time.get(trial)
         if next_time is None:
             next_time = self._next_time[trial] = self._first_open_milestone(trial)
-        return NOTHING if time < next_time else self._decide(trial, time, value)
+        if time < next_time:
+            return NOTHING
+        decisions = self._decide(trial, time, value)
+        self._next_time[trial] = self._first_open_milestone(trial)
+        return decisions
 
     def end(self, trial: int, time: float | None, value: float | None) -> Decisions:
         """Record a trial's last report where it reaches a new rung, then forget the trial."""
@@ -197,7 +201,7 @@ class AshaScheduler:
     def _decide(self, trial: int, time: float, value: float) -> Decisions:
         score = float(value) * self._sign
         decisions = NOTHING
-        for rung in reversed(self._brackets[self.bracket(trial)]):
+        for rung in reversed(self._rungs_of(trial)):
             if not time >= rung.milestone:
                 continue
             if trial in rung.recorded:
@@ -208,12 +212,17 @@ class AshaScheduler:
                 decisions = ((trial, STOP),)
             rung.record(trial, score)
             break
-        self._next_time[trial] = self._first_open_milestone(trial)
         return decisions
 
     def _first_open_milestone(self, trial: int) -> float:
-        rungs = self._brackets[self.bracket(trial)]
-        return next((rung.milestone for rung in rungs if trial not in rung.recorded), math.inf)
+        for rung in self._rungs_of(trial):
+            if trial not in rung.recorded:
+                return rung.milestone
+        return math.inf
+
+    def _rungs_of(self, trial: int) -> list[_Rung]:
+        brackets = self._brackets
+        return brackets[0] if len(brackets) == 1 else brackets[self.bracket(trial)]
 
     def _dump(self, rung: _Rung) -> dict[str, Any]:
         values = (score * self._sign for score in rung.recorded.values())

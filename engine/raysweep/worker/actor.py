@@ -81,7 +81,7 @@ class TrialWorker:
         announce_exits(shell)
         output = keeping.output if keeping is not None else Output()
         say_ready(shell, setup)
-        while (job := shell.next_job()) is not None:
+        while (job := shell.next_job(output.rest)) is not None:
             run_attempt(trainable, job, setup.place, shell, output)
         close_trainable(trainable)
 

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
 from raysweep.errors import RaysweepError
@@ -25,6 +25,7 @@ _ECHO_TYPES: Final = frozenset(
 # What TensorFlow raises where a peer has gone; by their modules, as others have errors of these names, too.
 _TENSORFLOW: Final = "tensorflow.python.framework.errors_impl"
 _TENSORFLOW_ECHOES: Final = frozenset({"UnavailableError", "AbortedError", "CancelledError"})
+_ALONE: Final = nullcontext()
 # The group of the attempt, until the trainable's frames are gone.
 _present: list[Group] = []
 
@@ -47,8 +48,7 @@ def preload(group: str) -> None:
         ) from error
 
 
-@contextmanager
-def joined(session: Session) -> Iterator[None]:
+def joined(session: Session) -> AbstractContextManager[None]:
     """Around the trainable. Where the attempt is no gang's, nothing.
 
     Raises:
@@ -56,9 +56,13 @@ def joined(session: Session) -> Iterator[None]:
     """
     gang = session.job.gang
     if gang is None:
-        yield
-        return
+        return _ALONE
     assert isinstance(session, MemberSession)
+    return _joined(session, gang)
+
+
+@contextmanager
+def _joined(session: MemberSession, gang: Gang) -> Iterator[None]:
     group = find_group(gang.group) if gang.group else None
     with _environment(_variables(gang, session.job.rank), group.names if group is not None else ()):
         if group is None:

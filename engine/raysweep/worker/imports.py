@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+InsideT = TypeVar("InsideT")
 _waiting: Final[dict[str, Callable[[ModuleType], None]]] = {}
 
 
@@ -24,9 +26,39 @@ def after_import(name: str, call: Callable[[ModuleType], None]) -> None:
         sys.meta_path.insert(0, _FINDER)
 
 
-def forget_import(name: str) -> None:
-    """Do nothing any more when the module of this name is imported."""
-    _waiting.pop(name, None)
+class Door(NamedTuple, Generic[InsideT]):
+    """What is done to the module of this name while something is inside, and undone when it leaves."""
+
+    name: str
+    enter: Callable[[ModuleType, InsideT], None]
+    leave: Callable[[ModuleType], None]
+
+
+class Doors(Generic[InsideT]):
+    """Modules that one thing at a time goes into: now where they are imported, else once they are."""
+
+    def __init__(self, *doors: Door[InsideT]) -> None:
+        self._doors = doors
+        self._inside: InsideT | None = None
+
+    def enter(self, inside: InsideT) -> None:
+        """From now on it is inside."""
+        self._inside = inside
+        for door in self._doors:
+            # What waits for an import goes on waiting while nothing is inside: that is free.
+            if door.name in sys.modules or door.name not in _waiting:
+                after_import(door.name, partial(self._go_through, door.enter))
+
+    def leave(self) -> None:
+        """Nothing is inside any more."""
+        self._inside = None
+        for door in self._doors:
+            if (module := sys.modules.get(door.name)) is not None:
+                door.leave(module)
+
+    def _go_through(self, enter: Callable[[ModuleType, InsideT], None], module: ModuleType) -> None:
+        if self._inside is not None:
+            enter(module, self._inside)
 
 
 def _is_loading(module: ModuleType) -> bool:

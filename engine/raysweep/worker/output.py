@@ -48,6 +48,9 @@ class Output:
     def end(self, last_words: str = "") -> None:
         """It is over; `last_words` are written to its log."""
 
+    def rest(self) -> None:
+        """No attempt follows at once: what is written from now on is nobody's."""
+
     def close(self) -> None:
         """This process runs no more attempts."""
 
@@ -65,6 +68,10 @@ class CapturedOutput(Output):
         self._shown: mmap.mmap | None = None
         self._mark = b""
         self._kept: tuple[int, int] | None = None
+        self._identity = (0, 0)
+        """Of the file: its device and inode."""
+        self._stays = False
+        """Whether 1 and 2 still point to the file, which is empty, for the attempt that follows."""
         self._is_broken = False
 
     def prepare(self) -> None:
@@ -91,12 +98,19 @@ class CapturedOutput(Output):
             _flush()
             if last_words:
                 os.write(self._file, last_words.encode("utf-8", "replace"))
-            self._restore()
+            self._leave()
         except OSError as error:
             self._give_up(error)
 
+    def rest(self) -> None:
+        """See `Output`."""
+        if self._stays and not self._mark:
+            _flush()
+            self._restore()
+
     def close(self) -> None:
         """See `Output`. The owner's files go: what was written has a name of its own by now."""
+        self.rest()
         if self._owner and not self._mark and not self._is_broken:
             with suppress(OSError):
                 if self._file >= 0:
@@ -117,6 +131,9 @@ class CapturedOutput(Output):
         return mmap.mmap(lock, MARK_BYTES)
 
     def _redirect(self, mark: bytes) -> None:
+        if self._stays and self._shown is not None:
+            self._shown[:] = self._mark = mark
+            return
         _flush()
         if self._shown is None:
             self._shown = self._own()
@@ -127,25 +144,45 @@ class CapturedOutput(Output):
             # It may become an object of the storage as it is; until then, the folder is closed to others.
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._file = os.open(self._folder / f"{self._owner}.{OUT}", flags, 0o666)
+            found = os.fstat(self._file)
+            self._identity = found.st_dev, found.st_ino
         os.dup2(self._file, _STDOUT)
         os.dup2(self._file, _STDERR)
 
-    def _restore(self) -> None:
-        assert self._kept is not None
+    def _leave(self) -> None:
+        """Where it wrote nothing, 1 and 2 may stay as they are: the next attempt is spared four calls."""
         assert self._shown is not None
-        os.dup2(self._kept[0], _STDOUT)
-        os.dup2(self._kept[1], _STDERR)
         mark, self._mark = self._mark, b""
-        if os.fstat(self._file).st_size:
+        found = self._find(_STDOUT)
+        size_bytes = (found or os.fstat(self._file)).st_size
+        if size_bytes or found is None or self._find(_STDERR) is None:
+            self._restore()
+        else:
+            self._stays = True
+        if size_bytes:
             os.close(self._file)
             self._file = -1
             done = f"{mark.decode().strip()}.{self._owner}.{DONE}"
             os.rename(self._folder / f"{self._owner}.{OUT}", self._folder / done)
         self._shown[:] = NO_MARK
 
+    def _find(self, descriptor: int) -> os.stat_result | None:
+        """The file, by a descriptor; None where an attempt has turned that elsewhere, or closed it."""
+        try:
+            found = os.fstat(descriptor)
+        except OSError:
+            return None
+        return found if (found.st_dev, found.st_ino) == self._identity else None
+
+    def _restore(self) -> None:
+        assert self._kept is not None
+        self._stays = False
+        os.dup2(self._kept[0], _STDOUT)
+        os.dup2(self._kept[1], _STDERR)
+
     def _give_up(self, error: OSError) -> None:
         """No more logs from here: the folder is gone, or its disk is full."""
-        self._is_broken, self._mark = True, b""
+        self._is_broken, self._mark, self._stays = True, b"", False
         if self._kept is not None:
             os.dup2(self._kept[0], _STDOUT)
             os.dup2(self._kept[1], _STDERR)

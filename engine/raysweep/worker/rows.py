@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import isfinite, isinf
 from typing import Any, Final
 
@@ -74,6 +75,8 @@ def _shown(name: str) -> str:
     return repr(name if len(name) <= 100 else name[:100] + "…")
 
 
+# The next trial most likely has the same.
+@lru_cache(maxsize=1)
 def _measure_keys(keys: tuple[str, ...]) -> int:
     sizes = []
     for name in keys:

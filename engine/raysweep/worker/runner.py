@@ -24,8 +24,8 @@ from raysweep.worker.place import SweepPlace
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import Attempt, WorkerShell
-from raysweep.worker.trainruns import train_runs
-from raysweep.worker.tunecalls import TrialDone, flatten, tune_calls
+from raysweep.worker.trainruns import RayCalls
+from raysweep.worker.tunecalls import TrialDone, flatten
 
 Trainable = Callable[[dict[str, Any]], Any]
 # What a start's failure may carry; a trial's may carry all that is of use.
@@ -108,9 +108,8 @@ def run_attempt(
         output = Output()
     session = make_session(job, place, shell.link)
     output.begin(job)
-    shell.begin()
     trial_api.activate(session)
-    shell.reach(attempt_of(session))
+    shell.begin(attempt_of(session))
     end = _run(trainable, job, session, place)
     gang.close()
     session.finish()
@@ -138,7 +137,7 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
             _interruptible = session
             session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
-            with gang.joined(session), tune_calls(), train_runs(session, place):
+            with gang.joined(session), RayCalls(session, place):
                 _report_returned(trainable(job.config), place.metric)
         finally:
             _interruptible = None

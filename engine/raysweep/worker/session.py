@@ -32,20 +32,6 @@ class Session:
 
     def __init__(self, job: Job, place: SweepPlace, link: Link) -> None:
         self.job = job
-        gang = job.gang or _ALONE
-        self._context = TrialContext(
-            sweep_id=place.sweep_id,
-            trial_id=f"{job.trial:05d}",
-            number=job.trial,
-            attempt=job.attempt,
-            seed=job.seed,
-            iteration=job.iteration,
-            rank=job.rank,
-            world_size=gang.world_size,
-            local_rank=gang.local_rank,
-            node_rank=gang.node_rank,
-            resources=place.resources,
-        )
         self.stop_reason: str | None = None
         self.wants_checkpoint = False
         self.allows = "nothing"
@@ -57,11 +43,14 @@ class Session:
         self.changed = threading.Condition()
         """Guards what other threads change, and is notified of it."""
         self._link = link
-        self._cache_bytes = place.node_cache
+        self._place = place
         self._reports = 0
         self._rows = RowMaker()
         self._answered = -1
-        self._saver = Saver(job, place, link, self)
+        # Made when they are first asked for: most attempts of a short trial need neither.
+        self._known_context: TrialContext | None = None
+        self._known_saver: Saver | None = None
+        self._is_finished = False
 
     @property
     def should_checkpoint(self) -> bool:
@@ -71,7 +60,31 @@ class Session:
     @property
     def context(self) -> TrialContext:
         """See `raysweep.get_context`."""
-        return self._context
+        if self._known_context is None:
+            job, gang = self.job, self.job.gang or _ALONE
+            self._known_context = TrialContext(
+                sweep_id=self._place.sweep_id,
+                trial_id=f"{job.trial:05d}",
+                number=job.trial,
+                attempt=job.attempt,
+                seed=job.seed,
+                iteration=job.iteration,
+                rank=job.rank,
+                world_size=gang.world_size,
+                local_rank=gang.local_rank,
+                node_rank=gang.node_rank,
+                resources=self._place.resources,
+            )
+        return self._known_context
+
+    @property
+    def _saver(self) -> Saver:
+        with self.changed:
+            if self._known_saver is None:
+                self._known_saver = Saver(self.job, self._place, self._link, self)
+                if self._is_finished:
+                    self._known_saver.finish()
+            return self._known_saver
 
     def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
         """See `raysweep.report`."""
@@ -173,7 +186,7 @@ class Session:
         """
         while (uri := self._saver.newest) is not None:
             try:
-                _restore(uri, target, self._cache_bytes)
+                _restore(uri, target, self._place.node_cache)
                 return
             except CheckpointDamagedError as error:
                 if uri != self._saver.newest:
@@ -310,7 +323,11 @@ class Session:
 
     def finish(self) -> None:
         """User code has ended: what it handed over is stored, if there is the time, before that is said."""
-        self._saver.finish()
+        with self.changed:
+            self._is_finished = True
+            saver = self._known_saver
+        if saver is not None:
+            saver.finish()
 
 
 def _restore(uri: str, target: Path, cache_bytes: int) -> None:

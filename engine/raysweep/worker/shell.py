@@ -45,9 +45,11 @@ class WorkerShell:
         self._is_leaving = False
         self._changed = threading.Condition()
 
-    def next_job(self) -> Job | None:
-        """The next attempt to run; blocks. None: the worker is to end."""
+    def next_job(self, on_idle: Callable[[], None] | None = None) -> Job | None:
+        """The next attempt to run; blocks. None: the worker is to end. `on_idle`: none is there yet."""
         with self._changed:
+            if self._next is None and on_idle is not None:
+                on_idle()
             while self._next is None and not self._is_leaving:
                 self._changed.wait()
             job, self._next = self._next, None
@@ -65,15 +67,24 @@ class WorkerShell:
         """The controller is gone, or has hung up."""
         self._do(self._machine.lose_link)
 
-    def begin(self) -> None:
-        """User code is about to run."""
-        self._do(self._machine.begin)
+    def begin(self, attempt: Attempt | None = None) -> None:
+        """User code is about to run; with `attempt`, it can be told from now on."""
+        if attempt is None:
+            self._do(self._machine.begin)
+        else:
+            self._do(lambda: self._begin(attempt))
+
+    def _begin(self, attempt: Attempt) -> None:
+        self._machine.begin()
+        self._reach(attempt)
 
     def reach(self, attempt: Attempt) -> None:
         """The attempt can be told from now on."""
-        with self._changed:
-            self._attempt = attempt
-        self._do(self._machine.reach)
+        self._do(lambda: self._reach(attempt))
+
+    def _reach(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._machine.reach()
 
     def end(self, end: End) -> None:
         """The attempt says how it ended."""

@@ -13,11 +13,8 @@ Nothing of Ray Train is imported for it. A trial that imports its trainers finds
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,11 +22,11 @@ from raysweep import trial as trial_api
 from raysweep.errors import RaysweepError, SpecError, TrialStopped
 from raysweep.raycompat import calls as compat
 from raysweep.threads import start_thread
-from raysweep.worker.imports import after_import, forget_import
+from raysweep.worker.imports import Door, Doors
 from raysweep.worker.innerworker import InnerWorker
 from raysweep.worker.place import InnerRoom, SweepPlace
 from raysweep.worker.session import Session
-from raysweep.worker.tunecalls import report_flat
+from raysweep.worker.tunecalls import Calls, report_flat
 
 if TYPE_CHECKING:
     from raysweep.raycompat.trialrun import Asked, TrialRun
@@ -41,25 +38,6 @@ FOLDER: Final = "train"
 _SCHEMES: Final = ("file", "s3", "gs")
 _FIELD: Final = "resources.train"
 _EPSILON: Final = 1e-6
-
-
-@contextmanager
-def train_runs(session: Session, place: SweepPlace) -> Iterator[None]:
-    """While an attempt runs: `trainer.fit()` is this trial's."""
-    runs = _Runs(session, place)
-    after_import(compat.TRAINER, lambda module: compat.enter_trainer(module, runs.fit))
-    after_import(compat.TUNE_CALLBACK, compat.enter_tune_callback)
-    try:
-        yield
-    finally:
-        for name, leave in (
-            (compat.TRAINER, compat.leave_trainer),
-            (compat.TUNE_CALLBACK, compat.leave_tune_callback),
-        ):
-            forget_import(name)
-            if (module := sys.modules.get(name)) is not None:
-                leave(module)
-        runs.close()
 
 
 def check_asked(asked: Asked, room: InnerRoom) -> None:
@@ -93,6 +71,38 @@ def check_asked(asked: Asked, room: InnerRoom) -> None:
         raise SpecError(
             _FIELD, problem, f"write placement_strategy: {asked.strategy} into {_FIELD} of the spec"
         )
+
+
+class RayCalls:
+    """While an attempt runs, with its session in place: the calls of Ray Tune and Ray Train go to it, and
+    `trainer.fit()` is this trial's."""
+
+    def __init__(self, session: Session, place: SweepPlace) -> None:
+        self.calls = Calls()
+        self.runs = _Runs(session, place)
+        self.fit = self.runs.fit
+
+    def __enter__(self) -> None:
+        _DOORS.enter(self)
+
+    def __exit__(self, *_: object) -> None:
+        _DOORS.leave()
+        try:
+            self.runs.close()
+        finally:
+            self.calls.close()
+
+
+_DOORS: Final[Doors[RayCalls]] = Doors(
+    Door(compat.TUNE_SESSION, lambda module, ray: compat.enter_tune(module, ray.calls), compat.leave_tune),
+    Door(compat.TRAIN_WORKER, lambda module, ray: compat.enter_train(module, ray.calls), compat.leave_train),
+    Door(compat.TRAINER, lambda module, ray: compat.enter_trainer(module, ray.fit), compat.leave_trainer),
+    Door(
+        compat.TUNE_CALLBACK,
+        lambda module, _: compat.enter_tune_callback(module),
+        compat.leave_tune_callback,
+    ),
+)
 
 
 class _Runs:

@@ -13,43 +13,19 @@ Nothing of Ray is imported for it. A trial that imports Ray Tune finds them in p
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from raysweep import trial as trial_api
 from raysweep.errors import TrialStopped
-from raysweep.raycompat import calls as compat
-from raysweep.worker.imports import after_import, forget_import
 
 DONE: Final = "done"
 
 
 class TrialDone(TrialStopped):
     """The trial has said itself that it is done."""
-
-
-@contextmanager
-def tune_calls() -> Iterator[None]:
-    """While an attempt runs, with its session in place: the calls of Ray Tune and Ray Train go to it."""
-    calls = _Calls()
-    doors = (
-        (compat.TUNE_SESSION, compat.enter_tune, compat.leave_tune),
-        (compat.TRAIN_WORKER, compat.enter_train, compat.leave_train),
-    )
-    for name, enter, _ in doors:
-        after_import(name, lambda module, enter=enter: enter(module, calls))  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        for name, _, leave in doors:
-            forget_import(name)
-            if (module := sys.modules.get(name)) is not None:
-                leave(module)
-        calls.close()
 
 
 def flatten(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +52,7 @@ def report_flat(metrics: dict[str, Any], checkpoint: Any, *, wait: bool = False)
         raise TrialDone("done")
 
 
-class _Calls:
+class Calls:
     """The trial that runs here, as Ray's calls see it."""
 
     def __init__(self) -> None:
@@ -123,5 +99,6 @@ class _Calls:
         return None if found is None else found.to_ray()
 
     def close(self) -> None:
+        """The attempt is over."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

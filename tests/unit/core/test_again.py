@@ -80,7 +80,7 @@ def test_a_failed_trial_runs_again_from_its_checkpoint_and_is_not_charged_for_be
 def test_what_failed_stays_so_to_a_search_whose_order_counts() -> None:
     """Each of its suggestions since then followed from the failure, too: a resume asks and tells it again."""
     sweep = failed_sweep(search="some.module:Searcher")
-    failure = Told("failed", 0.4)
+    failure = Told(end="failed", value=0.4)
     assert told(sweep.state, sweep.state.trials[1]) == failure
     log = list(sweep.state.search_log)
     reopen(sweep, retried=(1,))
@@ -224,7 +224,7 @@ def test_the_best_go_further_from_their_checkpoints() -> None:
     assert sweep.trial_state(1) == "completed", "not before it is known that there are no more configs"
     sweep.suggest(0)
     assert [sweep.trial_state(trial) for trial in range(3)] == ["completed", "pending", "stopped"]
-    known = Told("completed", sweep.state.trials[1].last_score)
+    known = Told(end="completed", value=sweep.state.trials[1].last_score)
     assert told(sweep.state, sweep.state.trials[1]) == known, "as the search of this controller has it"
     again = starts(open_slots(sweep, 1))[1]
     assert again.iteration == 4

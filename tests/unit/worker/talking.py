@@ -41,6 +41,47 @@ def silent(output: CapturedOutput) -> None:
     output.end()
 
 
+def one_after_the_other(output: CapturedOutput) -> None:
+    """Silent attempts in a row; between them nothing points elsewhere, until the process has nothing to do."""
+    output.begin(job(1))
+    during = os.stat(1).st_ino
+    output.end()
+    assert os.stat(1).st_ino == os.stat(2).st_ino == during
+    output.begin(job(2))
+    output.rest()  # of no effect while one runs
+    print("2 said")
+    output.end()
+    output.begin(job(3))
+    output.end()
+    output.rest()
+    print("idle", flush=True)
+    output.begin(job(4))
+    print("4 said")
+    output.end()
+    output.close()
+    print("closed", flush=True)
+
+
+def turns_away(output: CapturedOutput) -> None:
+    """Attempts that turn a descriptor elsewhere, or close it, and leave it so."""
+    elsewhere = os.open(os.devnull, os.O_WRONLY)
+    for trial, descriptor in ((1, 1), (3, 2)):
+        output.begin(job(trial))
+        os.dup2(elsewhere, descriptor)
+        output.end()
+        output.begin(job(trial + 1))
+        os.write(1, b"stdout\n")
+        os.write(2, b"stderr\n")
+        output.end()
+    output.begin(job(5))
+    os.write(2, b"before it closed 1\n")
+    os.close(1)
+    output.end()
+    output.begin(job(6))
+    os.write(1, b"stdout\n")
+    output.end()
+
+
 def done(output: CapturedOutput) -> None:
     """Prepared as a process that forks: one attempt that says something, one that does not."""
     output.prepare()

@@ -52,6 +52,26 @@ def test_attempts_that_write_nothing_leave_nothing(spool: Path) -> None:
     assert len(list(spool.iterdir())) == 2  # with the file that says who owned it
 
 
+def test_between_silent_attempts_nothing_is_turned_and_an_idle_process_writes_where_it_did(
+    spool: Path,
+) -> None:
+    ran = talk(spool, "one_after_the_other")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "idle\nclosed\n"
+    assert found(spool, DONE) == {("00002", 1): "2 said\n", ("00004", 1): "4 said\n"}
+
+
+def test_an_attempt_that_turns_its_output_elsewhere_does_not_take_that_of_the_next(spool: Path) -> None:
+    ran = talk(spool, "turns_away")
+    assert ran.returncode == 0, ran.stderr
+    assert found(spool, DONE) == {
+        ("00002", 1): "stdout\nstderr\n",
+        ("00004", 1): "stdout\nstderr\n",
+        ("00005", 1): "before it closed 1\n",
+        ("00006", 1): "stdout\n",
+    }
+
+
 def test_a_process_that_is_done_leaves_only_what_was_written(spool: Path) -> None:
     assert talk(spool, "done").returncode == 0
     assert found(spool, DONE) == {("00001", 1): "said\n"}
