@@ -15,6 +15,8 @@ _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 def with_names(value: Any) -> Any:
     """NaN and infinity by name, as JSON has no numbers for them."""
+    if type(value) is dict and _are_finite(value):
+        return value.copy()
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, dict):
@@ -24,11 +26,23 @@ def with_names(value: Any) -> Any:
 
 def without_names(value: Any) -> Any:
     """The numbers that `"NaN"`, `"Infinity"` and `"-Infinity"` stand for; all else as it is."""
+    if type(value) is dict and _are_finite(value):
+        return value.copy()
     if isinstance(value, str):
         return _NAMES.get(value, value)
     if isinstance(value, dict):
         return {key: without_names(item) for key, item in value.items()}
     return [without_names(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _are_finite(values: dict[Any, Any]) -> bool:
+    """Whether all are numbers that JSON has, as nearly all metrics are: these have no names."""
+    for value in values.values():
+        if type(value) is not float and type(value) is not int:
+            return False
+        if not -math.inf < value < math.inf:
+            return False
+    return True
 
 
 Metrics = Annotated[

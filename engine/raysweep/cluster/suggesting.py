@@ -34,6 +34,9 @@ def tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:
     if isinstance(command, cmd.TellRung):
         tell_rung(searcher, command.trial, command.time, command.value)
         return
+    if not (command.violations or command.others) and command.cost is None:
+        searcher.tell(command.trial, command.value, command.end)
+        return
     result = result_of(command.value, command.violations, command.others, command.cost)
     tell_end(searcher, command.trial, result, state=command.end)
 

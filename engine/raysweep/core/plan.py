@@ -95,9 +95,11 @@ def _suggest(state: SweepState, out: Out) -> None:
     if state.asked > state.suggested:
         return
     if state.rules.is_blind:
-        slots = max(len(state.slots), moves.slot_limit(state))
+        slots, there = max(len(state.slots), moves.slot_limit(state)), memory.count_in_reach(state)
+        if there * 2 > max(MIN_ASK, 2 * moves.MAX_DEPTH * slots):
+            return  # enough however deep the slots are
         wanted = min(MAX_AHEAD, max(MIN_ASK, 2 * moves.depth(state) * slots))
-        if memory.count_in_reach(state) * 2 > wanted:
+        if there * 2 > wanted:
             return
         count = min(MAX_ASK, wanted)
     else:

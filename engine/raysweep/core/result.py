@@ -7,7 +7,7 @@ from typing import Final
 from raysweep.core.failures import Failure
 from raysweep.core.lifecycle import FINAL, Cause
 from raysweep.core.repeats import Group, best_trial, ranked_groups
-from raysweep.core.scores import best_ranked, ranked, score_of, violations
+from raysweep.core.scores import best_ranked, first_ranked, score_of, violations
 from raysweep.core.state import SweepState
 from raysweep.core.stopping import usage
 from raysweep.core.trial import Attempt, Trial, trial_id
@@ -99,9 +99,9 @@ def explain(state: SweepState) -> str:
         parts = [f"{_of_wanted(len(ended), total)} ended"]
         parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
         parts.append(f"{state.status}: {state.why}" if state.status else "still running")
-    first = next(iter(ranked(state)), None)
     best = best_shown(state)
-    if best is None and first is not None:
+    first = first_ranked(state) if best is None else None
+    if first is not None:
         nearest = trial_outcome(state, first)
         parts.append(show_infeasible(state.spec.constraints, nearest, state.spec.metric, state.spec.others))
     groups = ranked_groups(state) if state.rules.repeats > 1 else []

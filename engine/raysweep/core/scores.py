@@ -212,9 +212,15 @@ def ranked(state: SweepState) -> list[Trial]:
     return sorted(scored, key=lambda trial: place(state, trial))
 
 
+def first_ranked(state: SweepState) -> Trial | None:
+    """The first of `ranked`."""
+    scored = (t for t in state.trials.values() if t.state != "failed" and score_of(state, t) is not None)
+    return min(scored, key=lambda trial: place(state, trial), default=None)
+
+
 def best_ranked(state: SweepState) -> Trial | None:
     """The best of all trials; None where none may be."""
-    first = next(iter(ranked(state)), None)
+    first = first_ranked(state)
     return first if first is not None and may_be_best(state, first) else None
 
 

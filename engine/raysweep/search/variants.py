@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from raysweep.search.base import TrialEnd, derived_rng
+from raysweep.search.base import TrialEnd, derived_rng, derived_seed
 from raysweep.search.cells import (
     Cell,
     Cells,
@@ -65,6 +65,9 @@ class VariantSearcher:
         self._rounds = Rounds(self._kept, num_samples, self._sizes())
         self.total: int | None = self._rounds.total
         self.note: str | None = self._rounds.note
+        # Where there is no grid, as at each of its points.
+        self._cells = None if self._grid else self._cells_at({})
+        self._rng = Random(0)
         # Discrete spaces only: what each trial got, and per grid point what is used.
         self._cell_of: dict[int, Cell] = {}
         self._used: dict[int, set[Cell]] = {}
@@ -74,10 +77,12 @@ class VariantSearcher:
         if self.total is not None and number >= self.total:
             return None
         point = self._rounds.point(number)
-        grid = self._grid_values(point)
-        cells = self._cells_at(grid)
+        grid = self._grid_values(point) if self._grid else {}
+        cells = self._cells_at(grid) if self._grid else self._cells
         if cells is None:
-            rng = derived_rng(self._seed, number)
+            # The same as `derived_rng`, which seeds twice; nobody keeps it.
+            rng = self._rng
+            rng.seed(derived_seed(self._seed, number))
             values = self._space.draw(
                 lambda _: grid | {path: domain.sample(rng) for path, domain in self._random}
             )
@@ -207,8 +212,10 @@ class Rounds:
 
     def point(self, number: int) -> int:
         """Return the point of trial `number`, which is below `total`."""
-        first, points = next(each for each in reversed(self._stretches) if each[0] <= number and each[1])
-        return points[(number - first) % len(points)]
+        for first, points in reversed(self._stretches):
+            if first <= number and points:
+                return points[(number - first) % len(points)]
+        raise ValueError(f"there is no trial {number}")
 
 
 def _touches(relation: Relation, path: LeafPath, switches: Collection[LeafPath]) -> bool:

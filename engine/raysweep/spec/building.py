@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from raysweep.errors import SampleFromError
 from raysweep.spec.branches import Branches
 from raysweep.spec.domains import Const, SampleFrom
 from raysweep.spec.jsonable import plain
 from raysweep.spec.validation import Problem, dotted
+
+_ATOMS: Final = frozenset({float, int, str, bool, type(None)})
 
 
 def fill(template: Mapping[str, Any], values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
@@ -39,7 +41,10 @@ def _filled(
     functions: list[tuple[tuple[str, ...], SampleFrom]],
 ) -> Any:
     if isinstance(node, dict):
+        count = len(functions)
         filled = {key: _filled(item, (*path, key), values, functions) for key, item in node.items()}
+        if len(functions) == count:
+            return filled
         return {key: item for key, item in filled.items() if item is not _LATER}
     if isinstance(node, list):
         return [_filled(item, (*path, str(n)), values, functions) for n, item in enumerate(node)]
@@ -47,11 +52,15 @@ def _filled(
         name = values[path]
         return _filled({name: node.nodes[name]}, path, values, functions)
     if isinstance(node, Const):
-        return copy.deepcopy(values.get(path, node.value))
+        return _copied(values.get(path, node.value))
     if isinstance(node, SampleFrom) and path not in values:
         functions.append((path, node))
         return _LATER
-    return copy.deepcopy(values[path])
+    return _copied(values[path])
+
+
+def _copied(value: Any) -> Any:
+    return value if type(value) in _ATOMS else copy.deepcopy(value)
 
 
 class _Later:

@@ -42,7 +42,7 @@ def silent(output: CapturedOutput) -> None:
 
 
 def one_after_the_other(output: CapturedOutput) -> None:
-    """Silent attempts in a row; between them nothing points elsewhere, until the process has nothing to do."""
+    """Silent attempts in a row: nothing is turned between them, until the process has nothing to do."""
     output.begin(job(1))
     during = os.stat(1).st_ino
     output.end()

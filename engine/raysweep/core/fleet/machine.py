@@ -64,6 +64,8 @@ class Fleet:
         self.crew = Crew(self.actions.append)
         self.slots: dict[int, FleetSlot] = {}
         self._shorten = shorten
+        # Whether a worker that is ready gets whatever its slot is handed, at once.
+        self._is_in_order = policy.isolation != "actor" and not policy.world_size
         self._dirty: dict[int, FleetSlot] = {}
         self._large_opening: set[int] = set()
 
@@ -114,8 +116,11 @@ class Fleet:
             has_older=command.has_older,
             memory_limit_bytes=self.policy.memory_limit(slot.memory_bytes),
         )
-        slot.handed[command.trial] = Handed(job=job)
-        self._pump(slot)
+        handed = slot.handed[command.trial] = Handed(job=job)
+        if self._is_in_order and slot.is_ready:
+            self._hand_over(slot, handed)  # all before it have been
+        else:
+            self._pump(slot)
 
     def stop_trial(self, command: cmd.StopTrial, at: float) -> None:
         """Ask a trial to end, and see to it that it does. One that has ended meanwhile is left alone."""
@@ -338,11 +343,14 @@ class Fleet:
             if (is_for_one and worker.has_run) or (is_gang and handed.state != "unsent"):
                 return
             if handed.state == "unsent":
-                handed.move("sent")
-                worker.has_run = True
-                self.say(slot, handed.job)
+                self._hand_over(slot, handed)
                 if is_gang:
                     return
+
+    def _hand_over(self, slot: FleetSlot, handed: Handed) -> None:
+        handed.move("sent")
+        slot.worker.has_run = True
+        self.say(slot, handed.job)
 
     def say(self, slot: FleetSlot, message: msg.ToWorker) -> None:
         """Have a message go to the slot's members with the next flush."""

@@ -133,6 +133,8 @@ class FleetSlot:
     @property
     def is_ready(self) -> bool:
         """Whether all its members take trials."""
+        if len(self.members) == 1:
+            return self.members[0].state == "ready"
         return all(member.state == "ready" for member in self.members)
 
     @property

@@ -18,24 +18,21 @@ def failure_of(facts: msg.FailureFacts) -> Failure:
 
 def event_of(message: msg.FromWorker, at: float) -> ev.Event | None:
     """The event that a message is by itself; None: it is more than that, or about the worker."""
-    match message:
-        case msg.Rows():
-            return ev.TrialReported(
-                at=at,
-                trial=message.trial,
-                attempt=message.attempt,
-                first=message.first,
-                keys=message.keys,
-                rows=tuple(message.rows),
-                is_waiting=message.is_waiting,
-            )
-        case msg.Began(trial=trial, attempt=attempt):
-            return ev.TrialStarted(at=at, trial=trial, attempt=attempt)
-        case msg.Returned(trial=trial, attempt=attempt):
-            return ev.TrialReturned(at=at, trial=trial, attempt=attempt)
-        case msg.Stopped() | msg.Busy() | msg.Saved() | msg.Unsaved() | msg.Damaged() | msg.Noted():
-            return _rare_event(message, at)
-    return None
+    if isinstance(message, msg.Rows):
+        return ev.TrialReported(
+            at=at,
+            trial=message.trial,
+            attempt=message.attempt,
+            first=message.first,
+            keys=message.keys,
+            rows=tuple(message.rows),
+            is_waiting=message.is_waiting,
+        )
+    if isinstance(message, msg.Began):
+        return ev.TrialStarted(at=at, trial=message.trial, attempt=message.attempt)
+    if isinstance(message, msg.Returned):
+        return ev.TrialReturned(at=at, trial=message.trial, attempt=message.attempt)
+    return _rare_event(message, at) if isinstance(message, _Rare) else None
 
 
 def _rare_event(message: _Rare, at: float) -> ev.Event:
