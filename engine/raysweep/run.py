@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from raysweep.errors import SpecError, SweepInterrupted
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from raysweep.training import TrainProgress
 
 log = logging.getLogger("raysweep")
+_TERMINAL_BY_NAME: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
+"""Variables by which a user has rich take its output for a terminal."""
 
 
 def run_sweep(
@@ -112,9 +116,7 @@ def _run_and_show(
     num_cpus: float | None,
     scheduled_at: datetime | None,
 ) -> SweepOutcome:
-    from raysweep.live import showing  # here: who only imports raysweep needs no rich
-
-    with showing(step.request.run.name, wants_table) as table:
+    with _showing(step.request.run.name, wants_table) as table:
         outcome = step.run(
             on_progress=_both(table, on_progress), num_cpus=num_cpus, scheduled_at=scheduled_at
         )
@@ -125,6 +127,25 @@ def _run_and_show(
         if note.startswith(NOTHING_RAN):
             log.warning("%s: %s", outcome.sweep_id, note)
     return outcome
+
+
+def _showing(name: str, wants_table: bool | None) -> AbstractContextManager[LiveTable | None]:
+    # To import rich takes a tenth of a second: not where nothing is shown.
+    if wants_table is False or (wants_table is None and not _may_be_seen()):
+        return nullcontext()
+    from raysweep.live import showing
+
+    return showing(name, wants_table)
+
+
+def _may_be_seen() -> bool:
+    """Whether standard output may be a terminal, as rich has it, or a notebook's."""
+    try:
+        is_terminal = sys.stdout.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        is_terminal = False
+    is_notebook = type(sys.stdout).__module__.startswith("ipykernel")
+    return is_terminal or is_notebook or not _TERMINAL_BY_NAME.isdisjoint(os.environ)
 
 
 def _both(table: LiveTable | None, on_progress: Callable[[SweepProgress], None] | None) -> Any:

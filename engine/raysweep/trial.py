@@ -135,13 +135,13 @@ def report(
             f"report() takes metrics by name, got a {type(metrics).__name__}:"
             f' write report({{"loss": {metrics!r:.40}}}) with the name of the metric'
         )
+    if checkpoint is None and checkpoint_uri is None:
+        session.report(metrics, None, wait)
+        return
     if checkpoint_uri is not None:
         if checkpoint is not None:
             raise RaysweepError("report() takes a checkpoint or a checkpoint_uri, not both: give one of them")
         session.report(metrics, StoredAt(checkpoint_uri), wait)
-        return
-    if checkpoint is None:
-        session.report(metrics, None, wait)
         return
     with local_folder(checkpoint) as folder:
         session.report(metrics, folder, wait)

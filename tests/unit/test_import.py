@@ -51,6 +51,25 @@ print(rs.__version__, sorted(set(sys.modules) & set(HEAVY)))
     assert printed == f"{raysweep.__version__} []"
 
 
+def test_a_sweep_that_shows_nothing_does_without_rich() -> None:
+    printed = run(
+        """
+import os, sys
+from raysweep.run import _showing
+with _showing("n", None) as table:
+    print(table, "rich" in sys.modules)
+os.environ["TTY_COMPATIBLE"] = "1"
+with _showing("n", None) as table:
+    assert table is not None
+with _showing("n", False) as table:
+    print(table)
+"""
+    )
+    first, *_, last = printed.splitlines()
+    assert first == "None False"
+    assert last.endswith("None")
+
+
 def test_import_alone_loads_nothing() -> None:
     loaded = run(
         "import sys; before = set(sys.modules); import raysweep;"

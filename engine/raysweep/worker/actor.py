@@ -15,12 +15,9 @@ from typing import ClassVar, NoReturn
 from raysweep import allowed, faultplan
 from raysweep.messages import Hello, Unready
 from raysweep.worker.cpus import use_cpus
-from raysweep.worker.forking import serve_forked
-from raysweep.worker.gpumemory import watch_gpus
 from raysweep.worker.keeping import Keeping
 from raysweep.worker.link import Link, SocketLink
 from raysweep.worker.output import Output
-from raysweep.worker.pinning import pin
 from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
 from raysweep.worker.setup import (
     WorkerSetup,
@@ -49,6 +46,8 @@ class TrialWorker:
         faultplan.reach_in_trial("load")
         use_cpus(setup.cpus, setup.threads)
         if setup.is_pinned:
+            from raysweep.worker.pinning import pin
+
             pin(setup.cpus)
         if setup.hides_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -68,10 +67,17 @@ class TrialWorker:
 
     def _serve(self, setup: WorkerSetup, shell: WorkerShell) -> None:
         keeping = Keeping(setup) if setup.log_bytes else None
-        memory = watch_gpus(setup.gpus)
+        memory = None
+        # Here, as the two below: each module costs a worker's start a millisecond or two.
+        if setup.gpus:
+            from raysweep.worker.gpumemory import watch_gpus
+
+            memory = watch_gpus(setup.gpus)
         if memory is not None:
             memory.await_idle()
         if setup.isolation == "process":
+            from raysweep.worker.forking import serve_forked
+
             serve_forked(setup, shell, keeping, memory)
             return
         trainable = _load(setup, shell.link)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from raysweep import faultplan
 from raysweep.messages import FromWorker, Job
+from raysweep.worker import saver  # noqa: F401  a child that makes a checkpoint need not import it
 from raysweep.worker.link import Take
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.runner import run_attempt

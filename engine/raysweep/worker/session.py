@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from raysweep import faultplan
 from raysweep.errors import CheckpointDamagedError, TrialStopped, one_line
@@ -18,7 +18,9 @@ from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.worker.link import Link
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker
-from raysweep.worker.saver import Saver
+
+if TYPE_CHECKING:
+    from raysweep.worker.saver import Saver
 
 _DAMAGED_FIX: Final = (
     "nothing else is restored in its stead; restore the file from a backup,"
@@ -81,6 +83,8 @@ class Session:
     def _saver(self) -> Saver:
         with self.changed:
             if self._known_saver is None:
+                from raysweep.worker.saver import Saver
+
                 self._known_saver = Saver(self.job, self._place, self._link, self)
                 if self._is_finished:
                     self._known_saver.finish()
@@ -97,9 +101,9 @@ class Session:
         keys = rows.keys
         row = [
             value
-            if (kind := type(value)) in PLAIN_TYPES
-            or (kind is float and isfinite(value))
+            if ((kind := type(value)) is float and isfinite(value))
             or (kind is int and MIN_INT <= value <= MAX_INT)
+            or kind in PLAIN_TYPES
             else rows.convert(name, value)
             for name, value in metrics.items()
         ]

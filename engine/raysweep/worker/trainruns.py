@@ -23,7 +23,6 @@ from raysweep.errors import RaysweepError, SpecError, TrialStopped
 from raysweep.raycompat import calls as compat
 from raysweep.threads import start_thread
 from raysweep.worker.imports import Door, Doors
-from raysweep.worker.innerworker import InnerWorker
 from raysweep.worker.place import InnerRoom, SweepPlace
 from raysweep.worker.session import Session
 from raysweep.worker.tunecalls import Calls, report_flat
@@ -135,6 +134,7 @@ class _Runs:
 
     def _make_run(self, trainer: Any) -> TrialRun:
         from raysweep.raycompat import trialrun
+        from raysweep.worker.innerworker import InnerWorker
 
         room = self._place.inner
         group = trialrun.find_group()
