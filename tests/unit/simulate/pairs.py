@@ -66,7 +66,8 @@ def _compared(fields: dict[str, Any]) -> dict[str, Any]:
     """The same scheduler, told which of several metrics it compares by, where it can be told."""
     kind, options = next(iter(fields.get("scheduler", {"fifo": {}}).items()))
     if kind == "resource_changing":
-        options = options | {"base": {"asha": options["base"]["asha"] | SIZED}}
+        # The last trial, which has all there is, is to live long enough to be given it.
+        options = options | {"base": {"asha": options["base"]["asha"] | SIZED | {"grace_period": 3}}}
     elif kind not in ("fifo", "moasha", "dehb") and ":" not in kind:
         options = options | SIZED
     return fields | {"scheduler": {kind: options}}
