@@ -19,6 +19,7 @@ from raysweep.core.state import SweepState
 from raysweep.core.trial import Trial
 from raysweep.core.wilcoxon import p_greater
 from raysweep.schedulers import Stop
+from raysweep.squares import sum_of_squares
 
 GroupState = Literal["completed", "partial", "dropped", "failed"]
 _RANKS: Final[dict[GroupState, int]] = {"completed": 0, "partial": 1, "dropped": 2, "failed": 3}
@@ -44,7 +45,7 @@ class Group:
         if len(self.scores) < 2:
             return None
         mean = self.mean
-        return sqrt(sum((each - mean) ** 2 for each in self.scores.values()) / (len(self.scores) - 1))
+        return sqrt(sum_of_squares(each - mean for each in self.scores.values()) / (len(self.scores) - 1))
 
 
 def group_of(state: SweepState, number: int) -> Group:

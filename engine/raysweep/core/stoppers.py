@@ -17,6 +17,7 @@ from raysweep.core.trial import Metrics, Trial
 from raysweep.core.wilcoxon import p_greater
 from raysweep.spec.policies import TrialPatience, TrialPlateau
 from raysweep.spec.trialstops import TrialWilcoxon
+from raysweep.squares import sum_of_squares
 
 EntryT = TypeVar("EntryT")
 
@@ -127,7 +128,7 @@ def _is_flat(plateau: TrialPlateau, rules: Rules, trial: Trial, metrics: Metrics
             return False
     values = [each[1] for each in trial.recent]
     mean = sum(values) / len(values)
-    return sqrt(sum((each - mean) ** 2 for each in values) / len(values)) < plateau.std
+    return sqrt(sum_of_squares(each - mean for each in values) / len(values)) < plateau.std
 
 
 def _is_over(patience: TrialPatience, rules: Rules, trial: Trial, metrics: Metrics) -> bool:

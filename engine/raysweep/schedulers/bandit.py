@@ -15,6 +15,8 @@ from math import exp, log, sqrt
 from operator import mul
 from typing import Final
 
+from raysweep.squares import sum_of_squares
+
 Row = Sequence[float]
 """A point: first its time, then all else that its result depends on."""
 
@@ -106,7 +108,7 @@ def upper_bound(mean: float, variance: float, count: int) -> float:
 def standardised(results: Sequence[float]) -> list[float]:
     """Results with mean 0 and deviation 1, none further out than 2."""
     mean = sum(results) / len(results)
-    deviation = sqrt(sum((each - mean) ** 2 for each in results) / len(results))
+    deviation = sqrt(sum_of_squares(each - mean for each in results) / len(results))
     return [min(max((each - mean) / (deviation + 1e-8), -2.0), 2.0) for each in results]
 
 

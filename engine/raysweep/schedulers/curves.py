@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from raysweep.squares import sum_of_squares
+
 DECAYS: Final = (0.25, 0.5, 1.0, 2.0)
 _NOISE: Final = 0.05
 """Of a report, in standard deviations of the trials' first values."""
@@ -92,7 +94,7 @@ def prior_of(firsts: Sequence[float], falls: Sequence[float]) -> Prior:
         falls: by how much some have fallen since.
     """
     mean = sum(firsts) / max(1, len(firsts))
-    spread = math.sqrt(sum((each - mean) ** 2 for each in firsts) / max(1, len(firsts)))
+    spread = math.sqrt(sum_of_squares(each - mean for each in firsts) / max(1, len(firsts)))
     fall = sum(falls) / len(falls) if falls else 0.0
     scale = max(spread, abs(fall), 1e-9 * (1 + abs(mean)))
     return Prior(mean - fall, fall, 2 * scale, 2 * scale, _NOISE * scale)

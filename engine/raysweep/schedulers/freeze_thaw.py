@@ -31,6 +31,7 @@ from raysweep.schedulers.base import (
 )
 from raysweep.schedulers.curves import Curve, Prior, expected_gain, prior_of
 from raysweep.schedulers.saved import check_parameters
+from raysweep.squares import sum_of_squares
 
 _ENOUGH: Final = 3
 """So many trials have to be known before a new one is compared with them."""
@@ -300,4 +301,4 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
     if not values:
         return 0.0, 0.0
     mean = sum(values) / len(values)
-    return mean, math.sqrt(sum((each - mean) ** 2 for each in values) / len(values))
+    return mean, math.sqrt(sum_of_squares(each - mean for each in values) / len(values))

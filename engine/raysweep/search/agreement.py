@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import inf
 from statistics import StatisticsError, correlation, fmean, median
 from typing import Any, Final
 
 from raysweep.search.base import Result
 from raysweep.spec.identity import digest_of
+from raysweep.squares import sum_of_squares
 
 LEAST_COMMON: Final = 3
 """Of fewer anchors, the order says next to nothing."""
@@ -111,11 +113,12 @@ def agreement_of(pairs: Sequence[Pair], *, is_max: bool) -> float:
     """
     slope, intercept = line_through(pairs)
     middle = fmean(now for _, now in pairs)
-    total = sum((now - middle) ** 2 for _, now in pairs)
-    left = sum((now - slope * was - intercept) ** 2 for was, now in pairs)
+    total = sum_of_squares(now - middle for _, now in pairs)
+    left = sum_of_squares(now - slope * was - intercept for was, now in pairs)
+    explained = 1.0 - left / total if 0.0 < total < inf and left < inf else 0.0
     best = max if is_max else min
     limit = 1.0 if best(pairs)[1] == best(now for _, now in pairs) else _OTHER_BEST
-    return min(rank_correlation(pairs), 1.0 - left / total if total else 0.0, limit)
+    return min(rank_correlation(pairs), explained, limit)
 
 
 def rank_correlation(pairs: Sequence[Pair]) -> float:

@@ -49,6 +49,9 @@ def ends_at(found: Rules, values: Sequence[Any], metric: str = "loss") -> int | 
         (PLATEAU | {"metric_threshold": 0.5}, [5.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5], 7),
         (PLATEAU | {"metric_threshold": 0.5, "mode": "max"}, [5.0, 0.1, 0.1, 0.1, 1.0, 1.0, 1.0], 7),
         ({"num_results": 2, "grace_period": 0}, [1.0, 1.0], 2),
+        # Losses that have exploded, beyond what can be squared.
+        (PLATEAU, [1e200, -1e200, 1e308, 1.7e308, 1.7e308, 1.0], None),
+        (PLATEAU, [1e200, 2e200, 3e200, 5.0, 5.0, 5.0], 6),
     ],
 )
 def test_a_trial_whose_last_values_hardly_differ_ends(

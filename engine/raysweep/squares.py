@@ -1,0 +1,17 @@
+"""Sums of squares of whatever was reported: a loss that has exploded is a number, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+
+
+def sum_of_squares(values: Iterable[float]) -> float:
+    """The sum of the squares; infinite where that is more than a float can hold, from about 1e154 on.
+
+    Python raises OverflowError there, and what decides about trials must not fail by what one of them says.
+    """
+    try:
+        return sum(value**2 for value in values)
+    except OverflowError:
+        return inf
