@@ -8,24 +8,22 @@ from typing import Annotated, Final, Self
 import orjson
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     ValidationError,
 )
 
 from raysweep.errors import SpecError, one_line
+from raysweep.fielddocs import Described
 from raysweep.spec.validation import issues_of, spec_error
 
 TRACEBACK_CHARACTERS = 4096
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
-class Record(BaseModel):
+class Record(Described):
     """Frozen, and open for fields of later versions, which are passed over."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", use_attribute_docstrings=True, protected_namespaces=()
-    )
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
 
     def to_json(self) -> str:
         """As JSON text on one line."""

@@ -27,7 +27,7 @@ _PAUSE_S: Final = 0.02
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Night(_Record):

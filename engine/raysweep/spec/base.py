@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from raysweep.fielddocs import Described
 from raysweep.spec.jsonable import unwrap_number
 from raysweep.spec.validation import issues_of, spec_error
 
 if TYPE_CHECKING:
-    _Model = BaseModel
+    _Model = Described
 else:
 
     class _RaisesSpecError(type(BaseModel)):
@@ -27,7 +28,7 @@ else:
             except ValidationError as error:
                 raise spec_error(issues_of(error, cls)) from None
 
-    class _Model(BaseModel, metaclass=_RaisesSpecError):
+    class _Model(Described, metaclass=_RaisesSpecError):
         pass
 
 
@@ -40,7 +41,6 @@ class SpecModel(_Model):
         # Strict, so that "5" is not 5 in Python and an error in the JSON Schema.
         strict=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         protected_namespaces=(),
     )
 

@@ -111,7 +111,8 @@ class KindSpec(SpecModel):
             {"type": "object", "maxProperties": 0},
         ]
         for name, model in cls.kinds.items():
-            options: dict[str, Any] = {"anyOf": [handler(model.__pydantic_core_schema__), {"type": "null"}]}
+            own = model.__get_pydantic_json_schema__(model.__pydantic_core_schema__, handler)
+            options: dict[str, Any] = {"anyOf": [own, {"type": "null"}]}
             forms.append({**_closed({name: options}), "required": [name]})
             forms.append({**_closed({"kind": {"const": name}, "options": options}), "required": ["kind"]})
         options = {"type": ["object", "null"]}

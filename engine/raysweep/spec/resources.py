@@ -285,7 +285,7 @@ class Resources(SpecModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler.resolve_ref_schema(handler(core))
+        schema = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(core, handler))
         for name in ("cpu", "gpu"):
             about = {"type": "number", "minimum": 0, "description": f"The same as `{name}`."}
             schema["properties"][name.upper()] = about

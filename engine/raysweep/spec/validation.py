@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from raysweep.errors import SpecError
+from raysweep.fielddocs import description_of
 
 Path = tuple[str | int, ...]
 
@@ -169,8 +170,7 @@ _WANTED = {
 def _issue(item: dict[str, Any], path: Path, model: type[BaseModel]) -> Issue:
     kind, given, ctx = item["type"], item.get("input"), item.get("ctx", {})
     if kind == "missing":
-        field = _model_at(model, path[:-1]).model_fields.get(str(path[-1]))
-        about = (field.description or "").split("\n")[0].rstrip(".") if field else ""
+        about = description_of(_model_at(model, path[:-1]), str(path[-1])).split("\n")[0].rstrip(".")
         return Issue(path, "is required", f"add it: {about}" if about else "add it")
     if kind == "extra_forbidden":
         return unknown_field(_model_at(model, path[:-1]), path)
