@@ -47,9 +47,10 @@ class WorkerShell:
 
     def next_job(self, on_idle: Callable[[], None] | None = None) -> Job | None:
         """The next attempt to run; blocks. None: the worker is to end. `on_idle`: none is there yet."""
+        # Not under the lock: it may flush what user code has put in the place of a stream.
+        if self._next is None and on_idle is not None:
+            on_idle()
         with self._changed:
-            if self._next is None and on_idle is not None:
-                on_idle()
             while self._next is None and not self._is_leaving:
                 self._changed.wait()
             job, self._next = self._next, None
