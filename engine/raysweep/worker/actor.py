@@ -68,7 +68,7 @@ class TrialWorker:
     def _serve(self, setup: WorkerSetup, shell: WorkerShell) -> None:
         keeping = Keeping(setup) if setup.log_bytes else None
         memory = None
-        # Here, as the two below: each module costs a worker's start a millisecond or two.
+        # Imported only here, as what pins and what forks: each module costs a start a millisecond or two.
         if setup.gpus:
             from raysweep.worker.gpumemory import watch_gpus
 

@@ -79,7 +79,6 @@ class RayCalls:
     def __init__(self, session: Session, place: SweepPlace) -> None:
         self.calls = Calls()
         self.runs = _Runs(session, place)
-        self.fit = self.runs.fit
 
     def __enter__(self) -> None:
         _DOORS.enter(self)
@@ -95,7 +94,11 @@ class RayCalls:
 _DOORS: Final[Doors[RayCalls]] = Doors(
     Door(compat.TUNE_SESSION, lambda module, ray: compat.enter_tune(module, ray.calls), compat.leave_tune),
     Door(compat.TRAIN_WORKER, lambda module, ray: compat.enter_train(module, ray.calls), compat.leave_train),
-    Door(compat.TRAINER, lambda module, ray: compat.enter_trainer(module, ray.fit), compat.leave_trainer),
+    Door(
+        compat.TRAINER,
+        lambda module, ray: compat.enter_trainer(module, ray.runs.fit),
+        compat.leave_trainer,
+    ),
     Door(
         compat.TUNE_CALLBACK,
         lambda module, _: compat.enter_tune_callback(module),
