@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from rich.text import Text
 
 from raysweep.outcome import BestTrial, RunningTrial, SweepOutcome, SweepProgress
 from raysweep.show import (
+    is_notebook,
     show_best,
     show_conclusion,
     show_config,
@@ -299,10 +299,10 @@ def showing(name: str, progress: bool | None) -> Iterator[LiveTable | None]:
     Elsewhere (a file, a pipe, a job of an orchestrator) plain lines where `progress` is True, else nothing.
     One sweep at a time redraws a terminal; others beside it, on other threads, print lines.
     """
-    is_notebook = _is_notebook()
+    in_notebook = is_notebook()
     # A notebook's output says that it is a terminal, and cannot move its cursor up.
-    console = Console(highlight=False, force_jupyter=False, force_terminal=False if is_notebook else None)
-    if progress is False or (progress is None and not (console.is_terminal or is_notebook)):
+    console = Console(highlight=False, force_jupyter=False, force_terminal=False if in_notebook else None)
+    if progress is False or (progress is None and not (console.is_terminal or in_notebook)):
         yield None
         return
     is_alone = _showing.acquire(blocking=False)
@@ -317,11 +317,6 @@ def showing(name: str, progress: bool | None) -> Iterator[LiveTable | None]:
     finally:
         if is_alone:
             _showing.release()
-
-
-def _is_notebook() -> bool:
-    """Whether what is printed goes to a cell of a notebook: IPython's kernel is no dependency."""
-    return type(sys.stdout).__module__.split(".")[0] == "ipykernel"
 
 
 @contextmanager

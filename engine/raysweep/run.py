@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from raysweep.errors import SpecError, SweepInterrupted
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.outcome import NOTHING_RAN, SweepOutcome, SweepProgress, TrainOutcome
+from raysweep.show import is_notebook
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.wallclock import resolve_deadline
 
@@ -144,8 +145,7 @@ def _may_be_seen() -> bool:
         is_terminal = sys.stdout.isatty()
     except (AttributeError, ValueError):  # there is none, or it is closed
         is_terminal = False
-    is_notebook = type(sys.stdout).__module__.startswith("ipykernel")
-    return is_terminal or is_notebook or not _TERMINAL_BY_NAME.isdisjoint(os.environ)
+    return is_terminal or is_notebook() or not _TERMINAL_BY_NAME.isdisjoint(os.environ)
 
 
 def _both(table: LiveTable | None, on_progress: Callable[[SweepProgress], None] | None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,3 +95,8 @@ def show_failure(outcome: SweepOutcome) -> list[str]:
     storage = outcome.uri.rpartition("/")[0]
     where = f" --storage {shlex.quote(storage)}" if storage else ""
     return [*lines, f"  all failures: raysweep trials {outcome.sweep_id} --attempts{where}"]
+
+
+def is_notebook() -> bool:
+    """Whether what is printed goes to a cell of a notebook: IPython's kernel is no dependency."""
+    return type(sys.stdout).__module__.split(".")[0] == "ipykernel"
