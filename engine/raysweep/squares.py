@@ -1,9 +1,10 @@
-"""Sums of squares of whatever was reported: a loss that has exploded is a number, too."""
+"""Means and sums of squares of whatever was reported: a loss that has exploded is a number, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
+from statistics import fmean, stdev
 
 
 def sum_of_squares(values: Iterable[float]) -> float:
@@ -13,5 +14,21 @@ def sum_of_squares(values: Iterable[float]) -> float:
     """
     try:
         return sum(value**2 for value in values)
+    except OverflowError:
+        return inf
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """The mean, also of numbers whose sum is more than a float can hold."""
+    try:
+        return fmean(values)
+    except OverflowError:
+        return sum(value / len(values) for value in values)
+
+
+def spread_of(values: Sequence[float]) -> float:
+    """The standard deviation, of two numbers at least; infinite where that is more than a float can hold."""
+    try:
+        return stdev(values)
     except OverflowError:
         return inf

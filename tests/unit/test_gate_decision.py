@@ -180,6 +180,37 @@ def test_a_champion_known_by_its_mean_alone_is_tested_without_pairs() -> None:
     assert exact.lower == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize("test", ["paired", "mean"])
+@pytest.mark.parametrize("size", [1e77, 1e154, 1e200, 1.7e308, 1e-90, 5e-324])
+def test_a_score_that_exploded_under_one_seed_fails_no_gate(test: Any, size: float) -> None:
+    solid, exploded = (0.5, 0.6, 0.7, 0.55), (0.4, size, size, 0.5)
+    by_mean = Confirmed(config={}, trial_id="c", sweep_id="s", mean=size, spread=size / 2, n=3)
+    for champion in (config(*solid), config(*exploded), by_mean):
+        for candidate in (solid, exploded, (-size, size, None, size)):
+            found = decide(GateSpec(test=test), "min", [config(*candidate), config(*solid)], champion)
+            assert found.why
+    if size > 1:
+        worse = decide(GateSpec(test=test), "min", [config(*exploded)], config(*solid))
+        assert not worse.promoted
+
+
+@pytest.mark.parametrize("scale", [2.0**200, 2.0**-200])
+def test_the_verdict_does_not_depend_on_the_unit_of_the_scores(scale: float) -> None:
+    ours, theirs = (0.91, 0.93, 0.92, None), (0.90, 0.91, 0.89, 0.9)
+    paired, scaled = (
+        paired_gains([[each and each * by for each in ours]], [each * by for each in theirs])[0]
+        for by in (1.0, scale)
+    )
+    unpaired, other = (
+        unpaired_gain([each and each * by for each in ours], 0.9 * by, 0.01 * by, 4, 1) for by in (1.0, scale)
+    )
+    for plain, times in ((paired, scaled), (unpaired, other)):
+        assert plain is not None
+        assert times is not None
+        assert plain.lower is not None
+        assert (times.gain, times.lower) == (plain.gain * scale, plain.lower * scale)
+
+
 def test_a_new_champion_since_is_beaten_surely_or_not_at_all(tmp_path: Path) -> None:
     spec, gate = make_spec(tmp_path), GateSpec(confirm_top_k=1)
     slow = prepare_gate(spec, swept("slow", 0.9), gate)

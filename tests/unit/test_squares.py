@@ -9,7 +9,7 @@ import pytest
 from raysweep.core.repeats import Group
 from raysweep.schedulers.bandit import standardised
 from raysweep.search.agreement import agreement_of
-from raysweep.squares import sum_of_squares
+from raysweep.squares import mean_of, spread_of, sum_of_squares
 
 HUGE = (1e200, -1e200, 1.7e308)
 
@@ -20,6 +20,13 @@ def test_the_sum_is_that_of_the_squares_as_far_as_a_float_goes() -> None:
     assert sum_of_squares([1e153, 2.0]) == 1e306
     assert sum_of_squares([1e200, 1.0]) == inf
     assert sum_of_squares([-inf]) == inf
+
+
+def test_the_mean_and_the_spread_of_numbers_whose_sum_no_float_holds() -> None:
+    assert mean_of([1.7e308, 1.7e308]) == 1.7e308
+    assert mean_of([1.0, 2.0, 6.0]) == 3.0
+    assert spread_of([1.0, 3.0]) == 2.0**0.5
+    assert spread_of([1.7e308, -1.7e308]) == inf
 
 
 def test_repeats_with_a_score_that_large_have_a_spread_without_end() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress
 from statistics import NormalDist, fmean
@@ -45,8 +45,9 @@ class Gain:
 
 def mean_gain(candidate: Scores, champion: Scores) -> Gain | None:
     """The mean difference over common seeds, without a test; None where there are none."""
-    gains = _differences(candidate, champion)
-    return Gain(gain=fmean(gains), seeds=len(gains)) if gains else None
+    unit = _unit_of(candidate, champion)
+    gains = _differences(_in(unit, candidate), _in(unit, champion))
+    return _out_of(unit, Gain(gain=fmean(gains), seeds=len(gains))) if gains else None
 
 
 def paired_gains(candidates: Sequence[Scores], champion: Scores) -> list[Gain | None]:
@@ -56,13 +57,17 @@ def paired_gains(candidates: Sequence[Scores], champion: Scores) -> list[Gain | 
         candidates: By candidate its scores by seed, larger is better; None where there is none.
         champion: The champion's, of the same seeds.
     """
+    unit = _unit_of(champion, *candidates)
+    candidates, champion = [_in(unit, scores) for scores in candidates], _in(unit, champion)
     found = [_differences(scores, champion) for scores in candidates]
     is_tested = [len(gains) >= MIN_SEEDS for gains in found]
     if not any(is_tested):
         return [None] * len(found)
     noise, freedom = _noise([*compress(candidates, is_tested), champion])
     factor = critical(sum(is_tested), freedom)
-    return [_tested(gains, noise, factor) if len(gains) >= MIN_SEEDS else None for gains in found]
+    return [
+        _out_of(unit, _tested(gains, noise, factor)) if len(gains) >= MIN_SEEDS else None for gains in found
+    ]
 
 
 def unpaired_gain(candidate: Scores, mean: float, spread: float, n: int, of: int) -> Gain | None:
@@ -80,13 +85,16 @@ def unpaired_gain(candidate: Scores, mean: float, spread: float, n: int, of: int
     scores = [score for score in candidate if score is not None]
     if min(len(scores), n) < MIN_SEEDS:
         return None
+    unit = _unit_of(scores, (mean, spread))
+    scores, mean, spread = [score / unit for score in scores], mean / unit, spread / unit
     gain = fmean(scores) - mean
     parts = [(_variance(scores) / len(scores), len(scores) - 1), (spread**2 / n, n - 1)]
     error = math.sqrt(sum(part for part, _ in parts))
-    if error == 0.0:
-        return Gain(gain=gain, seeds=0, error=0.0, lower=gain)
+    if error**4 == 0.0:
+        return _out_of(unit, Gain(gain=gain, seeds=0, error=0.0, lower=gain))
     freedom = error**4 / sum(part**2 / free for part, free in parts)
-    return Gain(gain=gain, seeds=0, error=error, lower=gain - critical(of, max(1, int(freedom))) * error)
+    lower = gain - critical(of, max(1, int(freedom))) * error
+    return _out_of(unit, Gain(gain=gain, seeds=0, error=error, lower=lower))
 
 
 @lru_cache(maxsize=256)
@@ -173,3 +181,18 @@ def _variance(values: Sequence[float]) -> float:
 def _differences(candidate: Scores, champion: Scores) -> list[float]:
     pairs = zip(candidate, champion, strict=False)
     return [mine - theirs for mine, theirs in pairs if mine is not None and theirs is not None]
+
+
+def _unit_of(*rows: Scores) -> float:
+    """The power of two in which no score is as large as 2, so that no square of one is too large a number."""
+    largest = max((abs(score) for row in rows for score in row if score is not None), default=0.0)
+    return math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest > 0.0 else 1.0
+
+
+def _in(unit: float, scores: Scores) -> list[float | None]:
+    return [None if score is None else score / unit for score in scores]
+
+
+def _out_of(unit: float, found: Gain) -> Gain:
+    error, lower = (None if each is None else each * unit for each in (found.error, found.lower))
+    return replace(found, gain=found.gain * unit, error=error, lower=lower)

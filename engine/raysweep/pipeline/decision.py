@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.pipeline.comparison import MIN_SEEDS, Gain, Scores, mean_gain, paired_gains, unpaired_gain
 from raysweep.spec.pipeline import GateSpec
+from raysweep.squares import mean_of, spread_of
 
 
 def measured(confirmed: Confirmed) -> Confirmed:
@@ -19,8 +19,8 @@ def measured(confirmed: Confirmed) -> Confirmed:
     scores = [score for score in confirmed.scores if score is not None and math.isfinite(score)]
     if not scores:
         return confirmed.model_copy(update={"mean": None, "spread": None, "n": 0})
-    spread = stdev(scores) if len(scores) > 1 else 0.0
-    return confirmed.model_copy(update={"mean": fmean(scores), "spread": spread, "n": len(scores)})
+    spread = spread_of(scores) if len(scores) > 1 else 0.0
+    return confirmed.model_copy(update={"mean": mean_of(scores), "spread": spread, "n": len(scores)})
 
 
 def seeds_needed(gate: GateSpec) -> int:
@@ -114,11 +114,12 @@ def _ranked(candidates: Sequence[Confirmed], mode: str) -> list[Confirmed]:
         [score for each in scored for score in each.scores[seed : seed + 1] if score is not None]
         for seed in range(count)
     ]
-    levels = [fmean(scores) if scores else 0.0 for scores in by_seed]
+    levels = [mean_of(scores) if scores else 0.0 for scores in by_seed]
 
     def standing(each: Confirmed) -> tuple[int, float]:
-        above = [score - levels[seed] for seed, score in enumerate(each.scores) if score is not None]
-        return each.n, _sign(mode) * fmean(above)
+        # Half of each, as the difference of two numbers may be more than a float can hold.
+        above = [score / 2 - levels[seed] / 2 for seed, score in enumerate(each.scores) if score is not None]
+        return each.n, _sign(mode) * mean_of(above)
 
     return sorted(scored, key=standing, reverse=True)
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from raysweep.search.base import Result
 from raysweep.spec.identity import digest_of
-from raysweep.squares import sum_of_squares
+from raysweep.squares import mean_of, sum_of_squares
 
 LEAST_COMMON: Final = 3
 """Of fewer anchors, the order says next to nothing."""
@@ -112,7 +112,7 @@ def agreement_of(pairs: Sequence[Pair], *, is_max: bool) -> float:
     is no reason to search where the good ones were.
     """
     slope, intercept = line_through(pairs)
-    middle = fmean(now for _, now in pairs)
+    middle = mean_of([now for _, now in pairs])
     total = sum_of_squares(now - middle for _, now in pairs)
     left = sum_of_squares(now - slope * was - intercept for was, now in pairs)
     explained = 1.0 - left / total if 0.0 < total < inf and left < inf else 0.0
@@ -143,7 +143,7 @@ def _pairs(known: Iterable[Entry], scores: Mapping[str, float]) -> list[Pair]:
         key = key_of(entry.config)
         if key in scores:
             was.setdefault(key, []).append(entry.result.value)
-    return [(fmean(values), scores[key]) for key, values in was.items()]
+    return [(mean_of(values), scores[key]) for key, values in was.items()]
 
 
 def _corrected(
