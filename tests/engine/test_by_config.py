@@ -78,11 +78,11 @@ SHARES = "tests.engine.gangs:shares"
 Lines = Callable[[], list[list[str]]]
 
 
-def shares_of(lines: Lines) -> dict[tuple[int, int], list[list[str]]]:
-    """By trial and attempt: of each rank, in their order, its threads, CPUs, memory and visible CPUs."""
-    shares: dict[tuple[int, int], list[list[str]]] = defaultdict(list)
-    for _, trial, attempt, _, *share in sorted(line for line in lines() if line[0] == "share"):
-        shares[int(trial), int(attempt)].append(share)
+def shares_of(lines: Lines) -> dict[int, list[list[str]]]:
+    """By trial, of each rank: its number, threads, CPUs, memory, and on how many CPUs it may run."""
+    shares: dict[int, list[list[str]]] = defaultdict(list)
+    for _, trial, _, *share in sorted(line for line in lines() if line[0] == "share"):
+        shares[int(trial)].append(share)
     return shares
 
 
@@ -113,9 +113,8 @@ def test_each_worker_of_a_gang_has_what_its_config_says_also_after_a_kill(
         workers, cpus = SIZES[trial.config["size"]]
         assert trial.metrics["world_size"] == workers
         assert trial.metrics["total"]["CPU"] == workers * cpus
-        attempts = [shares for (number, _), shares in told.items() if number == trial.number]
-        assert len(attempts[-1]) == workers, "of one that was killed, not all ranks may have said theirs"
-        assert {tuple(share[:2]) for shares in attempts for share in shares} == {(str(cpus), f"{cpus}.0")}
+        given = {tuple(share[:3]) for share in told[trial.number]}
+        assert given == {(str(rank), str(cpus), f"{cpus}.0") for rank in range(workers)}
 
 
 @pytest.mark.parametrize("isolation", ["process", pytest.param("actor", marks=pytest.mark.slow)])
@@ -137,10 +136,10 @@ def test_threads_of_each_worker_follow_its_cpus_and_its_memory_its_config(
     told = shares_of(lines)
     for trial in outcome.trials:
         workers, cpus = SIZES[trial.config["size"]]
-        shares = told[trial.number, 1]
-        assert [share[0] for share in shares] == [str(cpus)] * workers
+        shares = told[trial.number]
+        assert [share[1] for share in shares] == [str(cpus)] * workers
         if isolation == "actor":  # a forked process has no Ray to ask
-            assert [share[2] for share in shares] == [f"{100 + 100 * trial.config['size']}.0"] * workers
+            assert [share[3] for share in shares] == [f"{100 + 100 * trial.config['size']}.0"] * workers
 
 
 def test_each_worker_is_pinned_to_as_many_cpus_as_its_config_says(
@@ -155,7 +154,7 @@ def test_each_worker_is_pinned_to_as_many_cpus_as_its_config_says(
     told = shares_of(lines)
     for trial in outcome.trials:
         workers, cpus = SIZES[trial.config["size"]]
-        assert [share[3] for share in told[trial.number, 1]] == [str(cpus)] * workers
+        assert [share[4] for share in told[trial.number]] == [str(cpus)] * workers
 
 
 def test_a_gang_of_which_the_nodes_cannot_hold_all_fails_when_the_others_are_done(

@@ -23,8 +23,7 @@ def note(state: SweepState, trial: Trial) -> Failure | None:
         return Failure(origin="exception", type="SpecError", message=str(error))
     was_large = trial.is_large
     memory = int(amounts.pop("memory", 0))
-    usual = state.spec.trial_resources.memory or 0
-    if memory > (trial.memory_bytes or usual):
+    if memory > (trial.memory_bytes or 0):
         trial.memory_bytes = memory
     trial.size = size_of(amounts)
     state.hungry_for_memory += trial.is_large - was_large

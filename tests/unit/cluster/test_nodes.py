@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from raysweep.cluster import nodes
 from raysweep.cluster.preflight import Node
-from raysweep.cluster.setup import resized
+from raysweep.cluster.setup import make_setup, resized
 from raysweep.errors import InfeasibleResourcesError, SpecError
 from raysweep.raycompat.cluster import NodeKind
+from raysweep.runs.folder import SweepFolder
 from raysweep.spec import SweepSpec
-from raysweep.worker.place import SweepPlace
-from raysweep.worker.setup import WorkerSetup
+from raysweep.storage.opening import open_store
 
 SMALL = Node(name="head", total={"CPU": 1.0, "memory": 2.0**30}, labels={}, node_id="a")
 
@@ -121,18 +123,12 @@ def test_all_workers_of_a_gang_must_have_room_with_what_each_takes(
     assert room.memory_bytes == 8 * GIB
 
 
-def test_workers_are_told_what_each_of_them_takes() -> None:
+def test_workers_are_told_what_each_of_them_takes(tmp_path: Path) -> None:
     """Their threads, the CPUs that they are pinned to and their GPUs follow from it."""
     spec = gang(use_gpu=True, resources_per_worker={"CPU": 1, "GPU": 0.5})
-    usual = WorkerSetup(
-        host="h",
-        port=1,
-        token="t",
-        trainable="m:f",
-        pickled=None,
-        isolation="process",
-        place=SweepPlace(sweep_id="s", storage_path="p", resources={}),
-    )
+    server = cast("Any", SimpleNamespace(host="h", port=1, token="t"))
+    usual = make_setup(spec, SweepFolder(open_store(tmp_path), "a-1"), server)
+    assert usual.place.is_sized, "what tune.with_resources asks for is not what each trial has"
     for size, own, total in (
         ("", (1.0, 0.5), {"CPU": 2.0, "GPU": 1.0}),
         ("cpu=3 gpu=2 num_workers=3", (3.0, 2.0), {"CPU": 9.0, "GPU": 6.0}),
