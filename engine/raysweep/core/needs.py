@@ -43,7 +43,7 @@ def needed_sizes(state: SweepState) -> list[Size]:
 
 
 def is_beyond(state: SweepState, asking: Trial | Slot) -> bool:
-    """Whether no node has room for what a trial needs, or a slot is to have; their own memory aside."""
+    """Whether no node has room for the size of a trial or a slot, or of a gang for that with its memory."""
     beyond = state.beyond
     return bool(beyond) and (asking.size in beyond or _with_memory(state, asking) in beyond)
 

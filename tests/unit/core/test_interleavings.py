@@ -324,22 +324,16 @@ class Interleavings(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self._is_on and self.world.state.hungry_for_memory)
-    @rule(count=st.integers(0, 40))
-    def lose_the_large_nodes(self, count: int) -> None:
+    @rule(count=st.integers(0, 40), index=st.none() | PICK)
+    def lose_the_large_nodes(self, count: int, index: int | None) -> None:
+        """All of them, or the room for one of the sizes that trials need, of gangs with their memory."""
         happened["shrunk"] += 1
         world = self.world
-        lost = ("cpu=2", "cpu=3")
-        world.send(ev.CapacityChanged(at=world.now, slots=2, nodes=1, memory_bytes=GIB, beyond=lost))
-        self._go_on(count)
-
-    @precondition(lambda self: self._is_on and needed_sizes(self.world.state))
-    @rule(index=PICK, count=st.integers(0, 40))
-    def lose_the_room_for_one_size(self, index: int, count: int) -> None:
-        happened["shrunk"] += 1
-        world = self.world
-        sizes = needed_sizes(world.state)
-        lost = (sizes[index % len(sizes)],)
-        world.send(ev.CapacityChanged(at=world.now, slots=2, nodes=1, memory_bytes=16 * GIB, beyond=lost))
+        lost: tuple[str, ...] = ("cpu=2", "cpu=3")
+        memory_bytes = GIB
+        if index is not None and (sizes := needed_sizes(world.state)):
+            lost, memory_bytes = (sizes[index % len(sizes)],), 16 * GIB
+        world.send(ev.CapacityChanged(at=world.now, slots=2, nodes=1, memory_bytes=memory_bytes, beyond=lost))
         self._go_on(count)
 
     @precondition(lambda self: self._is_on)
