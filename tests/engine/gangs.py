@@ -271,3 +271,17 @@ def _load_sharded(model: Any, optimizer: Any) -> int:
         dcp.load(state, checkpoint_id=folder)
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     return int(state["step"])
+
+
+def shares(config: Config) -> dict[str, Any]:
+    """What each rank is told and given: threads, CPUs and memory by Ray, the CPUs that it may run on."""
+    import ray
+
+    here = rs.get_context()
+    given = ray.get_runtime_context().get_assigned_resources() if ray.is_initialized() else {}
+    memory_mb = given.get("memory", 0) // 10**6
+    cpus = len(os.sched_getaffinity(0))
+    _note(config, "share", os.environ["OMP_NUM_THREADS"], given.get("CPU", 0.0), memory_mb, cpus)
+    time.sleep(config.get("pause_s", 0.0))
+    total = {name: here.resources.get(name, 0.0) for name in ("CPU", "GPU")}
+    return {"loss": 1.0, "world_size": here.world_size, "total": total, "pid": os.getpid()}

@@ -222,6 +222,19 @@ GANG_AND_MEMORY = """
     assert outcome.counts == {"completed": 1}, outcome.why
     said["gang"] = outcome.trials[0].metrics
 
+    def devices(config):
+        total = rs.get_context().resources.get("GPU")
+        return {"loss": 1.0, "gpus": os.environ["CUDA_VISIBLE_DEVICES"], "total": total}
+
+    configs = [{"workers": w, "each": g} for w, g in json.loads(sys.argv[4])]
+    space = {"workers": {"randint": [1, 9]}, "each": {"uniform": [0, 9]}}
+    outcome = rs.run_sweep(
+        dict(name="sized", trainable=devices, param_space=space, search={"configs": {"configs": configs}},
+             metric="loss", mode="min", storage_path=sys.argv[2],
+             scaling={"num_workers": 1, "use_gpu": True, "resources_per_worker": {"GPU": 0.5},
+                      "by_config": {"num_workers": "workers", "resources_per_worker": {"GPU": "each"}}}))
+    said["sized"] = [[one.state, one.metrics or one.error.message] for one in outcome.trials]
+
     for isolation in ("process", "actor"):
         outcome = rs.run_sweep(
             dict(name=f"lingers-{isolation}", trainable=lingers, param_space={"used": sys.argv[3]},
@@ -242,11 +255,21 @@ def test_each_rank_is_on_its_gpu_and_a_trial_begins_when_the_memory_of_the_last_
     (tmp_path / "gpu_gang.py").write_text(textwrap.dedent(GANG))
     used = put_driver(tmp_path)
     path = f"{tmp_path / 'driver'}:{os.environ['PATH']}"
-    said = run_with_gpus(GANG_AND_MEMORY, tmp_path, str(tmp_path / "sweeps"), str(used), PATH=path)
+    sizes = [(1, 0.5), (1, 2), (2, 1), (1, 1.5), (1, 1)]
+    said = run_with_gpus(
+        GANG_AND_MEMORY, tmp_path, str(tmp_path / "sweeps"), str(used), json.dumps(sizes), PATH=path
+    )
     ranks = said.pop("gang")["each"]
     assert [rank[0] for rank in ranks] == ["gloo"] * 2
     assert {rank[1] for rank in ranks} <= {"0,1", "1,0"}, "the GPUs of both"
     assert [rank[2:] for rank in ranks] == [[0], [1]], "each is on its own"
+    sized = dict(zip(sizes, said["sized"], strict=True))
+    state, why = sized.pop((1, 1.5))
+    assert (state, "scaling.by_config.resources_per_worker.GPU" in why) == ("failed", True), why
+    for (workers, gpus), (state, seen) in sized.items():
+        assert state == "completed", seen
+        assert seen["total"] == workers * gpus
+        assert len(seen["gpus"].split(",")) == (workers * gpus if gpus >= 1 else 1)
     for isolation in ("process", "actor"):
         lingers = said[f"lingers {isolation}"]
         assert lingers["is_used"] == [False] * 3, isolation

@@ -141,7 +141,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             sweep_id=folder.sweep_id,
             storage_path=folder.store.url,
             resources={},
-            is_sized=bool(spec.resources.by_config),
+            is_sized=bool(spec.resources.by_config or (spec.scaling is not None and spec.scaling.by_config)),
             metric=spec.metric,
             ranks_by=checkpoint_metric(spec),
             upload=spec.checkpoint.upload,

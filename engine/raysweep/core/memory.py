@@ -20,11 +20,12 @@ trials have the others; more are opened when no usual trial waits. Where trials 
 
 from __future__ import annotations
 
-from raysweep.core import ends, moves, order
+from raysweep.core import ends, moves, needs, order
 from raysweep.core.commands import Command
 from raysweep.core.failures import Failure
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Slot, Trial
+from raysweep.spec.bundles import show_bundle
 
 Out = list[Command]
 
@@ -40,7 +41,7 @@ def is_out_of_reach(state: SweepState, trial: Trial) -> bool:
     """Whether the trial needs more than can be had at present."""
     if not trial.is_large or state.behaviour < 2:
         return False
-    if 0 < state.largest_memory < (trial.memory_bytes or 0) or trial.size in state.beyond:
+    if 0 < state.largest_memory < (trial.memory_bytes or 0) or needs.is_beyond(state, trial):
         return True
     return state.slot_failures >= moves.MAX_SLOT_FAILURES and not _has_slot_for(state, trial)
 
@@ -219,7 +220,7 @@ def _close_hopeless(state: SweepState, out: Out) -> None:
     """The node that a slot was to come up on has gone: nothing else is to wait for that one."""
     most = state.largest_memory
     for slot in [slot for slot in state.tally.large_slots if not slot.is_open]:
-        if 0 < most < (slot.memory_bytes or 0) or slot.size in state.beyond:
+        if 0 < most < (slot.memory_bytes or 0) or needs.is_beyond(state, slot):
             moves.close(state, slot, out)
 
 
@@ -227,11 +228,23 @@ def _missing(state: SweepState, beyond: list[Trial]) -> str:
     first, others = beyond[0], len(beyond) - 1
     more = f"; so do {others} more trials" if others else ""
     field = "".join(state.rules.needs[0].field.partition(".by_config")[:2]) if state.rules.needs else ""
-    if first.size and first.size in state.beyond:
-        why = f"trial {first.number} is large by its config ({field}): it needs {first.size}"
-        return f"{why}, for which no node has room{more}"
+    is_beyond = needs.is_beyond(state, first)
+    is_by_config = field and (not first.attempts or (is_beyond and first.size))
+    why = f"is large by its config ({field})" if is_by_config else "ran out of memory"
+    told = f"trial {first.number} {why}: it needs "
+    if is_beyond:
+        return f"{told}{_shape(state, first)}, for which no node has room{more}"
     need, most = (first.memory_bytes or 0) / 2**30, state.largest_memory / 2**30
-    has = f"the largest node offers {most:.3g} GiB" if 0 < most < need else "no worker with that starts"
-    why = f"is large by its config ({field})" if field and not first.attempts else "ran out of memory"
-    what = first.size if first.size and first.memory_bytes is None else f"{need:.3g} GiB"
-    return f"trial {first.number} {why}: it needs {what}, and {has}{more}"
+    if 0 < most < need:
+        return f"{told}{need:.3g} GiB, and the largest node offers {most:.3g} GiB{more}"
+    what = _shape(state, first) if first.size and first.memory_bytes is None else f"{need:.3g} GiB"
+    return f"{told}{what}, and no worker with that starts{more}"
+
+
+def _shape(state: SweepState, trial: Trial) -> str:
+    """What a trial takes that is large by its size; of a gang all its workers."""
+    if state.spec.scaling is None:
+        return trial.size
+    resources = state.spec.trial_resources.resized(trial.size, trial.memory_bytes, is_gang=True)
+    bundles = resources.to_bundles()
+    return f"{len(bundles)} worker{'s' * (len(bundles) > 1)} of {show_bundle(bundles[0])}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from raysweep.core.failures import Failure
 from raysweep.core.state import SweepState
-from raysweep.core.trial import Trial
+from raysweep.core.trial import Slot, Trial
 from raysweep.errors import SpecError
-from raysweep.spec.amounts import Size, size_of
+from raysweep.spec.amounts import Size, amounts_of, size_of
 
 
 def note(state: SweepState, trial: Trial) -> Failure | None:
@@ -23,8 +23,7 @@ def note(state: SweepState, trial: Trial) -> Failure | None:
         return Failure(origin="exception", type="SpecError", message=str(error))
     was_large = trial.is_large
     memory = int(amounts.pop("memory", 0))
-    usual = state.spec.resources.memory or 0
-    if memory > (trial.memory_bytes or usual):
+    if memory > (trial.memory_bytes or 0):
         trial.memory_bytes = memory
     trial.size = size_of(amounts)
     state.hungry_for_memory += trial.is_large - was_large
@@ -36,8 +35,21 @@ def note(state: SweepState, trial: Trial) -> Failure | None:
 
 
 def needed_sizes(state: SweepState) -> list[Size]:
-    """The sizes that active trials need, each once."""
+    """The sizes that active trials need, each once; those of gangs with their memory."""
     if not state.hungry_for_memory:
         return []
     trials = (state.trials[number] for number in sorted(state.tally.large) if number in state.active)
-    return sorted({trial.size for trial in trials if trial.size})
+    return sorted({size for trial in trials if (size := _with_memory(state, trial))})
+
+
+def is_beyond(state: SweepState, asking: Trial | Slot) -> bool:
+    """Whether no node has room for the size of a trial or a slot, or of a gang for that with its memory."""
+    beyond = state.beyond
+    return bool(beyond) and (asking.size in beyond or _with_memory(state, asking) in beyond)
+
+
+def _with_memory(state: SweepState, asking: Trial | Slot) -> Size:
+    """Each member of a gang takes the memory, so that the largest node alone does not tell who has it."""
+    if asking.memory_bytes is None or state.spec.scaling is None:
+        return asking.size
+    return size_of({**amounts_of(asking.size), "memory": asking.memory_bytes})

@@ -93,4 +93,6 @@ class Nodes:
 
 def cpus_of(size: Size) -> int:
     """How many CPUs a trial of this size takes here: members, GPUs and custom resources count as CPUs do."""
-    return ceil(max(amounts_of(size).values(), default=1.0))
+    amounts = amounts_of(size)
+    members, _ = amounts.pop("num_workers", 1.0), amounts.pop("memory", 0.0)
+    return ceil(members * max(amounts.values(), default=1.0))

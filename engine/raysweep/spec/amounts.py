@@ -48,13 +48,15 @@ class Need:
     """What a trial needs of one thing, by its config.
 
     `field`: where the spec says so. `name`: `cpu`, `gpu`, `memory` (bytes), `num_workers`, or
-    `custom.licence` for a custom resource of that name. `usual`: what all trials have.
+    `custom.licence` for a custom resource of that name; of a gang, what each worker needs. `usual`: what all
+    trials have. `is_pinned`: it is CPUs that a process is pinned to.
     """
 
     field: str
     name: str
     amount: Amount
     usual: float
+    is_pinned: bool = False
 
     def of(self, config: Mapping[str, Any]) -> float | None:
         """So much; None: no more than the usual.
@@ -71,10 +73,13 @@ class Need:
             return None
         if self.name in ("memory", "num_workers"):
             return float(math.ceil(value))
-        if fix := refusal(self.name, value):
+        if fix := refusal(self.name, value) or self._pinned_refusal(value):
             what = f"{value:g}{' GPUs' * (self.name == 'gpu')}"
             raise SpecError(self.field, f"{self.amount.text!r} is {what} of {show(dict(config))}", fix)
         return value
+
+    def _pinned_refusal(self, value: float) -> str:
+        return "give whole CPUs, as pin_cpus is true" if self.is_pinned and value % 1 else ""
 
 
 def refusal(name: str, amount: float) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from raysweep.spec.amounts import CUSTOM, Need, parse_amount
 from raysweep.spec.base import SpecModel
+from raysweep.spec.bundles import need_name, ray_bundle
 from raysweep.spec.validation import Problem, show
 from raysweep.spec.where import check_amount
 
 if TYPE_CHECKING:
     from raysweep.spec.resources import Resources
+    from raysweep.spec.scaling import Scaling
     from raysweep.spec.sweep import SweepSpec
 
 _EXAMPLES: Final = 'write such as "1e9 + 4e6 * batch_size", or the name of a parameter'
@@ -29,6 +32,7 @@ def _text_if_given(given: Any) -> Any:
 
 
 Expression = Annotated[str | None, BeforeValidator(_text_if_given)]
+Named = Annotated[str, BeforeValidator(_amount_text)]
 
 
 class _ByConfig(SpecModel):
@@ -41,7 +45,7 @@ class _ByConfig(SpecModel):
 
     @property
     def given(self) -> dict[str, str]:
-        """The expressions by the name of what they are the amount of (`Need.name`)."""
+        """The expressions by the field of what they are the amount of."""
         fields = ((name, getattr(self, name)) for name in type(self).model_fields)
         return {name: text for name, text in fields if isinstance(text, str)}
 
@@ -64,7 +68,7 @@ class ByConfig(_ByConfig):
     """GPUs, a part of one or whole ones; never below `resources.gpu`."""
     memory: Expression = None
     """Heap memory in bytes, such as `"1e9 + 4e6 * width"`; never below `resources.memory`."""
-    custom: dict[str, Annotated[str, BeforeValidator(_amount_text)]] = Field(default_factory=dict)
+    custom: dict[str, Named] = Field(default_factory=dict)
     """Custom resources, such as `{"licence": "workers"}`; never below those of `resources.custom`."""
 
     @property
@@ -74,10 +78,31 @@ class ByConfig(_ByConfig):
 
 
 class ScalingByConfig(_ByConfig):
-    """How many workers a trial has, as an expression of its parameters."""
+    """How many workers a trial has, and what each takes, as expressions of its parameters."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "workers": "num_workers",
+        "cpu": "resources_per_worker.CPU",
+        "gpu": "resources_per_worker.GPU",
+        "memory": "resources_per_worker.memory",
+        "custom": "resources_per_worker",
+        "resources": "resources_per_worker",
+    }
 
     num_workers: Expression = None
     """Such as `"workers"`, rounded up; never below `scaling.num_workers`."""
+    resources_per_worker: Annotated[dict[str, Named], BeforeValidator(ray_bundle)] = Field(
+        default_factory=dict
+    )
+    """What each worker takes, in Ray's keys: `{"CPU": "threads", "memory": "1e9 + 4e6 * width"}`.
+
+    Never below `scaling.resources_per_worker`, which has to name memory where this does.
+    """
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The expressions by field; what each worker takes by `resources_per_worker.CPU`."""
+        return super().given | {f"resources_per_worker.{k}": v for k, v in self.resources_per_worker.items()}
 
 
 def needs_of(spec: SweepSpec) -> tuple[Need, ...]:
@@ -87,10 +112,22 @@ def needs_of(spec: SweepSpec) -> tuple[Need, ...]:
         Need(f"resources.by_config.{name}", name, parse_amount(text), _usual_of(resources, name))
         for name, text in resources.by_config.given.items()
     ]
-    if spec.scaling is not None and (text := spec.scaling.by_config.num_workers) is not None:
-        usual = float(spec.scaling.num_workers)
-        found.append(Need("scaling.by_config.num_workers", "num_workers", parse_amount(text), usual))
-    return tuple(found)
+    return tuple(found) if spec.scaling is None else (*found, *_needs_of_workers(spec.scaling))
+
+
+def _needs_of_workers(scaling: Scaling) -> Iterator[Need]:
+    asked, usual = scaling.by_config, scaling.worker_bundle()
+    if asked.num_workers is not None:
+        least = float(scaling.num_workers)
+        yield Need("scaling.by_config.num_workers", "num_workers", parse_amount(asked.num_workers), least)
+    for key, text in asked.resources_per_worker.items():
+        yield Need(
+            f"scaling.by_config.resources_per_worker.{key}",
+            need_name(key),
+            parse_amount(text),
+            usual.get(key, 0.0),
+            is_pinned=scaling.pin_cpus and key == "CPU",
+        )
 
 
 def _usual_of(resources: Resources, name: str) -> float:

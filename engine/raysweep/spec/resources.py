@@ -19,8 +19,9 @@ from pydantic_core import CoreSchema
 from raysweep.spec import rayobjects
 from raysweep.spec.amounts import CUSTOM, Size, amounts_of, refusal
 from raysweep.spec.base import SpecModel
+from raysweep.spec.bundles import RAY_KEYS, bundle_of, ray_bundle
 from raysweep.spec.byconfig import ByConfig
-from raysweep.spec.scaling import RAY_KEYS, Amount, Scaling, Strategy, check_pinned, ray_bundle
+from raysweep.spec.scaling import Amount, Scaling, Strategy, check_pinned
 from raysweep.spec.sizes import Bytes
 from raysweep.spec.validation import Path, Problem, show
 
@@ -248,7 +249,7 @@ class Resources(SpecModel):
     def resized(self, size: Size, memory_bytes: int | None = None, *, is_gang: bool = False) -> Resources:
         """What this is for a trial of this size (`amounts.Size`), with so much memory if given.
 
-        The memory is that of the first bundle; of a gang that of each member.
+        The memory is that of the first bundle; of a gang each member has it, and the size's amounts.
         """
         amounts = amounts_of(size)
         if self.is_head_empty or not (amounts or memory_bytes):
@@ -256,11 +257,12 @@ class Resources(SpecModel):
         memory = {} if memory_bytes is None else {"memory": memory_bytes}
         if self.bundles is None:
             return self.model_copy(update={**self._with_custom(amounts), **memory})
-        bundles = self.bundles
-        if (num_workers := amounts.get("num_workers")) is not None:
-            bundles = (bundles[0],) * int(num_workers)
-        raised = [{**bundle, **memory} for bundle in bundles]
-        return self.model_copy(update={"bundles": tuple(raised) if is_gang else (raised[0], *bundles[1:])})
+        head, *rest = self.bundles
+        if not is_gang:
+            return self.model_copy(update={"bundles": ({**head, **memory}, *rest)})
+        num_workers = int(amounts.pop("num_workers", len(self.bundles)))
+        member = {**head, **bundle_of(amounts), **memory}
+        return self.model_copy(update={"bundles": (member,) * num_workers})
 
     def _with_custom(self, amounts: Mapping[str, float]) -> dict[str, Any]:
         """The fields that these amounts (`amounts.Need.name`) are."""

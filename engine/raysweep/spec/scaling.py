@@ -18,8 +18,9 @@ from pydantic import (
 from raysweep.spec import rayobjects
 from raysweep.spec.amounts import refusal
 from raysweep.spec.base import SpecModel
+from raysweep.spec.bundles import ray_bundle
 from raysweep.spec.byconfig import ScalingByConfig
-from raysweep.spec.validation import Path, Problem, did_you_mean, show
+from raysweep.spec.validation import Problem, did_you_mean, show
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 Backend = Literal["torch", "gloo", "nccl", "tensorflow", "horovod"]
@@ -34,28 +35,18 @@ def _countable(amount: float) -> float:
 
 
 Amount = Annotated[float, Field(ge=0), AfterValidator(_countable)]
-RAY_KEYS = {"cpu": "CPU", "gpu": "GPU", "CPU": "CPU", "GPU": "GPU", "memory": "memory"}
-
-
-def ray_bundle(given: Any, path: Path = ()) -> Any:
-    """One bundle with Ray's keys: `{"cpu": 1}` becomes `{"CPU": 1}`. Other than mappings is left as it is."""
-    if not isinstance(given, Mapping):
-        return given
-    bundle: dict[Any, Any] = {}
-    for key, value in given.items():
-        name: Any = RAY_KEYS.get(key, key)
-        if name in bundle:
-            raise Problem(
-                f"{name} is given twice", f"keep one of {name!r} and {name.lower()!r}", (*path, name)
-            )
-        bundle[name] = value
-    return bundle
 
 
 def check_pinned(cpus: float) -> None:
     """Raises Problem where a process has no whole CPUs to be pinned to."""
     if cpus < 1 or cpus % 1:
         raise Problem(f"a process with {cpus:g} CPUs cannot be pinned", "give whole CPUs", ("pin_cpus",))
+
+
+def torch_group(gpus: float) -> Literal["gloo", "nccl"]:
+    """What `backend: torch` is for workers that have so many GPUs each."""
+    # Ranks that share a device cannot meet through NCCL.
+    return "nccl" if gpus and gpus.is_integer() else "gloo"
 
 
 def _backend(given: Any) -> Any:
@@ -130,7 +121,10 @@ class Scaling(SpecModel):
     label_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that the node of each worker must have."""
     by_config: ScalingByConfig = ScalingByConfig()
-    """In a sweep: the number of workers by a trial's config; `num_workers` is then the least."""
+    """In a sweep: how many workers a trial has, and what each takes, by its config.
+
+    `num_workers` and `resources_per_worker` are then the least.
+    """
     pin_cpus: bool = False
     """Whether each worker runs on CPUs that no other pinned worker or trial of the node runs on."""
     backend: Annotated[Backend | None, BeforeValidator(_backend)] = None
@@ -179,6 +173,7 @@ class Scaling(SpecModel):
             raise Problem("'nccl' needs GPUs", "set use_gpu: true, or write torch", ("backend",))
         if self.pin_cpus:
             check_pinned(self.worker_bundle().get("CPU", 0.0))
+        self._check_by_config()
         each = self.resources_per_worker
         if each is None:
             return self
@@ -191,6 +186,15 @@ class Scaling(SpecModel):
         if self.use_gpu and each.get("GPU") == 0:
             raise Problem("has 0 GPU, but use_gpu is true", "set use_gpu: false", ("resources_per_worker",))
         return self
+
+    def _check_by_config(self) -> None:
+        asked, where = self.by_config.resources_per_worker, ("by_config", "resources_per_worker")
+        if "GPU" in asked and not self.use_gpu:
+            raise Problem("has a GPU, but use_gpu is false", "set use_gpu: true", (*where, "GPU"))
+        if "memory" in asked and not self.worker_bundle().get("memory"):
+            fix = "give resources_per_worker.memory too: the least that a worker takes, in bytes"
+            problem = "says what a worker takes beyond memory, which is not given"
+            raise Problem(problem, fix, (*where, "memory"))
 
     def worker_bundle(self) -> dict[str, float]:
         """What one worker takes, in Ray's keys."""
@@ -209,9 +213,7 @@ class Scaling(SpecModel):
 
     @property
     def process_group(self) -> ProcessGroup | None:
-        """What connects the workers of a trial."""
+        """What connects the workers of a trial that takes the usual amounts."""
         if self.backend != "torch":
             return self.backend
-        # Ranks that share a device cannot meet through NCCL.
-        gpus = self.worker_bundle().get("GPU", 0.0)
-        return "nccl" if gpus and gpus.is_integer() else "gloo"
+        return torch_group(self.worker_bundle().get("GPU", 0.0))

@@ -59,6 +59,17 @@ def test_so_is_how_many_workers_a_gang_has(plan: Cli) -> None:
     assert "by config   num_workers: threads" in plan(scaling=scaling)
 
 
+def test_so_is_what_each_of_them_takes(plan: Cli) -> None:
+    by_config = {"num_workers": "threads", "resources_per_worker": {"cpu": "2 * threads"}}
+    scaling = {"num_workers": 2, "by_config": by_config}
+    said = plan(scaling=scaling)
+    assert "each takes  at least {CPU: 1} + {CPU: 1}" in said
+    assert "by config   num_workers: threads" in said
+    assert "by config   resources_per_worker.CPU: 2 * threads" in said
+    found = json.loads(plan("--json", scaling=scaling))["by_config"]
+    assert found == {"num_workers": "threads", "resources_per_worker.CPU": "2 * threads"}
+
+
 def test_an_inline_trial_needs_no_room(plan: Cli) -> None:
     large = {"cpu": 4096, "custom": {"licence": 3}}
     said = plan(resources=large, isolation="inline", max_concurrent_trials=1)

@@ -25,6 +25,7 @@ from raysweep.core import make_outcome
 from raysweep.core.again import find_failed
 from raysweep.core.failures import Failure
 from raysweep.core.lifecycle import FINAL
+from raysweep.core.needs import needed_sizes
 from tests.unit.core.world import DIED, METRIC, NODE_DIED, RAISED, STEP, Worker, World, make_spec
 
 FAILURES = st.sampled_from(
@@ -108,7 +109,15 @@ MEMORY = {"cpu": 1, "memory": GIB, "by_config": {"memory": f"{4 * GIB} * x"}}
 CPUS = {"cpu": 1, "by_config": {"cpu": "1 + n % 3"}}
 BOTH = {"cpu": 1, "memory": GIB, "by_config": {"cpu": "1 + n % 2", "memory": f"{4 * GIB} * x"}}
 CUSTOM = {"cpu": 1, "custom": {"seat": 1}, "by_config": {"custom": {"seat": "1 + n % 3", "a b": "n // 50"}}}
-BEYOND = st.sampled_from([(), (), ("cpu=3",), ("cpu=2", "cpu=3"), ("custom.seat=3",)])
+WORKERS = {"resources_per_worker": {"CPU": "1 + n % 2", "memory": f"{4 * GIB} * x"}}
+GANG = {
+    "num_workers": 2,
+    "resources_per_worker": {"CPU": 1, "memory": GIB},
+    "by_config": {**WORKERS, "num_workers": "2 + n % 3 // 2"},
+}
+BEYOND = st.sampled_from(
+    [(), (), ("cpu=3",), ("cpu=2", "cpu=3"), ("custom.seat=3",), ("cpu=2 num_workers=3", "num_workers=3")]
+)
 SPECS = st.fixed_dictionaries(
     {
         "num_samples": st.integers(1, 16),
@@ -119,6 +128,7 @@ SPECS = st.fixed_dictionaries(
         "stop": STOPS,
         "failure": POLICIES,
         "resources": st.sampled_from([{"cpu": 1}, {"cpu": 1, "memory": GIB}, MEMORY, CPUS, BOTH, CUSTOM]),
+        "scaling": st.sampled_from([None, None, GANG]),
         "param_space": st.just({"x": {"uniform": [0, 1]}, "n": {"randint": [0, 99]}}),
         "checkpoint": CHECKPOINTS,
     }
@@ -158,8 +168,10 @@ def _fitting(fields: dict[str, Any]) -> dict[str, Any]:
     if "hyperband" in fields["scheduler"]:
         fields = fields | {"search": "bohb"}
     if "resource_changing" in fields["scheduler"]:
-        fields = fields | {"resources": CPUS, "stop": {}}
-    return fields | ({"resources": MEMORY} if "budget" in fields["stop"] else {})
+        fields = fields | {"resources": CPUS, "scaling": None, "stop": {}}
+    if "budget" in fields["stop"]:
+        fields = fields | {"resources": MEMORY, "scaling": None}
+    return fields | ({"resources": {"cpu": 1}} if fields["scaling"] is not None else {})
 
 
 class Interleavings(RuleBasedStateMachine):
@@ -312,12 +324,16 @@ class Interleavings(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self._is_on and self.world.state.hungry_for_memory)
-    @rule(count=st.integers(0, 40))
-    def lose_the_large_nodes(self, count: int) -> None:
+    @rule(count=st.integers(0, 40), index=st.none() | PICK)
+    def lose_the_large_nodes(self, count: int, index: int | None) -> None:
+        """All of them, or the room for one of the sizes that trials need, of gangs with their memory."""
         happened["shrunk"] += 1
         world = self.world
-        lost = ("cpu=2", "cpu=3")
-        world.send(ev.CapacityChanged(at=world.now, slots=2, nodes=1, memory_bytes=GIB, beyond=lost))
+        lost: tuple[str, ...] = ("cpu=2", "cpu=3")
+        memory_bytes = GIB
+        if index is not None and (sizes := needed_sizes(world.state)):
+            lost, memory_bytes = (sizes[index % len(sizes)],), 16 * GIB
+        world.send(ev.CapacityChanged(at=world.now, slots=2, nodes=1, memory_bytes=memory_bytes, beyond=lost))
         self._go_on(count)
 
     @precondition(lambda self: self._is_on)

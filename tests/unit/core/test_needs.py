@@ -393,3 +393,98 @@ def test_a_usual_slot_behind_an_idle_one_of_another_size_gets_its_trial() -> Non
     more = ({"x": 3.0}, {"x": 1.0})
     commands = sweep.send(ev.ConfigsSuggested, first=3, configs=more, is_exhausted=True)
     assert [each.trial for each in commands if isinstance(each, cmd.StartTrial)] == [4]
+
+
+# -- gangs: what each of their workers takes ---------------------------------------------------------------
+
+EACH = {"num_workers": 2, "resources_per_worker": {"CPU": 1, "memory": GIB}}
+
+
+def gangs(*needs: float, by_config: dict[str, Any], **fields: Any) -> Sweep:
+    return sweep_of(*needs, resources={"cpu": 1}, scaling={**EACH, "by_config": by_config}, **fields)
+
+
+def message_of(sweep: Sweep, trial: int) -> str:
+    failure = sweep.state.trials[trial].attempts[-1].failure
+    assert failure is not None
+    return failure.message
+
+
+def test_a_gang_is_of_the_size_of_its_workers_and_of_their_number() -> None:
+    asked = {"num_workers": "x", "resources_per_worker": {"CPU": "x - 1", "seat": "x // 4"}}
+    sweep = gangs(2.0, 3.0, 4.0, 3.0, by_config=asked)
+    sizes = ["", "cpu=2 num_workers=3", "cpu=3 custom.seat=1 num_workers=4", "cpu=2 num_workers=3"]
+    assert needs.needed_sizes(sweep.state) == sorted({size for size in sizes if size})
+    assert sorted(run_sized(sweep)) == list(enumerate(sizes))
+    assert sweep.state.status == "completed"
+
+
+def test_the_memory_of_a_worker_is_no_size_and_grows_when_it_was_not_enough() -> None:
+    sweep = gangs(1.0, 3.0, by_config={"resources_per_worker": {"memory": f"{GIB} * x"}})
+    assert [trial.memory_bytes for trial in sweep.state.trials.values()] == [None, 3 * GIB]
+    assert [trial.size for trial in sweep.state.trials.values()] == ["", ""]
+    open_all(sweep)
+    sweep.began(1)
+    sweep.failed(1, OOM)
+    assert sweep.state.trials[1].memory_bytes == 6 * GIB
+    sweep.send(ev.TimerFired)
+    assert dict(run_all(sweep))[1] == 6 * GIB
+
+
+def test_the_usual_memory_of_a_worker_is_no_more_than_the_usual() -> None:
+    sweep = gangs(1.0, 0.5, by_config={"resources_per_worker": {"memory": f"{GIB} * x"}})
+    assert sweep.state.hungry_for_memory == 0
+    assert run_all(sweep) == [(0, None), (1, None)]
+
+
+def test_a_gang_that_the_nodes_cannot_hold_fails_by_its_field_and_no_other() -> None:
+    asked = {"num_workers": "x", "resources_per_worker": {"CPU": "x"}}
+    failure = {**NO_WAIT, "placement_timeout_s": 5.0}
+    sweep = gangs(3.0, 2.0, by_config=asked, failure=failure)
+    (size,) = (size for size in needs.needed_sizes(sweep.state) if "3" in size)
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=0, beyond=(size,))
+    run_sized(sweep)
+    sweep.timer(sweep.at + 5.0)
+    assert [sweep.trial_state(number) for number in (0, 1)] == ["failed", "completed"]
+    said = (
+        "is large by its config (scaling.by_config): it needs 3 workers of {CPU: 3, memory: 1 GiB}, for which"
+    )
+    assert said in message_of(sweep, 0)
+
+
+def test_memory_that_the_largest_node_has_may_be_too_much_for_all_workers_of_a_gang() -> None:
+    """Each fits a node of 16 GiB, and the two of them do not: only the size with its memory tells."""
+    asked = {"resources_per_worker": {"CPU": "x // 6", "memory": f"{GIB} * x"}}
+    sweep = gangs(1.0, 12.0, 5.0, by_config=asked, failure={**NO_WAIT, "placement_timeout_s": 5.0})
+    sizes = needs.needed_sizes(sweep.state)
+    assert sizes == [f"cpu=2 memory={12 * GIB}", f"memory={5 * GIB}"]
+    assert not memory.is_out_of_reach(sweep.state, sweep.state.trials[1])
+    (large,) = [slot.number for slot in sweep.state.slots.values() if slot.size]
+    commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=16 * GIB, beyond=(sizes[0],))
+    assert memory.is_out_of_reach(sweep.state, sweep.state.trials[1])
+    assert cmd.CloseSlot(slot=large) in commands
+    assert dict(run_all(sweep)) == {0: None, 2: 5 * GIB}
+    sweep.timer(sweep.at + 5.0)
+    assert sweep.trial_state(1) == "failed"
+    said = "(scaling.by_config): it needs 2 workers of {CPU: 2, memory: 12 GiB}, for which no node has room"
+    assert said in message_of(sweep, 1)
+
+
+def test_a_gang_that_ran_out_of_memory_is_out_of_reach_where_not_all_of_it_has_room() -> None:
+    sweep = sweep_of(1.0, 1.0, resources={"cpu": 1}, scaling=EACH)
+    open_all(sweep)
+    sweep.began(0)
+    sweep.failed(0, OOM)
+    assert needs.needed_sizes(sweep.state) == [f"memory={2 * GIB}"]
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB, beyond=(f"memory={2 * GIB}",))
+    sweep.send(ev.TimerFired)
+    assert dict(run_all(sweep)) == {1: None}
+    sweep.timer(sweep.at + sweep.state.rules.placement_timeout_s)
+    assert "trial 0 ran out of memory: it needs 2 workers of {CPU: 1, memory: 2 GiB}, for" in message_of(
+        sweep, 0
+    )
+
+
+def test_one_process_is_of_its_size_alone_as_its_memory_is_that_of_one_node() -> None:
+    sweep = sweep_of(2.0, resources={**BY_X, "by_config": {"cpu": "x", "memory": f"{GIB} * x"}})
+    assert needs.needed_sizes(sweep.state) == ["cpu=2"]

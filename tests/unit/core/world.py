@@ -42,10 +42,11 @@ from raysweep.core.rules import checkpoint_metric
 from raysweep.core.scores import as_number, score_of, told
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.stops import STOPS
-from raysweep.core.trial import Trial
+from raysweep.core.trial import Slot, Trial
 from raysweep.runs.takeover import in_order
 from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
+from raysweep.spec.amounts import amounts_of, size_of
 from tests.unit.core.workers import End, Job, Worker
 
 METRIC = "loss"
@@ -461,10 +462,15 @@ class World:
     def has_place(self, worker: Worker) -> bool:
         """Whether a node has room for the slot."""
         slot = self.state.slots.get(worker.slot)
-        if slot is not None and slot.size in self.beyond:
+        if slot is not None and {slot.size, self._shape(slot)} & {*self.beyond}:
             return False
         need = (slot.memory_bytes or 0) if slot is not None else 0
         return not self.largest_bytes or need <= self.largest_bytes
+
+    def _shape(self, slot: Slot) -> str:
+        """The size of a gang with the memory of its members: whoever looks for room counts both."""
+        memory = {"memory": float(slot.memory_bytes)} if slot.memory_bytes and self.state.spec.scaling else {}
+        return size_of(amounts_of(slot.size) | memory)
 
     def open_slot(self, worker: Worker) -> None:
         """A worker comes up, on a node that is not about to go and not excluded."""

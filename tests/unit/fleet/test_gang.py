@@ -10,7 +10,14 @@ import pytest
 from raysweep import messages as msg
 from raysweep.core import events as ev
 from raysweep.core.fleet import CreateGroup, HangUp, KillWorker, RemoveGroup, Send, StartWorker
-from raysweep.core.fleet.policy import GANG_GRACE_S, INTERRUPT_GRACE_S, KILL_GRACE_S, LAST_WORDS_S
+from raysweep.core.fleet.policy import (
+    GANG_GRACE_S,
+    INTERRUPT_GRACE_S,
+    KILL_GRACE_S,
+    LAST_WORDS_S,
+    FleetPolicy,
+)
+from tests.unit.core.world import make_spec
 from tests.unit.fleet.fleet import NODE_DIED, RAISED, Driven, began, failed, returned, stopped
 from tests.unit.fleet.test_fleet import told
 
@@ -100,6 +107,35 @@ def test_each_member_is_told_its_place_among_those_on_its_node() -> None:
     assert {g.nodes for g in gangs} == {(0, 0, 1, 1)}
     assert [(g.devices, g.device) for g in gangs] == [("0,1", 0), ("0,1", 1), ("3,2", 0), ("3,2", 1)]
     assert {(g.world_size, g.host, g.group) for g in gangs} == {(4, "host a", "nccl")}
+
+
+def group_of_slot(policy: FleetPolicy, size: str, members: int) -> str:
+    """What connects the members of a slot of this size."""
+    driven = Driven(**{name: getattr(policy, name) for name in policy.__slots__}).open(0, size=size)
+    for rank in range(members):
+        driven.up(rank)
+    job = driven.hand(0, 7).did(Send)[0].messages[0]
+    assert isinstance(job, msg.Job)
+    assert job.gang is not None
+    assert job.gang.world_size == members
+    return job.gang.group
+
+
+@pytest.mark.parametrize(
+    ("backend", "groups"),
+    [
+        ("torch", {"": "gloo", "gpu=0.75": "gloo", "gpu=1": "nccl", "cpu=4 gpu=2": "nccl", "cpu=4": "gloo"}),
+        ("gloo", {"": "gloo", "gpu=1": "gloo"}),
+        (None, {"": "", "gpu=1": ""}),
+    ],
+)
+def test_torch_is_nccl_where_the_size_has_whole_gpus(backend: str | None, groups: dict[str, str]) -> None:
+    each = {"num_workers": 2, "use_gpu": True, "resources_per_worker": {"GPU": 0.5}, "backend": backend}
+    asked = {"by_config": {"num_workers": "n", "resources_per_worker": {"GPU": "n"}}}
+    policy = FleetPolicy.of(make_spec(param_space={"n": {"choice": [1, 2]}}, scaling=each | asked))
+    for size, group in groups.items():
+        assert group_of_slot(policy, size, 2) == group, size
+    assert group_of_slot(policy, "gpu=1 num_workers=3", 3) == groups["gpu=1"]
 
 
 # -- one trial at a time -----------------------------------------------------------------------------------

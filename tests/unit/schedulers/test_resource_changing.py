@@ -21,6 +21,7 @@ from raysweep.schedulers import (
 from raysweep.simulate import simulate
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.spec import SweepSpec
+from raysweep.spec.byconfig import needs_of
 
 SHARE = {"param": "threads", "total": 8, "interval": 2}
 
@@ -91,7 +92,14 @@ def test_a_config_without_the_parameter_is_left_alone() -> None:
     assert scheduler.report(0, 2, 0.5) == NOTHING
 
 
-def test_in_a_sweep_the_longer_trials_go_on_with_more() -> None:
+BY_THREADS: dict[str, dict[str, Any]] = {
+    "process": {"resources": {"cpu": 1, "by_config": {"cpu": "threads"}}},
+    "gang": {"resources": {"cpu": 1}, "scaling": {"by_config": {"resources_per_worker": {"CPU": "threads"}}}},
+}
+
+
+@pytest.mark.parametrize("kind", BY_THREADS)
+def test_in_a_sweep_the_longer_trials_go_on_with_more(kind: str) -> None:
     """Four trials of 2, 4, 6 and 20 reports on eight CPUs: nobody loses a report."""
 
     def curve(config: dict[str, Any], epoch: int) -> dict[str, float] | None:
@@ -99,13 +107,15 @@ def test_in_a_sweep_the_longer_trials_go_on_with_more() -> None:
         return {"loss": config["x"]} if epoch <= lengths[int(config["n"])] else None
 
     space = {"x": {"uniform": [0, 1]}, "threads": 1, "n": {"grid_search": [0, 1, 2, 3]}}
-    asked = spec(param_space=space, num_samples=1, search="grid")
+    asked = spec(param_space=space, num_samples=1, search="grid", **BY_THREADS[kind])
     simulated = simulate(asked, curve, nodes=Nodes(all=[Node(name="one", cpus=8)]), save_every=1)
     outcome = simulated.outcome
     assert outcome.counts == {"completed": 4}
     assert [trial.metrics["training_iteration"] for trial in outcome.trials] == [2, 4, 6, 20]
     assert outcome.trials[3].config["threads"] == 8
     assert [attempt.end for attempt in outcome.trials[3].attempts].count("exploited") >= 2
+    (need,) = needs_of(asked)
+    assert (need.name, need.of(outcome.trials[3].config)) == ("cpu", 8)
 
 
 def test_it_is_made_from_the_spec_and_its_state_is_its_own() -> None:
@@ -125,6 +135,11 @@ def test_it_is_made_from_the_spec_and_its_state_is_its_own() -> None:
     ("scheduler", "fields", "said"),
     [
         (None, {"resources": {"cpu": 1}}, r"param: changes what a trial takes, and by_config does not say"),
+        (
+            None,
+            {"resources": {"cpu": 1}, "scaling": {}},
+            r"write scaling: {by_config: {resources_per_worker: {CPU",
+        ),
         (
             SHARE | {"param": "thread"},
             {},

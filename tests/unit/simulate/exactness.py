@@ -54,13 +54,17 @@ MORE_SEARCHES: dict[str, dict[str, Any]] = {
         "num_samples": 12,
     },
 }
-# Some take twice the CPUs, or the licences, of the others, and so another slot.
+# Some take twice the CPUs, the licences or the workers of the others, and so another slot.
 _TWICE = "1 + x * 9973 // 1 % 2"
 SIZED: dict[str, dict[str, Any]] = {
     "sized": {**SEARCHES["tpe"], "resources": {"cpu": 1, "by_config": {"cpu": _TWICE}}},
     "sized2": {
         **SEARCHES["random"],
         "resources": {"custom": {"licence": 1}, "by_config": {"custom": {"licence": _TWICE}}},
+    },
+    "sized3": {
+        **SEARCHES["random"],
+        "scaling": {"by_config": {"num_workers": _TWICE, "resources_per_worker": {"CPU": _TWICE}}},
     },
 }
 # With several metrics, which one scheduler compares by.
@@ -227,6 +231,7 @@ _ALL = [
     *product(("random", "front2"), COMPARED, FAULTS[1:]),
     *product(("sized",), ("asha", "halving", "pbt"), FAULTS),
     *product(("sized2",), ("fifo", "asha", "copycat", "hyperband"), FAULTS),
+    *product(("sized3",), ("asha",), FAULTS[1:]),
 ]
 EXACT = {exact.name: exact for exact in (_exact(*each) for each in _ALL)}
 

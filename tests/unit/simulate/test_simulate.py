@@ -11,6 +11,7 @@ import pytest
 from raysweep.errors import RaysweepError, SpecError
 from raysweep.simulate import Costs, Kill, WorkerDied, simulate
 from raysweep.simulate.clock import Clock
+from raysweep.simulate.nodes import cpus_of
 from tests.unit.simulate.sweeps import ASHA, make_spec
 
 
@@ -121,6 +122,11 @@ def test_a_killed_controller_has_a_successor() -> None:
 def test_a_wrong_spec_is_refused() -> None:
     with pytest.raises(SpecError, match="schedular"):
         simulate({**make_spec().to_dict(), "schedular": "fifo"}, curve)
+
+
+def test_all_workers_of_a_gang_take_their_cpus_on_a_model_node() -> None:
+    sizes = {"": 1, "cpu=2": 2, "num_workers=3": 3, "cpu=2 num_workers=3": 6, "cpu=2 memory=4096": 2}
+    assert {size: cpus_of(size) for size in sizes} == sizes
 
 
 def test_a_gang_is_simulated_as_one_process() -> None:

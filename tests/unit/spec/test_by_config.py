@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -295,3 +296,142 @@ def test_what_does_not_go_together_is_refused(fields: dict[str, Any], said: str)
 def test_a_training_has_no_config_to_follow() -> None:
     with pytest.raises(SpecError, match=r"scaling\.by_config: is for the trials of a sweep"):
         TrainSpec(name="a", trainable="a:b", scaling={"by_config": {"num_workers": "n"}})
+
+
+EACH: dict[str, Any] = {"CPU": 2, "memory": 10**9}
+
+
+def gang(each: Any, **fields: Any) -> SweepSpec:
+    """A sweep of gangs whose workers take by config what `each` says."""
+    asked = {"num_workers": "n", "resources_per_worker": each}
+    return plain(scaling={"resources_per_worker": EACH, "by_config": asked, **fields})
+
+
+def test_what_each_worker_of_a_gang_takes_are_needs_with_their_least() -> None:
+    each = {"cpu": "3 * n", "GPU": "n", "memory": "1e9 * n + 0.5", "licence": "n / 4", "a.b": "n"}
+    spec = gang(each, use_gpu=True, num_workers=2)
+    where = "scaling.by_config.resources_per_worker"
+    assert [(need.field, need.name, need.usual) for need in needs_of(spec)] == [
+        ("scaling.by_config.num_workers", "num_workers", 2.0),
+        (f"{where}.CPU", "cpu", 2.0),
+        (f"{where}.GPU", "gpu", 1.0),
+        (f"{where}.memory", "memory", 1e9),
+        (f"{where}.licence", "custom.licence", 0.0),
+        (f"{where}.a.b", "custom.a.b", 0.0),
+    ]
+    assert [need.of({"n": 1}) for need in needs_of(spec)] == [None, 3, None, 1_000_000_001, 0.25, 1]
+    assert [need.of({"n": 3}) for need in needs_of(spec)] == [3, 9, 3, 3_000_000_001, 0.75, 3]
+    alone = plain(scaling={"by_config": {"resources_per_worker": {"CPU": "n"}}})
+    assert [(need.name, need.usual) for need in needs_of(alone)] == [("cpu", 1.0)]
+
+
+def test_what_each_worker_takes_is_written_with_rays_keys_and_not_where_it_is_not_given() -> None:
+    spec = gang({"cpu": "n", "licence": " 2 * n "})
+    written = spec.to_dict()["scaling"]["by_config"]
+    assert written == {"num_workers": "n", "resources_per_worker": {"CPU": "n", "licence": "2 * n"}}
+    assert SweepSpec.from_any(spec.to_dict()) == spec
+    assert gang({}).to_dict()["scaling"]["by_config"] == {"num_workers": "n"}
+    bare = plain(scaling={"by_config": {"resources_per_worker": {}}})
+    assert "by_config" not in bare.to_dict()["scaling"]
+    assert bare.digest() == plain(scaling={}).digest()
+    assert gang({"CPU": "n"}).digest() != gang({}).digest()
+
+
+def test_what_each_worker_takes_changes_what_a_resumed_sweep_is() -> None:
+    where = "scaling.by_config.resources_per_worker.CPU"
+    assert changes(gang({"CPU": "n"}), gang({"CPU": "2 * n"})).unsafe == (f'{where}: "n" -> "2 * n"',)
+
+
+def test_the_size_of_a_gang_is_that_of_each_of_its_workers() -> None:
+    resources = gang({"CPU": "n"}, num_workers=2).trial_resources
+    usual = {"CPU": 2.0, "memory": 1e9}
+    sizes = {
+        "": [usual] * 2,
+        "num_workers=3": [usual] * 3,
+        "cpu=4": [usual | {"CPU": 4.0}] * 2,
+        "cpu=4 custom.a%20b=2 gpu=0.5 num_workers=3": [usual | {"CPU": 4.0, "a b": 2.0, "GPU": 0.5}] * 3,
+    }
+    for size, bundles in sizes.items():
+        assert resources.resized(size, is_gang=True).to_bundles() == bundles
+    more = usual | {"CPU": 4.0, "memory": 3e9}
+    assert resources.resized("cpu=4", 3 * 10**9, is_gang=True).to_bundles() == [more] * 2
+    two = Resources(bundles=[{"CPU": 1}, {"CPU": 5}])
+    assert two.resized("", 7).to_bundles() == [{"CPU": 1.0, "memory": 7.0}, {"CPU": 5.0}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"GPU": "n"}, "GPU: has a GPU, but use_gpu is false; set use_gpu: true"),
+        ({"gpu": "n"}, "GPU: has a GPU, but use_gpu is false; set use_gpu: true"),
+        ({"cpu": "n", "CPU": "n"}, "CPU: CPU is given twice; keep one of 'CPU' and 'cpu'"),
+        ({"CPU": 4}, 'CPU: expected an expression, got 4; write such as "1e9 .*, or the name of a parameter'),
+        ({"CPU": None}, "CPU: expected an expression"),
+        ({"CPU": "2"}, "CPU: '2' names no parameter"),
+        ({"cpu": "m"}, "CPU: 'm' is not in param_space; use one of 'n'"),
+        ({"a.b": "n > 1"}, "a.b: 'n > 1' is true or false"),
+        ("n", ": expected a mapping, got 'n'"),
+    ],
+)
+def test_a_wrong_amount_of_a_worker_is_refused_by_its_field(fields: Any, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        gang(fields)
+    where = r"^scaling\.by_config\.resources_per_worker"
+    assert re.search(where + (said if said.startswith(":") else rf"\.{said}"), str(caught.value))
+
+
+def test_the_least_memory_of_a_worker_must_be_given_too() -> None:
+    said = (
+        r"^scaling\.by_config\.resources_per_worker\.memory: .*; give resources_per_worker\.memory too: the"
+    )
+    with pytest.raises(SpecError, match=said):
+        gang({"memory": "n"}, resources_per_worker={"CPU": 1})
+
+
+def test_what_is_meant_is_said_where_a_field_is_not_known() -> None:
+    for name, meant in (("cpu", "CPU"), ("gpu", "GPU"), ("memory", "memory")):
+        with pytest.raises(SpecError, match=rf"did you mean 'resources_per_worker\.{meant}'\?"):
+            plain(scaling={"by_config": {name: "n"}})
+
+
+def test_what_ray_gives_no_worker_is_refused_per_trial() -> None:
+    asked = gang({"GPU": "0.75 * n", "TPU": "n"}, use_gpu=True, resources_per_worker={"GPU": 0.5})
+    _, gpu, tpu = needs_of(asked)
+    assert gpu.of({"n": 1}) == 0.75
+    said = r"^scaling\.by_config\.resources_per_worker\.GPU: '0\.75 \* n' is 1\.5 GPUs of .*or whole GPUs"
+    with pytest.raises(SpecError, match=said):
+        gpu.of({"n": 2})
+    with pytest.raises(
+        SpecError, match=r"^scaling\.by_config\.resources_per_worker\.TPU: .*make it one of 1"
+    ):
+        tpu.of({"n": 3})
+
+
+def test_workers_that_are_pinned_have_whole_cpus() -> None:
+    _, pinned, other = needs_of(gang({"CPU": "1.5 * n", "seat": "1.5 * n"}, pin_cpus=True))
+    assert pinned.of({"n": 4}) == 6
+    said = (
+        r"^scaling\.by_config\.resources_per_worker\.CPU: .* is 4\.5 of .*; give whole CPUs, as pin_cpus is"
+    )
+    with pytest.raises(SpecError, match=said):
+        pinned.of({"n": 3})
+    assert other.of({"n": 3}) == 4.5
+    _, free = needs_of(gang({"CPU": "1.5 * n"}))
+    assert free.of({"n": 3}) == 4.5
+
+
+def test_the_workers_of_a_training_and_of_a_train_run_take_the_same_always() -> None:
+    by_config = {"resources_per_worker": {"CPU": "n"}}
+    with pytest.raises(SpecError, match=r"^scaling\.by_config: is for the trials of a sweep"):
+        TrainSpec(name="a", trainable="a:b", scaling={"by_config": by_config})
+    with pytest.raises(SpecError, match=r"^resources\.train\.by_config: is for trials"):
+        plain(resources={"train": {"by_config": by_config}})
+    with pytest.raises(SpecError, match=r"^stop\.budget: counts what slots use that are all alike"):
+        plain(scaling={"by_config": by_config}, stop={"budget": {"cpu_hours": 1}})
+
+
+def test_the_schema_has_expressions_by_rays_keys() -> None:
+    schema = SweepSpec.model_json_schema()["$defs"]["ScalingByConfig"]
+    assert schema["additionalProperties"] is False
+    each = schema["properties"]["resources_per_worker"]
+    assert (each["type"], each["additionalProperties"]) == ("object", {"type": "string"})

@@ -82,7 +82,7 @@ class Fleet:
         ranks = range(self.policy.members(command.size))
         members = tuple(self.crew.start(group, rank=rank) for rank in ranks)
         slot, worker = FleetSlot(number=command.slot, members=members), members[0]
-        slot.memory_bytes = command.memory_bytes
+        slot.memory_bytes, slot.size = command.memory_bytes, command.size
         if not group.is_usual:
             self._large_opening.add(slot.number)
         self.slots[slot.number] = slot

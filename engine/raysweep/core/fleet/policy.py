@@ -8,7 +8,8 @@ from typing import Final
 from raysweep.core.fleet.reduction import Rule
 from raysweep.core.rules import checkpoint_metric
 from raysweep.spec import SweepSpec
-from raysweep.spec.amounts import amounts_of
+from raysweep.spec.amounts import Size, amounts_of
+from raysweep.spec.scaling import torch_group
 
 INTERRUPT_GRACE_S: Final = 2.0
 """From the interruption until the process is killed; a spare worker is warm by then."""
@@ -35,7 +36,8 @@ class FleetPolicy:
     """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one.
 
     `world_size`: how many members a usual slot has; 0 where trials are no gangs. `process_group`: what
-    connects them. `reduction`: how their reports become one; None: rank 0's count.
+    connects them; with `follows_gpus`, in a slot of another size what goes with its GPUs. `reduction`: how
+    their reports become one; None: rank 0's count.
     """
 
     isolation: str
@@ -46,6 +48,7 @@ class FleetPolicy:
     memory_bytes: float
     world_size: int = 0
     process_group: str = ""
+    follows_gpus: bool = False
     reduction: Rule | None = None
 
     @classmethod
@@ -62,12 +65,18 @@ class FleetPolicy:
             memory_bytes=spec.trial_resources.to_bundles()[0].get("memory", 0.0),
             world_size=scaling.num_workers if scaling is not None else 0,
             process_group=(scaling.process_group or "") if scaling is not None else "",
+            follows_gpus=scaling is not None and scaling.backend == "torch",
             reduction=Rule.of(spec, checkpoint_metric(spec)),
         )
 
-    def members(self, size: str) -> int:
+    def members(self, size: Size) -> int:
         """How many members a slot of this size has."""
         return int(amounts_of(size).get("num_workers", self.world_size or 1)) if self.world_size else 1
+
+    def group_of(self, size: Size) -> str:
+        """What connects the members of a slot of this size; empty: nothing."""
+        gpus = amounts_of(size).get("gpu") if self.follows_gpus else None
+        return self.process_group if gpus is None else torch_group(gpus)
 
     def memory_limit(self, slot_bytes: int | None) -> int | None:
         """How much a trial may hold in a slot that was opened with `slot_bytes`; None: no limit."""

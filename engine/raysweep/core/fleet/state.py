@@ -19,6 +19,7 @@ from raysweep.core.fleet.lifecycle import (
 )
 from raysweep.core.fleet.reduction import GangReports
 from raysweep.messages import End, Failed, Job, ToWorker
+from raysweep.spec.amounts import Size
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -114,6 +115,7 @@ class FleetSlot:
     number: int
     members: tuple[Worker, ...]
     memory_bytes: int | None = None
+    size: Size = ""
     held_bytes: int | None = None
     is_open: bool = False
     node: str = ""
