@@ -106,7 +106,10 @@ def test_one_worker_and_then_two_train_the_same_model(
         give_back()
         (tmp_path / "go").touch()
         outcome = running.result(300)
-    assert begun(grown) == [(0, 1, 0), (0, 2, 10), (1, 2, 10)]
+    alone, *both = begun(grown)
+    step = both[0][2]  # the first checkpoint may have been thought over before there was room
+    assert step in (5, 10)
+    assert (alone, both) == ((0, 1, 0), [(0, 2, step), (1, 2, step)])
     check_is_one_model(grown)
     for mine, other in zip(weights_of(outcome), weights_of(expected), strict=True):
         np.testing.assert_allclose(mine, other, atol=1e-3)
