@@ -70,10 +70,12 @@ $(LATEST)/.stamps/dev: $(STAMPS)/venv pyproject.toml constraints-prefect-latest.
 	@mkdir -p $(@D) && touch $@
 
 GANG_TESTS := tests/engine/test_gang_backends.py tests/faults/test_gang_nodes.py
+# scikit-learn has data to train on.
 $(foreach backend,tensorflow horovod,.venv-$(backend)/.stamps/base): .venv-%/.stamps/base: $(STAMPS)/venv pyproject.toml
 	[ -x .venv-$*/bin/python ] || $(PYTHON) -m venv .venv-$*
 	$(UV_ENV) $(BIN)/uv pip install --python .venv-$*/bin/python --constraints constraints.txt \
-		--editable '.[ray,$(if $(filter tensorflow,$*),tensorflow,torch)]' pytest pytest-timeout pytest-xdist
+		--editable '.[ray,$(if $(filter tensorflow,$*),tensorflow,torch)]' $(if $(filter tensorflow,$*),scikit-learn) \
+		pytest pytest-timeout pytest-xdist
 	@mkdir -p $(@D) && touch $@
 
 # Each is what Ray's own wrapper can take; it took neither version of Ax that was tried, nor HEBO.
@@ -158,9 +160,9 @@ test-prefect-latest: $(LATEST)/.stamps/dev browser
 	$(LATEST)/bin/python $(PYTEST_BESIDE) tests/prefect/test_parts.py tests/prefect/test_pages.py tests/orchestrators/test_prefect.py \
 		-m 'not slow'
 
-## test-tensorflow: gangs with TensorFlow, in an environment of its own
+## test-tensorflow: gangs and trainings with TensorFlow, in an environment of its own
 test-tensorflow: .venv-tensorflow/.stamps/base
-	.venv-tensorflow/bin/python -m pytest $(GANG_TESTS) -k tensorflow
+	.venv-tensorflow/bin/python -m pytest $(GANG_TESTS) tests/engine/test_training_tensorflow.py -k tensorflow
 
 ## test-horovod: gangs with Horovod, which is built first (g++, cmake, four minutes), in an environment of its own
 test-horovod: .venv-horovod/.stamps/horovod

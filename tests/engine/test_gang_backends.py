@@ -22,13 +22,17 @@ Run = Callable[..., rs.SweepOutcome]
 Lines = Callable[[], list[list[str]]]
 
 
-def needing(package: str) -> Any:
-    """A case that is skipped where the package is absent, and says what installs it."""
+def skipped_without(package: str) -> pytest.MarkDecorator:
+    """Where the package is absent the test is skipped, and says what installs it."""
     why = (
         f"{package} is not installed here: `make test-{package}` builds an environment with it, and runs this"
     )
-    is_absent = importlib.util.find_spec(package) is None
-    return pytest.param(package, marks=pytest.mark.skipif(is_absent, reason=why))
+    return pytest.mark.skipif(importlib.util.find_spec(package) is None, reason=why)
+
+
+def needing(package: str) -> Any:
+    """A case that is skipped where the package is absent."""
+    return pytest.param(package, marks=skipped_without(package))
 
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]

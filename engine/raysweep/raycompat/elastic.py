@@ -10,11 +10,14 @@ Ray Train's own policy asks a coordinator, which is an actor with Ray Data's aut
 - a node is announced to go: as soon as a checkpoint has been stored since, the rest goes on without it. Ray
   Train keeps all workers until the node's time, and what they do after that checkpoint is done again.
 
+Neither is done once the run is about to end with its next checkpoint.
+
 Imports Ray Train.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -51,6 +54,8 @@ class ElasticSize(FixedSize):
         interval_s: A group of workers is not ended for a larger one before it has run so long.
         nodes: Gives what each node that stays has free, in Ray's keys, by the node's id.
         clock: Gives seconds that only grow.
+        time_left: Gives the seconds until the run ends with its next checkpoint: workers that would not run
+            for `interval_s` before that are not started for more.
     """
 
     def __init__(
@@ -59,17 +64,25 @@ class ElasticSize(FixedSize):
         interval_s: float,
         nodes: Callable[[], Mapping[str, Mapping[str, float]]] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        time_left: Callable[[], float] = lambda: math.inf,
     ) -> None:
         super().__init__(scaling_config)
         self._interval_s = interval_s
         self._nodes = nodes if nodes is not None else partial(nodes_that_stay, scaling_config.label_selector)
         self._clock = clock
+        self._time_left = time_left
         self._began_at = clock()
         self._judged: Any = None
         self.at_work: Callable[[], Sequence[str]] = tuple
         """The nodes of the present workers, each as often as it has one."""
         self.newest_checkpoint: Callable[[], Any] = lambda: None
         """What the checkpoint manager has as its latest."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the run ends with its next checkpoint."""
+        return self._time_left() <= 0
 
     def make_decision_for_non_running_worker_group(self) -> Any:
         self._began_at = self._clock()
@@ -83,6 +96,8 @@ class ElasticSize(FixedSize):
         if newest is self._judged or self._clock() - self._began_at < self._interval_s:
             return NoopDecision()
         self._judged = newest
+        if self._time_left() <= self._interval_s:
+            return NoopDecision()
         room = self.count_room()
         if room <= worker_group_state.num_workers:
             return NoopDecision()
@@ -147,4 +162,6 @@ class ElasticController(LocalController):
 
     def _can_leave(self) -> bool:
         policy: Any = self._scaling_policy
+        if policy.is_ending:
+            return False
         return bool(policy.count_room() >= policy.scaling_config.min_workers)

@@ -104,7 +104,7 @@ async def _run(
         stop=halt,
         # Where there is one only, there is none to move to, unless others may come.
         watches_nodes=is_elastic or len(live_nodes()) > 1,
-        elastic=_elastic(trainer.scaling_config) if is_elastic else None,
+        elastic=_elastic(trainer.scaling_config, halt.ending) if is_elastic else None,
     )
     retries.pause = controller.pause
     try:
@@ -140,10 +140,11 @@ class _Asked:
     """The newest checkpoint when the workers were asked for one, or None."""
 
 
-def _elastic(scaling_config: Any) -> Any:
+def _elastic(scaling_config: Any, ending: Ending) -> Any:
     from raysweep.raycompat.elastic import ElasticController, ElasticSize
 
-    return ElasticController, ElasticSize(scaling_config, scaling_config.elastic_resize_monitor_interval_s)
+    interval_s = scaling_config.elastic_resize_monitor_interval_s
+    return ElasticController, ElasticSize(scaling_config, interval_s, time_left=lambda: ending.asks_in_s)
 
 
 class Retries:

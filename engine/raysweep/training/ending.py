@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,9 +33,14 @@ class Ending:
         return self.ends_at is not None and self.clock() >= self.ends_at
 
     @property
+    def asks_in_s(self) -> float:
+        """Seconds until the workers are asked for a checkpoint; infinite where there is no limit."""
+        return math.inf if self.ends_at is None else self.ends_at - self.grace_s - self.clock()
+
+    @property
     def wants_checkpoint(self) -> bool:
         """Whether the end is so near that the workers are asked for a checkpoint."""
-        return self.ends_at is not None and self.clock() >= self.ends_at - self.grace_s
+        return self.asks_in_s <= 0
 
 
 def ending_of(

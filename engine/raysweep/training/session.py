@@ -34,7 +34,7 @@ class TrainWorkerSession:
 
     @property
     def should_checkpoint(self) -> bool:
-        """Whether a node of the run's workers is about to go, and nothing was reported since that was heard.
+        """Whether a node of the workers, or the run itself, is about to end, and nothing was reported since.
 
         All workers have to ask equally often: they get one answer, that of rank 0.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -32,8 +33,11 @@ class Cluster:
         self.at_work: list[str] = []
         self.checkpoint: object = None
         self.now = 0.0
+        self.asks_at = math.inf
         config = ray.train.ScalingConfig(num_workers=bounds, **scaling)
-        self.policy = elastic.ElasticSize(config, 10.0, lambda: self.nodes, lambda: self.now)
+        self.policy = elastic.ElasticSize(
+            config, 10.0, lambda: self.nodes, lambda: self.now, time_left=lambda: self.asks_at - self.now
+        )
         self.policy.at_work = lambda: self.at_work
         self.policy.newest_checkpoint = lambda: self.checkpoint
 
@@ -105,6 +109,24 @@ def test_a_run_with_room_for_no_more_is_left_alone() -> None:
     assert it.look() == 4, "no more than the larger bound"
 
 
+@pytest.mark.parametrize(("now", "expected"), [(89.0, 3), (90.0, None), (100.0, None), (150.0, None)])
+def test_no_workers_are_started_for_more_room_where_the_end_is_near(now: float, expected: int | None) -> None:
+    """At 100 s workers are asked for the last checkpoint; new ones are to run for 10 s before that."""
+    it = Cluster()
+    it.start()
+    it.asks_at, it.now = 100.0, now
+    it.nodes["b"] = {"CPU": 1.0}
+    it.save()
+    assert it.look() == expected
+    assert it.policy.is_ending == (now >= 100.0)
+
+
+def test_workers_that_are_lost_are_started_again_however_near_the_end_is() -> None:
+    it = Cluster()
+    it.asks_at, it.now = 100.0, 150.0
+    assert it.start() == 2
+
+
 def test_after_a_nodes_death_those_that_are_left_count_with_what_their_own_workers_hold() -> None:
     it = Cluster()
     it.nodes["b"] = {"CPU": 2.0}
@@ -155,9 +177,11 @@ def test_a_number_that_finds_no_place_is_thought_over_and_charged_to_nobody() ->
 class Leaving(elastic.ElasticController):
     """A controller whose node is announced to go, without a cluster."""
 
-    def __init__(self, room: int, polls: list[Callable[[Leaving], None]]) -> None:
+    def __init__(self, room: int, polls: list[Callable[[Leaving], None]], *, is_ending: bool = False) -> None:
         config = SimpleNamespace(min_workers=1)
-        self._scaling_policy = SimpleNamespace(count_room=lambda: room, scaling_config=config)
+        self._scaling_policy = SimpleNamespace(
+            count_room=lambda: room, scaling_config=config, is_ending=is_ending
+        )
         self._checkpoint_manager = SimpleNamespace(latest_checkpoint_result="before")
         self._failure_policy = train.Decision(None, lambda error: False)
         self.polls = polls
@@ -207,6 +231,13 @@ def test_the_node_is_left_once_a_checkpoint_is_stored_and_costs_no_failure(
 
 def test_where_too_few_have_room_elsewhere_all_run_until_the_nodes_time(preempting: PreemptingState) -> None:
     controller = Leaving(0, [save])
+    asyncio.run(controller._handle_preempting_state(preempting))
+    assert controller.left == []
+
+
+def test_a_run_that_ends_with_this_checkpoint_leaves_no_node(preempting: PreemptingState) -> None:
+    """Workers that are asked at a deadline look the same to Ray as those whose node will go."""
+    controller = Leaving(1, [save], is_ending=True)
     asyncio.run(controller._handle_preempting_state(preempting))
     assert controller.left == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from raysweep.outcome import Usage
@@ -24,6 +26,7 @@ def test_without_limits_a_run_never_ends() -> None:
     assert (ending.ends_at, ending.reason) == (None, "")
     assert not ending.is_over
     assert not ending.wants_checkpoint
+    assert ending.asks_in_s == math.inf
 
 
 def test_workers_are_asked_before_it_and_it_ends_at_the_limit() -> None:
@@ -32,14 +35,14 @@ def test_workers_are_asked_before_it_and_it_ends_at_the_limit() -> None:
     said = {}
     for after in (0, 69, 70, 99, 100, 500):
         clock.now = NOW + after
-        said[after] = (ending.wants_checkpoint, ending.is_over)
+        said[after] = (ending.asks_in_s, ending.wants_checkpoint, ending.is_over)
     assert said == {
-        0: (False, False),
-        69: (False, False),
-        70: (True, False),
-        99: (True, False),
-        100: (True, True),
-        500: (True, True),
+        0: (70, False, False),
+        69: (1, False, False),
+        70: (0, True, False),
+        99: (-29, True, False),
+        100: (-30, True, True),
+        500: (-430, True, True),
     }
 
 
