@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysweep.search.agreement import Agreement, Entry, judge, key_of
+from raysweep.search.apart import Grid, Place, apart
 from raysweep.search.base import (
     Adopter,
     Result,
@@ -38,8 +39,10 @@ def choose_anchors(
 ) -> tuple[dict[str, Any], ...]:
     """Return configs of the newest run that are worth a second look.
 
-    Those that most earlier runs have run as well, so that all of these can be compared; then such as are
-    spread over the order of its scores.
+    Those that most earlier runs have run as well, so that all of these can be compared; then, one after the
+    other, those that are farthest from these, from `first` and from each other, by their parameters and by
+    their scores (Gonzalez, Theoretical Computer Science 38, 1985). Wherever the best place moves to, some of
+    them gain by it and others lose; and they have an order that can be compared.
 
     Args:
         entries: the completed trials of earlier runs.
@@ -50,14 +53,28 @@ def choose_anchors(
     for entry in entries:
         runs.setdefault(key_of(entry.config), set()).add(entry.run)
     newest = {key_of(entry.config): entry for entry in entries if entry.run == 0}
+    seen = {key: {"config": entry.config, "score": entry.result.value} for key, entry in newest.items()}
+    grid = Grid(seen.values())
+    places = {key: grid.place(seen[key]) for key in sorted(seen)}
+    taken: list[Place] = []
     if first is not None:
-        newest.pop(key_of(first), None)
-    known = [key for key in newest if len(runs[key]) > 1]
+        taken.append(places.pop(key_of(first), grid.place({"config": first})))
+    known = [key for key in newest if key in places and len(runs[key]) > 1]
     chosen = sorted(known, key=lambda key: -len(runs[key]))[:count]
-    rest = sorted(newest.keys() - set(chosen), key=lambda key: (newest[key].result.value, key))
-    missing = min(count - len(chosen), len(rest))
-    chosen += [rest[int((place + 0.5) * len(rest) / missing)] for place in range(missing)]
+    taken += [places.pop(key) for key in chosen]
+    chosen += _farthest(places, taken, count - len(chosen))
     return tuple(newest[key].config for key in chosen)
+
+
+def _farthest(places: Mapping[str, Place], taken: list[Place], count: int) -> list[str]:
+    """So many of the places by name, each as far as can be from those that are taken by then."""
+    left = dict(places)
+    found: list[str] = []
+    while left and len(found) < count:
+        name = max(left, key=lambda name: min((apart(left[name], each) for each in taken), default=0.0))
+        taken.append(left.pop(name))
+        found.append(name)
+    return found
 
 
 class AnchoredSearcher:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -103,13 +104,55 @@ def test_a_line_of_medians_is_not_tilted_by_one() -> None:
     assert rank_correlation([(1.0, 3.0), (2.0, 3.0)]) == 0.0, "no order at all"
 
 
-def test_anchors_are_those_that_most_runs_have_then_spread_over_the_scores() -> None:
+def test_anchors_are_those_that_most_runs_have_then_such_as_are_far_from_each_other() -> None:
     newest = [(float(x), float(x)) for x in range(9)]
     runs = entries(newest, [(7.0, 0.0), (8.0, 1.0)], [(8.0, 1.0)])
     chosen = [each["x"] for each in choose_anchors(runs, {"x": 0.0}, 5)]
-    assert chosen == [8.0, 7.0, 2.0, 4.0, 6.0]
+    assert chosen[:2] == [8.0, 7.0]
+    assert chosen[2] in (3.0, 4.0), "in the middle between 0 and 7"
     assert choose_anchors(runs, {"x": 8.0}, 1) == ({"x": 7.0},), "the champion runs anyway"
     assert len(choose_anchors(entries(newest[:2]), None, 5)) == 2
+    assert choose_anchors([], {"x": 0.0}, 3) == ()
+
+
+def test_anchors_lie_on_all_sides_whatever_the_parameters_are() -> None:
+    """Of each kind of net, and of the small and the large rates, which no scale is known of."""
+    champion = {"net": {"kind": "a", "rate": 1.0}, "deep": True}
+    known = [
+        Entry({"net": {"kind": kind, "rate": 10.0**-n}, "deep": n < 2}, Result(1.0), 0)
+        for kind in ("a", "b")
+        for n in range(6)
+    ]
+    chosen = choose_anchors(known, champion, 3)
+    assert chosen[0]["net"]["kind"] == "b"
+    assert chosen[0]["deep"] is False
+    assert len({(each["net"]["kind"], each["deep"]) for each in chosen}) == 3
+    assert choose_anchors(known[::-1], champion, 3) == chosen, "whatever the order of trials"
+
+
+def test_anchors_differ_in_their_scores_too() -> None:
+    """Of configs that lie equally far away, those whose scores lie far apart have an order."""
+    known = [Entry({"x": x, "name": str(n)}, Result(float(n)), 0) for x in (0.0, 1.0) for n in range(8)]
+    assert choose_anchors(known, {"x": 0.0, "name": "0"}, 1) == ({"x": 1.0, "name": "7"},)
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_a_jump_shows_in_anchors_on_all_sides(seed: int) -> None:
+    """Spread over the scores alone, those on one side agree with a jump to the other under five of these."""
+    rng = Random(seed)
+    past = [{"x": rng.random(), "y": rng.random()} for _ in range(30)]
+
+    def loss(place: tuple[float, float], each: dict[str, Any]) -> float:
+        return float((each["x"] - place[0]) ** 2 + (each["y"] - place[1]) ** 2)
+
+    known = [Entry(each, Result(loss((0.5, 0.5), each)), 0) for each in past]
+    champion = min(past, key=lambda each: loss((0.5, 0.5), each))
+    anchors = [champion, *choose_anchors(known, champion, 4)]
+    for place in ((0.1, 0.5), (0.9, 0.5), (0.5, 0.1), (0.5, 0.9), (0.9, 0.9), (0.1, 0.9), (0.2, 0.2)):
+        tonight = {key_of(each): loss(place, each) for each in anchors}
+        assert not judge(known, tonight, None, is_max=False).agreeing, place
+    drifted = {key_of(each): 1.1 * loss((0.51, 0.49), each) + 0.2 for each in anchors}
+    assert judge(known, drifted, None, is_max=False).agreeing
 
 
 def test_recall_says_what_runs_first_and_which_run_each_result_is_of(tmp_path: Path) -> None:
