@@ -273,3 +273,51 @@ def test_a_fresh_process_for_each_trial_drives_a_run_of_one_worker(run: Run, lin
     assert outcome.counts == {"completed": 3}
     assert len({words[2] for words in of(lines(), "begin")}) == 3
     assert all(trial.num_attempts == 1 for trial in outcome.trials)
+
+
+# --- data sets
+
+
+def data_run(workers: int, cpus: int, *read: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A config, and the resources of its trial, whose CPUs are those for data alone."""
+    asked = {"num_workers": workers, "resources_per_worker": {"memory": 10_000_000}, "data_cpus": cpus}
+    config = {"workers": workers, "read": list(read), "rows": 20, **more}
+    return config, {"train": {name: value for name, value in asked.items() if value}}
+
+
+FIT_DATA = "tests.engine.trainruns:fit_data"
+
+
+def ids_of(lines: list[list[str]], name: str, trial: int, attempt: int = 1) -> dict[int, list[int]]:
+    """What each rank has read."""
+    return {
+        int(rank): [int(each) for each in ids.split(",") if each]
+        for number, at, rank, *ids_ in of(lines, name)
+        for ids in ("".join(ids_),)
+        if (int(number), int(at)) == (trial, attempt)
+    }
+
+
+def coordinators() -> list[str]:
+    """The states of the actors that split data sets."""
+    import ray
+
+    table: dict[str, dict[str, Any]] = ray._private.state.actors()  # type: ignore[attr-defined]
+    return [each["State"] for each in table.values() if "Coordinator" in each["ActorClassName"]]
+
+
+@pytest.mark.servers
+def test_two_trials_with_datasets_have_each_row_once_where_all_cpus_are_held_by_trials(
+    run: Run, lines: Lines
+) -> None:
+    config, resources = data_run(2, 1, "rows", x={"grid_search": [0.1, 0.5]})
+    outcome = run(FIT_DATA, config, resources=resources)
+    assert outcome.counts == {"completed": 2}, outcome.trials
+    begun, ended = ([float(words[-1]) for words in of(lines(), what)] for what in ("begin", "end"))
+    assert max(begun) < min(ended), "both at once"
+    for trial in (0, 1):
+        read = ids_of(lines(), "rows", trial)
+        assert {len(ids) for ids in read.values()} == {10}, "equal parts"
+        assert sorted(read[0] + read[1]) == list(range(20))
+    assert set(coordinators()) == {"DEAD"}
+    assert groups_of_ray() == []

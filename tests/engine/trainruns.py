@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,59 @@ def fit_where(config: Config) -> None:
     note(config, "driver", ray.get_runtime_context().get_node_id())
     scaling = ScalingConfig(num_workers=config["workers"], resources_per_worker={"CPU": config["each"]})
     DataParallelTrainer(where, train_loop_config=config, scaling_config=scaling).fit()
+
+
+def data_loop(config: Config) -> None:
+    """Notes the ids that it has of the data set `rows`, and those of `valid`; then as `config["then"]` says."""
+    from ray import train
+
+    context = train.get_context()
+    rank, trial, attempt = context.get_world_rank(), config["trial"], config["attempt"]
+    for name in config["read"]:
+        ids = [int(each) for batch in train.get_dataset_shard(name).iter_batches() for each in batch["id"]]
+        note(config, name, trial, attempt, rank, ",".join(map(str, ids)))
+    for step in range(2):
+        train.report({"loss": config["x"] / (step + 1)})
+        if step == 0 and attempt == 1 and rank == 0 and config.get("kill") == "driver":
+            os.kill(config["driver"], signal.SIGKILL)
+    if config.get("endless"):
+        for _ in train.get_dataset_shard("endless").iter_batches():
+            pass
+
+
+def fit_data(config: Config) -> None:
+    """A run with data sets: `rows`, shuffled; `valid`, which each worker reads for itself; `endless`."""
+    import ray.data
+    from ray.train import DataConfig, ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    here = rs.get_context()
+    note(config, "begin", here.number, here.attempt, time.time())
+    number = here.number
+
+    def beat(batch: Any) -> Any:
+        for _ in range(6000):
+            note(config, "beat", number, time.time())
+            time.sleep(0.1)
+        return batch
+
+    rows = ray.data.range(config["rows"], override_num_blocks=2).random_shuffle()
+    datasets = {
+        "rows": rows,
+        "valid": lambda: ray.data.range(5).materialize(),  # a task in the trial's own process
+        "endless": ray.data.range(1).map_batches(beat),
+    }
+    names = [*config["read"], *["endless"] * bool(config.get("endless"))]
+    own = {"trial": number, "attempt": here.attempt, "driver": os.getpid()}
+    try:
+        DataParallelTrainer(
+            data_loop,
+            train_loop_config={**config, **own},
+            datasets={name: datasets[name] for name in names},
+            dataset_config=DataConfig(datasets_to_split=[name for name in names if name != "valid"]),
+            scaling_config=ScalingConfig(
+                num_workers=config["workers"], resources_per_worker={"memory": 10_000_000}
+            ),
+        ).fit()
+    finally:
+        note(config, "end", number, here.attempt, time.time())
