@@ -321,3 +321,71 @@ def test_two_trials_with_datasets_have_each_row_once_where_all_cpus_are_held_by_
         assert sorted(read[0] + read[1]) == list(range(20))
     assert set(coordinators()) == {"DEAD"}
     assert groups_of_ray() == []
+
+
+@pytest.mark.slow
+@pytest.mark.servers
+def test_what_is_shuffled_and_what_each_worker_reads_for_itself_has_its_place_too(
+    run: Run, lines: Lines
+) -> None:
+    config, resources = data_run(1, 2, "rows", "valid", shuffles=True, x=1.0)
+    outcome = run(FIT_DATA, config, resources=resources)
+    assert outcome.counts == {"completed": 1}, outcome.trials
+    (shuffled,) = ids_of(lines(), "rows", 0).values()
+    assert shuffled != sorted(shuffled)
+    assert sorted(shuffled) == list(range(20))
+    assert ids_of(lines(), "valid", 0) == {0: [0, 1, 2, 3, 4]}
+
+
+@pytest.mark.slow
+@pytest.mark.servers
+def test_a_stop_by_the_scheduler_ends_what_reads_data_and_the_next_trial_has_its_place(
+    run: Run, lines: Lines, events: Callable[..., list[Any]]
+) -> None:
+    config, resources = data_run(1, 2, "rows", endless=True, x={"grid_search": [0.1, 0.5]})
+    halving = {"asha": {"max_t": 2, "grace_period": 1, "reduction_factor": 2}}
+    outcome = run(FIT_DATA, config, resources=resources, scheduler=halving, stop={"grace_s": 60})
+    assert outcome.counts == {"completed": 1, "stopped": 1}, "no data set ends by itself"
+    for trial in (0, 1):
+        assert ids_of(lines(), "rows", trial) == {0: list(range(20))}
+    beats = {trial: [float(at) for who, at in of(lines(), "beat") if who == str(trial)] for trial in (0, 1)}
+    stopped_at = {event.trial: event.at for event in events(ev.TrialReported)}
+    for trial, seen in beats.items():
+        assert max(seen) < stopped_at[trial] + 2
+    (begun,) = (float(at) for trial, _, at in of(lines(), "begin") if trial == "1")
+    assert begun < stopped_at[0] + 4
+    assert max(beats[0]) < begun, "nothing of the first is left when the second begins"
+    assert set(coordinators()) == {"DEAD"}
+
+
+@pytest.mark.slow
+@pytest.mark.servers
+def test_a_trial_with_datasets_whose_driver_was_killed_reads_them_again(run: Run, lines: Lines) -> None:
+    config, resources = data_run(2, 1, "rows", kill="driver")
+    outcome = run(FIT_DATA, config, resources=resources)
+    assert outcome.counts == {"completed": 1}
+    assert outcome.trials[0].num_attempts == 2
+    for attempt in (1, 2):
+        read = ids_of(lines(), "rows", 0, attempt)
+        assert sorted(read[0] + read[1]) == list(range(20))
+    wait_for(lambda: set(coordinators()) == {"DEAD"})
+
+
+@pytest.mark.servers
+def test_a_trainer_with_datasets_for_which_the_trial_holds_nothing_is_refused_with_what_to_write(
+    run: Run, lines: Lines
+) -> None:
+    config, resources = data_run(2, 0, "rows", "valid")
+    (trial,) = run(FIT_DATA, config, resources=resources).trials
+    assert trial.error is not None
+    assert "resources_per_worker: {memory: 1e+07}, data_cpus: 3}" in trial.error.message
+    assert of(lines(), "rows") == []
+
+
+@pytest.mark.servers
+def test_a_trainer_with_a_range_has_as_many_workers_as_its_trial_holds(run: Run, lines: Lines) -> None:
+    config, resources = train_run(2, 0.5, range=[1, 4], again=1, kill="worker", steps=3)
+    outcome = run(FIT, config, resources=resources)
+    assert outcome.counts == {"completed": 1}, outcome.trials
+    assert {words[3] for words in of(lines(), "worker")} == {"2"}, "also when they are started again"
+    assert len(of(lines(), "worker")) == 4

@@ -107,7 +107,8 @@ def fit(config: Config) -> None:
         loop,
         train_loop_config={**config, **own},
         scaling_config=ScalingConfig(
-            num_workers=config["workers"], resources_per_worker={"CPU": config["each"]}
+            num_workers=tuple(config.get("range", ())) or config["workers"],
+            resources_per_worker={"CPU": config["each"]},
         ),
         run_config=RunConfig(name="mine", failure_config=FailureConfig(max_failures=config.get("again", 0))),
     )
@@ -178,7 +179,7 @@ def fit_where(config: Config) -> None:
 
 
 def data_loop(config: Config) -> None:
-    """Notes the ids that it has of the data set `rows`, and those of `valid`; then as `config["then"]` says."""
+    """Notes the ids that it has of `config["read"]`, and reports twice; with `endless` it reads on."""
     from ray import train
 
     context = train.get_context()
@@ -186,17 +187,28 @@ def data_loop(config: Config) -> None:
     for name in config["read"]:
         ids = [int(each) for batch in train.get_dataset_shard(name).iter_batches() for each in batch["id"]]
         note(config, name, trial, attempt, rank, ",".join(map(str, ids)))
+    reading = threading.Thread(target=_read_on, args=(config,), daemon=True)
+    if config.get("endless"):
+        reading.start()
+        while f"beat {trial} " not in Path(config["log"]).read_text():
+            time.sleep(0.02)
     for step in range(2):
         train.report({"loss": config["x"] / (step + 1)})
         if step == 0 and attempt == 1 and rank == 0 and config.get("kill") == "driver":
             os.kill(config["driver"], signal.SIGKILL)
     if config.get("endless"):
-        for _ in train.get_dataset_shard("endless").iter_batches():
-            pass
+        reading.join()
+
+
+def _read_on(config: Config) -> None:
+    from ray import train
+
+    for _ in train.get_dataset_shard("endless").iter_batches():
+        pass
 
 
 def fit_data(config: Config) -> None:
-    """A run with data sets: `rows`, shuffled; `valid`, which each worker reads for itself; `endless`."""
+    """A run with data sets: `rows`; `valid`, which each worker reads for itself; `endless`."""
     import ray.data
     from ray.train import DataConfig, ScalingConfig
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
@@ -211,9 +223,9 @@ def fit_data(config: Config) -> None:
             time.sleep(0.1)
         return batch
 
-    rows = ray.data.range(config["rows"], override_num_blocks=2).random_shuffle()
+    rows = ray.data.range(config["rows"], override_num_blocks=2)
     datasets = {
-        "rows": rows,
+        "rows": rows.random_shuffle() if config.get("shuffles") else rows,
         "valid": lambda: ray.data.range(5).materialize(),  # a task in the trial's own process
         "endless": ray.data.range(1).map_batches(beat),
     }

@@ -1,9 +1,9 @@
 """Ray Data in a bundle of a trial's placement group: its tasks and its actors, and what it counts on.
 
 Ray Data asks the whole cluster for CPUs, wherever it runs. `DataContext.scheduling_strategy` changes that for
-reads and maps only: shuffles, joins, splits and the like say "SPREAD" or "DEFAULT" themselves, and with it Ray
-Data counts all bundles of the group as its own, and no object store. So where Ray Data's executor runs (the
-trial's process, the process that splits a data set, a worker that reads one for itself)
+reads and maps only: shuffles, joins, splits and the like say "SPREAD" or "DEFAULT" themselves. With it Ray
+Data also counts all bundles of the group as its own, and no object store. So where Ray Data's executor runs
+(the trial's process, the process that splits a data set, a worker that reads one for itself)
 
 - each task and actor of Ray Data's that asks for CPUs goes to the bundle. What asks for none, as its
   coordinators and its statistics, stays where it is;

@@ -1,13 +1,14 @@
 """The data sets of a Ray Train run inside a trial: split in its process, and read in its bundle for data.
 
 Ray Train has an actor which has the data sets split when the workers ask for theirs. Here they are split
-before the workers begin, in the trial's process. It owns the coordinators of the splits, which own what reads:
-what ends that process, or the coordinators, ends all of it. Imports Ray Train and Ray Data.
+before the workers begin, in the trial's process. It owns the coordinators of the splits, which own what
+reads: what ends that process, or the coordinators, ends all of it. Imports Ray Train and Ray Data.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -68,7 +69,7 @@ class TrialDatasets(WorkerGroupCallback):
         names = split_names(trainer)
         self._streams = len(names) + (len(self._datasets) - len(names)) * workers
         shares = Shares.of(place.cpus, len(names), len(self._datasets) - len(names), workers)
-        self._shares = {name: shares.whole for name in self._datasets}
+        self._shares = dict.fromkeys(self._datasets, shares.whole)
         self._shares.update(zip(names, shares.split, strict=True))
         self.of_worker = place.with_cpus(max(1, shares.whole))
         """Where a worker reads what it reads for itself."""
@@ -90,10 +91,10 @@ class TrialDatasets(WorkerGroupCallback):
         shared = f", as {self._streams} share them" * (self._streams > 1)
         raise SpecError(
             "resources.train.data_cpus",
-            f"the data set {name!r} asks for {needs:g} CPUs at once (one task, and the actors that its pools begin"
-            f" with), and has {self._shares[name]}{shared}",
-            f"write data_cpus: {-int(-needs // 1) * self._streams} into resources.train of the spec, or smaller"
-            " pools",
+            f"the data set {name!r} asks for {needs:g} CPUs at once (one task, and the actors that its pools"
+            f" begin with), and has {self._shares[name]}{shared}",
+            f"write data_cpus: {math.ceil(needs) * self._streams} into resources.train of the spec, or have"
+            " smaller pools",
         )
 
     # --- what Ray Train calls
@@ -157,7 +158,7 @@ class Shards:
 
 
 def cpus_needed(dataset: Dataset) -> float:
-    """CPUs without which reading it would wait for ever: of the pools' first actors, and of one task beside them.
+    """CPUs without which reading it would wait for ever: of the pools' first actors, and of one task beside.
 
     Raises: SpecError: It asks for GPUs.
     """

@@ -84,7 +84,11 @@ def asked_by(trainer: DataParallelTrainer) -> Asked:
     scaling: Any = trainer.scaling_config
     split = len(split_names(trainer)) if trainer.datasets else 0
     refused = [
-        (scaling.num_workers == 0, "num_workers=0, which trains in the calling process", "give num_workers=1"),
+        (
+            scaling.num_workers == 0,
+            "num_workers=0, which trains in the calling process",
+            "give num_workers=1",
+        ),
         (scaling.use_tpu, "use_tpu", "run it outside of a sweep"),
         (
             scaling.label_selector,

@@ -235,8 +235,8 @@ class Resources(SpecModel):
     def to_bundles(self) -> list[dict[str, float]]:
         """The bundles of one trial's placement group in Ray's keys, the trial's own first; zeros left out.
 
-        Where `is_head_empty`, the first is that of the first worker, as Ray has no empty bundles. Of a Ray Train
-        run with `data_cpus`, the last is theirs.
+        Where `is_head_empty`, the first is that of the first worker, as Ray has no empty bundles. Of a Ray
+        Train run with `data_cpus`, the last is theirs.
         """
         bundles = (self._own(),) if self.bundles is None else self.bundles
         if self.train is not None:

@@ -235,7 +235,7 @@ class RunScaling(Scaling):
     }
 
     data_cpus: int = Field(default=0, ge=0)
-    """So many CPUs of one node are held for Ray Data: the trainer's `datasets`, and what the trial reads itself.
+    """So many CPUs of one node are held for Ray Data: the trainer's `datasets`, and what the trial reads.
 
     At least one for each data set. Without, a trainer with `datasets` is refused.
     """

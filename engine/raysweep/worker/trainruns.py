@@ -87,8 +87,8 @@ def _check_data(asked: Asked, workers: int, room: InnerRoom) -> None:
     each = f" ({workers} times each of the {asked.whole} that are not split)" * bool(asked.whole)
     raise SpecError(
         f"{_FIELD}.data_cpus",
-        f"the trainer's datasets are read with a CPU each at least, {needed} in all{each}, and {held}: they could"
-        " wait for ever",
+        f"the trainer's datasets are read with a CPU each at least, {needed} in all{each}, and {held}:"
+        " they could wait for ever",
         _line(asked, workers, room),
     )
 
