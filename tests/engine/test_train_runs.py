@@ -334,7 +334,7 @@ def test_what_is_shuffled_and_what_each_worker_reads_for_itself_has_its_place_to
     (shuffled,) = ids_of(lines(), "rows", 0).values()
     assert shuffled != sorted(shuffled)
     assert sorted(shuffled) == list(range(20))
-    assert ids_of(lines(), "valid", 0) == {0: [0, 1, 2, 3, 4]}
+    assert sorted(ids_of(lines(), "valid", 0)[0]) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.slow
@@ -369,6 +369,41 @@ def test_a_trial_with_datasets_whose_driver_was_killed_reads_them_again(run: Run
         read = ids_of(lines(), "rows", 0, attempt)
         assert sorted(read[0] + read[1]) == list(range(20))
     wait_for(lambda: set(coordinators()) == {"DEAD"})
+
+
+class Same:
+    """A pool's actor."""
+
+    def __call__(self, batch: Any) -> Any:
+        return batch
+
+
+def same(batch: Any) -> Any:
+    return batch
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a first DataContext, whatever it says
+def test_a_data_set_needs_the_actors_that_its_pools_begin_with_and_one_task(ray_cluster: object) -> None:
+    import ray.data
+
+    from raysweep.raycompat.trialdata import DataRefused, cpus_needed
+
+    rows = ray.data.range(10, override_num_blocks=2)
+    assert cpus_needed(rows) == 1
+    assert cpus_needed(rows.map_batches(same, num_cpus=3)) == 3
+    assert cpus_needed(rows.map_batches(Same, concurrency=2)) == 2, "which read, too"
+    assert cpus_needed(rows.random_shuffle().map_batches(Same, concurrency=(1, 4), num_cpus=2)) == 3
+    with pytest.raises(DataRefused, match="GPUs"):
+        cpus_needed(rows.map_batches(Same, concurrency=1, num_gpus=1))
+
+
+@pytest.mark.servers
+def test_a_data_set_that_would_wait_for_ever_is_refused_with_what_to_write(run: Run, lines: Lines) -> None:
+    config, resources = data_run(1, 1, "rows", x=1.0, pool=2)
+    (trial,) = run(FIT_DATA, config, resources=resources).trials
+    assert trial.error is not None
+    assert "write data_cpus: 2 into resources.train" in trial.error.message
+    assert of(lines(), "rows") == []
 
 
 @pytest.mark.servers

@@ -207,6 +207,13 @@ def _read_on(config: Config) -> None:
         pass
 
 
+class Same:
+    """An actor of a pool."""
+
+    def __call__(self, batch: Any) -> Any:
+        return batch
+
+
 def fit_data(config: Config) -> None:
     """A run with data sets: `rows`; `valid`, which each worker reads for itself; `endless`."""
     import ray.data
@@ -224,6 +231,8 @@ def fit_data(config: Config) -> None:
         return batch
 
     rows = ray.data.range(config["rows"], override_num_blocks=2)
+    if config.get("pool"):
+        rows = rows.map_batches(Same, concurrency=config["pool"])
     datasets = {
         "rows": rows.random_shuffle() if config.get("shuffles") else rows,
         "valid": lambda: ray.data.range(5).materialize(),  # a task in the trial's own process

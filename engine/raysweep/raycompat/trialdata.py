@@ -22,12 +22,23 @@ from ray.data._internal.logical.optimizers import get_execution_plan
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from raysweep.errors import SpecError
 from raysweep.raycompat.dataplace import DataPlace
 from raysweep.raycompat.datasplits import coordinators_at
 
 GONE_S: Final = 2.0
 """So long it is waited until a coordinator that was killed is gone."""
+
+
+class DataRefused(Exception):
+    """A data set cannot be read in a trial. Its arguments: the field, what is wrong, and what to do."""
+
+
+class EndsRun(BaseException):
+    """Not an Exception: Ray Train's controller would take it for one of its own, and might try again."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +89,10 @@ class TrialDatasets(WorkerGroupCallback):
     def check(self) -> None:
         """See that each data set can be read with its part of the CPUs, as far as they are made already.
 
-        Raises: SpecError.
+        Raises: DataRefused.
         """
         for name, dataset in self._datasets.items():
-            if not callable(dataset):
+            if isinstance(dataset, Dataset):
                 self._check(name, dataset)
 
     def _check(self, name: str, dataset: Any) -> None:
@@ -89,7 +100,7 @@ class TrialDatasets(WorkerGroupCallback):
         if needs <= self._shares[name] + 1e-6:
             return
         shared = f", as {self._streams} share them" * (self._streams > 1)
-        raise SpecError(
+        raise DataRefused(
             "resources.train.data_cpus",
             f"the data set {name!r} asks for {needs:g} CPUs at once (one task, and the actors that its pools"
             f" begin with), and has {self._shares[name]}{shared}",
@@ -107,7 +118,10 @@ class TrialDatasets(WorkerGroupCallback):
             dataset = given
             if callable(given):
                 dataset = given()
-                self._check(name, dataset)
+                try:
+                    self._check(name, dataset)
+                except DataRefused as error:
+                    raise EndsRun(error) from error
             with coordinators_at(self._place.with_cpus(self._shares[name])):
                 found = self._config.configure(
                     {name: dataset}, world_size=len(workers), worker_handles=None, worker_node_ids=nodes
@@ -160,14 +174,14 @@ class Shards:
 def cpus_needed(dataset: Dataset) -> float:
     """CPUs without which reading it would wait for ever: of the pools' first actors, and of one task beside.
 
-    Raises: SpecError: It asks for GPUs.
+    Raises: DataRefused: It asks for GPUs.
     """
     pools, task = 0.0, 0.0
     for op in get_execution_plan(dataset._logical_plan)[0].dag.post_order_iter():
         is_pool = isinstance(op, ActorPoolMapOperator)
         least = op.min_max_resource_requirements()[0] if is_pool else op.incremental_resource_usage()
         if least.gpu:
-            raise SpecError(
+            raise DataRefused(
                 "trainer",
                 f"the data set's {op.name} asks for GPUs, and Ray Data has CPUs in a trial",
                 "leave num_gpus out, or do that part in the training function",

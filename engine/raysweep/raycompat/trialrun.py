@@ -44,7 +44,7 @@ from raysweep.raycompat.train import (
     is_preemption,
 )
 from raysweep.raycompat.train import own_logging_left_alone as _own_logging_left_alone
-from raysweep.raycompat.trialdata import TrialDatasets, split_names
+from raysweep.raycompat.trialdata import EndsRun, TrialDatasets, split_names
 
 STOP_SLICE_S: Final = 0.1
 # They see to a placement group and to a controller that are actors of Ray's own, and there are neither; or
@@ -205,7 +205,7 @@ class TrialRun:
     def check_datasets(self) -> None:
         """See that the data sets can be read where they are, as far as they are made already.
 
-        Raises: SpecError.
+        Raises: DataRefused.
         """
         for each in self._datasets:
             each.check()
@@ -219,12 +219,12 @@ class TrialRun:
         """Run to the end, or until `stop` is set; blocks. The workers are gone when it returns or raises.
 
         Returns: Ray Train's result; its `error` is set if the run failed.
-        Raises: CancelledError: `stop` was set. What `on_report` raised.
+        Raises: CancelledError: `stop` was set. DataRefused. What `on_report` raised.
         """
         with _own_logging_left_alone():
             try:
                 return asyncio.run(self._drive(stop))
-            except _HandingOnFailed as failed:
+            except EndsRun as failed:
                 raise failed.error from None
 
     async def _drive(self, stop: threading.Event) -> Any:
@@ -371,14 +371,6 @@ class _Lent(DefaultPlacementGroupHandle):
 # --- its reports
 
 
-class _HandingOnFailed(BaseException):
-    """Not an Exception: Ray Train's controller would take it for one of its own, and might try again."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
-
-
 class Reports(ReportCallback, WorkerGroupCallback):
     """Hands each report on, once.
 
@@ -405,4 +397,4 @@ class Reports(ReportCallback, WorkerGroupCallback):
         try:
             self._on_report(metrics[0], training_report.checkpoint)
         except Exception as error:
-            raise _HandingOnFailed(error) from error
+            raise EndsRun(error) from error

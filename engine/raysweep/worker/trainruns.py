@@ -163,12 +163,16 @@ class _Runs:
         Raises: TrialStopped: The trial should end now; the run's workers are gone. SpecError: The trial does
             not hold what the trainer asks for. RaysweepError: See `_check_order`.
         """
+        from raysweep.raycompat.trialdata import DataRefused
+
         if not self._running.acquire(blocking=False):
             raise RaysweepError(
                 "a trial has one trainer.fit() at a time: call the next one when it has returned"
             )
         try:
             result = self._wait_for(self._make_run(trainer))
+        except DataRefused as refused:
+            raise SpecError(*refused.args) from None
         finally:
             self._running.release()
         if result.error is not None:
