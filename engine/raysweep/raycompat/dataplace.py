@@ -7,6 +7,7 @@ Data also counts all bundles of the group as its own, and no object store. So wh
 
 - each task and actor of Ray Data's that asks for CPUs goes to the bundle. What asks for none, as its
   coordinators and its statistics, stays where it is;
+- a task that makes actors itself, as that which lists Parquet files, takes the place along;
 - what they say of memory, labels and nodes is left out: the bundle is on one node, and holds CPUs;
 - the executor counts on the CPUs that it is given, and on as large a part of the cluster's memory and object
   store. It asks no coordinator: what a trial holds does not change.
@@ -16,6 +17,7 @@ Nothing of Ray Data is imported here before its module is.
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,6 +36,8 @@ EXECUTOR: Final = "ray.data._internal.execution.streaming_executor"
 """The module in which an executor makes what tells it how much there is."""
 SHUFFLE: Final = "ray.data._internal.execution.operators.hash_shuffle"
 """The module in which joins and the like look for how much there is."""
+LISTING: Final = "ray.data._internal.datasource_v2.formats.parquet.footer_file_indexer"
+"""The module of what lists Parquet files, in a task that makes actors of its own."""
 _LEFT_OUT: Final = ("memory", "label_selector", "fallback_strategy")
 
 
@@ -65,6 +69,7 @@ def enter_data(place: DataPlace) -> None:
     executors = importlib.import_module(EXECUTOR)
     _replace(executors, "create_cluster_autoscaler", lambda _: _counting(place))
     _replace(executors.StreamingExecutor, "execute", _noting)
+    copyreg.pickle(_indexer_class(), lambda indexer: (placed_indexer, (place, vars(indexer))))
     _replace(importlib.import_module(SHUFFLE), "_get_total_cluster_resources", lambda _: lambda: total(place))
 
 
@@ -74,9 +79,34 @@ def leave_data() -> None:
         with suppress(Exception):  # it was ending already
             executor.shutdown(force=True)
     _executors.clear()
+    if _their_own:
+        copyreg.dispatch_table.pop(_indexer_class(), None)
     while _their_own:
         (owner, name), theirs = _their_own.popitem()
         setattr(owner, name, theirs)
+
+
+def placed_indexer(place: DataPlace, state: dict[str, Any]) -> Any:
+    """What a task gets in place of Ray Data's own indexer of Parquet files, of which this is the state.
+
+    Its actors go to the bundle, too, and are as many as it has CPUs and not 32.
+    """
+    theirs = _indexer_class()
+
+    class PlacedIndexer(theirs):  # type: ignore[misc, valid-type]
+        def list_files(self, *args: Any, **options: Any) -> Any:
+            enter_data(place)
+            try:
+                yield from super().list_files(*args, **options)
+            finally:
+                leave_data()
+
+        def __reduce__(self) -> Any:
+            return placed_indexer, (place, vars(self))
+
+    made: Any = PlacedIndexer.__new__(PlacedIndexer)
+    made.__dict__.update(state, _num_actors=place.cpus, _max_inflight_batches=2 * place.cpus)
+    return made
 
 
 def total(place: DataPlace) -> Any:
@@ -116,6 +146,10 @@ def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
     setattr(owner, name, wrap(theirs))
 
 
+def _indexer_class() -> Any:
+    return importlib.import_module(LISTING).FooterFileIndexer
+
+
 def _of_function(function: Any) -> str:
     return str(function._function.__module__)
 
@@ -133,6 +167,8 @@ def _placing(place: DataPlace, module_of: Callable[[Any], str]) -> Callable[[Any
             if module_of(self).startswith("ray.data.") and _asks(options):
                 options = {name: value for name, value in options.items() if name not in _LEFT_OUT}
                 options["scheduling_strategy"] = strategy
+                if isinstance(self, ActorClass):  # unless it says so, one takes a CPU until it has begun
+                    options.setdefault("num_cpus", 0)
             return theirs(self, *args, **options)
 
         return remote

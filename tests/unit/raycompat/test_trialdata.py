@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import ray.data
+from ray import cloudpickle
 from ray.actor import ActorClass
 from ray.data._internal.cluster_autoscaler import ClusterAutoscaler
 from ray.data._internal.execution import streaming_executor
@@ -129,6 +131,22 @@ def test_what_of_ray_data_asks_for_cpus_goes_to_the_bundle_and_nothing_else_does
         return
     assert (strategy.placement_group, strategy.placement_group_bundle_index) == ("a group", 3)
     assert given == {"name": "n", **({"num_cpus": options["num_cpus"]} if "num_cpus" in options else {})}
+
+
+def test_what_lists_parquet_files_takes_its_place_along_to_a_task() -> None:
+    theirs = importlib.import_module(dataplace.LISTING).FooterFileIndexer
+    check_uses(theirs.list_files, "FooterReaderActor.options(", "range(self._num_actors)")
+    check_uses(theirs.__init__, "self._max_inflight_batches = ")
+    given = theirs(ignore_missing_paths=True)
+    assert type(cloudpickle.loads(cloudpickle.dumps(given))) is theirs
+    PLACE.enter()
+    once = cloudpickle.loads(cloudpickle.dumps(given))
+    leave_data()
+    for placed in (once, cloudpickle.loads(cloudpickle.dumps(once))):
+        assert isinstance(placed, theirs)
+        assert (placed._num_actors, placed._max_inflight_batches) == (2, 4)
+        assert {**vars(placed), **vars(given)} == vars(given)
+    assert type(cloudpickle.loads(cloudpickle.dumps(given))) is theirs
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a first DataContext, whatever it says
