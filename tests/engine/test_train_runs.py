@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import yaml
 
@@ -325,10 +327,12 @@ def test_two_trials_with_datasets_have_each_row_once_where_all_cpus_are_held_by_
 
 @pytest.mark.slow
 @pytest.mark.servers
-def test_what_is_shuffled_and_what_each_worker_reads_for_itself_has_its_place_too(
-    run: Run, lines: Lines
+def test_what_is_listed_or_shuffled_and_what_each_worker_reads_for_itself_has_its_place_too(
+    run: Run, lines: Lines, tmp_path: Path
 ) -> None:
-    config, resources = data_run(1, 2, "rows", "valid", shuffles=True, x=1.0)
+    file = str(tmp_path / "rows.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"id": list(range(20))}), file)
+    config, resources = data_run(1, 2, "rows", "valid", file=file, shuffles=True, x=1.0)
     outcome = run(FIT_DATA, config, resources=resources)
     assert outcome.counts == {"completed": 1}, outcome.trials
     (shuffled,) = ids_of(lines(), "rows", 0).values()

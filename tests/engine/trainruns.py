@@ -231,6 +231,8 @@ def fit_data(config: Config) -> None:
         return batch
 
     rows = ray.data.range(config["rows"], override_num_blocks=2)
+    if config.get("file"):
+        rows = ray.data.read_parquet(config["file"])
     if config.get("pool"):
         rows = rows.map_batches(Same, concurrency=config["pool"])
     datasets = {
