@@ -398,7 +398,7 @@ def test_a_data_set_needs_the_actors_that_its_pools_begin_with_and_one_task(ray_
     assert cpus_needed(rows.map_batches(Same, concurrency=2)) == 2, "which read, too"
     assert cpus_needed(rows.random_shuffle().map_batches(Same, concurrency=(1, 4), num_cpus=2)) == 3
     with pytest.raises(DataRefused, match="GPUs"):
-        cpus_needed(rows.map_batches(Same, concurrency=1, num_gpus=1))
+        cpus_needed(rows.map_batches(Same, concurrency=1, num_gpus=1, batch_size=2))
 
 
 @pytest.mark.servers
