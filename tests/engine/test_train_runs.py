@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import yaml
 
@@ -273,3 +275,156 @@ def test_a_fresh_process_for_each_trial_drives_a_run_of_one_worker(run: Run, lin
     assert outcome.counts == {"completed": 3}
     assert len({words[2] for words in of(lines(), "begin")}) == 3
     assert all(trial.num_attempts == 1 for trial in outcome.trials)
+
+
+# --- data sets
+
+
+def data_run(workers: int, cpus: int, *read: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A config, and the resources of its trial, whose CPUs are those for data alone."""
+    asked = {"num_workers": workers, "resources_per_worker": {"memory": 10_000_000}, "data_cpus": cpus}
+    config = {"workers": workers, "read": list(read), "rows": 20, **more}
+    return config, {"train": {name: value for name, value in asked.items() if value}}
+
+
+FIT_DATA = "tests.engine.trainruns:fit_data"
+
+
+def ids_of(lines: list[list[str]], name: str, trial: int, attempt: int = 1) -> dict[int, list[int]]:
+    """What each rank has read."""
+    return {
+        int(rank): [int(each) for each in ids.split(",") if each]
+        for number, at, rank, *ids_ in of(lines, name)
+        for ids in ("".join(ids_),)
+        if (int(number), int(at)) == (trial, attempt)
+    }
+
+
+def coordinators() -> list[str]:
+    """The states of the actors that split data sets."""
+    import ray
+
+    table: dict[str, dict[str, Any]] = ray._private.state.actors()  # type: ignore[attr-defined]
+    return [each["State"] for each in table.values() if "Coordinator" in each["ActorClassName"]]
+
+
+@pytest.mark.servers
+def test_two_trials_with_datasets_have_each_row_once_where_all_cpus_are_held_by_trials(
+    run: Run, lines: Lines
+) -> None:
+    config, resources = data_run(2, 1, "rows", x={"grid_search": [0.1, 0.5]})
+    outcome = run(FIT_DATA, config, resources=resources)
+    assert outcome.counts == {"completed": 2}, outcome.trials
+    begun, ended = ([float(words[-1]) for words in of(lines(), what)] for what in ("begin", "end"))
+    assert max(begun) < min(ended), "both at once"
+    for trial in (0, 1):
+        read = ids_of(lines(), "rows", trial)
+        assert {len(ids) for ids in read.values()} == {10}, "equal parts"
+        assert sorted(read[0] + read[1]) == list(range(20))
+    assert set(coordinators()) == {"DEAD"}
+    assert groups_of_ray() == []
+
+
+@pytest.mark.slow
+@pytest.mark.servers
+def test_what_is_listed_or_shuffled_and_what_each_worker_reads_for_itself_has_its_place_too(
+    run: Run, lines: Lines, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "rows.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"id": list(range(20))}), file)
+    config, resources = data_run(1, 2, "rows", "valid", file=file, shuffles=True, x=1.0)
+    outcome = run(FIT_DATA, config, resources=resources)
+    assert outcome.counts == {"completed": 1}, outcome.trials
+    (shuffled,) = ids_of(lines(), "rows", 0).values()
+    assert shuffled != sorted(shuffled)
+    assert sorted(shuffled) == list(range(20))
+    assert sorted(ids_of(lines(), "valid", 0)[0]) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.slow
+@pytest.mark.servers
+def test_a_stop_by_the_scheduler_ends_what_reads_data_and_the_next_trial_has_its_place(
+    run: Run, lines: Lines, events: Callable[..., list[Any]]
+) -> None:
+    config, resources = data_run(1, 2, "rows", endless=True, x={"grid_search": [0.1, 0.5]})
+    halving = {"asha": {"max_t": 2, "grace_period": 1, "reduction_factor": 2}}
+    outcome = run(FIT_DATA, config, resources=resources, scheduler=halving, stop={"grace_s": 60})
+    assert outcome.counts == {"completed": 1, "stopped": 1}, "no data set ends by itself"
+    for trial in (0, 1):
+        assert ids_of(lines(), "rows", trial) == {0: list(range(20))}
+    beats = {trial: [float(at) for who, at in of(lines(), "beat") if who == str(trial)] for trial in (0, 1)}
+    stopped_at = {event.trial: event.at for event in events(ev.TrialReported)}
+    for trial, seen in beats.items():
+        assert max(seen) < stopped_at[trial] + 2
+    (begun,) = (float(at) for trial, _, at in of(lines(), "begin") if trial == "1")
+    assert begun < stopped_at[0] + 4
+    assert max(beats[0]) < begun, "nothing of the first is left when the second begins"
+    assert set(coordinators()) == {"DEAD"}
+
+
+@pytest.mark.slow
+@pytest.mark.servers
+def test_a_trial_with_datasets_whose_driver_was_killed_reads_them_again(run: Run, lines: Lines) -> None:
+    config, resources = data_run(2, 1, "rows", kill="driver")
+    outcome = run(FIT_DATA, config, resources=resources)
+    assert outcome.counts == {"completed": 1}
+    assert outcome.trials[0].num_attempts == 2
+    for attempt in (1, 2):
+        read = ids_of(lines(), "rows", 0, attempt)
+        assert sorted(read[0] + read[1]) == list(range(20))
+    wait_for(lambda: set(coordinators()) == {"DEAD"})
+
+
+class Same:
+    """A pool's actor."""
+
+    def __call__(self, batch: Any) -> Any:
+        return batch
+
+
+def same(batch: Any) -> Any:
+    return batch
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a first DataContext, whatever it says
+def test_a_data_set_needs_the_actors_that_its_pools_begin_with_and_one_task(ray_cluster: object) -> None:
+    import ray.data
+
+    from raysweep.raycompat.trialdata import DataRefused, cpus_needed
+
+    rows = ray.data.range(10, override_num_blocks=2)
+    assert cpus_needed(rows) == 1
+    assert cpus_needed(rows.map_batches(same, num_cpus=3)) == 3
+    assert cpus_needed(rows.map_batches(Same, concurrency=2)) == 2, "which read, too"
+    assert cpus_needed(rows.random_shuffle().map_batches(Same, concurrency=(1, 4), num_cpus=2)) == 3
+    with pytest.raises(DataRefused, match="GPUs"):
+        cpus_needed(rows.map_batches(Same, concurrency=1, num_gpus=1, batch_size=2))
+
+
+@pytest.mark.servers
+def test_a_data_set_that_would_wait_for_ever_is_refused_with_what_to_write(run: Run, lines: Lines) -> None:
+    config, resources = data_run(1, 1, "rows", x=1.0, pool=2)
+    (trial,) = run(FIT_DATA, config, resources=resources).trials
+    assert trial.error is not None
+    assert "write data_cpus: 2 into resources.train" in trial.error.message
+    assert of(lines(), "rows") == []
+
+
+@pytest.mark.servers
+def test_a_trainer_with_datasets_for_which_the_trial_holds_nothing_is_refused_with_what_to_write(
+    run: Run, lines: Lines
+) -> None:
+    config, resources = data_run(2, 0, "rows", "valid")
+    (trial,) = run(FIT_DATA, config, resources=resources).trials
+    assert trial.error is not None
+    assert "resources_per_worker: {memory: 1e+07}, data_cpus: 3}" in trial.error.message
+    assert of(lines(), "rows") == []
+
+
+@pytest.mark.servers
+def test_a_trainer_with_a_range_has_as_many_workers_as_its_trial_holds(run: Run, lines: Lines) -> None:
+    config, resources = train_run(2, 0.5, range=[1, 4], again=1, kill="worker", steps=3)
+    outcome = run(FIT, config, resources=resources)
+    assert outcome.counts == {"completed": 1}, outcome.trials
+    assert {words[3] for words in of(lines(), "worker")} == {"2"}, "also when they are started again"
+    assert len(of(lines(), "worker")) == 4

@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,8 @@ def fit(config: Config) -> None:
         loop,
         train_loop_config={**config, **own},
         scaling_config=ScalingConfig(
-            num_workers=config["workers"], resources_per_worker={"CPU": config["each"]}
+            num_workers=tuple(config.get("range", ())) or config["workers"],
+            resources_per_worker={"CPU": config["each"]},
         ),
         run_config=RunConfig(name="mine", failure_config=FailureConfig(max_failures=config.get("again", 0))),
     )
@@ -174,3 +176,81 @@ def fit_where(config: Config) -> None:
     note(config, "driver", ray.get_runtime_context().get_node_id())
     scaling = ScalingConfig(num_workers=config["workers"], resources_per_worker={"CPU": config["each"]})
     DataParallelTrainer(where, train_loop_config=config, scaling_config=scaling).fit()
+
+
+def data_loop(config: Config) -> None:
+    """Notes the ids that it has of `config["read"]`, and reports twice; with `endless` it reads on."""
+    from ray import train
+
+    context = train.get_context()
+    rank, trial, attempt = context.get_world_rank(), config["trial"], config["attempt"]
+    for name in config["read"]:
+        ids = [int(each) for batch in train.get_dataset_shard(name).iter_batches() for each in batch["id"]]
+        note(config, name, trial, attempt, rank, ",".join(map(str, ids)))
+    reading = threading.Thread(target=_read_on, args=(config,), daemon=True)
+    if config.get("endless"):
+        reading.start()
+        while f"beat {trial} " not in Path(config["log"]).read_text():
+            time.sleep(0.02)
+    for step in range(2):
+        train.report({"loss": config["x"] / (step + 1)})
+        if step == 0 and attempt == 1 and rank == 0 and config.get("kill") == "driver":
+            os.kill(config["driver"], signal.SIGKILL)
+    if config.get("endless"):
+        reading.join()
+
+
+def _read_on(config: Config) -> None:
+    from ray import train
+
+    for _ in train.get_dataset_shard("endless").iter_batches():
+        pass
+
+
+class Same:
+    """An actor of a pool."""
+
+    def __call__(self, batch: Any) -> Any:
+        return batch
+
+
+def fit_data(config: Config) -> None:
+    """A run with data sets: `rows`; `valid`, which each worker reads for itself; `endless`."""
+    import ray.data
+    from ray.train import DataConfig, ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    here = rs.get_context()
+    note(config, "begin", here.number, here.attempt, time.time())
+    number = here.number
+
+    def beat(batch: Any) -> Any:
+        for _ in range(6000):
+            note(config, "beat", number, time.time())
+            time.sleep(0.1)
+        return batch
+
+    rows = ray.data.range(config["rows"], override_num_blocks=2)
+    if config.get("file"):
+        rows = ray.data.read_parquet(config["file"])
+    if config.get("pool"):
+        rows = rows.map_batches(Same, concurrency=config["pool"])
+    datasets = {
+        "rows": rows.random_shuffle() if config.get("shuffles") else rows,
+        "valid": lambda: ray.data.range(5).materialize(),  # a task in the trial's own process
+        "endless": ray.data.range(1).map_batches(beat),
+    }
+    names = [*config["read"], *["endless"] * bool(config.get("endless"))]
+    own = {"trial": number, "attempt": here.attempt, "driver": os.getpid()}
+    try:
+        DataParallelTrainer(
+            data_loop,
+            train_loop_config={**config, **own},
+            datasets={name: datasets[name] for name in names},
+            dataset_config=DataConfig(datasets_to_split=[name for name in names if name != "valid"]),
+            scaling_config=ScalingConfig(
+                num_workers=config["workers"], resources_per_worker={"memory": 10_000_000}
+            ),
+        ).fit()
+    finally:
+        note(config, "end", number, here.attempt, time.time())

@@ -145,6 +145,9 @@ FOUR = {"num_workers": 4, "resources_per_worker": {"CPU": 1}}
     [
         (EIGHT, {"train": FOUR}, 2),
         (EIGHT, {"train": FOUR, "cpu": 1}, 1),
+        (EIGHT, {"train": {**FOUR, "data_cpus": 1}}, 1),
+        (EIGHT, {"train": {**FOUR, "num_workers": 1, "data_cpus": 1}}, 4),
+        (PAIR, {"train": {**FOUR, "num_workers": 1, "data_cpus": 3}}, 2),
         (EIGHT, {"train": {**FOUR, "resources_per_worker": {"CPU": 0.5}}}, 4),
         (EIGHT, {"train": {**FOUR, "num_workers": 8}}, 1),
         (PAIR, {"train": FOUR}, 2),
@@ -175,6 +178,7 @@ def test_as_many_drivers_run_as_their_workers_fit(
     [
         ({"train": {"resources_per_worker": {"CPU": 5}}}, "resources.train.resources_per_worker.CPU"),
         ({"train": FOUR, "cpu": 5}, "resources.cpu"),
+        ({"train": {**FOUR, "data_cpus": 5}}, "resources.train.data_cpus"),
         (
             {"train": FOUR, "cpu": 1, "driver_label_selector": {"kind": "none"}},
             "resources.driver_label_selector",

@@ -72,7 +72,9 @@ def _name_of(number: int, resources: Resources) -> str:
     """Where the spec says what this bundle holds; what it is of which resource comes after it."""
     if resources.train is not None:
         is_driver = number == 0 and not resources.is_head_empty
-        return "resources" if is_driver else "resources.train.resources_per_worker"
+        is_data = bool(resources.train.data_cpus) and number == len(resources.to_bundles()) - 1
+        name = "data_cpus" if is_data else "resources_per_worker"
+        return "resources" if is_driver else f"resources.train.{name}"
     is_single = resources.bundles is None or len(resources.to_bundles()) == 1
     return "resources" if is_single else f"resources.bundles[{number}]"
 
@@ -115,7 +117,7 @@ def _check_bundle(bundle: Bundle, where: str, nodes: Sequence[Node]) -> None:
         most = max(node.total.get(name, 0.0) for node in nodes)
         if amount > most + _EPSILON:
             raise InfeasibleResourcesError(
-                f"{where}.{name if is_workers else _field(name)}",
+                where if where.endswith("data_cpus") else f"{where}.{name if is_workers else _field(name)}",
                 f"one {'worker' if is_workers else 'trial'} asks for {_amount(name, amount)} {name};"
                 f" the largest node has {_amount(name, most)}",
                 f"ask for at most {_amount(name, most)}"

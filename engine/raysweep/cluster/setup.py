@@ -191,8 +191,14 @@ def inner_room(spec: SweepSpec) -> InnerRoom:
         return InnerRoom()
     resources = spec.resources
     first = 0 if resources.is_head_empty else 1
-    bundles = tuple(resources.to_bundles()[first:])
-    return InnerRoom(bundles=bundles, first=first, strategy=resources.strategy)
+    bundles = resources.to_bundles()[first:]
+    data_cpus = 0 if resources.train is None else resources.train.data_cpus
+    return InnerRoom(
+        bundles=tuple(bundles[:-1] if data_cpus else bundles),
+        first=first,
+        strategy=resources.strategy,
+        data_cpus=data_cpus,
+    )
 
 
 def _share_parameters(trainable: str | Callable[..., Any]) -> tuple[Mapping[str, Any], ...]:

@@ -20,6 +20,8 @@ TRAINER: Final = "ray.train.v2.api.data_parallel_trainer"
 """The module of the trainer that all others of Ray Train V2 inherit `fit` from."""
 TUNE_CALLBACK: Final = "ray.tune.integration.ray_train"
 """The module of the callback that hands the reports of a Ray Train run on to Ray Tune."""
+DATA: Final = "ray.data"
+"""The package of Ray Data."""
 _their_own: Final[dict[tuple[type, str], Any]] = {}
 
 
@@ -70,6 +72,24 @@ def enter_tune_callback(module: ModuleType) -> None:
 def leave_tune_callback(module: ModuleType) -> None:
     """No trial runs here any more."""
     _put_back(module.TuneReportCallback)
+
+
+def enter_data(cpus: int, bundle: int) -> None:
+    """From now on Ray Data, which is imported, has so many CPUs: this bundle of the process's group."""
+    import ray
+
+    from raysweep.raycompat import dataplace
+
+    group: Any = ray.util.get_current_placement_group() if ray.is_initialized() else None
+    if cpus and group is not None:
+        dataplace.enter_data(dataplace.DataPlace(group=group, bundle=bundle, cpus=cpus))
+
+
+def leave_data() -> None:
+    """No trial runs here any more."""
+    from raysweep.raycompat import dataplace
+
+    dataplace.leave_data()
 
 
 def _replace(cls: type, name: str, ours: Callable[..., Any]) -> None:

@@ -10,6 +10,7 @@ Imports Ray Train.
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,6 +35,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import PreemptionError, WorkerGroupError
 from ray.train.v2.api.preemption import PreemptionInfo
 
+from raysweep.raycompat.dataplace import DataPlace
 from raysweep.raycompat.train import (
     POLL_FASTEST_S,
     FixedSize,
@@ -42,9 +44,11 @@ from raysweep.raycompat.train import (
     is_preemption,
 )
 from raysweep.raycompat.train import own_logging_left_alone as _own_logging_left_alone
+from raysweep.raycompat.trialdata import EndsRun, TrialDatasets, split_names
 
 STOP_SLICE_S: Final = 0.1
-# They see to a placement group and to a controller that are actors of Ray's own; there are neither.
+# They see to a placement group and to a controller that are actors of Ray's own, and there are neither; or
+# `TrialDatasets` stands in their place.
 _LEFT_OUT: Final = ("PlacementGroupCleanerCallback", "StateManagerCallback", "DatasetsCallback")
 
 
@@ -55,6 +59,12 @@ class Asked:
     num_workers: int
     bundle: dict[str, float]
     strategy: str
+    min_workers: int | None = None
+    """Fewer would do, down to so many; None: it has to be that number."""
+    split: int = 0
+    """How many data sets are split among the workers."""
+    whole: int = 0
+    """How many each worker reads for itself."""
     refused: tuple[tuple[str, str], ...] = ()
 
 
@@ -72,21 +82,18 @@ class RunPlace:
 def asked_by(trainer: DataParallelTrainer) -> Asked:
     """What this trainer asks for."""
     scaling: Any = trainer.scaling_config
-    is_elastic = isinstance(scaling.num_workers, tuple)
-    workers = scaling.num_workers[1] if is_elastic else scaling.num_workers
+    split = len(split_names(trainer)) if trainer.datasets else 0
     refused = [
-        (is_elastic, "elastic num_workers", "give one number of workers"),
-        (workers == 0, "num_workers=0, which trains in the calling process", "give num_workers=1"),
+        (
+            scaling.num_workers == 0,
+            "num_workers=0, which trains in the calling process",
+            "give num_workers=1",
+        ),
         (scaling.use_tpu, "use_tpu", "run it outside of a sweep"),
         (
             scaling.label_selector,
             "ScalingConfig.label_selector",
             "write it into the spec, as resources.label_selector",
-        ),
-        (
-            trainer.datasets,
-            "datasets",
-            "load the data in the training function: they want CPUs that no trial holds",
         ),
         (
             trainer.validation_config,
@@ -95,7 +102,10 @@ def asked_by(trainer: DataParallelTrainer) -> Asked:
         ),
     ]
     return Asked(
-        num_workers=workers,
+        num_workers=scaling.max_workers,
+        min_workers=max(1, scaling.min_workers) if scaling.elasticity_enabled else None,
+        split=split,
+        whole=len(trainer.datasets) - split,
         bundle={
             name: float(amount) for name, amount in scaling._resources_per_worker_not_none.items() if amount
         },
@@ -133,13 +143,15 @@ class TrialRun:
     """One run, from its folder in the storage to its end.
 
     Args:
-        trainer: What is to run; its name, its storage and how many checkpoints it keeps become the
-            trial's.
+        trainer: What is to run, and stays as it is. Of the run, its name, its storage, how many checkpoints
+            it keeps and how many workers it has are the trial's.
         place: Its folder.
         group: The placement group that the workers go into.
         first: The bundle of rank 0; the other ranks have those that follow.
         on_report: Gets rank 0's metrics, and the checkpoint as Ray has it or None, once for each report.
             What it raises ends the run.
+        workers: How many, where the trainer has a range.
+        data: Where its data sets are read; None: the trial holds no CPUs for that.
         wrap: Makes the function that the workers run of the trainer's own.
         wants_checkpoint: Whether the trial is asked for a checkpoint: then the workers are.
     """
@@ -152,6 +164,8 @@ class TrialRun:
         first: int,
         on_report: Callable[[dict[str, Any], Any], None],
         *,
+        workers: int | None = None,
+        data: DataPlace | None = None,
         wrap: Callable[[Any], Any] = lambda function: function,
         wants_checkpoint: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -166,14 +180,35 @@ class TrialRun:
             storage_filesystem=config.storage_filesystem if place.is_given else None,
             checkpoint_config=keeps,
         )
-        trainer.run_config = mine
-        trainer.train_run_context = replace(trainer.train_run_context, run_config=mine)
-        self._trainer = trainer
+        scaling: Any = trainer.scaling_config
+        if workers is not None and workers != scaling.num_workers:
+            scaling = replace(scaling, num_workers=workers)
+        self._trainer = trainer = copy.copy(trainer)
+        trainer.run_config, trainer.scaling_config = mine, scaling
+        trainer.train_run_context = replace(
+            trainer.train_run_context, run_config=mine, scaling_config=scaling
+        )
+        self._datasets: list[TrialDatasets] = []
+        self.data_of_worker: DataPlace | None = None
+        """Where Ray Data runs that a worker uses itself; None: as everywhere."""
+        if data is not None:
+            self.data_of_worker = data.with_cpus(max(1, data.cpus // scaling.max_workers))
+            if trainer.datasets:
+                self._datasets = [TrialDatasets(trainer, data, scaling.max_workers)]
+                self.data_of_worker = self._datasets[0].of_worker
         self._config = mine
         self._storage: Any = mine.storage_context
         self._group, self._first, self._on_report = group, first, on_report
         self._wrap, self._wants_checkpoint = wrap, wants_checkpoint
         self._restored: Checkpoint | None = None
+
+    def check_datasets(self) -> None:
+        """See that the data sets can be read where they are, as far as they are made already.
+
+        Raises: DataRefused.
+        """
+        for each in self._datasets:
+            each.check()
 
     def begin_from(self, folder: Path) -> None:
         """`ray.train.get_checkpoint()` in the workers gives what is in this folder, on whatever node."""
@@ -184,12 +219,12 @@ class TrialRun:
         """Run to the end, or until `stop` is set; blocks. The workers are gone when it returns or raises.
 
         Returns: Ray Train's result; its `error` is set if the run failed.
-        Raises: CancelledError: `stop` was set. What `on_report` raised.
+        Raises: CancelledError: `stop` was set. DataRefused. What `on_report` raised.
         """
         with _own_logging_left_alone():
             try:
                 return asyncio.run(self._drive(stop))
-            except _HandingOnFailed as failed:
+            except EndsRun as failed:
                 raise failed.error from None
 
     async def _drive(self, stop: threading.Event) -> Any:
@@ -207,6 +242,8 @@ class TrialRun:
             return controller.get_result()
         finally:
             controller.kill()
+            for each in self._datasets:
+                each.close()
 
     def _make_controller(self) -> _Controller:
         trainer = self._trainer
@@ -225,6 +262,7 @@ class TrialRun:
             failure_policy=policy,
             callbacks=[
                 *(each for each in callbacks if type(each).__name__ not in _LEFT_OUT),
+                *self._datasets,
                 Reports(self._on_report),
             ],
         )
@@ -333,14 +371,6 @@ class _Lent(DefaultPlacementGroupHandle):
 # --- its reports
 
 
-class _HandingOnFailed(BaseException):
-    """Not an Exception: Ray Train's controller would take it for one of its own, and might try again."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
-
-
 class Reports(ReportCallback, WorkerGroupCallback):
     """Hands each report on, once.
 
@@ -367,4 +397,4 @@ class Reports(ReportCallback, WorkerGroupCallback):
         try:
             self._on_report(metrics[0], training_report.checkpoint)
         except Exception as error:
-            raise _HandingOnFailed(error) from error
+            raise EndsRun(error) from error

@@ -141,7 +141,8 @@ def scaling_resources(config: Any) -> dict[str, Any]:
     _refuse_domains({"num_workers": config.num_workers, "resources_per_worker": config.resources_per_worker})
     if isinstance(config.num_workers, tuple):
         raise Problem(
-            f"elastic num_workers {config.num_workers} is not supported here", "give one number of workers"
+            f"elastic num_workers {config.num_workers} is not supported here",
+            "give one number of workers: the trainer's own ScalingConfig may have a range",
         )
     fields = placement_group_fields(config.as_placement_group_factory())
     return {**fields, "label_selector": selector} if (selector := _worker_labels(config)) else fields

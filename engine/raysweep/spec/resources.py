@@ -21,7 +21,7 @@ from raysweep.spec.amounts import CUSTOM, Size, amounts_of, refusal
 from raysweep.spec.base import SpecModel
 from raysweep.spec.bundles import RAY_KEYS, bundle_of, ray_bundle
 from raysweep.spec.byconfig import ByConfig
-from raysweep.spec.scaling import Amount, Scaling, Strategy, check_pinned
+from raysweep.spec.scaling import Amount, RunScaling, Scaling, Strategy, check_pinned
 from raysweep.spec.sizes import Bytes
 from raysweep.spec.validation import Path, Problem, show
 
@@ -94,7 +94,7 @@ class Resources(SpecModel):
     """Labels that a node must have."""
     pin_cpus: bool = False
     """Whether a trial's process runs on CPUs that no other pinned trial of the node runs on."""
-    train: Scaling | None = None
+    train: RunScaling | None = None
     """The workers of the Ray Train run that the trial starts with `trainer.fit()`.
 
     They are placed together with the trial, which is their driver, or not at all. Also a
@@ -159,7 +159,10 @@ class Resources(SpecModel):
             problem = f"{show(self.strategy)} is not train.placement_strategy, {show(said)}"
             raise Problem(problem, "remove strategy: train says it", ("strategy",))
         if self.train.min_workers is not None:
-            fix = "give one number: a trial holds what its workers take, from its start to its end"
+            fix = (
+                "give one number, which each trial holds from its start to its end; the trainer's own"
+                " ScalingConfig may have a range, and then trains with so many"
+            )
             raise Problem("may not be a range in a sweep", fix, ("train", "num_workers"))
         if self.train.backend is not None:
             fix = "leave it out: the trainer sets its own up"
@@ -233,11 +236,13 @@ class Resources(SpecModel):
     def to_bundles(self) -> list[dict[str, float]]:
         """The bundles of one trial's placement group in Ray's keys, the trial's own first; zeros left out.
 
-        Where `is_head_empty`, the first is that of the first worker, as Ray has no empty bundles.
+        Where `is_head_empty`, the first is that of the first worker, as Ray has no empty bundles. Of a Ray
+        Train run with `data_cpus`, the last is theirs.
         """
         bundles = (self._own(),) if self.bundles is None else self.bundles
         if self.train is not None:
-            bundles = (*bundles, *(self.train.worker_bundle(),) * self.train.num_workers)
+            data: tuple[dict[str, float], ...] = ({"CPU": self.train.data_cpus},)
+            bundles = (*bundles, *(self.train.worker_bundle(),) * self.train.num_workers, *data)
         stripped = [{name: float(amount) for name, amount in bundle.items() if amount} for bundle in bundles]
         return [bundle for bundle in stripped if bundle]
 

@@ -150,7 +150,9 @@ class Scaling(SpecModel):
 
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = write(self)
+        return self._without_defaults(write(self))
+
+    def _without_defaults(self, fields: dict[str, Any]) -> dict[str, Any]:
         for name in ("backend", "min_workers", "resize_interval_s"):
             if fields[name] is None:  # specs without are written, and digested, as before there were any
                 del fields[name]
@@ -217,3 +219,38 @@ class Scaling(SpecModel):
         if self.backend != "torch":
             return self.backend
         return torch_group(self.worker_bundle().get("GPU", 0.0))
+
+
+class RunScaling(Scaling):
+    """The workers of a Ray Train run that a trial starts, and the CPUs of its data sets."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {
+        **Scaling.renamed_fields,
+        "data_num_cpus": "data_cpus",
+        "num_data_cpus": "data_cpus",
+        "cpus_for_data": "data_cpus",
+        "dataset_cpus": "data_cpus",
+        "datasets_cpus": "data_cpus",
+        "data_workers": "data_cpus",
+        "dataset_workers": "data_cpus",
+        "datasets": "data_cpus",
+    }
+
+    data_cpus: int = Field(default=0, ge=0)
+    """So many CPUs of one node are held for Ray Data: the trainer's `datasets`, and what the trial reads.
+
+    At least one for each data set. Without, a trainer with `datasets` is refused.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_plain(cls, given: Any) -> Any:
+        is_plain = isinstance(given, Scaling) and not isinstance(given, RunScaling)
+        return given.model_dump() if is_plain else given
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = self._without_defaults(write(self))
+        if not self.data_cpus:
+            del fields["data_cpus"]
+        return fields

@@ -9,12 +9,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raysweep import trial
 from raysweep.errors import RaysweepError
+from raysweep.raycompat.calls import DATA
 from raysweep.restored import opened_by_ray, temporary_folder
 from raysweep.trial import Reported, StoredAt, TrialContext
+from raysweep.worker.imports import after_import
+
+if TYPE_CHECKING:
+    from raysweep.raycompat.dataplace import DataPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +29,12 @@ class InnerWorker:
     run: Callable[[], Any]
     context: TrialContext
     """The trial's."""
+    data: DataPlace | None = None
+    """Where Ray Data runs that the worker uses itself; None: as everywhere."""
 
     def __call__(self) -> Any:
+        if (place := self.data) is not None:
+            after_import(DATA, lambda _: place.enter())
         trial.activate(InnerSession(self.context))
         try:
             return self.run()

@@ -24,6 +24,13 @@ class InnerRoom:
     first: int = 0
     """The place of the first of them in the group; the others follow."""
     strategy: str = "PACK"
+    data_cpus: int = 0
+    """CPUs for Ray Data, in the bundle after them."""
+
+    @property
+    def data_bundle(self) -> int:
+        """The place in the group of the bundle that Ray Data has, if `data_cpus`."""
+        return self.first + len(self.bundles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 | theirs | here |
 |---|---|
 | `trainer.fit()` | its workers go into the bundles that the trial holds for them (`resources.train`) |
+| its `datasets` | are read by Ray Data in the bundle that the trial holds for that (`data_cpus`) |
 | `ray.train.report` in the workers | `raysweep.report` of the trial: rank 0's metrics, the checkpoint |
 | `ray.train.get_checkpoint` in the workers | at first the checkpoint that the attempt begins from |
 | `raysweep.should_checkpoint` in the workers | a node of theirs will go, or the trial is asked for one |
@@ -39,9 +40,10 @@ _FIELD: Final = "resources.train"
 _EPSILON: Final = 1e-6
 
 
-def check_asked(asked: Asked, room: InnerRoom) -> None:
+def check_asked(asked: Asked, room: InnerRoom) -> int:
     """See that what a trainer asks for is what the trial holds for it.
 
+    Returns: How many workers it has: where it gives a range, as many as the trial holds.
     Raises:
         SpecError: It is not; says what to write into the spec.
     """
@@ -49,9 +51,11 @@ def check_asked(asked: Asked, room: InnerRoom) -> None:
         raise SpecError(
             "ScalingConfig" if "num_workers" in what else "trainer", f"{what} does not work in a trial", fix
         )
-    wanted = f"{asked.num_workers} worker{'s' * (asked.num_workers > 1)} of {_show(asked.bundle)}"
-    needed = f"{{num_workers: {asked.num_workers}, resources_per_worker: {_show(asked.bundle)}}}"
-    fix = f"write resources: {{train: {needed}}} into the spec"
+    least = asked.num_workers if asked.min_workers is None else asked.min_workers
+    wanted = f"{least} worker{'s' * (least > 1)} of {_show(asked.bundle)}"
+    if asked.min_workers is not None:
+        wanted = f"at least {wanted}"
+    fix = _line(asked, least, room)
     if not room.bundles:
         problem = (
             f"trainer.fit() asks for {wanted}, for which the trial holds nothing: it could wait for ever"
@@ -60,7 +64,7 @@ def check_asked(asked: Asked, room: InnerRoom) -> None:
     fitting = next(
         (i for i, each in enumerate(room.bundles) if not _fits(asked.bundle, each)), len(room.bundles)
     )
-    if fitting < asked.num_workers:
+    if fitting < least:
         held = ", ".join(_show(each) for each in room.bundles)
         raise SpecError(_FIELD, f"trainer.fit() asks for {wanted}, and the trial holds {held}", fix)
     if asked.strategy not in ("PACK", room.strategy):
@@ -70,6 +74,36 @@ def check_asked(asked: Asked, room: InnerRoom) -> None:
         raise SpecError(
             _FIELD, problem, f"write placement_strategy: {asked.strategy} into {_FIELD} of the spec"
         )
+    workers = min(asked.num_workers, fitting)
+    _check_data(asked, workers, room)
+    return workers
+
+
+def _check_data(asked: Asked, workers: int, room: InnerRoom) -> None:
+    needed = _data_cpus(asked, workers)
+    if room.data_cpus >= needed:
+        return
+    held = f"the trial holds {room.data_cpus}" if room.data_cpus else "the trial holds none"
+    each = f" ({workers} times each of the {asked.whole} that are not split)" * bool(asked.whole)
+    raise SpecError(
+        f"{_FIELD}.data_cpus",
+        f"the trainer's datasets are read with a CPU each at least, {needed} in all{each}, and {held}:"
+        " they could wait for ever",
+        _line(asked, workers, room),
+    )
+
+
+def _data_cpus(asked: Asked, workers: int) -> int:
+    """What its data sets take at least: no two of them may wait for the same CPU."""
+    return asked.split + asked.whole * workers
+
+
+def _line(asked: Asked, workers: int, room: InnerRoom) -> str:
+    """What is to be written for a trainer with so many workers."""
+    data_cpus = max(room.data_cpus, _data_cpus(asked, workers))
+    data = f", data_cpus: {data_cpus}" * bool(data_cpus)
+    needed = f"{{num_workers: {workers}, resources_per_worker: {_show(asked.bundle)}{data}}}"
+    return f"write resources: {{train: {needed}}} into the spec"
 
 
 class RayCalls:
@@ -79,6 +113,7 @@ class RayCalls:
     def __init__(self, session: Session, place: SweepPlace) -> None:
         self.calls = Calls()
         self.runs = _Runs(session, place)
+        self.inner = place.inner
 
     def __enter__(self) -> None:
         _DOORS.enter(self)
@@ -98,6 +133,11 @@ _DOORS: Final[Doors[RayCalls]] = Doors(
         compat.TRAINER,
         lambda module, ray: compat.enter_trainer(module, ray.runs.fit),
         compat.leave_trainer,
+    ),
+    Door(
+        compat.DATA,
+        lambda _, ray: compat.enter_data(ray.inner.data_cpus, ray.inner.data_bundle),
+        lambda _: compat.leave_data(),
     ),
     Door(
         compat.TUNE_CALLBACK,
@@ -123,12 +163,16 @@ class _Runs:
         Raises: TrialStopped: The trial should end now; the run's workers are gone. SpecError: The trial does
             not hold what the trainer asks for. RaysweepError: See `_check_order`.
         """
+        from raysweep.raycompat.trialdata import DataRefused
+
         if not self._running.acquire(blocking=False):
             raise RaysweepError(
                 "a trial has one trainer.fit() at a time: call the next one when it has returned"
             )
         try:
             result = self._wait_for(self._make_run(trainer))
+        except DataRefused as refused:
+            raise SpecError(*refused.args) from None
         finally:
             self._running.release()
         if result.error is not None:
@@ -137,6 +181,7 @@ class _Runs:
 
     def _make_run(self, trainer: Any) -> TrialRun:
         from raysweep.raycompat import trialrun
+        from raysweep.raycompat.dataplace import DataPlace
         from raysweep.worker.innerworker import InnerWorker
 
         room = self._place.inner
@@ -149,7 +194,7 @@ class _Runs:
                 " without a cluster does not",
                 "set isolation: worker, and resources.train in the spec",
             )
-        check_asked(asked, room)
+        workers = check_asked(asked, room)
         number = len(self._runs)
         restored = trial_api.get_checkpoint()
         self._check_order(number, restored is not None or self._has_checkpoint)
@@ -159,15 +204,19 @@ class _Runs:
         place = trialrun.place_run(trainer, self._storage_path(), self._folder_of_sweep(), own)
         self._check_storage(place.storage_path)
         context = self._session.context
+        cpus = room.data_cpus
         run = trialrun.TrialRun(
             trainer,
             place,
             group,
             room.first,
             lambda *each: self._report(number, *each),
-            wrap=lambda function: InnerWorker(run=function, context=context),
+            workers=workers,
+            data=DataPlace(group=group, bundle=room.data_bundle, cpus=cpus) if cpus else None,
+            wrap=lambda function: InnerWorker(run=function, context=context, data=run.data_of_worker),
             wants_checkpoint=lambda: self._session.should_checkpoint,
         )
+        run.check_datasets()
         self._runs.append(run)
         if job.attempt > 1 and number == 0:
             run.remove_earlier(prefix)

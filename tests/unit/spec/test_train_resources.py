@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.spec import Resources, SweepSpec
+from raysweep.spec import Resources, Scaling, SweepSpec
 
 FOUR: dict[str, Any] = {"num_workers": 4, "resources_per_worker": {"CPU": 2}}
 TWO_GPUS: dict[str, Any] = {"num_workers": 2, "use_gpu": True}
@@ -27,6 +27,12 @@ def spec(**fields: Any) -> SweepSpec:
         ({"train": FOUR, "custom": {"safe": 0.01}}, [{"safe": 0.01}, *[{"CPU": 2.0}] * 4], False),
         ({"train": TWO_GPUS}, [{"GPU": 1.0}] * 2, True),
         ({"train": {}}, [{"CPU": 1.0}], True),
+        ({"train": {**FOUR, "data_cpus": 3}}, [*[{"CPU": 2.0}] * 4, {"CPU": 3.0}], True),
+        (
+            {"train": {**TWO_GPUS, "data_cpus": 1}, "cpu": 1},
+            [{"CPU": 1.0}, *[{"GPU": 1.0}] * 2, {"CPU": 1.0}],
+            False,
+        ),
     ],
 )
 def test_a_trial_takes_what_its_workers_take_and_the_driver_what_is_given_for_it(
@@ -70,6 +76,9 @@ def test_labels_of_the_driver_stand_in_place_of_those_of_all() -> None:
         ({"driver_label_selector": {"a": "b"}}, "resources.driver_label_selector", "give train"),
         ({"train": FOUR, "driver_label_selector": {"a": "b"}}, "resources.driver_label_selector", "memory"),
         ({"train": {"workers": 2}}, "resources.train.workers", "num_workers"),
+        ({"train": {"dataset_cpus": 2}}, "resources.train.dataset_cpus", "did you mean 'data_cpus'?"),
+        ({"train": {"data_cpus": -1}}, "resources.train.data_cpus", ">= 0"),
+        ({"train": {"num_workers": [1, 4]}}, "resources.train.num_workers", "ScalingConfig may have a range"),
     ],
 )
 def test_what_says_two_things_is_refused_with_what_to_write(
@@ -85,7 +94,31 @@ def test_a_spec_without_has_the_digest_that_it_had() -> None:
     plain = spec(resources={"cpu": 2}).to_dict()["resources"]
     assert "train" not in plain
     assert "driver_label_selector" not in plain
-    assert "train" in spec(resources={"train": FOUR}).to_dict()["resources"]
+    written = spec(resources={"train": FOUR}).to_dict()["resources"]["train"]
+    assert "data_cpus" not in written
+    assert spec(resources={"train": {**FOUR, "data_cpus": 2}}).to_dict()["resources"]["train"] == {
+        **written,
+        "data_cpus": 2,
+    }
+
+
+def test_only_a_run_has_cpus_for_data() -> None:
+    with pytest.raises(SpecError, match="unknown field 'data_cpus'"):
+        spec(scaling={"num_workers": 2, "data_cpus": 2})
+
+
+def test_a_scaling_is_taken_as_it_is() -> None:
+    assert Resources(train=Scaling(num_workers=2)).to_bundles() == [{"CPU": 1.0}] * 2  # type: ignore[arg-type]
+
+
+def test_a_trial_knows_which_of_its_bundles_are_its_workers_and_which_its_datas() -> None:
+    pytest.importorskip("ray")
+    from raysweep.cluster.setup import inner_room
+
+    room = inner_room(spec(resources={"train": {**FOUR, "data_cpus": 3}, "cpu": 1}))
+    assert (room.first, len(room.bundles), room.data_cpus, room.data_bundle) == (1, 4, 3, 5)
+    room = inner_room(spec(resources={"train": FOUR}))
+    assert (room.first, len(room.bundles), room.data_cpus) == (0, 4, 0)
 
 
 def test_the_driver_runs_where_there_is_a_ray() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,10 @@ def asked(workers: int = 2, strategy: str = "PACK", **bundle: float) -> Asked:
     return Asked(num_workers=workers, bundle=bundle or ONE, strategy=strategy)
 
 
+def asked_range(least: int, most: int) -> Asked:
+    return replace(asked(most), min_workers=least)
+
+
 @pytest.mark.parametrize(
     ("wanted", "room"),
     [
@@ -37,7 +42,27 @@ def asked(workers: int = 2, strategy: str = "PACK", **bundle: float) -> Asked:
     ],
 )
 def test_a_run_may_take_what_its_trial_holds_and_less(wanted: Asked, room: InnerRoom) -> None:
-    check_asked(wanted, room)
+    assert check_asked(wanted, room) == wanted.num_workers
+
+
+@pytest.mark.parametrize(("held", "workers"), [(2, 2), (3, 3), (4, 4), (5, 4)])
+def test_a_range_is_as_many_workers_as_the_trial_holds(held: int, workers: int) -> None:
+    assert check_asked(asked_range(2, 4), InnerRoom(bundles=(ONE,) * held)) == workers
+
+
+@pytest.mark.parametrize(("split", "whole", "cpus"), [(1, 0, 1), (2, 0, 2), (1, 1, 3), (0, 1, 2), (0, 0, 0)])
+def test_data_sets_need_a_cpu_each_and_one_in_each_worker_where_they_are_not_split(
+    split: int, whole: int, cpus: int
+) -> None:
+    wanted = replace(asked(), split=split, whole=whole)
+    check_asked(wanted, InnerRoom(bundles=(ONE, ONE), data_cpus=cpus))
+    if not cpus:
+        return
+    with pytest.raises(SpecError) as refused:
+        check_asked(wanted, InnerRoom(bundles=(ONE, ONE), data_cpus=cpus - 1))
+    assert refused.value.field == "resources.train.data_cpus"
+    needed = "{num_workers: 2, resources_per_worker: {CPU: 1}, " + f"data_cpus: {cpus}}}"
+    assert needed in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +74,8 @@ def test_a_run_may_take_what_its_trial_holds_and_less(wanted: Asked, room: Inner
         (asked(GPU=1), InnerRoom(bundles=(ONE, ONE)), "resources_per_worker: {GPU: 1}"),
         (asked(), InnerRoom(bundles=(ONE, {"CPU": 0.5})), "and the trial holds {CPU: 1}, {CPU: 0.5}"),
         (asked(strategy="SPREAD"), InnerRoom(bundles=(ONE, ONE)), "placement_strategy: SPREAD"),
+        (asked_range(2, 8), InnerRoom(bundles=(ONE,)), "{num_workers: 2, resources_per_worker: {CPU: 1}}"),
+        (asked_range(2, 8), InnerRoom(), "at least 2 workers of {CPU: 1}"),
     ],
 )
 def test_a_run_may_take_no_more_and_is_told_what_to_write(wanted: Asked, room: InnerRoom, says: str) -> None:
@@ -69,10 +96,9 @@ def trainer_of(**fields: Any) -> Any:
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        ({"scaling": {"num_workers": (1, 2)}}, "elastic num_workers"),
         ({"scaling": {"num_workers": 0}}, "num_workers=0"),
         ({"scaling": {"num_workers": 1, "label_selector": {"a": "b"}}}, "label_selector"),
-        ({"datasets": {"train": [1]}}, "datasets"),
+        ({"validation_config": object()}, "validation_config"),
     ],
 )
 def test_what_a_trial_cannot_give_is_refused_by_name(fields: dict[str, Any], what: str) -> None:
@@ -83,6 +109,32 @@ def test_what_a_trial_cannot_give_is_refused_by_name(fields: dict[str, Any], wha
 def test_what_a_trainer_asks_for_is_read_as_ray_reads_it() -> None:
     found = asked_by(trainer_of(scaling={"num_workers": 3, "use_gpu": True, "placement_strategy": "SPREAD"}))
     assert found == Asked(num_workers=3, bundle={"GPU": 1.0}, strategy="SPREAD")
+
+
+def test_a_range_and_data_sets_are_read_as_ray_reads_them() -> None:
+    from ray.train import DataConfig
+
+    sets = {"train": [1], "valid": [2], "test": [3]}
+    found = asked_by(trainer_of(scaling={"num_workers": (2, 6)}, datasets=sets))
+    assert (found.min_workers, found.num_workers, found.split, found.whole) == (2, 6, 3, 0)
+    found = asked_by(trainer_of(datasets=sets, dataset_config=DataConfig(datasets_to_split=["train"])))
+    assert (found.min_workers, found.split, found.whole) == (None, 1, 2)
+
+
+def test_a_run_has_the_number_of_workers_that_it_is_given_and_leaves_its_trainer_as_it_is(
+    tmp_path: Path,
+) -> None:
+    from ray.train import RunConfig
+
+    trainer = trainer_of(scaling={"num_workers": (1, 4)}, run_config=RunConfig(name="mine"))
+    before = dict(vars(trainer))
+    place = RunPlace(storage_path=str(tmp_path), folder="a")
+    run = TrialRun(trainer, place, None, 0, lambda *each: None, workers=3)
+    assert vars(trainer) == before
+    assert trainer.run_config.name == "mine"
+    scaling = run._trainer.train_run_context.scaling_config
+    assert run._trainer.scaling_config is scaling
+    assert (scaling.num_workers, scaling.max_workers, scaling.min_workers) == (3, 3, 3)
 
 
 def test_checkpoints_go_where_the_trainer_says_else_below_the_sweep() -> None:
@@ -115,10 +167,11 @@ def test_a_run_keeps_its_newest_checkpoint_only_unless_its_config_says_more(tmp_
 
     def kept(**fields: Any) -> Any:
         trainer = trainer_of(run_config=RunConfig(name="mine", **fields))
-        TrialRun(trainer, RunPlace(storage_path=str(tmp_path), folder="a"), None, 0, lambda *each: None)
-        assert trainer.run_config.name == "a"
-        assert trainer.train_run_context.run_config is trainer.run_config
-        return trainer.run_config.checkpoint_config.num_to_keep
+        place = RunPlace(storage_path=str(tmp_path), folder="a")
+        mine = TrialRun(trainer, place, None, 0, lambda *each: None)._trainer
+        assert mine.run_config.name == "a"
+        assert mine.train_run_context.run_config is mine.run_config
+        return mine.run_config.checkpoint_config.num_to_keep
 
     assert kept() == 1
     assert kept(checkpoint_config=CheckpointConfig(num_to_keep=3)) == 3
