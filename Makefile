@@ -20,6 +20,10 @@ SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_in
 PYTHON ?= $(eval PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c '$(SUPPORTED)' >/dev/null 2>&1 && echo $$python && break; done))$(PYTHON)
 
+# Where a machine's settings forbid Python to keep what it has compiled, each of the thousands of processes that the
+# suites, Ray, Airflow and Prefect start would compile all that it imports anew: 3.7 s instead of 1.3 for Ray Train.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
