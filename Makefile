@@ -157,7 +157,7 @@ test: setup browser
 
 ## test-servers: Airflow and Prefect servers, Ray heads and nodes, and faults in them: a sample; test-all has the rest
 test-servers: setup browser
-	$(BIN)/python $(PYTEST_BESIDE) $(TESTS) -m 'servers and not slow'
+	$(BIN)/python $(PYTEST_BESIDE) $$(grep -rlw --include='test_*.py' servers $(TESTS)) -m 'servers and not slow'
 
 ## test-prefect-latest: the flows on the newest Prefect, in an environment of its own
 test-prefect-latest: $(LATEST)/.stamps/dev browser
