@@ -165,7 +165,8 @@ def test_the_doctor_finds_a_good_cluster_good_and_leaves_nothing(
     ran = cli("doctor", write_spec("noop"))
     assert ran.code == 0, ran.out
     lines = [line.split()[:2] for line in ran.out.splitlines()]
-    assert [first for first, _ in lines] == ["ok"] * 9
+    # Where these tests are run on a Python that keeps no bytecode, it says so, too.
+    assert [first for first, _ in lines if first != "slow"] == ["ok"] * 9
     assert "room for 2 trials at once" in ran.out
     assert list(storage.rglob("*.json")) == []
     assert [job for job in cluster.ask(lambda client: client.jobs()) if "doctor" in job.job_id] == []

@@ -34,13 +34,26 @@ def train(config: dict[str, Any]) -> None:
     rs.report({"x": config["x"], "steps": config["steps"]})
 
 
-def descend(config: dict[str, Any]) -> None:
-    """Gradient descent in 8 steps, each with a checkpoint; before the fifth it waits for `config["go"]`.
+STEPS = 8
+BEGIN: dict[str, Any] = {"step": 0, "weights": [0.1 * number for number in range(1, 6)], "momentum": 0.0}
 
-    What it ends with depends on every step: one that is left out or made twice shows.
-    """
+
+def descended(at: dict[str, Any], x: float) -> dict[str, Any]:
+    """A step of gradient descent further; what it ends with depends on every step that was made."""
+    step, momentum = at["step"] + 1, 0.9 * at["momentum"] + sum(at["weights"]) / 7
+    weights = [w - x * 0.01 * (momentum + w**3) / step for w in at["weights"]]
+    return {"step": step, "weights": weights, "momentum": momentum}
+
+
+def measured(at: dict[str, Any]) -> dict[str, Any]:
+    """What `descend` reports there."""
+    return {"loss": sum(w * w for w in at["weights"]) / 3, "step": at["step"]}
+
+
+def descend(config: dict[str, Any]) -> None:
+    """Gradient descent, each step with a checkpoint; before the fifth it waits for `config["go"]`."""
     context = rs.get_context()
-    at: dict[str, Any] = {"step": 0, "weights": [0.1 * number for number in range(1, 6)], "momentum": 0.0}
+    at = BEGIN
     checkpoint = rs.get_checkpoint()
     if checkpoint is not None:
         with checkpoint as folder:
@@ -48,13 +61,10 @@ def descend(config: dict[str, Any]) -> None:
     if context.rank == 0:
         with Path(config["full_log"]).open("a") as log:
             log.write(f"from {at['step']}\n")
-    while at["step"] < 8:
+    while at["step"] < STEPS:
         while at["step"] >= 4 and not Path(config["go"]).exists():
             time.sleep(0.05)
-        step, momentum = at["step"] + 1, 0.9 * at["momentum"] + sum(at["weights"]) / 7
-        weights = [w - config["x"] * 0.01 * (momentum + w**3) / step for w in at["weights"]]
-        at = {"step": step, "weights": weights, "momentum": momentum}
-        metrics = {"loss": sum(w * w for w in weights) / 3, "step": step}
+        at = descended(at, config["x"])
         with tempfile.TemporaryDirectory() as name:
             (Path(name) / "at.json").write_text(json.dumps(at))
-            rs.report(metrics, checkpoint=name if context.rank == 0 else None)
+            rs.report(measured(at), checkpoint=name if context.rank == 0 else None)

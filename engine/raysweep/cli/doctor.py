@@ -16,7 +16,7 @@ from raysweep.jobs.doctor import examine
 from raysweep.jobs.sync import run_sync
 from raysweep.spec import SweepSpec, TrainSpec
 
-COLOURS: Final = {"ok": "green", "failed": "bold red", "skipped": "dim"}
+COLOURS: Final = {"ok": "green", "slow": "yellow", "failed": "bold red", "skipped": "dim"}
 
 
 def show_checks(

@@ -13,10 +13,10 @@ KEY_PREFIX: Final = "doctor-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at; `fix` says what to do where it failed."""
+    """One thing that was looked at; `fix` says what to do where it failed, or is slow."""
 
     name: str
-    status: Literal["ok", "failed", "skipped"]
+    status: Literal["ok", "slow", "failed", "skipped"]
     detail: str
     fix: str = ""
 
@@ -29,6 +29,11 @@ def ok(name: str, detail: str) -> Check:
 def failed(name: str, detail: str, fix: str) -> Check:
     """It is not, and something can be done about it."""
     return Check(name=name, status="failed", detail=detail, fix=fix)
+
+
+def slow(name: str, detail: str, fix: str) -> Check:
+    """It works, and need not take as long."""
+    return Check(name=name, status="slow", detail=detail, fix=fix)
 
 
 def skipped(name: str, why: str) -> Check:

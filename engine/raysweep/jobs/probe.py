@@ -10,13 +10,15 @@ import platform
 import sys
 from dataclasses import asdict
 from importlib.metadata import version
+from importlib.util import cache_from_source, find_spec
+from pathlib import Path
 from typing import Final
 
 import orjson
 
 from raysweep.allowed import check_named
 from raysweep.errors import InfeasibleResourcesError, RaysweepError, SpecError
-from raysweep.jobs.checks import PROBE_PREFIX, Check, failed, marker, ok, skipped
+from raysweep.jobs.checks import PROBE_PREFIX, Check, failed, marker, ok, skipped, slow
 from raysweep.jobs.driver import find_request
 from raysweep.runs.policies import load_policies
 from raysweep.spec import SweepSpec, TrainSpec
@@ -24,6 +26,10 @@ from raysweep.storage.opening import open_store
 
 IMPORT_FIX: Final = "send its code with --working-dir, or install what it needs on the cluster"
 SHARE_FIX: Final = "use a storage_path that means the same on both sides, such as s3://bucket/sweeps"
+BYTECODE_FIX: Final = (
+    "run `python -m compileall -q` on the site-packages of the image when it is built (with uv: pip install"
+    " --compile-bytecode), or take PYTHONDONTWRITEBYTECODE out of its environment"
+)
 STORE_FIX: Final = "use a path that the cluster's nodes can write to, and give them its credentials"
 
 
@@ -36,6 +42,7 @@ def main() -> None:
     else:
         model = SweepSpec if request.kind == "sweep" else TrainSpec
         checks = _look(model.from_any(request.spec), request.key)
+    checks = check_bytecode("ray") + checks
     record = {"versions": _versions(), "checks": [asdict(check) for check in checks]}
     sys.stdout.write(PROBE_PREFIX + orjson.dumps(record).decode() + "\n")
 
@@ -56,6 +63,16 @@ def _look(spec: SweepSpec | TrainSpec, key: str) -> list[Check]:
         return [*checks, *named, _check_resources(spec)]
     finally:
         leave_cluster()
+
+
+def check_bytecode(package: str) -> list[Check]:
+    """Whether each process compiles a package anew that processes on this node have imported before."""
+    found = find_spec(package)
+    assert found is not None, "it runs here"
+    assert found.origin is not None, "and has an __init__.py"
+    if Path(cache_from_source(found.origin)).exists():
+        return []
+    return [slow("start of processes", f"each compiles {package} anew: no bytecode is kept", BYTECODE_FIX)]
 
 
 def check_storage(path: str, key: str) -> list[Check]:
