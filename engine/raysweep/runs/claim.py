@@ -54,12 +54,13 @@ class Claim:
     def __init__(self, folder: RunFolder, number: int) -> None:
         self.folder = folder
         self.number = number
-        self._has_ended = False
 
     def check(self) -> None:
         """Raise FencedError if another process has claimed the run since."""
-        if not self._has_ended and self.folder.has_attempt(self.number + 1):
-            raise FencedError(self.folder.run_id, self.number, self.number + 1)
+        newer = self.number + 1
+        # Its own end has that number, too; a heartbeat may see it before `end` returns.
+        if self.folder.has_attempt(newer) and self.folder.read_attempt(newer)["attempt"] != self.number:
+            raise FencedError(self.folder.run_id, self.number, newer)
 
     def replace(self, name: str, data: bytes) -> None:
         """Create or replace an object of the folder, durably.
@@ -95,7 +96,6 @@ class Claim:
         record = {"attempt": self.number, "at": time.time(), "outcome": orjson.loads(outcome.to_json())}
         if not _append(self.folder, self.number + 1, record):
             raise FencedError(self.folder.run_id, self.number, self.number + 1)
-        self._has_ended = True
         self.folder.write_outcome(outcome)
 
 

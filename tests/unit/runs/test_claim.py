@@ -58,6 +58,20 @@ class HookedStore(WrappedStore):
         return call()
 
 
+class SlowAnswerStore(WrappedStore):
+    """Calls `meanwhile` once what is put under a key with this end is there, and before the caller knows."""
+
+    def __init__(self, inner: Store, name: str, meanwhile: Callable[[], Any]) -> None:
+        super().__init__(inner)
+        self._name, self._meanwhile = name, meanwhile
+
+    def around(self, operation: Operation, key: str, call: Callable[[], T]) -> T:
+        result = call()
+        if operation == "put" and key.endswith(self._name):
+            self._meanwhile()
+        return result
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     return RunFolder(open_store(tmp_path), "t-1")
@@ -284,6 +298,20 @@ def test_a_superseded_run_is_told_to_stop_and_writes_over_nothing(folder: RunFol
     left = folder.read_progress()
     assert left is not None
     assert (left.generation, left.status) == (2, "running")
+
+
+def test_a_heartbeat_while_the_end_is_being_written_takes_it_for_no_other(folder: RunFolder) -> None:
+    claim, seen = take(folder), []
+
+    def look() -> None:
+        claim.check()
+        claim.replace(PROGRESS, beat(1, current_holder()))
+        seen.append(read_newest(folder).outcome)
+
+    claim.folder = RunFolder(SlowAnswerStore(folder.store, "000002.json", look), folder.run_id)
+    claim.end(outcome())
+    assert seen == [outcome()], "it was there already"
+    assert folder.read_outcome() == outcome()
 
 
 def test_the_end_of_a_superseded_run_is_not_the_end(folder: RunFolder) -> None:
