@@ -43,6 +43,7 @@ CONTENDERS: Final[dict[str, tuple[str, Any]]] = {
     "dehb": ("dehb", {"dehb": _HALVING}),
     "freeze_thaw": ("random", {"freeze_thaw": {"max_t": EPOCHS}}),
     "asha, tpe": ("tpe", {"asha": _ASHA}),
+    "asha, auto": ("auto", {"asha": _ASHA}),
 }
 SAMPLES: Final = {"freeze_thaw": 160}
 """Where new configs never end, it begins one after the other; it may then be done before all epochs are."""

@@ -111,6 +111,8 @@ def report(
     Returns at once: reports travel in the background. With a checkpoint it returns when what has changed in
     the directory is copied, so that it may be changed or deleted; it is stored in the background. With `wait`
     it returns once the checkpoint is stored, the report is in the journal and the scheduler has decided.
+    Where a scheduler decides by this report, as it said beforehand, it waits for that, too: at most as long
+    as the trial's step took, and 2 s.
 
     Args:
         metrics: Name to number, string, bool, None, or JSON made of these; numpy scalars are converted.

@@ -34,6 +34,17 @@ def test_asha_stops_a_trial_at_its_next_report(run: Run, lines: Lines) -> None:
     assert reasons == {"limit", "scheduler"}
 
 
+@pytest.mark.parametrize("isolation", first_of(["worker", "process", "inline", "actor"]))
+def test_a_trial_that_a_rung_stops_makes_no_step_past_it(run: Run, lines: Lines, isolation: str) -> None:
+    asha = {"asha": {"max_t": 8, "grace_period": 1, "reduction_factor": 2}}
+    fields: dict[str, Any] = {"max_concurrent_trials": 1, "isolation": isolation}
+    outcome = run("steps", {"steps": 20, "pause": 0.3}, num_samples=4, scheduler=asha, **fields)
+    assert [trial.overrun_reports for trial in outcome.trials] == [0, 0, 0, 0]
+    made = Counter(int(line[1]) for line in lines() if line[0] == "step")
+    assert made == {trial.number: trial.reports for trial in outcome.trials}
+    assert sorted(made.values()) != [8, 8, 8, 8], "some are stopped before the last rung"
+
+
 @pytest.mark.parametrize("isolation", first_of(["worker", "process"]))
 def test_a_trial_that_sleeps_past_the_grace_is_woken(
     isolation: str, run: Run, lines: Lines, events: Events

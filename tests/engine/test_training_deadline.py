@@ -70,12 +70,19 @@ def answering(config: dict[str, Any]) -> None:
         is_to_save = is_there("save") and "saved" not in said
         if (is_there("go") and is_asked) or is_to_save or step == config.get("save_at"):
             said.add("saved")
+            note(config, "stored", context.rank, step)
             with rs.new_checkpoint() as folder:
                 (folder / "step").write_text(str(step))
+                # Whoever asked for it ends this worker before it returns.
                 rs.report({"step": step}, checkpoint=folder if context.rank == 0 else None)
-            note(config, "stored", context.rank, step)
         elif step > config.get("raise_after", step):
             raise ValueError("as the test asks")
+
+
+@pytest.fixture(autouse=True)
+def all_is_free(ray_cluster: object) -> None:
+    """As many workers begin as have room: those of the test before have to be gone."""
+    wait_for(lambda: ray.available_resources().get("CPU", 0) >= 2, timeout_s=30)
 
 
 @pytest.fixture

@@ -116,11 +116,12 @@ def stretchy(config: dict[str, Any]) -> None:
     while not broadcast_from_rank_zero(Path(config["go"]).exists()):
         step += 1
         time.sleep(0.1)
+        note(config, "step", context.rank, context.world_size, step, time.time())
         if rs.should_checkpoint() or step % 20 == 0:
+            note(config, "stored", context.rank, step, time.time())
             with rs.new_checkpoint() as folder:
                 (folder / "step").write_text(str(step))
                 rs.report({"step": step}, checkpoint=folder if context.rank == 0 else None)
-            note(config, "stored", context.rank, step, time.time())
     rs.report({"step": step})
 
 
@@ -175,6 +176,8 @@ def test_an_elastic_training_leaves_a_drained_node_grows_onto_a_new_one_and_lose
     assert running.returncode == 0, errors[-3000:]
     stored = {int(step) for _, step, _ in said("stored")}
     assert int(shrunk_step) in asked, "it left from the checkpoint that it was asked for"
+    made = [int(step) for _, size, step, at in said("step") if size == "2" and float(at) < float(shrunk_at)]
+    assert max(made) == int(shrunk_step), "no step is made twice"
     (grown_step,) = {int(step) for _, _, step, _ in grown}
     assert grown_step in stored
     assert grown_step % 20 == 0, "it grew at a checkpoint of its own"

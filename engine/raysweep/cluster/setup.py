@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep import allowed, faultplan
 from raysweep.cluster.logs import log_limit
+from raysweep.cluster.rungs import rungs_of
 from raysweep.core.ends import NOTHING_REPORTED
 from raysweep.core.rules import checkpoint_metric
 from raysweep.core.state import SweepState
@@ -151,6 +152,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             tune=class_options(spec),
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,
+            rungs=rungs_of(spec),
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),

@@ -6,6 +6,7 @@ Nothing here imports Ray before it is called.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
@@ -20,6 +21,12 @@ from raysweep.spec.validation import Problem
 from raysweep.storage.opening import open_store
 from raysweep.trial import Reported, StoredAt, TrialContext
 
+ANSWERED_S = 2.0
+"""So long a worker waits, having given the checkpoint that it was asked for: it is about to be ended.
+
+What it did meanwhile would be done again. Where nothing comes of it, as no other node has room, it goes on.
+"""
+
 _warm_start: str | None = None
 
 
@@ -31,6 +38,7 @@ class TrainWorkerSession:
         self._schedule = schedule
         self._heard: Any = None
         self._answered: Any = None
+        self._waited: Any = None
 
     @property
     def should_checkpoint(self) -> bool:
@@ -67,6 +75,17 @@ class TrainWorkerSession:
             raise RaysweepError("report(checkpoint_uri=…) is for trials: in a training, report a directory")
         train_report(metrics, checkpoint)
         self._answered = self._heard
+        self._await_end(checkpoint)
+
+    def _await_end(self, checkpoint: Reported) -> None:
+        """Once for each time that workers are asked: also where it was stored before this one has heard."""
+        import ray.train
+
+        info: Any = ray.train.get_preemption_info()
+        if info is None or info == self._waited or (checkpoint is None and train_rank()[0] == 0):
+            return
+        self._waited = info
+        time.sleep(ANSWERED_S)
 
     def new_checkpoint(self) -> AbstractContextManager[Path]:
         """A temporary folder: Ray Train stores what is reported before `report` returns."""

@@ -34,6 +34,22 @@ class InnerRoom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rungs:
+    """When something is decided about a trial, as far as that is known beforehand."""
+
+    attr: str = ""
+    """The metric that is the time; empty: the number of the report, from 1."""
+    times: tuple[float, ...] = ()
+    """Sorted."""
+    interval: float = 0.0
+    """At each multiple of this, too; 0: there are no others."""
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.times) or self.interval > 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlace:
     """Goes to a worker as JSON."""
 
@@ -58,3 +74,5 @@ class SweepPlace:
     limits: tuple[tuple[str, float | None, float | None, float | None], ...] = ()
     """See `StopPolicy.trial_limits`: a class of Ray Tune, which runs step by step, ends with the step that
     reaches one."""
+    rungs: Rungs = Rungs()
+    """Where a trial of one process waits for what is decided; see `worker.rungs`."""

@@ -18,6 +18,7 @@ from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.worker.link import Link
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker
+from raysweep.worker.rungs import RungWatch
 
 if TYPE_CHECKING:
     from raysweep.worker.saver import Saver
@@ -49,6 +50,7 @@ class Session:
         self._reports = 0
         self._rows = RowMaker()
         self._answered = -1
+        self._rungs = RungWatch(place.rungs, job.iteration) if place.rungs and job.gang is None else None
         # Made when they are first asked for: most attempts of a short trial need neither.
         self._known_context: TrialContext | None = None
         self._known_saver: Saver | None = None
@@ -108,12 +110,13 @@ class Session:
             for name, value in metrics.items()
         ]
         packed = rows.pack(row) if rows.is_odd else None
+        patience_s = 0.0 if self._rungs is None or wait else self._rungs.patience_s(metrics, index)
         self.is_busy = True
         is_saved = False
         try:
             self._reports = index + 1
-            if wait:
-                self._send_rows(index, keys, [row], is_waiting=checkpoint is None)
+            if wait or patience_s:
+                self._send_rows(index, keys, [row], is_waiting=not wait or checkpoint is None)
             else:
                 self._link.send_row(job.trial, job.attempt, index, keys, row, packed)
             if checkpoint is not None:
@@ -127,10 +130,12 @@ class Session:
                     # Asks for the answer without a row of its own: it comes when the checkpoint's record
                     # is durable.
                     self._send_rows(index + 1, keys, [], is_waiting=True)
-            if wait:
-                self._await_answer(index)
+            if wait or patience_s:
+                self._await_answer(index, None if wait else patience_s)
         finally:
             self.is_busy = False
+            if self._rungs is not None:
+                self._rungs.begin_step()
         if self.stop_reason is not None and self._leaves_after(index, is_saved):
             self._raise_stopped()
 
@@ -277,10 +282,9 @@ class Session:
     def _may_make_more(self) -> bool:
         return self.wants_checkpoint or self.allows != "nothing"
 
-    def _await_answer(self, index: int) -> None:
+    def _await_answer(self, index: int, patience_s: float | None) -> None:
         with self.changed:
-            while self._answered < index and not self._is_to_end():
-                self.changed.wait()
+            self.changed.wait_for(lambda: self._answered >= index or self._is_to_end(), patience_s)
 
     def _is_to_end(self) -> bool:
         """Whether it was told to end without a checkpoint, or no longer has the time for one."""
