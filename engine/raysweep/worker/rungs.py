@@ -12,6 +12,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping
 from math import floor, isfinite
+from numbers import Real
 from typing import Any, Final
 
 from raysweep.worker.place import Rungs
@@ -41,9 +42,9 @@ class RungWatch:
         took_s = time.monotonic() - self._began
         rungs, before = self._rungs, self._time
         now = metrics.get(rungs.attr) if rungs.attr else self._iteration + index + 1
-        if not isinstance(now, int | float) or not isfinite(now):
+        if not isinstance(now, Real) or not isfinite(now):
             return 0.0
-        self._time = now
+        now = self._time = float(now)
         decides = bisect_right(rungs.times, now) > bisect_right(rungs.times, before) or (
             rungs.interval > 0.0 and floor(now / rungs.interval) > floor(before / rungs.interval)
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
 
 from raysweep.errors import TrialStopped
@@ -67,7 +68,13 @@ def test_a_rung_that_is_jumped_over_is_reached_by_the_next_report(clock: Clock) 
 
 def test_what_is_no_number_decides_nothing(clock: Clock) -> None:
     watch = RungWatch(Rungs(attr="epoch", times=(1.0,)), 0)
-    assert patience(clock, watch, [None, "1", float("nan"), 1], "epoch") == [0, 0, 0, 0.5]
+    assert patience(clock, watch, [None, "1", float("nan"), [1], 1], "epoch") == [0, 0, 0, 0, 0.5]
+
+
+@pytest.mark.parametrize("kind", [numpy.int64, numpy.float32, numpy.float64])
+def test_times_may_be_numbers_of_numpy(clock: Clock, kind: Callable[[int], Any]) -> None:
+    watch = RungWatch(Rungs(attr="epoch", times=(2.0,)), 0)
+    assert patience(clock, watch, [kind(1), kind(2), kind(3)], "epoch") == [0, 0.5, 0]
 
 
 def test_multiples_of_an_interval(clock: Clock) -> None:
