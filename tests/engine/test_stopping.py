@@ -38,7 +38,7 @@ def test_asha_stops_a_trial_at_its_next_report(run: Run, lines: Lines) -> None:
 def test_a_trial_that_a_rung_stops_makes_no_step_past_it(run: Run, lines: Lines, isolation: str) -> None:
     asha = {"asha": {"max_t": 8, "grace_period": 1, "reduction_factor": 2}}
     fields: dict[str, Any] = {"max_concurrent_trials": 1, "isolation": isolation}
-    outcome = run("steps", {"steps": 20, "pause": 0.3}, num_samples=4, scheduler=asha, **fields)
+    outcome = run("steps", {"steps": 8, "pause": 0.3}, num_samples=4, scheduler=asha, **fields)
     assert [trial.overrun_reports for trial in outcome.trials] == [0, 0, 0, 0]
     made = Counter(int(line[1]) for line in lines() if line[0] == "step")
     assert made == {trial.number: trial.reports for trial in outcome.trials}

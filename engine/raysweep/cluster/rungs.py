@@ -23,7 +23,7 @@ from raysweep.worker.place import Rungs
 
 
 def rungs_of(spec: SweepSpec) -> Rungs:
-    """The rungs of its scheduler, and where `stop.trial` ends trials by the same time.
+    """The rungs of its scheduler below `max_t`: a trial that has come as far ends by itself, as a rule.
 
     None of `median_stopping`, which decides at each report, and of a scheduler of the user's own. None either
     where a trial is the driver of a Ray Train run, whose reports others make.
@@ -35,13 +35,12 @@ def rungs_of(spec: SweepSpec) -> Rungs:
     if isinstance(options, ResourceChangingOptions):
         options = options.base.options
     attr = str(getattr(options, "time_attr", TRAINING_ITERATION))
-    ends = {
-        float(limit) for name, limit, _, _ in spec.stop.trial_limits if name == attr and limit is not None
-    }
-    max_t = getattr(options, "max_t", None)
-    times = {*_times(options), *ends, *(() if max_t is None else (float(max_t),))}
+    max_t: float | None = getattr(options, "max_t", None)
     return Rungs(
-        attr="" if attr == TRAINING_ITERATION else attr, times=tuple(sorted(times)), interval=interval
+        attr="" if attr == TRAINING_ITERATION else attr,
+        times=tuple(sorted(time for time in _times(options) if max_t is None or time < max_t)),
+        interval=interval,
+        below=max_t,
     )
 
 

@@ -43,6 +43,8 @@ class Rungs:
     """Sorted."""
     interval: float = 0.0
     """At each multiple of this, too; 0: there are no others."""
+    below: float | None = None
+    """Nothing is decided at this time and after it; None: there is no such time."""
 
     def __bool__(self) -> bool:
         """Whether there are any."""

@@ -48,7 +48,9 @@ class RungWatch:
         decides = bisect_right(rungs.times, now) > bisect_right(rungs.times, before) or (
             rungs.interval > 0.0 and floor(now / rungs.interval) > floor(before / rungs.interval)
         )
-        return min(took_s, MOST_S) if decides and took_s >= LEAST_S else 0.0
+        if not decides or took_s < LEAST_S or (rungs.below is not None and now >= rungs.below):
+            return 0.0
+        return min(took_s, MOST_S)
 
     def begin_step(self) -> None:
         """The report returns."""

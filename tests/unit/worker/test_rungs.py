@@ -81,6 +81,11 @@ def test_multiples_of_an_interval(clock: Clock) -> None:
     assert patience(clock, RungWatch(Rungs(interval=2.0), 0), [None] * 5) == [0, 0.5, 0, 0.5, 0]
 
 
+def test_none_is_where_trials_have_done_all_their_work(clock: Clock) -> None:
+    rungs = Rungs(interval=2.0, times=(3.0, 4.0), below=4.0)
+    assert patience(clock, RungWatch(rungs, 0), [None] * 6) == [0, 0.5, 0.5, 0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("step_s", "expected"), [(LEAST_S * 0.9, 0.0), (LEAST_S * 1.5, LEAST_S * 1.5), (60.0, MOST_S)]
 )
