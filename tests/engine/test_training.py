@@ -62,8 +62,18 @@ def make_spec(tmp_path: Path) -> Callable[..., rs.TrainSpec]:
     return make
 
 
+_earlier = [0]
+
+
+@pytest.fixture(autouse=True)
+def actors_of_earlier_tests() -> None:
+    """Ray Data's stay for as long as there is a cluster, where a test before has read a data set."""
+    _earlier[0] = actor_states().count("ALIVE") if ray.is_initialized() else 0
+
+
 def actors_alive() -> int:
-    return actor_states().count("ALIVE")
+    """Those that this test began."""
+    return max(0, actor_states().count("ALIVE") - _earlier[0])
 
 
 @pytest.mark.usefixtures("ray_cluster")
