@@ -17,16 +17,18 @@ import inspect
 import logging
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import optuna
 import torch
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, GPSampler
 from optuna.trial import FrozenTrial, TrialState
 from scipy import stats
+from threadpoolctl import threadpool_limits
 
 from raysweep.errors import SpecError
 from raysweep.search.base import Result
@@ -37,8 +39,11 @@ from raysweep.search.optuna_model import OptunaModel, quiet_study
 from raysweep.spec.search import GpOptions
 from raysweep.spec.space import Space
 
+Floats = npt.NDArray[np.float64]
 MOST_BY_COST = 8
 """At most so many asks in a row go by improvement per cost."""
+MOST_AT_ONCE = 500
+"""A line of more values costs more than the places on it that are looked at."""
 BEST_PART = 3
 """Of results that are too many, this part is the best ones, the rest the newest."""
 
@@ -81,7 +86,8 @@ class GpModel(OptunaModel):
     def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         """Return values of all modelled leaves."""
         self._cost = self._costs.now() if number % (1 + self._turns_by_cost()) else None
-        with warnings.catch_warnings():
+        # Its matrices are small: threads of BLAS would cost three times as much, and take it from the trials.
+        with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")  # of scipy and torch, about results that are nearly all alike
             return super().sample(number, attempt)
 
@@ -155,6 +161,9 @@ class CostAwareSampler(GPSampler):
 
     def _optimize_acqf(self, acqf: Any, best_params: Any) -> Any:
         """As Optuna's, of another function. It may be overridden, but need not stay: see `_check_hook`."""
+        grids = _grids(acqf)
+        if grids:
+            acqf.eval_acqf_no_grad = Lines(acqf.eval_acqf_no_grad, grids)
         if self._cost is None:
             return super()._optimize_acqf(acqf, best_params)
         by_score, cost, distributions = acqf.eval_acqf, self._cost, self._distributions
@@ -169,6 +178,58 @@ class CostAwareSampler(GPSampler):
 
         acqf.eval_acqf = per_cost
         return super()._optimize_acqf(acqf, best_params)
+
+
+class Lines:
+    """The acquisition function; along the values of one parameter it is computed for all of them at once.
+
+    Optuna searches there by Brent's method, one place after the other, and a place costs nearly as much as a
+    line of them: most of an ask went there.
+
+    Args:
+        evaluate: Optuna's function, of one place or of rows of them.
+        grids: the values of parameters that are searched so, by column.
+    """
+
+    def __init__(self, evaluate: Callable[[Floats], Floats], grids: Mapping[int, Floats]) -> None:
+        self._evaluate = evaluate
+        self._grids = grids
+        self._line: dict[bytes, Floats] = {}
+        self._last: Floats | None = None
+
+    def __call__(self, places: Floats) -> Floats:
+        """Values of the function: of one place one without a dimension."""
+        if places.ndim != 1:
+            return self._evaluate(places)
+        key = places.tobytes()
+        if key not in self._line:
+            self._line = self._line_of(places) or {key: self._evaluate(places)}
+            self._last = places.copy()
+        return self._line[key]
+
+    def _line_of(self, place: Floats) -> dict[bytes, Floats] | None:
+        """The values of all places that differ from the last in one parameter, this one's; None: no line."""
+        if self._last is None:
+            return None
+        columns = np.flatnonzero(place != self._last)
+        if len(columns) != 1:
+            return None
+        column = int(columns[0])
+        grid = self._grids.get(column)
+        if grid is None or place[column] not in grid:
+            return None
+        places = np.repeat(place[None, :], len(grid), axis=0)
+        places[:, column] = grid
+        return {each.tobytes(): value for each, value in zip(places, self._evaluate(places), strict=True)}
+
+
+def _grids(acqf: Any) -> dict[int, Floats]:
+    """The values of parameters along which a line is worth it; none where Optuna has them in another way."""
+    space: Any = getattr(acqf, "search_space", None)
+    if not (hasattr(acqf, "eval_acqf_no_grad") and hasattr(space, "get_choices_of_discrete_params")):
+        return {}
+    choices = zip(space.discrete_indices, space.get_choices_of_discrete_params(), strict=True)
+    return {int(column): grid for column, grid in choices if len(grid) <= MOST_AT_ONCE}
 
 
 def _check_hook() -> None:
