@@ -73,6 +73,8 @@ def test_a_death_takes_nobody_else_with_it(
     outcome = run("one_dies", {"how": how}, num_samples=8, isolation=isolation)
     assert outcome.counts == {"completed": 8}
     assert Counter(int(line[1]) for line in lines()) == {n: 2 if n == 1 else 1 for n in range(8)}
+    charged = {trial.number for trial in outcome.trials if any(each.error for each in trial.attempts)}
+    assert charged == {1}
     error = outcome[1].attempts[0].error
     assert error is not None
     assert error.kind == "worker_died"

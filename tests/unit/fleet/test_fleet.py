@@ -288,6 +288,24 @@ def test_a_worker_that_ends_for_its_memory_before_it_can_be_killed_charges_nobod
     assert not lost.was_handed
 
 
+def test_a_trial_that_ends_its_process_charges_nobody_behind_it() -> None:
+    """Its worker said whose end it is, and begins no other."""
+    died = FailureFacts(origin="process", type="ProcessDied", message="exit code 7", exit_code=7)
+    driven = Driven().running(1, 2).say(0, failed(1, 1, died))
+    assert told(driven) == [("TrialFailed", 1)]
+    (lost,) = driven.ended(0).link_closed(0).events
+    assert isinstance(lost, ev.SlotLost)
+    assert not lost.was_handed
+
+
+def test_a_forked_trial_that_ends_its_process_says_nothing_of_its_workers_end() -> None:
+    died = FailureFacts(origin="process", type="ProcessDied", message="exit code 7", exit_code=7)
+    driven = Driven("process").running(1, 2).say(0, failed(1, 1, died), began(2, 1))
+    (lost,) = driven.ended(0).link_closed(0).events
+    assert isinstance(lost, ev.SlotLost)
+    assert lost.was_handed, "the second trial may have killed it"
+
+
 def test_a_forked_trial_over_its_memory_leaves_the_worker() -> None:
     held = FailureFacts(origin="memory", type="MemoryLimitExceeded", message="too much")
     assert Driven("process").running(1, 2).say(0, failed(1, 1, held)).did(KillWorker) == []

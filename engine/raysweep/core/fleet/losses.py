@@ -43,7 +43,7 @@ def lose(fleet: Fleet, slot: FleetSlot, failure: Failure, at: float, worker: Wor
     """The slot is gone with its `worker`, one of its members; whom that is held against, the core decides."""
     worker = worker or slot.worker
     was_handed = any(handed.state != "unsent" for handed in slot.handed.values())
-    was_handed = was_handed and not any(member.ends_for_memory for member in slot.members)
+    was_handed = was_handed and not any(member.is_ending for member in slot.members)
     was_loaded = all(member.is_loaded for member in slot.members)
     failure = replace(failure, memory_bytes=slot.held_bytes) if slot.is_open else failure
     fleet.forget(slot)

@@ -274,9 +274,11 @@ class Fleet:
 
     def _take_failed(self, slot: FleetSlot, message: msg.Failed, at: float) -> None:
         self.fail(slot, message, at)
-        if message.failure.origin == "memory" and self.policy.isolation != "process":
-            # It ends with its trial, and must get no other meanwhile.
-            slot.worker.ends_for_memory = True
+        if message.failure.origin not in ("memory", "process") or self.policy.isolation == "process":
+            return
+        # It ends with its trial, and begins none of those behind it.
+        slot.worker.is_ending = True
+        if message.failure.origin == "memory":
             self.retire(slot, at)
 
     def _take_ready(self, slot: FleetSlot, worker: Worker, ready: msg.Ready, at: float) -> None:

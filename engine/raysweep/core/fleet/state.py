@@ -42,8 +42,8 @@ class Worker:
 
     `has_link`: its connection is open; `failure`: how it died, once Ray has said so. `has_run`: it was handed
     a trial (with `isolation="actor"` it gets no second one). `is_loaded`: it was ready once.
-    `ends_for_memory`: for what its trial held, which is known; nobody else is to blame. `host`, `devices`:
-    see `messages.Ready`.
+    `is_ending`: with its trial, which has said so; nobody else is to blame. `host`, `devices`: see
+    `messages.Ready`.
     """
 
     number: int
@@ -54,7 +54,7 @@ class Worker:
     has_link: bool = False
     has_run: bool = False
     is_loaded: bool = False
-    ends_for_memory: bool = False
+    is_ending: bool = False
     host: str = ""
     devices: str | None = None
     failure: Failure | None = None
