@@ -52,6 +52,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
+def message_of(error: BaseException) -> str:
+    """What an exception says; one of a user's class may raise anything when it is asked."""
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001  it is no end of ours
+        return "<exception str() failed>"
+
+
 def one_line(text: str, limit: int = 600) -> str:
     """The text with runs of white space made one space, cut to `limit` characters."""
     flat = " ".join(text.split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -22,12 +22,23 @@ class RestoredCheckpoint(AbstractContextManager[Path]):
     Or take it as `to_ray()`, for code that expects a `ray.train.Checkpoint`.
     """
 
-    def __init__(self, opened: AbstractContextManager[Path]) -> None:
-        self._opened = opened
+    def __init__(
+        self,
+        opened: AbstractContextManager[Path],
+        open_again: Callable[[], AbstractContextManager[Path] | None],
+    ) -> None:
+        self._next: AbstractContextManager[Path] | None = opened
+        self._open_again = open_again
+        self._entered: list[AbstractContextManager[Path]] = []
         self._folder: Path | None = None
 
     def __enter__(self) -> Path:
-        return self._opened.__enter__() if self._folder is None else self._folder
+        if self._folder is not None:
+            return self._folder
+        opened = self._take()
+        folder = opened.__enter__()
+        self._entered.append(opened)
+        return folder
 
     def __exit__(
         self,
@@ -35,7 +46,7 @@ class RestoredCheckpoint(AbstractContextManager[Path]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        return self._opened.__exit__(kind, error, traceback) if self._folder is None else None
+        return self._entered.pop().__exit__(kind, error, traceback) if self._entered else None
 
     def to_ray(self) -> Any:
         """The checkpoint as a `ray.train.Checkpoint` (the same class is `ray.tune.Checkpoint`), verified.
@@ -46,10 +57,16 @@ class RestoredCheckpoint(AbstractContextManager[Path]):
             CheckpointDamagedError: What is stored does not match its manifest. ImportError: There is no Ray.
         """
         if self._folder is None:
-            self._folder = _kept.enter_context(self._opened)
+            self._folder = _kept.enter_context(self._take())
         from ray.train import Checkpoint
 
         return Checkpoint.from_directory(str(self._folder))
+
+    def _take(self) -> AbstractContextManager[Path]:
+        """One that was not entered yet."""
+        opened, self._next = self._next or self._open_again(), None
+        assert opened is not None, "where there was a checkpoint, there is one"
+        return opened
 
 
 def end_attempt() -> None:

@@ -5,11 +5,12 @@ The same calls work in the workers of the downstream training step.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Union
 
 from raysweep import faultplan
 from raysweep.errors import RaysweepError
@@ -97,6 +98,16 @@ class TrialSession(Protocol):
 
 
 _session: TrialSession | None = None
+_is_forked = False
+"""Whether this process was forked by one in which a trial runs: its link is the trial's."""
+
+
+def _note_fork() -> None:
+    global _is_forked
+    _is_forked = _session is not None
+
+
+os.register_at_fork(after_in_child=_note_fork)
 
 
 def report(
@@ -128,10 +139,13 @@ def report(
 
     Raises:
         TrialStopped: The trial should end now (let it pass through; clean up in `finally`).
-        RaysweepError: Called outside a trial, without metrics by name, a metric is not JSON, or all of them
-            take more than 16 MiB; or nothing is stored at `checkpoint_uri`.
+        RaysweepError: Called outside a trial, or in a process that the trial has forked; without metrics by
+            name, a metric is not JSON, or all of them take more than 16 MiB; or nothing is stored at
+            `checkpoint_uri`.
     """
     session = _session or _need_session("report")
+    if _is_forked:
+        _refuse_fork("report")
     if not isinstance(metrics, dict):
         raise RaysweepError(
             f"report() takes metrics by name, got a {type(metrics).__name__}:"
@@ -145,6 +159,10 @@ def report(
             raise RaysweepError("report() takes a checkpoint or a checkpoint_uri, not both: give one of them")
         session.report(metrics, StoredAt(checkpoint_uri), wait)
         return
+    if checkpoint == "":
+        raise RaysweepError(
+            'report(checkpoint="") names no directory: give the one that holds the checkpoint'
+        )
     with local_folder(checkpoint) as folder:
         session.report(metrics, folder, wait)
 
@@ -160,8 +178,11 @@ def get_checkpoint() -> RestoredCheckpoint | None:
         CheckpointDamagedError: On entry: what is stored does not match its manifest, and there is no older
             one to resume from. TrialStopped: There is: the trial's next attempt resumes from it.
     """
-    opened = (_session or _need_session("get_checkpoint")).get_checkpoint()
-    return None if opened is None else RestoredCheckpoint(opened)
+    session = _session or _need_session("get_checkpoint")
+    if _is_forked:
+        _refuse_fork("get_checkpoint")
+    opened = session.get_checkpoint()
+    return None if opened is None else RestoredCheckpoint(opened, session.get_checkpoint)
 
 
 def new_checkpoint() -> AbstractContextManager[Path]:
@@ -178,7 +199,10 @@ def new_checkpoint() -> AbstractContextManager[Path]:
     Raises:
         RaysweepError: Called outside a trial. OSError: There is no place for it.
     """
-    return (_session or _need_session("new_checkpoint")).new_checkpoint()
+    session = _session or _need_session("new_checkpoint")
+    if _is_forked:
+        _refuse_fork("new_checkpoint")
+    return session.new_checkpoint()
 
 
 def get_context() -> TrialContext:
@@ -208,7 +232,8 @@ def should_checkpoint() -> bool:
 
 def activate(session: TrialSession | None) -> None:
     """Make `session` the one that `report` and its siblings talk to (None: no trial runs here)."""
-    global _session
+    global _session, _is_forked
+    _is_forked = False
     if session is None:
         end_attempt()
     plan = faultplan.current()
@@ -219,4 +244,11 @@ def _need_session(call: str) -> TrialSession:
     raise RaysweepError(
         f"{call}() works only inside a trial or a training worker:"
         " run the trainable with raysweep.run_sweep or raysweep.run_training"
+    )
+
+
+def _refuse_fork(call: str) -> NoReturn:
+    raise RaysweepError(
+        f"{call}() works only in the trial's own process, not in one that it has forked:"
+        " send the values back, by a queue or a pipe, and report them there"
     )

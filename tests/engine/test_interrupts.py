@@ -108,10 +108,17 @@ def folder_of(pid: int) -> Path | None:
     return next((owner.parent for owner in owners if f'"pid": {pid},' in owner.read_text()), None)
 
 
-def test_ctrl_c_while_ray_starts(start: Callable[..., Terminal], storage: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_ray_starts(
+    number: signal.Signals, start: Callable[..., Terminal], storage: Path
+) -> None:
     terminal = start("script", "local")
     folder: Path = wait_for(lambda: folder_of(terminal.process.pid))
-    terminal.press(CTRL_C)
+    if number == signal.SIGINT:
+        terminal.press(CTRL_C)
+    else:
+        wait_for(lambda: len(session_of(terminal.process.pid)) > 1)  # its handlers are those of then
+        os.kill(terminal.process.pid, number)
     assert terminal.wait() == 1, terminal.text  # below 0: by a signal, as a crash in C does
     assert f"SweepInterrupted: sweep {NAME!r} was interrupted" in terminal.text
     traceback = terminal.text[terminal.text.index("Traceback") :]

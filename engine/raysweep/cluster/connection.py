@@ -16,6 +16,7 @@ from raysweep.cluster.tempfolder import ray_folder
 from raysweep.errors import ClusterUnreachableError
 from raysweep.raycompat.importing import quiet_import
 from raysweep.raycompat.patience import patient_start
+from raysweep.raycompat.signals import handlers_kept
 
 # Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
 PRELOAD = "raysweep.worker.actor"
@@ -93,7 +94,7 @@ def _started(address: str | None, num_cpus: float | None) -> Iterator[RayConnect
 
     _check_port(address)
     try:
-        with signals_wait():
+        with signals_wait(), handlers_kept():
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
         text = str(error)
@@ -201,7 +202,7 @@ def _start(num_cpus: float | None, folder: Path) -> None:
     import ray
 
     try:
-        with _muted_stderr(), patient_start():
+        with _muted_stderr(), patient_start(), handlers_kept():
             ray.init(
                 address="local",
                 num_cpus=int(num_cpus) if num_cpus else None,

@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysweep import trial
+from raysweep.errors import message_of
 from raysweep.spec.schedule import ScheduledConfig
-from raysweep.training.session import TrainWorkerSession, keep_checkpoints, set_warm_start
+from raysweep.training.session import (
+    TrainWorkerSession,
+    keep_checkpoints,
+    returned_metrics,
+    set_warm_start,
+)
 from raysweep.worker.pinning import pin
 
 
@@ -41,6 +47,35 @@ class TrainLoop:
         try:
             with keep_checkpoints(self.storage_path, self.run_id, self.attempt):
                 trainable = cloudpickle.loads(self.payload)
-                return trainable(config)
+                return returned_metrics(trainable(config))
+        except BaseException as error:
+            raised = portable(error)
+            if raised is error:
+                raise
+            raise raised from error.__cause__
         finally:
             trial.activate(None)
+
+
+def portable(error: BaseException) -> BaseException:
+    """The error, or one that says the same where it would not survive its way to the controller.
+
+    One that cannot be pickled, or unpickled, as of a class whose `__init__` takes other arguments than those
+    that it hands on, would look there like the death of its worker.
+    """
+    from ray import cloudpickle
+
+    message = message_of(error)
+    try:
+        pickled: bytes = cloudpickle.dumps(error)  # type: ignore[no-untyped-call]
+        if str(cloudpickle.loads(pickled)) == message:
+            return error
+    except BaseException:  # noqa: BLE001  whatever its class does
+        pass
+    kind = type(error)
+    # Under its own name; it is pickled with the class itself, as this one is not what the module has.
+    stand_in = type(
+        kind.__name__, (Exception,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    )
+    raised: BaseException = stand_in(message).with_traceback(error.__traceback__)
+    return raised

@@ -5,6 +5,7 @@ Nothing here imports Ray before it is called.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -15,11 +16,10 @@ from typing import Any
 
 from raysweep.errors import RaysweepError
 from raysweep.restored import opened_by_ray, temporary_folder
-from raysweep.spec.jsonable import plain, unwrap_number
 from raysweep.spec.schedule import ScheduledConfig
-from raysweep.spec.validation import Problem
 from raysweep.storage.opening import open_store
 from raysweep.trial import Reported, StoredAt, TrialContext
+from raysweep.worker.rows import is_scalar, to_json
 
 ANSWERED_S = 2.0
 """So long a worker waits, having given the checkpoint that it was asked for: it is about to be ended.
@@ -27,6 +27,7 @@ ANSWERED_S = 2.0
 What it did meanwhile would be done again. Where nothing comes of it, as no other node has room, it goes on.
 """
 
+log = logging.getLogger("raysweep")
 _warm_start: str | None = None
 
 
@@ -203,13 +204,33 @@ def set_warm_start(uri: str | None) -> None:
     _warm_start = uri
 
 
+def returned_metrics(result: Any) -> dict[str, Any]:
+    """What a training function returned, as metrics; nothing, unless it is a dict.
+
+    What JSON cannot hold is left out, and said: it has trained, and nothing of that is undone for it.
+    """
+    found: dict[str, Any] = {}
+    for name, value in result.items() if isinstance(result, dict) else ():
+        try:
+            found |= _to_json({name: value})
+        except RaysweepError as error:
+            log.warning("what the training returned is left out of its outcome: %s", error)
+    return found
+
+
 def _to_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics as JSON holds them, numpy scalars as numbers; NaN and infinity pass."""
-    values = {name: unwrap_number(value) for name, value in metrics.items()}
-    odd = {
-        name: value for name, value in values.items() if isinstance(value, float) and not math.isfinite(value)
-    }
-    try:
-        return {**plain({name: value for name, value in values.items() if name not in odd}), **odd}
-    except Problem as problem:
-        raise RaysweepError(f"report(): {problem}") from None
+    """Metrics as JSON holds them, as those of a trial; NaN and infinity pass."""
+    for name in metrics:
+        if not isinstance(name, str):
+            raise RaysweepError(
+                f"report() takes metrics named by strings; {name!r:.100} is a {type(name).__name__}"
+            )
+    return {str.__str__(name): _value(str.__str__(name), value) for name, value in metrics.items()}
+
+
+def _value(name: str, value: Any) -> Any:
+    to_json(name, name)
+    number = value.item() if callable(getattr(value, "item", None)) and is_scalar(value) else value
+    if isinstance(number, float) and not math.isfinite(number):
+        return float(number)
+    return to_json(name, number)

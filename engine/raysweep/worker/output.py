@@ -43,7 +43,11 @@ class Output:
     """Where the output of attempts goes. This one leaves it where it goes anyway."""
 
     def begin(self, job: Job) -> None:
-        """The attempt begins; what is written from now on is its."""
+        """The attempt begins; what is written from now on is its. What one has closed is open again."""
+        if getattr(sys.stdout, "closed", False):
+            sys.stdout = _line_stream(_STDOUT)
+        if getattr(sys.stderr, "closed", False):
+            sys.stderr = _line_stream(_STDERR)
 
     def end(self, last_words: str = "") -> None:
         """It is over; `last_words` are written to its log."""
@@ -83,6 +87,7 @@ class CapturedOutput(Output):
 
     def begin(self, job: Job) -> None:
         """See `Output`."""
+        super().begin(job)
         if self._is_broken:
             return
         try:

@@ -37,7 +37,7 @@ class RowMaker:
             RaysweepError: They are no names, or they alone are too large.
         """
         self._keys_bytes = _measure_keys(keys)
-        self.keys = keys
+        self.keys = tuple(map(str.__str__, keys))  # NumPy's strings are others
 
     def convert(self, name: str, value: Any) -> Any:
         """A value that is not plain, as JSON. Raises: RaysweepError: it is none."""
@@ -84,8 +84,9 @@ def _measure_keys(keys: tuple[str, ...]) -> int:
             raise RaysweepError(
                 f"report() takes metrics named by strings; {name!r} is a {type(name).__name__}"
             )
-        to_json(name, name)
-        sizes.append(len(encode(name)) + 1)
+        plain = str.__str__(name)
+        to_json(plain, plain)
+        sizes.append(len(encode(plain)) + 1)
     if sum(sizes) + PLAIN_BYTES * len(keys) > MAX_ROW_BYTES:
         raise _refusal(keys, [size_bytes + PLAIN_BYTES for size_bytes in sizes])
     return sum(sizes)
@@ -94,7 +95,7 @@ def _measure_keys(keys: tuple[str, ...]) -> int:
 def to_json(name: str, value: Any) -> Any:
     """The value as JSON; non-finite numbers as the strings `NaN`, `Infinity`, `-Infinity`."""
     item = getattr(value, "item", None)
-    if callable(item) and getattr(value, "ndim", 0) == 0:
+    if callable(item) and is_scalar(value):
         value = item()
     if isinstance(value, float):
         if isfinite(value):
@@ -109,3 +110,8 @@ def to_json(name: str, value: Any) -> Any:
             f"metric {name!r} is of type {type(value).__name__}, which JSON cannot hold ({error});"
             " report numbers, strings, or lists of them"
         ) from error
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether it is a number, one of numpy or torch too, not an array or a tensor of several."""
+    return getattr(value, "ndim", 0) == 0

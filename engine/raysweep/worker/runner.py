@@ -5,22 +5,25 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NoReturn, cast
 
 import raysweep
 from raysweep import faultplan
 from raysweep import trial as trial_api
 from raysweep.allowed import check_found, check_named
-from raysweep.errors import RaysweepError, TrialStopped
+from raysweep.errors import RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
 from raysweep.worker import gang
 from raysweep.worker.members import make_session
 from raysweep.worker.output import Output
 from raysweep.worker.place import SweepPlace
+from raysweep.worker.rows import is_scalar
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import Attempt, WorkerShell
@@ -138,7 +141,7 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
             session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
             with gang.joined(session), RayCalls(session, place):
-                _report_returned(trainable(job.config), place.metric)
+                _report_returned(_call(trainable, job.config), place.metric)
         finally:
             _interruptible = None
     except TrialDone:
@@ -155,6 +158,31 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
     return Stopped(*job.who) if session.was_raised else Returned(*job.who)
 
 
+def _call(trainable: Trainable, config: dict[str, Any]) -> Any:
+    """What it returns. A process that it has forked may come out of it, too, and ends here, unheard."""
+    pid = os.getpid()
+    try:
+        return trainable(config)
+    finally:
+        if os.getpid() != pid:
+            _leave_as_python(sys.exc_info()[1])
+
+
+def _leave_as_python(error: BaseException | None) -> NoReturn:
+    """End this process as if it had come to the end of its script."""
+    code: Any = None if error is None else 1
+    if isinstance(error, SystemExit):
+        code = error.code
+    elif error is not None:
+        traceback.print_exception(error)
+    with suppress(Exception):
+        if not isinstance(code, int | None):
+            print(code, file=sys.stderr)  # noqa: T201  as Python does
+        sys.stdout.flush()
+        sys.stderr.flush()
+    _leave(code if isinstance(code, int) else int(code is not None))
+
+
 def _report_returned(result: Any, metric: str) -> None:
     """What a trainable returns is its last report: metrics by name, or the metric itself."""
     if result is None:
@@ -163,7 +191,7 @@ def _report_returned(result: Any, metric: str) -> None:
         # A metric inside another is named as Ray Tune does: one that is not there by its own name.
         trial_api.report(flatten(result) if "/" in metric and metric not in result else result)
         return
-    number = result.item() if callable(getattr(result, "item", None)) and _is_scalar(result) else result
+    number = result.item() if callable(getattr(result, "item", None)) and is_scalar(result) else result
     if metric and isinstance(number, int | float) and not isinstance(number, bool):
         trial_api.report({metric: number})
         return
@@ -171,11 +199,6 @@ def _report_returned(result: Any, metric: str) -> None:
         f"the trainable returned a {type(result).__name__}: return a dict of metrics, the number"
         f" {f'that {metric!r} is to be' if metric else 'of a metric'}, or None"
     )
-
-
-def _is_scalar(value: Any) -> bool:
-    """Whether it is a number of numpy or torch, not an array or a tensor of several."""
-    return getattr(value, "ndim", 0) == 0
 
 
 def describe(
@@ -189,7 +212,7 @@ def describe(
     return FailureFacts(
         origin=origin,
         type=type(error).__name__,
-        message=_encodable(str(error)[:1000]),
+        message=_encodable(message_of(error)[:1000]),
         traceback=_traceback(error, max_chars),
         bases=tuple(cls.__name__ for cls in type(error).__mro__),
         exit_code=error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,

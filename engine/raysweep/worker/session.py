@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import isfinite
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from raysweep import faultplan
@@ -42,11 +43,15 @@ class Session:
         self.is_interrupted = False
         """It is to end now, not only at its next report; `interrupt` of the runner sees to it."""
         self.is_busy = False
-        """Inside `report`, which raises `TrialStopped` itself: an interruption could leave a lock locked."""
+        """Inside `report`, which raises `TrialStopped` itself: an interruption could leave a lock locked. Of
+        the thread that runs the attempt, which alone is interrupted."""
         self.changed = threading.Condition()
         """Guards what other threads change, and is notified of it."""
         self._link = link
         self._place = place
+        self._thread = get_ident()
+        self._reporting = threading.RLock()
+        """Held from a report's number until it is sent: threads may report, too."""
         self._reports = 0
         self._rows = RowMaker()
         self._answered = -1
@@ -94,31 +99,36 @@ class Session:
 
     def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
         """See `raysweep.report`."""
-        job, index = self.job, self._reports
-        if self.stop_reason is not None and self._leaves_before(index, checkpoint is not None):
-            self._raise_stopped()
-        rows = self._rows
-        if tuple(metrics) != rows.keys:
-            rows.set_keys(tuple(metrics))
-        keys = rows.keys
-        row = [
-            value
-            if ((kind := type(value)) is float and isfinite(value))
-            or (kind is int and MIN_INT <= value <= MAX_INT)
-            or kind in PLAIN_TYPES
-            else rows.convert(name, value)
-            for name, value in metrics.items()
-        ]
-        packed = rows.pack(row) if rows.is_odd else None
-        patience_s = 0.0 if self._rungs is None or wait else self._rungs.patience_s(metrics, index)
-        self.is_busy = True
-        is_saved = False
+        job, is_saved = self.job, False
+        is_own = get_ident() == self._thread
+        if is_own:
+            self.is_busy = True
         try:
-            self._reports = index + 1
-            if wait or patience_s:
-                self._send_rows(index, keys, [row], is_waiting=not wait or checkpoint is None)
-            else:
-                self._link.send_row(job.trial, job.attempt, index, keys, row, packed)
+            self._reporting.acquire()
+            try:
+                index, rows = self._reports, self._rows
+                if self.stop_reason is not None and self._leaves_before(index, checkpoint is not None):
+                    self._raise_stopped()
+                if tuple(metrics) != rows.keys:
+                    rows.set_keys(tuple(metrics))
+                keys = rows.keys
+                row = [
+                    value
+                    if ((kind := type(value)) is float and isfinite(value))
+                    or (kind is int and MIN_INT <= value <= MAX_INT)
+                    or kind in PLAIN_TYPES
+                    else rows.convert(name, value)
+                    for name, value in metrics.items()
+                ]
+                packed = rows.pack(row) if rows.is_odd else None
+                patience_s = 0.0 if self._rungs is None or wait else self._rungs.patience_s(metrics, index)
+                self._reports = index + 1
+                if wait or patience_s:
+                    self._send_rows(index, keys, [row], is_waiting=not wait or checkpoint is None)
+                else:
+                    self._link.send_row(job.trial, job.attempt, index, keys, row, packed)
+            finally:
+                self._reporting.release()
             if checkpoint is not None:
                 self._say_upcoming(index)
                 found = dict(zip(keys, row, strict=True))
@@ -133,7 +143,8 @@ class Session:
             if wait or patience_s:
                 self._await_answer(index, None if wait else patience_s)
         finally:
-            self.is_busy = False
+            if is_own:
+                self.is_busy = False
             if self._rungs is not None:
                 self._rungs.begin_step()
         if self.stop_reason is not None and self._leaves_after(index, is_saved):
@@ -304,7 +315,8 @@ class Session:
         with self.changed:
             if is_so():
                 return
-        was_busy, self.is_busy = self.is_busy, True
+        was_busy = self.is_busy
+        self._be_busy(True)
         try:
             self._send_busy(is_over=False)
             with self.changed:
@@ -312,7 +324,11 @@ class Session:
                     self.changed.wait()
             self._send_busy(is_over=True)
         finally:
-            self.is_busy = was_busy
+            self._be_busy(was_busy)
+
+    def _be_busy(self, is_busy: bool) -> None:
+        if get_ident() == self._thread:
+            self.is_busy = is_busy
 
     @contextmanager
     def while_busy(self, *, says_end: bool = True) -> Iterator[None]:
@@ -321,11 +337,11 @@ class Session:
         `says_end`: what is stored says so itself, else this does.
         """
         self._send_busy(is_over=False)
-        self.is_busy = False
+        self._be_busy(False)
         try:
             yield
         finally:
-            self.is_busy = True
+            self._be_busy(True)
         if says_end:
             self._send_busy(is_over=True)
 
