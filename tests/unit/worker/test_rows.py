@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from raysweep.errors import RaysweepError, message_of
 from raysweep.worker.rows import RowMaker
 
 
-class Name(str, Enum):
+class Name(StrEnum):
     LOSS = "loss"
 
 
