@@ -44,6 +44,8 @@ MOST_BY_COST = 8
 """At most so many asks in a row go by improvement per cost."""
 MOST_AT_ONCE = 500
 """A line of more values costs more than the places on it that are looked at."""
+MOST_VALUES = 10_000
+"""Optuna looks at each value of a discrete parameter: a wider one is as good as continuous."""
 BEST_PART = 3
 """Of results that are too many, this part is the best ones, the rest the newest."""
 
@@ -58,6 +60,8 @@ class GpModel(OptunaModel):
 
     What is in a branch is not modelled: its kernel compares configs that have the same parameters.
     """
+
+    most_values = MOST_VALUES
 
     def __init__(self, space: Space, seed: int, mode: str, options: GpOptions) -> None:
         super().__init__(space, seed, mode)
@@ -226,10 +230,25 @@ class Lines:
 def _grids(acqf: Any) -> dict[int, Floats]:
     """The values of parameters along which a line is worth it; none where Optuna has them in another way."""
     space: Any = getattr(acqf, "search_space", None)
-    if not (hasattr(acqf, "eval_acqf_no_grad") and hasattr(space, "get_choices_of_discrete_params")):
+    known = ("get_choices_of_discrete_params", "_optuna_search_space")
+    if not (hasattr(acqf, "eval_acqf_no_grad") and all(hasattr(space, name) for name in known)):
         return {}
-    choices = zip(space.discrete_indices, space.get_choices_of_discrete_params(), strict=True)
-    return {int(column): grid for column, grid in choices if len(grid) <= MOST_AT_ONCE}
+    # By their size, before there are any arrays.
+    narrow = {
+        column: (name, distribution)
+        for column, (name, distribution) in enumerate(space._optuna_search_space.items())
+        if 0 < _size(distribution) <= MOST_AT_ONCE
+    }
+    choices = type(space)(dict(narrow.values())).get_choices_of_discrete_params()
+    return dict(zip(narrow, choices, strict=True))
+
+
+def _size(distribution: Any) -> int:
+    """How many values a distribution has; 0: no end of them."""
+    if isinstance(distribution, CategoricalDistribution):
+        return len(distribution.choices)
+    step = distribution.step
+    return round((distribution.high - distribution.low) / step) + 1 if step else 0
 
 
 def _check_hook() -> None:

@@ -11,7 +11,7 @@ import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Container, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import optuna
 from optuna.samplers import BaseSampler
@@ -36,11 +36,13 @@ class OptunaModel(ABC):
     """
 
     substitution: str | None = None
+    most_values: ClassVar[int | None] = None
+    """Numbers of more values than these are modelled as continuous; None: none are."""
 
     def __init__(self, space: Space, seed: int, mode: Modes) -> None:
         self._seed = seed
         self._space = space
-        self._params = params_of(self.modelled(space))
+        self._params = params_of(self.modelled(space), self.most_values)
         self.paths = frozenset(param.path for param in self._params)
         self._distributions = {param.name: param.distribution for param in self._params}
         self._storage = _Storage()

@@ -2,7 +2,8 @@
 
 Optuna has no quantised log distribution and no normal one, and its categories must be plain values. So a
 quantised domain is modelled by the index of its values, a quantised log domain by its unquantised cousin, a
-choice by its index; normally distributed leaves and leaves with one value are not modelled at all.
+choice by its index; normally distributed leaves and leaves with one value are not modelled at all. Where a
+model wants no domain of too many values, such a one is modelled as continuous, and rounded to its values.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ class Param:
             return float(param)
         if isinstance(self.domain, Float) and self.domain.log:
             return self.codec.value(self.codec.index(param))
+        # A continuous one in place of a wide domain's lies between two indices.
+        index = round(param)
         if isinstance(self.domain, Integer) and self.domain.log:
-            return int(param) * self.domain.step
-        return self.codec.value(int(param))
+            return index * self.domain.step
+        return self.codec.value(index)
 
     def to_param(self, value: Any) -> Any:
         """Return what Optuna's study holds for a config's value: the same for an ask and for its restoring.
@@ -58,14 +61,21 @@ class Param:
         return param
 
 
-def params_of(leaves: tuple[Leaf, ...]) -> list[Param]:
-    """Return the leaves that Optuna models, under their paths joined by "/"."""
+def params_of(leaves: tuple[Leaf, ...], most_values: int | None = None) -> list[Param]:
+    """Return the leaves that Optuna models, under their paths joined by "/".
+
+    Numbers of more than `most_values` values are modelled as continuous; None: none are.
+    """
     params = []
     for path, domain in leaves:
         if isinstance(domain, Normal) or domain.cardinality == 1 or _is_point(domain):
             continue
         numbering = codec(domain)
         distribution = _distribution(domain, numbering)
+        if most_values is not None and isinstance(distribution, IntDistribution):
+            low, high = distribution.low, distribution.high
+            if high - low >= most_values:
+                distribution = FloatDistribution(low, high, log=distribution.log)
         name = "/".join(part.replace("~", "~0").replace("/", "~1") for part in path)
         params.append(Param(name=name, path=path, distribution=distribution, domain=domain, codec=numbering))
     return params

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from raysweep.search import Result, Searcher, gp, make_searcher, tell_end
 from raysweep.search.gp import MOST_AT_ONCE, Lines, _grids
+from raysweep.search.points import FirstPoints
 from raysweep.spec import SweepSpec
 
 WIDE: dict[str, Any] = {
@@ -181,3 +183,44 @@ def test_an_ask_computes_on_one_thread_and_leaves_the_others_as_they_were(
     assert after == before
     assert set(before.values()) == {2}
     assert torchs == 2
+
+
+WIDE_DOMAINS: dict[str, Any] = {
+    "seed": {"randint": [0, 2147483647]},
+    "log": {"lograndint": [1, 2**40]},
+    "stepped": {"qrandint": [8, 8 * 10**9, 8]},
+    "quantised": {"quniform": [0, 1e5, 1e-4]},
+}
+
+
+@pytest.mark.parametrize("domain", WIDE_DOMAINS.values(), ids=WIDE_DOMAINS)
+@pytest.mark.parametrize("search", [{"gp": {"n_startup_trials": 4}}, "auto"], ids=["gp", "auto"])
+def test_a_wide_domain_is_as_cheap_as_a_continuous_one(search: Any, domain: dict[str, Any]) -> None:
+    """Its values are the domain's still, and a rebuilt search goes on as the first."""
+    space = {"x": {"uniform": [0, 1]}, "wide": domain}
+    fields = {"name": "s", "trainable": "m:f", "param_space": space, "metric": "m", "mode": "min"}
+    spec = SweepSpec.model_validate(fields | {"search": search, "num_samples": 30})
+    first, rebuilt = make_searcher(spec, 1), make_searcher(spec, 1)
+    tracemalloc.start()
+    try:
+        for number in range(14):
+            config = first.ask(number)
+            assert config is not None
+            FirstPoints(spec.space, [config], 1)  # raises where a value is none of the domain's
+            rebuilt.restore(number, config)
+            if number < 12:
+                for each in (first, rebuilt):
+                    tell_end(each, number, Result(abs(config["x"] - 0.3)), state="completed")
+        assert first.ask(14) == rebuilt.ask(14)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * 2**20
+
+
+def test_the_values_of_a_wide_parameter_are_not_counted_off() -> None:
+    class Function:
+        search_space = spaces.SearchSpace({"n": IntDistribution(0, 2**60), "m": IntDistribution(0, 9)})
+        eval_acqf_no_grad = None
+
+    assert {column: len(grid) for column, grid in _grids(Function()).items()} == {1: 10}
