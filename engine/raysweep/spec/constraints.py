@@ -46,7 +46,7 @@ class Constraint:
         scope = self._scope(metrics)
         try:
             distance, is_satisfied = self.margin(scope), bool(self.relation.value(scope))
-        except (ArithmeticError, TypeError, KeyError, IndexError):
+        except (ArithmeticError, TypeError, ValueError, KeyError, IndexError):
             return None
         if not math.isfinite(distance):
             return None
