@@ -47,13 +47,13 @@ class _ChoiceCodec:
     """Choices without repetitions, told apart as JSON text (1, 1.0 and true are three values)."""
 
     def __init__(self, domain: Choice) -> None:
-        unique = {_text(value): value for value in domain.values}
+        unique = {text(value): value for value in domain.values}
         self._values = list(unique.values())
         self._index = {text: index for index, text in enumerate(unique)}
         self.size: int | None = len(unique)
 
     def index(self, value: Any) -> int:
-        found = self._index.get(_text(value))
+        found = self._index.get(text(value))
         if found is None:
             raise ValueError(f"{value!r} is none of the {self.size} choices")
         return found
@@ -239,5 +239,12 @@ def left_over_note(count: int, num_samples: int | None) -> str:
     return f"num_samples is {num_samples}, but no more than {count} configs satisfy where: each is tried once"
 
 
-def _text(value: Any) -> bytes:
+def fewer_note(points: int, count: int, num_samples: int, total: int) -> str:
+    """Return what the user is told where some points of a grid have fewer configs that satisfy `where`."""
+    where = f"at {points} of {count} points of the grid fewer configs satisfy where"
+    return f"num_samples is {num_samples}, but {where}: there are {total} trials in all"
+
+
+def text(value: Any) -> bytes:
+    """A value as what is the same for equal ones; 1, 1.0 and true are three."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -6,7 +6,8 @@ of the `grid_search` leaves, and draws the other leaves anew for each of its poi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -20,7 +21,9 @@ from raysweep.search.cells import (
     cells_of,
     draw_unused,
     exhausted_note,
+    fewer_note,
     left_over_note,
+    text,
     total_of,
     widened,
 )
@@ -32,6 +35,8 @@ from raysweep.spec.space import Space
 
 ATTEMPTS = 32
 """How many draws look for an unused config before the unused ones are counted off."""
+Stretch = tuple[int, Sequence[int]]
+"""From which trial on which points of the grid are in turn."""
 
 
 class VariantSearcher:
@@ -41,6 +46,9 @@ class VariantSearcher:
     Where all leaves but the grid's are discrete, no two trials of a grid point get the same values while
     others are left, and the search ends with the last one (`note` says so). Leaves of a grid alone repeat
     `num_samples` times, as in Ray Tune: repeats are then what was asked for.
+
+    A point of the grid that has no config left which satisfies `where` is left out from then on. Which
+    these are, a rebuilt one sees by the configs that it is given.
 
     Args:
         space: the parsed search space.
@@ -62,59 +70,125 @@ class VariantSearcher:
         self._num_samples = num_samples
         self._has_functions = any(isinstance(domain, SampleFrom) for _, domain in self._space.leaves)
         self._cells_by_leaves: dict[tuple[LeafPath, ...], Cells | None] = {}
-        self._rounds = Rounds(self._kept, num_samples, self._sizes())
-        self.total: int | None = self._rounds.total
-        self.note: str | None = self._rounds.note
+        sizes = self._sizes()
+        limits = [total_of(num_samples, size) for size in sizes]
+        self._rounds = Rounds(self._kept, limits if len(limits) == len(self._kept) else limits[:1])
+        self._note = _note_of(sizes, num_samples)
         # Where there is no grid, as at each of its points.
         self._cells = None if self._grid else self._cells_at({})
         self._rng = Random(0)
         # Discrete spaces only: what each trial got, and per grid point what is used.
         self._cell_of: dict[int, Cell] = {}
         self._used: dict[int, set[Cell]] = {}
+        # Whether `where` may leave a point without configs, and which have had some.
+        self._is_bound = self._looks_at_drawn()
+        self._found: set[int] = set()
+
+    @property
+    def total(self) -> int | None:
+        """How many configs there will be, as far as that is known."""
+        return self._rounds.total
+
+    @property
+    def note(self) -> str | None:
+        """See `Searcher`."""
+        left_out = self._rounds.left_out
+        if not left_out:
+            return self._note
+        if not self._grid or self._num_samples is None:
+            return left_over_note(sum(map(len, self._used.values())), self._num_samples)
+        return fewer_note(left_out, len(self._kept), self._num_samples, self.total or 0)
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`; None past the last sample."""
         if self.total is not None and number >= self.total:
             return None
-        point = self._rounds.point(number)
-        grid = self._grid_values(point) if self._grid else {}
-        cells = self._cells_at(grid) if self._grid else self._cells
-        if cells is None:
-            # The same as `derived_rng`, which seeds twice; nobody keeps it.
-            rng = self._rng
-            rng.seed(derived_seed(self._seed, number))
-            values = self._space.draw(
-                lambda _: grid | {path: domain.sample(rng) for path, domain in self._random}
-            )
-            return self._space.build(values)
-        try:
-            return self._space.build(grid | dict(self._unused_values(cells, number, point, grid)))
-        except NoneLeftError:
-            used = self._used.get(point)
-            if not used:
-                raise self._space.unsatisfied() from None
-            self.note = left_over_note(len(used), self._num_samples)
-            return None
+        passed = 0
+        for passed, point in enumerate(self._rounds.turn(number)):
+            values = self._values_at(number, point)
+            if values is not None:
+                config = self._space.build(values)
+                self._keep(number, point, passed)
+                return config
+        if not self._found and not self._used:
+            raise self._space.unsatisfied()
+        self._rounds = self._rounds.without(number, passed + 1)
+        return None
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
-        """Take note of what a discrete trial used. Nothing is kept for continuous spaces."""
+        """Take note of what a discrete trial used, and of points of the grid that had nothing left."""
         if self.total is not None and number >= self.total:
             return
-        point = self._rounds.point(number)
-        cells = self._cells_at(self._grid_values(point))
-        if cells is None:
-            return
         try:
-            cell = cells.cell(self._space.read(config))
+            values = self._space.read(config)
         except (ValueError, TypeError, KeyError, IndexError):
             return  # outside the space: it cannot be drawn again
-        self._take(number, point, cell)
+        passed, point = self._place_of(number, values)
+        cells = self._cells_at(self._grid_values(point))
+        if cells is not None:
+            try:
+                self._take(number, point, cells.cell(values))
+            except (ValueError, TypeError):
+                return
+        self._keep(number, point, passed)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Do nothing: results do not change what is asked for."""
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Do nothing, as `tell`."""
+
+    def _values_at(self, number: int, point: int) -> Mapping[LeafPath, Any] | None:
+        """The values of a trial at a point of the grid; None where it has no more that satisfy `where`."""
+        grid = self._grid_values(point) if self._grid else {}
+        cells = self._cells_at(grid) if self._grid else self._cells
+        if cells is not None:
+            try:
+                return grid | dict(self._unused_values(cells, number, point, grid))
+            except NoneLeftError:
+                return None
+        # The same as `derived_rng`, which seeds twice; nobody keeps it.
+        rng = self._rng
+        rng.seed(derived_seed(self._seed, number))
+        values = self._space.find(
+            lambda _: grid | {path: domain.sample(rng) for path, domain in self._random}
+        )
+        if values is None and (point in self._found or not self._grid):
+            raise self._space.unsatisfied()  # there are some, and another trial may draw them
+        return values
+
+    def _place_of(self, number: int, values: Mapping[LeafPath, Any]) -> tuple[int, int]:
+        """How many points of the grid a trial with these values passed over, and at which one it is."""
+        if self._is_bound:
+            for passed, point in enumerate(self._rounds.turn(number)):
+                if self._is_at(number, point, values):
+                    return passed, point
+        return 0, self._rounds.point(number)
+
+    def _is_at(self, number: int, point: int, values: Mapping[LeafPath, Any]) -> bool:
+        grid = self._grid_values(point)
+        if any(path in values and text(values[path]) != text(value) for path, value in grid.items()):
+            return False
+        cells = self._cells_at(grid)
+        if cells is None or self._cell_of.get(number) is not None:
+            return True
+        try:
+            # A grid may have a value twice: a config that the one has used is of the other.
+            return cells.cell(values) not in self._used.get(point, ())
+        except (ValueError, TypeError):
+            return True
+
+    def _keep(self, number: int, point: int, passed: int) -> None:
+        """Take note of where a trial is, and that the points which it passed over are done."""
+        if self._is_bound:
+            self._found.add(point)
+        if passed:
+            self._rounds = self._rounds.without(number, passed)
+
+    def _looks_at_drawn(self) -> bool:
+        drawn = [path for path, _ in self._random]
+        switches = self._space.switches
+        return any(_touches(each, path, switches) for each in self._space.where for path in drawn)
 
     def _grid_values(self, point: int) -> dict[LeafPath, Any]:
         indices = self._tree.at(point)  # the first path varies fastest
@@ -130,7 +204,7 @@ class VariantSearcher:
             self._cells_by_leaves[key] = cells_of(leaves, self._space.parents)
         return self._cells_by_leaves[key]
 
-    def _sizes(self) -> Sequence[int | None]:
+    def _sizes(self) -> list[int | None]:
         """How many cells each point of the grid has; one number where all have the same."""
         has_grid_of_branches = any(path in self._space.switches for path in self._grid)
         points = self._kept if has_grid_of_branches else self._kept[:1]
@@ -180,42 +254,97 @@ class VariantSearcher:
 
 
 class Rounds:
-    """Which point of the grid each trial is at: all in turn, those without cells that are left passed over.
+    """Which point of the grid each trial is at: all in turn, those that have had their samples passed over.
 
     Args:
         points: the points of the grid.
-        num_samples: how many rounds at most; None: without an end.
-        sizes: how many cells each point has (None: no end of them), or one number for all.
+        limits: how many samples each has (None: no end of them), or one number for all.
+        first: the trial that these begin with.
+        before: which points were in turn before, from which trials on.
+        left_out: how many points have been left out.
     """
 
-    def __init__(self, points: Sequence[int], num_samples: int | None, sizes: Sequence[int | None]) -> None:
-        sizes = sizes if len(sizes) == len(points) else [sizes[0]]
-        limits = [total_of(num_samples, size) for size in sizes]
-        ends = sorted({limit for limit in limits if limit is not None})
+    def __init__(
+        self,
+        points: Sequence[int],
+        limits: list[int | None],
+        first: int = 0,
+        before: Sequence[Stretch] = (),
+        left_out: int = 0,
+    ) -> None:
+        self._points, self._limits, self._first = points, limits, first
+        self.left_out = left_out
         # From which trial on which points are left, until the next ones of them are done.
-        self._stretches: list[tuple[int, Sequence[int]]] = []
-        first = done = 0
-        for end in [*ends, None]:
+        self._stretches: list[Stretch] = []
+        done = 0
+        for end in [*sorted({limit for limit in limits if limit is not None}), None]:
             left = points
             if len(limits) > 1:
                 pairs = zip(points, limits, strict=True)
                 left = [point for point, limit in pairs if limit is None or limit > done]
-            elif limits[0] is not None and limits[0] <= done:
+            elif limits and limits[0] is not None and limits[0] <= done:
                 left = []
             self._stretches.append((first, left))
             first, done = (first, done) if end is None else (first + (end - done) * len(left), end)
         self.total: int | None = None if None in limits else first
-        known = [size for size in sizes if size is not None]
-        self.note: str | None = exhausted_note(min(known), num_samples) if known else None
-        if self.note is not None and len(set(sizes)) > 1:
-            self.note = "some points of the grid have fewer configs than samples: each is tried once"
+        self._before = before
 
     def point(self, number: int) -> int:
         """Return the point of trial `number`, which is below `total`."""
-        for first, points in reversed(self._stretches):
+        first, points = self._stretch(number)
+        return points[(number - first) % len(points)]
+
+    def turn(self, number: int) -> Iterator[int]:
+        """The point of trial `number`, and those that it is at if those before are left out."""
+        yield self.point(number)
+        if len(self._points) > 1:
+            yield from (point for point, _ in self._after(number))
+
+    def without(self, number: int, count: int) -> Rounds:
+        """The same, but from trial `number` on without the first points of its turn, so many of them."""
+        left = self._after(number)[count - 1 :]
+        before = [*self._before, *(each for each in self._stretches if each[0] < number)]
+        points, limits = [point for point, _ in left], [limit for _, limit in left]
+        return Rounds(points, limits, number, before, self.left_out + count)
+
+    def _stretch(self, number: int) -> Stretch:
+        for first, points in reversed([*self._before, *self._stretches]):
             if first <= number and points:
-                return points[(number - first) % len(points)]
+                return first, points
         raise ValueError(f"there is no trial {number}")
+
+    def _after(self, number: int) -> list[tuple[int, int | None]]:
+        """The points after that of a trial, in their turn, and how many samples each has left."""
+        first, points = self._stretch(number)
+        at = (number - first) % len(points)
+        is_one = len(self._limits) != len(self._points)
+        limits_of = self._limits * len(self._points) if is_one else self._limits
+        limits = dict(zip(self._points, limits_of, strict=True))
+        counts = self._counts(number)
+        found = []
+        for point in [*points[at + 1 :], *points[:at]]:
+            limit = limits[point]
+            if limit is None or limit > counts[point]:
+                found.append((point, None if limit is None else limit - counts[point]))
+        return found
+
+    def _counts(self, number: int) -> Counter[int]:
+        """How many of the trials from the first one of these to this one, without it, each point has."""
+        counts: Counter[int] = Counter()
+        ends = [*(first for first, _ in self._stretches[1:]), number]
+        for (first, points), end in zip(self._stretches, ends, strict=True):
+            whole, rest = divmod(max(min(end, number) - first, 0), len(points) or 1)
+            counts.update({point: whole + (place < rest) for place, point in enumerate(points)})
+        return counts
+
+
+def _note_of(sizes: Sequence[int | None], num_samples: int | None) -> str | None:
+    """What the user is told where the points of a grid, `where` apart, have fewer configs than samples."""
+    known = [size for size in sizes if size is not None]
+    note = exhausted_note(min(known), num_samples) if known else None
+    if note is not None and len(set(sizes)) > 1:
+        return "some points of the grid have fewer configs than samples: each is tried once"
+    return note
 
 
 def _touches(relation: Relation, path: LeafPath, switches: Collection[LeafPath]) -> bool:

@@ -161,11 +161,16 @@ class Space:
         Raises:
             SpecError: none of `MAX_DRAWS` does.
         """
-        for attempt in range(MAX_DRAWS):
-            values = draw(attempt)
-            if self.allows(values):
-                return values
-        raise self.unsatisfied(field)
+        values = self.find(draw)
+        if values is None:
+            raise self.unsatisfied(field)
+        return values
+
+    def find(
+        self, draw: Callable[[int], Mapping[tuple[str, ...], Any]]
+    ) -> Mapping[tuple[str, ...], Any] | None:
+        """As `draw`; None: none of `MAX_DRAWS` does."""
+        return next((values for values in map(draw, range(MAX_DRAWS)) if self.allows(values)), None)
 
     def unsatisfied(self, field: str = "where") -> SpecError:
         """The error for relations that no config was found for."""

@@ -103,6 +103,65 @@ def test_a_grid_and_what_is_drawn_may_depend_on_each_other() -> None:
     assert all(config["low"] < config["high"] for config in configs)
 
 
+HALF_BOUND: dict[str, Any] = {
+    "search": "grid",
+    "param_space": {"g": {"grid_search": ["a", "b"]}, "c": {"choice": list(range(10))}},
+    "where": ['g == "b" or c == 0'],
+    "num_samples": 10,
+}
+
+
+@pytest.mark.parametrize("num_samples", [10, 4, None])
+def test_a_grid_goes_on_without_a_point_that_has_nothing_left(num_samples: int | None) -> None:
+    """Where the one has a single config, the other gets all of its samples; and the note counts both."""
+    spec = make_spec(**HALF_BOUND | {"num_samples": num_samples, "stop": {"time_budget_s": 900}})
+    outcome = simulate(spec, lambda config, step: {"loss": 1.0} if step == 1 else None).outcome
+    found = [(trial.config["g"], trial.config["c"]) for trial in outcome.trials]
+    assert outcome.status == "completed"
+    assert len(set(found)) == len(found) == 1 + (num_samples or 10)
+    assert [g for g, _ in found].count("a") == 1
+    counts = f"no more than {len(found)} configs" if num_samples is None else f"{len(found)} trials in all"
+    assert [note for note in outcome.notes if counts in note]
+
+
+@pytest.mark.parametrize("drawn", [{"choice": [1, 2, 3, 4]}, {"uniform": [0, 9]}], ids=["discrete", "real"])
+def test_a_point_of_a_grid_that_is_ruled_out_by_what_is_drawn_is_left_out(drawn: dict[str, Any]) -> None:
+    space = {"g": {"grid_search": [1, 2, 3]}, "c": drawn}
+    spec = make_spec(search="grid", param_space=space, where="g != 1 or c > 100", num_samples=2)
+    outcome = simulate(spec, lambda config, step: {"loss": 1.0} if step == 1 else None).outcome
+    assert [(trial.config["g"], trial.state) for trial in outcome.trials] == [
+        (2, "completed"),
+        (3, "completed"),
+    ] * 2
+    assert [note for note in outcome.notes if "at 1 of 3 points of the grid" in note]
+    with pytest.raises(SpecError, match=r"^where: .*'c > 100'; relax where"):
+        make_searcher(spec.replace(where="c > 100"), 1).ask(0)
+
+
+def test_a_grid_with_samples_left_at_some_points_is_rebuilt_from_its_configs() -> None:
+    """Of points that are alike too, which have used what the one before them has not."""
+    space = {"g": {"grid_search": [1, 1, 2, 3]}, "c": {"choice": list(range(7))}}
+    where = ["g != 1 or c < 2", "g != 2 or c < 4"]
+    spec = make_spec(search="grid", param_space=space, where=where, num_samples=6)
+    searcher = make_searcher(spec, 1)
+    configs: list[dict[str, Any]] = []
+    while (config := searcher.ask(len(configs))) is not None:
+        configs.append(config)
+    assert [config["g"] for config in configs] == [1, 1, 2, 3] * 2 + [2, 3] * 2 + [3] * 2
+    for at in range(len(configs)):
+        rebuilt = make_searcher(spec, 1)
+        for number, config in enumerate(configs[:at]):
+            rebuilt.restore(number, config)
+        rest = range(at, len(configs))
+        assert [rebuilt.ask(number) for number in rest] == configs[at:]
+        assert rebuilt.ask(len(configs)) is None
+        assert [rebuilt.ask(number) for number in rest] == configs[at:]
+    more = make_searcher(spec.replace(num_samples=7), 1)
+    for number, config in enumerate(configs):
+        more.restore(number, config)
+    assert more.ask(len(configs)) not in (None, *configs)
+
+
 def test_brute_force_tries_all_that_satisfy_it() -> None:
     configs = ask_all(make_spec(search="brute_force", param_space=DISCRETE, num_samples=2))
     assert len(configs) == 42
@@ -174,6 +233,14 @@ def test_a_population_explores_within_it() -> None:
     assert sum(attempt.donor is not None for attempt in attempts) > 5
     seen = [trial.config for trial in outcome.trials] + [a.config for a in attempts if a.config is not None]
     assert all(config["low"] + 0.01 < config["high"] for config in seen)
+
+
+def test_a_kill_changes_nothing_of_a_grid() -> None:
+    exact = Exact("where-grid", "none", make_spec(**HALF_BOUND, max_concurrent_trials=1))
+    expected = exact.run()
+    assert len(shown(expected)) > 0
+    for kill in kills_of(expected):
+        assert shown(exact.run(kill)) == shown(expected)
 
 
 @pytest.mark.parametrize("search", ["random", "tpe", "sobol"])
