@@ -1,8 +1,8 @@
 """Relations between parameters: `min_lr < max_lr`, as text that is parsed and never run as code.
 
 An expression is made of names of parameters (`a`, nested `a.b`, `a[0]`, `a["my-name"]`), numbers, strings,
-true and false, `+ - * / // %`, comparisons (chains too: `0 < a < b`), `and`, `or`, `not`, brackets. Nothing
-else is known: no calls, no attributes of values, no powers.
+true, false and null, `+ - * / // %`, comparisons (chains too: `0 < a < b`), `and`, `or`, `not`, brackets.
+Nothing else is known: no calls, no attributes of values, no powers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COMPARISONS: Final[dict[type, Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-_CONSTANTS: Final = {"true": True, "false": False}
+_CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class Relation:
     def holds(self, config: Mapping[str, Any]) -> bool:
         """Whether a config satisfies it. What cannot be computed, as a division by zero, does not.
 
+        Nor does a null that is put in an order or computed with.
+
         Raises:
             SpecError: it compares what cannot be compared, or the config has no such parameter.
         """
@@ -68,12 +70,27 @@ class Relation:
         except (ZeroDivisionError, OverflowError):
             return False
         except (TypeError, KeyError, IndexError) as error:
+            if isinstance(error, TypeError) and any(_meets_null(config, name) for name in self.names):
+                return False
             problem = f"{self.text!r} cannot be told of {show(dict(config))}: {_said(error)}"
             raise SpecError("where", problem, "relate numbers to numbers that each config has") from None
 
 
 def _said(error: Exception) -> str:
     return f"it has no {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _meets_null(config: Mapping[str, Any], name: Name) -> bool:
+    """Whether there is a null at a name, or on the way to it."""
+    node: Any = config
+    for part in name:
+        if node is None:
+            return True
+        try:
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return node is None
 
 
 def _has(config: Mapping[str, Any], switch: Name, branch: str) -> bool:
@@ -154,7 +171,7 @@ def compiled(node: ast.expr, names: list[Name], switches: Collection[tuple[str, 
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
         inner, is_not = compiled(node.operand, names, switches), isinstance(node.op, ast.Not)
         return lambda config: not inner(config) if is_not else -_number(inner(config))
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float, str, bool):
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float, str, bool, type(None)):
         constant = node.value
         return lambda config: constant
     if isinstance(node, ast.Name) and node.id in _CONSTANTS:

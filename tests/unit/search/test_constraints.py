@@ -17,6 +17,7 @@ from raysweep.search.cma import CmaModel, _judged
 from raysweep.search.optuna_params import params_of
 from raysweep.search.relief import RelievedModel
 from raysweep.search.tpe import TpeModel
+from raysweep.simulate import simulate
 from raysweep.spec import SweepSpec
 from raysweep.spec.search import AutoOptions
 
@@ -216,3 +217,33 @@ def test_a_result_says_how_far_it_is() -> None:
     assert Result(1.0).penalty == 0
     assert Result(1.0, (-3.0, 0.0)).penalty == 0
     assert Result(1.0, (-3.0, 0.25, 1.0)).penalty == 1.25
+
+
+@pytest.mark.parametrize("bad", ["n/a", "12", [1, 2], {"a": 1}, None, True], ids=repr)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"constraints": ["lat <= 20", "lat * 2 < 99", "not lat > 30"]},
+        {"constraints": ["lat <= 20"], "stop": {"target": -0.4}},
+        {"stop": {"trial": {"lat": 99}}},
+        {"metric": ["loss", "lat"], "mode": ["min", "min"], "scheduler": {"moasha": {"max_t": 3}}},
+        {"scheduler": {"asha": {"max_t": 3, "metric": "lat", "mode": "min"}}},
+    ],
+    ids=["constraints", "target", "stop", "moasha", "asha"],
+)
+def test_a_metric_that_is_no_number_ends_no_sweep(fields: dict[str, Any], bad: Any) -> None:
+    plain = {"name": "c", "trainable": "m:f", "param_space": {"x": {"uniform": [0, 1]}}, "search": "random"}
+    spec = SweepSpec.model_validate(
+        {**plain, "metric": "loss", "mode": "min", "num_samples": 6, "seed": 1, **fields}
+    )
+
+    def run(config: Any, step: int) -> dict[str, Any] | None:
+        lat = 3.0 if config["x"] < 0.5 else bad
+        return {"loss": -config["x"], "lat": lat} if step < 4 else None
+
+    outcome = simulate(spec, run).outcome
+    assert outcome.status in ("completed", "target")
+    # With that there is no telling whether it is fast enough, or how it compares.
+    if "constraints" in fields and bad is not True:
+        assert outcome.best is not None
+        assert outcome.best.config["x"] < 0.5

@@ -168,6 +168,17 @@ def test_brute_force_tries_all_that_satisfy_it() -> None:
     assert len({tuple(config.items()) for config in configs}) == 21
 
 
+@pytest.mark.parametrize("search", ["random", "tpe", "sobol"])
+def test_a_null_among_choices_fails_no_trial(search: str) -> None:
+    """Whether it is left out or allowed, as the relation says."""
+    space = {"low": {"choice": [1, 2, 5, None]}, "high": {"uniform": [0, 1]}}
+    for where, allowed in ("low < 3", {1, 2}), ("low == null or low < 3", {1, 2, None}):
+        spec = make_spec(search=SEARCHES[search], param_space=space, where=where, num_samples=12)
+        outcome = simulate(spec, lambda config, step: {"loss": 1.0} if step == 1 else None).outcome
+        assert outcome.counts["completed"] == 12
+        assert {trial.config["low"] for trial in outcome.trials} == allowed
+
+
 @pytest.mark.parametrize("search", [*SEARCHES, "grid", "brute_force"])
 def test_what_nothing_satisfies_is_refused_by_name(search: str) -> None:
     space = DISCRETE if search != "grid" else {"low": {"grid_search": [1, 2]}, "high": {"choice": [0, 1]}}
@@ -273,6 +284,14 @@ def test_a_kill_changes_nothing(search: str) -> None:
         ('kind == "adam" or lr < 0.1', {"kind": "sgd", "lr": 0.5}, False),
         ("flag == true", {"flag": True}, True),
         ("1 / a > 0", {"a": 0}, False),
+        ("a < 3", {"a": None}, False),
+        ("not a < 3", {"a": None}, False),
+        ("a * 2 < 3", {"a": None}, False),
+        ("a.b < 3", {"a": None}, False),
+        ("a == null or a < 3", {"a": None}, True),
+        ("a == null or a < 3", {"a": 5}, False),
+        ("a != null and a < 3", {"a": None}, False),
+        ("a == None", {"a": None}, True),
     ],
 )
 def test_what_relations_say(text: str, config: dict[str, Any], holds: bool) -> None:
