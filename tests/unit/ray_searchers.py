@@ -143,3 +143,13 @@ class Raises(Climbs):
         if trial_id == "3":
             raise ArithmeticError("the matrix is singular")
         return super().suggest(trial_id)
+
+
+class Stumbles(Climbs):
+    """Fails for every third trial once it has drawn, and so is no more what it was before."""
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        given = super().suggest(trial_id)
+        if int(trial_id) % 3 == 1:
+            raise ArithmeticError("the matrix is singular")
+        return given

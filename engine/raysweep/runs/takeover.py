@@ -25,6 +25,7 @@ from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.runs.reopening import NOT_AGAIN, check_same, check_whole, reopens
 from raysweep.runs.replay import rebuild
 from raysweep.search import Searcher, WarmStart, make_searcher, result_of, tell_end, tell_rung
+from raysweep.search.base import replay_failed
 from raysweep.spec import Changes, SweepSpec, changes
 from raysweep.spec.again import Again
 from raysweep.spec.wallclock import check_deadline, resolve_deadline
@@ -243,7 +244,9 @@ def rebuild_searcher(
         rungs.setdefault(number, []).append((reached[0], reached[1]))
     for number, is_told in in_order(state):
         trial = state.trials[number]
-        if not is_told and trial.config:  # else it could not be made at all
+        if not is_told and not trial.config:  # it could not be made at all
+            replay_failed(searcher, number)
+        elif not is_told:
             searcher.restore(number, trial.config if trial.suggested is None else trial.suggested)
         if is_told:
             for time_reached, value in rungs.get(number, ()):

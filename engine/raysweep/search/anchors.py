@@ -14,8 +14,10 @@ from raysweep.search.base import (
     Result,
     Searcher,
     TrialEnd,
+    replay_failed,
     substitution_of,
     take_given,
+    take_remark,
     tell_earlier,
     tell_end,
 )
@@ -130,9 +132,9 @@ class AnchoredSearcher:
         return substitution_of(self._inner)
 
     def take_remark(self) -> str | None:
-        """See `raysweep.search.base.Remarking`: how much the past agrees."""
+        """See `raysweep.search.base.Remarking`: how much the past agrees, and what its searcher says."""
         remark, self._remark = self._remark, None
-        return remark
+        return "; ".join(text for text in (remark, take_remark(self._inner)) if text) or None
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """See `Searcher`."""
@@ -145,6 +147,10 @@ class AnchoredSearcher:
         """See `Searcher`."""
         self._inner.restore(number, config)
         self._note(number, config)
+
+    def replay_failed(self, number: int) -> None:
+        """See `raysweep.search.base.Replaying`."""
+        replay_failed(self._inner, number)
 
     def take_given(self, number: int, config: dict[str, Any]) -> None:
         """See `raysweep.search.base.Adopter`."""
@@ -185,7 +191,8 @@ class AnchoredSearcher:
 
     def _begin(self, found: Agreement) -> None:
         """Have a searcher with a past take the place of the one without."""
-        self._remark = str(found)
+        # What the searcher before has still to say is said with it.
+        self._remark = "; ".join(text for text in (take_remark(self._inner), str(found)) if text)
         if found.told:
             self._inner = self._make()
             for config, result in found.told:

@@ -194,6 +194,25 @@ def take_given(searcher: Searcher, number: int, config: dict[str, Any]) -> None:
 
 
 @runtime_checkable
+class Replaying(Protocol):
+    """A searcher that is asked again when it is rebuilt, also for what it could not give."""
+
+    def replay_failed(self, number: int) -> None:
+        """Have it fail once more, in place of `restore`, where an ask gave nothing at all.
+
+        Raises:
+            SpecError: It does not.
+        """
+        ...
+
+
+def replay_failed(searcher: Searcher, number: int) -> None:
+    """Let a rebuilt searcher know of an ask that raised, if that may have changed anything in it."""
+    if isinstance(searcher, Replaying):
+        searcher.replay_failed(number)
+
+
+@runtime_checkable
 class Substituting(Protocol):
     """A searcher that may do something else than what was asked for, and says so."""
 

@@ -11,6 +11,7 @@ from raysweep.search.base import (
     Searcher,
     SearchSetup,
     TrialEnd,
+    replay_failed,
     take_given,
     take_remark,
     tell_earlier,
@@ -86,6 +87,10 @@ class PluginSearcher:
             raise
         except Exception as error:
             raise PLUGINS.failed(self._kind, "restore", error) from error
+
+    def replay_failed(self, number: int) -> None:
+        """See `raysweep.search.base.Replaying`."""
+        replay_failed(self._inner, number)
 
     def take_given(self, number: int, config: dict[str, Any]) -> None:
         """Take note of a config that it did not suggest; a class without this method gets it by `restore`."""

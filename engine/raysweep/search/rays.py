@@ -148,6 +148,21 @@ class RaySearcher:
             )
             raise SpecError("search", problem, f"{_seed_fix(self.wrapped)}, and begin under another key")
 
+    def replay_failed(self, number: int) -> None:
+        """Have it raise once more: it may have drawn, or noted something, before it did.
+
+        Raises:
+            SpecError: It suggests something.
+        """
+        try:
+            again = self.ask(number)
+        except Exception:  # noqa: BLE001  as at first, when it failed the trial
+            return
+        problem = f"{self._name} cannot go on: asked for trial {number} again it suggests {again}, and raised"
+        raise SpecError(
+            "search", f"{problem} at first", f"{_seed_fix(self.wrapped)}, and begin under another key"
+        )
+
     def take_given(self, number: int, config: dict[str, Any]) -> None:
         """Take note of a config that it did not suggest. It hears of it when the trial has ended."""
         self._foreign[number] = self._flat(config)

@@ -11,8 +11,10 @@ from raysweep.search.base import (
     Searcher,
     TrialEnd,
     derived_seed,
+    replay_failed,
     result_of,
     substitution_of,
+    take_remark,
     tell_earlier,
     tell_end,
 )
@@ -86,6 +88,16 @@ class RepeatSearcher:
         if index not in self._configs:
             self._inner.restore(index, drawn)
         self._keep(index, repeat, drawn)
+
+    def replay_failed(self, number: int) -> None:
+        """See `raysweep.search.base.Replaying`: each repeat of a config that could not be made asks again."""
+        index = number // self._times
+        if index not in self._configs:
+            replay_failed(self._inner, index)
+
+    def take_remark(self) -> str | None:
+        """See `raysweep.search.base.Remarking`."""
+        return take_remark(self._inner)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended; a second report on the same trial changes nothing."""

@@ -13,6 +13,7 @@ from raysweep.search.base import (
     Result,
     Searcher,
     TrialEnd,
+    replay_failed,
     substitution_of,
     take_given,
     take_remark,
@@ -123,6 +124,11 @@ class WarmSearcher:
             self._inner.restore(number - self._shift, config)
         elif not self._shift:
             take_given(self._inner, number, config)
+
+    def replay_failed(self, number: int) -> None:
+        """See `raysweep.search.base.Replaying`. What runs first is no suggestion."""
+        if number >= self._count:
+            replay_failed(self._inner, number - self._shift)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,8 +17,9 @@ from raysweep.runs.policies import load_policies
 from raysweep.runs.replay import read_state
 from raysweep.runs.takeover import in_order
 from raysweep.search import Searcher, load_searcher, make_searcher
+from raysweep.search.anchors import AnchoredSearcher
 from raysweep.search.asking import ask_configs
-from raysweep.search.base import take_remark
+from raysweep.search.base import replay_failed, take_remark
 from raysweep.search.rays import BREACHES
 from raysweep.simulate import Kill, simulate
 from raysweep.spec import SweepSpec
@@ -103,6 +105,46 @@ def test_where_it_raises_that_trial_fails_with_its_error_and_it_is_not_told_of_i
     assert "the matrix is singular" in error.message
     for kill in Random(1).sample(kills_of(whole), 4):
         assert shown(simulate(swept, Curve("none"), slots=1, kills=(kill,))) == shown(whole)
+
+
+@pytest.mark.parametrize("repeat", [None, 2])
+def test_one_that_raised_when_it_had_drawn_goes_on_after_a_kill(repeat: int | None) -> None:
+    """It is asked again for what it could not give, or it would suggest something else from there on."""
+    fields: dict[str, Any] = {"failure": {"breaker_trials": 0}} | ({"repeat": repeat} if repeat else {})
+    swept = spec(f"{HERE}:Stumbles", num_samples=6, **fields)
+    whole = simulate(swept, Curve("none"), slots=1)
+    assert whole.outcome.counts == {"completed": 4 * (repeat or 1), "failed": 2 * (repeat or 1)}
+    for kill in Random(1).sample(kills_of(whole), 8):
+        assert shown(simulate(swept, Curve("none"), slots=1, kills=(kill,))) == shown(whole)
+
+
+def test_one_that_raised_and_no_longer_does_is_refused_on_resume_with_the_fix() -> None:
+    asked = searcher(CLIMBS)
+    with pytest.raises(SpecError, match=r"again it suggests .*, and raised at first; give it a seed"):
+        replay_failed(asked, 0)
+    rebuilt = searcher(f"{HERE}:Raises")
+    for number in range(3):
+        rebuilt.ask(number)
+    replay_failed(rebuilt, 3)
+    assert rebuilt.ask(4) == searcher_at(f"{HERE}:Raises", 4)
+
+
+def searcher_at(kind: str, number: int) -> Any:
+    """What one that raised before suggests there."""
+    asked = searcher(kind)
+    for each in range(number):
+        with suppress(ArithmeticError):
+            asked.ask(each)
+    return asked.ask(number)
+
+
+def test_what_it_remarks_is_said_with_repeats_and_with_anchors_too() -> None:
+    swept = spec(f"{HERE}:Waits", num_samples=4, repeat=2)
+    notes = simulate(swept, Curve("none"), slots=8).outcome.notes
+    assert [note for note in notes if "has nothing to suggest while trials run" in note]
+    anchored = AnchoredSearcher(lambda: searcher(f"{HERE}:Waits"), (), (), None, is_max=False)
+    remarks = [(anchored.ask(number), take_remark(anchored))[1] for number in range(6)]
+    assert [remark for remark in remarks if remark and "has nothing to suggest" in remark]
 
 
 def test_one_trial_at_a_time_nothing_is_changed_by_kills() -> None:
