@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from ray import tune
 from ray.tune.schedulers import (
@@ -33,6 +34,7 @@ from ray.tune.stopper import (
 )
 
 import raysweep as rs
+from raysweep.spec.search import SearchSpec
 from tests.unit.worker.tune_trainables import Counter
 
 Make = Callable[..., tune.Tuner]
@@ -395,3 +397,52 @@ def test_a_constant_that_json_cannot_hold_is_named(make: Make) -> None:
 def test_what_is_no_tuner_is_said(make: Make) -> None:
     with pytest.raises(rs.SpecError, match=r"expected a ray\.tune\.Tuner, got 7"):
         rs.from_tuner(7)
+
+
+def test_the_settings_of_a_sampler_come_along(make: Make) -> None:
+    samplers = pytest.importorskip("optuna").samplers
+    search = optuna(
+        sampler=samplers.TPESampler(seed=3, n_startup_trials=50, multivariate=True, constant_liar=False)
+    )
+    spec = rs.from_tuner(make(search_alg=search))
+    settings = {"n_startup_trials": 50, "multivariate": True, "constant_liar": False}
+    assert (spec.seed, spec.search) == (3, SearchSpec.model_validate({"tpe": settings}))
+    plain = rs.from_tuner(make(search_alg=optuna(sampler=samplers.TPESampler())))
+    assert (plain.seed, plain.search) == (None, SearchSpec.model_validate("tpe"))
+
+
+@pytest.mark.parametrize(
+    ("part", "options"),
+    [
+        ("gamma", {"gamma": lambda count: count // 4}),
+        ("weights", {"weights": lambda count: np.ones(count)}),
+        ("prior_weight", {"prior_weight": 0.5}),
+        ("group", {"group": True, "multivariate": True}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_sampler_has_beyond_ours_is_refused_by_name(
+    make: Make, part: str, options: dict[str, Any]
+) -> None:
+    samplers = pytest.importorskip("optuna").samplers
+    tuner = make(search_alg=optuna(sampler=samplers.TPESampler(**options)))
+    with pytest.raises(rs.SpecError, match=rf"^tune_config\.search_alg\.sampler\.{part}: .*no counterpart"):
+        rs.from_tuner(tuner)
+    assert rs.from_tuner(tuner, search="tpe").search == SearchSpec.model_validate("tpe")
+    assert rs.from_tuner(tuner, ignore=[f"tune_config.search_alg.sampler.{part}"]).search.kind == "tpe"
+
+
+@pytest.mark.parametrize("state", [42, np.random.default_rng(42), np.random.RandomState(42)], ids=repr)
+def test_the_seed_of_variants_comes_along(make: Make, state: Any) -> None:
+    spec = rs.from_tuner(make(search_alg=BasicVariantGenerator(random_state=state)))
+    assert spec.seed == 42
+    for other in (None, np.random.default_rng(), np.random.RandomState()):
+        assert rs.from_tuner(make(search_alg=BasicVariantGenerator(random_state=other))).seed is None
+
+
+def test_values_that_a_whole_grid_shares_are_refused(make: Make) -> None:
+    search = BasicVariantGenerator(constant_grid_search=True)
+    space = {"x": tune.uniform(0, 1), "g": tune.grid_search([1, 2])}
+    with pytest.raises(rs.SpecError, match=r"^tune_config\.search_alg\.constant_grid_search: "):
+        rs.from_tuner(make(search_alg=search, space=space))
+    assert rs.from_tuner(make(search_alg=search)).param_space == {"x": {"uniform": [0.0, 1.0]}}

@@ -11,7 +11,9 @@ from raysweep.errors import SpecError
 from raysweep.spec.rayobjects import class_path, kind_of
 from raysweep.spec.raypopulations import Opened, open_space
 from raysweep.spec.rayschedulers import ANOTHER, by_own_metric, read_scheduler
+from raysweep.spec.raysearches import read_tpe, seed_of
 from raysweep.spec.raystoppers import read_stop
+from raysweep.spec.space import uses
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.validation import show
 
@@ -187,7 +189,7 @@ class _Reading:
             case "":
                 return {}
             case "BasicVariantGenerator":
-                return {"points": list(search._points_to_evaluate)} if search._points_to_evaluate else {}
+                return self._read_variants(search)
             case "ConcurrencyLimiter" | "Repeater":
                 return self._read_search(search.searcher)
             case "OptunaSearch":
@@ -204,10 +206,27 @@ class _Reading:
                 )
                 return {}
 
+    def _read_variants(self, search: Any) -> dict[str, Any]:
+        if getattr(search, "_constant_grid_search", False) and uses(self._space, "grid_search"):
+            self._refuse(
+                "tune_config.search_alg.constant_grid_search",
+                "True would give all points of the grid the same drawn values, and here each draws its own",
+                "draw them in the trainable by a seed, or leave it out",
+                "search",
+            )
+        points = list(search._points_to_evaluate)
+        seed = seed_of(getattr(getattr(search, "_random_state", None), "_rng", None))
+        return {"seed": seed} | ({"points": points} if points else {})
+
     def _read_optuna(self, search: Any) -> dict[str, Any]:
+        is_tpe = kind_of(search._sampler) == "TPESampler"
+        options, seed, objections = read_tpe(search._sampler) if is_tpe else ({}, None, [])
+        for part, problem, fix in objections:
+            self._refuse(f"tune_config.search_alg.{part}", problem, fix, "search")
         held = {
             "space": search._space,
-            "sampler": search._sampler if kind_of(search._sampler) != "TPESampler" else None,
+            "sampler": None if is_tpe else search._sampler,
+            "storage": getattr(search, "_storage", None),
             "evaluated_rewards": search._evaluated_rewards,
         }
         for name, value in held.items():
@@ -219,7 +238,10 @@ class _Reading:
                     "search",
                 )
         points = list(search._points_to_evaluate)
-        return {"search": "tpe", "seed": search._seed} | ({"points": points} if points else {})
+        seed = seed if search._seed is None else search._seed
+        return {"search": {"tpe": options} if options else "tpe", "seed": seed} | (
+            {"points": points} if points else {}
+        )
 
     def _read_bohb(self, search: Any) -> dict[str, Any]:
         """BOHB by HpBandSter; its settings have the same names and defaults here."""
