@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import orjson
 
@@ -12,6 +12,7 @@ from raysweep.errors import SpecError
 from raysweep.search.base import derived_seed
 from raysweep.search.cells import LeafPath, codec
 from raysweep.search.configview import with_views
+from raysweep.spec.building import fill
 from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
 from raysweep.spec.space import Space
 
@@ -50,7 +51,30 @@ class FirstPoints:
 
 def _fit(space: Space, point: dict[str, Any], number: int, rng: Random) -> Mapping[LeafPath, Any]:
     """The point's values of all leaves: what it leaves out is drawn, until `where` holds."""
-    return space.draw(lambda _: _drawn(space, point, number, rng), field=f"points[{number}]")
+    values = space.find(lambda _: _drawn(space, point, number, rng))
+    if values is None:
+        raise _unsatisfied(space, point, number, _drawn(space, point, number, rng))
+    return values
+
+
+def _unsatisfied(
+    space: Space, point: dict[str, Any], number: int, values: Mapping[LeafPath, Any]
+) -> SpecError:
+    """The error for a point, completed to these values, that `where` does not allow."""
+    field = f"points[{number}]"
+    if not all(_has(space, point, path) for path in values):
+        return space.unsatisfied(field)
+    config = fill(space.template, values)
+    broken = next(relation.text for relation in space.where if not relation.holds(config))
+    return SpecError(field, f"does not satisfy {broken!r}", "change the point, or where")
+
+
+def _has(space: Space, point: dict[str, Any], path: LeafPath) -> bool:
+    try:
+        space.value_at(point, path)
+    except (KeyError, IndexError, TypeError, ValueError):
+        return False
+    return True
 
 
 def _drawn(space: Space, point: dict[str, Any], number: int, rng: Random) -> dict[LeafPath, Any]:
@@ -72,10 +96,11 @@ def _drawn(space: Space, point: dict[str, Any], number: int, rng: Random) -> dic
         if isinstance(domain, Const):
             if value != domain.value:
                 raise _misfit(number, ".".join(path), f"is fixed to {domain.value!r}, not {value!r}")
-        elif holds(domain, value):
-            values[path] = value
         else:
-            raise _misfit(number, ".".join(path), f"{value!r} is outside {domain!r}")
+            try:
+                values[path] = own_value(domain, value)
+            except ValueError:
+                raise _misfit(number, ".".join(path), f"{value!r} is outside {domain!r}") from None
     for name in _names(point):
         if not _is_known(space, name):
             raise _misfit(number, name, "is not in param_space")
@@ -105,6 +130,26 @@ def _misfit(number: int, name: str, problem: str) -> SpecError:
     return SpecError(f"points[{number}].{name}", problem, "change the point, or param_space")
 
 
+def own_value(domain: Domain, value: Any) -> Any:
+    """A value as the domain has it: 3.0 as 3 where it is of whole numbers, 1 as 1.0 where that is a choice.
+
+    Raises:
+        ValueError: it is none of the domain's.
+    """
+    if isinstance(domain, Choice) and not holds(domain, value) and _is_number(value):
+        same = [choice for choice in domain.values if _is_number(choice) and choice == value]
+        value = same[0] if same else value
+    if not holds(domain, value):
+        raise ValueError(f"{value!r} is outside {domain!r}")
+    if isinstance(domain, Integer):
+        return int(value)
+    return float(value) if isinstance(domain, Float | Normal) else value
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def holds(domain: Domain, value: Any) -> bool:
     """Whether a value is one of the domain's."""
     if isinstance(domain, Const | SampleFrom):
@@ -112,7 +157,7 @@ def holds(domain: Domain, value: Any) -> bool:
     if isinstance(domain, Choice):
         known = {orjson.dumps(choice, option=orjson.OPT_SORT_KEYS) for choice in domain.values}
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) in known
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not _is_number(value):
         return False
     if isinstance(domain, Integer):
         return (

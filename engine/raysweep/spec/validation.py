@@ -7,7 +7,7 @@ import types
 import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,6 +15,8 @@ from raysweep.errors import SpecError
 from raysweep.fielddocs import description_of
 
 Path = tuple[str | int, ...]
+WHOLE: Final = "spec"
+"""The field of a SpecError about all of what was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def spec_error(issues: Sequence[Issue], where: str = "") -> SpecError:
     """The first issue as a SpecError, the rest as its `others`. `where` names the input, such as a file."""
-    lines = [SpecError(dotted(i.path) or where or "spec", i.problem, i.fix) for i in issues]
+    lines = [SpecError(dotted(i.path) or where or WHOLE, i.problem, i.fix) for i in issues]
     first = lines[0]
     first.others = tuple(str(line) for line in lines[1:])
     return first
@@ -96,7 +98,7 @@ def issues_of(error: ValidationError, model: type[BaseModel]) -> list[Issue]:
         if isinstance(cause, Problem):
             found += [Issue(path + i.path, i.problem, i.fix) for i in cause.issues]
         elif isinstance(cause, SpecError):
-            inner = (*path, cause.field) if cause.field else path
+            inner = path if cause.field in ("", WHOLE) else (*path, cause.field)
             found.append(Issue(inner, cause.problem, cause.fix))
         else:
             found.append(_issue(dict(item), path, model))

@@ -9,8 +9,10 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.search import WarmStart, make_searcher
+from raysweep.search.points import FirstPoints
 from raysweep.simulate import Kill, simulate
 from raysweep.spec import SweepSpec, changes
+from raysweep.spec.space import parse
 
 SPACE: dict[str, Any] = {
     "lr": {"loguniform": [1e-4, 1e-1]},
@@ -176,3 +178,27 @@ def test_specs_without_points_are_written_as_before_there_were_any() -> None:
 def test_other_points_are_another_search() -> None:
     assert changes(spec_of(points=[POINT]), spec_of(points=[POINT | {"lr": 0.02}])).unsafe
     assert changes(spec_of(), spec_of(points=[POINT])).unsafe
+
+
+@pytest.mark.parametrize(
+    ("domain", "given", "value"),
+    [
+        ({"randint": [0, 10]}, 3.0, 3),
+        ({"qlograndint": [1, 64, 2]}, 8.0, 8),
+        ({"uniform": [0, 2]}, 1, 1.0),
+        ({"randn": [0, 2]}, 1, 1.0),
+        ({"choice": [1.0, 2.0]}, 1, 1.0),
+        ({"choice": [1, 2]}, 2.0, 2),
+        ({"choice": [1, 1.0]}, 1.0, 1.0),
+    ],
+)
+def test_a_number_is_handed_out_as_its_domain_has_it(domain: Any, given: Any, value: Any) -> None:
+    points = FirstPoints(parse({"n": domain}), [{"n": given}], 1)
+    found = points.build(0)["n"]
+    assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize("given", [True, 3, 1.5, "1"])
+def test_what_is_equal_to_no_choice_is_outside(given: Any) -> None:
+    with pytest.raises(SpecError, match=r"points\[0\]\.n: .* is outside"):
+        FirstPoints(parse({"n": {"choice": [1.0, 2.0]}}), [{"n": given}], 1)

@@ -297,3 +297,20 @@ def test_train_spec_refusals() -> None:
         TrainSpec(trainable="m:f", scaling={"resources_per_worker": {"GPU": 1}})
     with pytest.raises(SpecError, match=r"^config: expected a mapping, got 3"):
         TrainSpec(trainable="m:f", config=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("limit", "line"),
+    [
+        ({"above": 1, "below": 2}, "stop.trial.a: below 2 and above 1 leave no value inside"),
+        ({}, "stop.trial.a: says neither above nor below"),
+        ({"abov": 1}, "stop.trial.a.abov: unknown field 'abov'"),
+    ],
+)
+def test_a_limit_that_is_wrong_as_a_whole_is_named_by_its_field(limit: Any, line: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        SweepSpec.model_validate(
+            {"name": "s", "trainable": "m:f", "param_space": {"x": {"uniform": [0, 1]}}}
+            | {"metric": "loss", "mode": "min", "stop": {"trial": {"a": limit}}}
+        )
+    assert str(caught.value).startswith(line)
