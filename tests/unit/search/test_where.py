@@ -162,6 +162,19 @@ def test_a_grid_with_samples_left_at_some_points_is_rebuilt_from_its_configs() -
     assert more.ask(len(configs)) not in (None, *configs)
 
 
+def test_a_grid_of_a_version_that_had_ruled_out_points_fail_goes_on() -> None:
+    """The journal has no configs of such trials; from the next one on their point is left out."""
+    space = {"g": {"grid_search": [1, 2]}, "c": {"choice": [1, 2, 3, 4]}}
+    searcher = make_searcher(
+        make_spec(search="grid", param_space=space, where="g != 1 or c > 100", num_samples=4), 1
+    )
+    searcher.restore(1, {"g": 2, "c": 3})
+    searcher.restore(3, {"g": 2, "c": 1})
+    rest = [searcher.ask(4), searcher.ask(5)]
+    assert sorted(config["c"] for config in rest if config is not None) == [2, 4]
+    assert searcher.ask(6) is None
+
+
 def test_brute_force_tries_all_that_satisfy_it() -> None:
     configs = ask_all(make_spec(search="brute_force", param_space=DISCRETE, num_samples=2))
     assert len(configs) == 42
