@@ -33,7 +33,7 @@ from raysweep.schedulers import Decisions, tell_end
 Out = list[Command]
 
 # Failures of these classes are the cluster's, not the user's.
-_INFRASTRUCTURE = frozenset({"worker_died", "hung", "oom", "preempted"})
+_INFRASTRUCTURE = frozenset({"worker_died", "hung", "oom", "preempted", "no_room"})
 # What a bad node can do to a trial. Memory is used up by trials, not by nodes.
 _BLAMED = frozenset({"user_error", "worker_died", "hung"})
 # The share of failed trials says little before this many have ended.

@@ -7,6 +7,7 @@
 | `hung` | no report for `report_timeout_s` | killed; shares the budget of `worker_died` |
 | `oom` | ended by Ray's memory monitor, the kernel, or its limit | retried `max_ooms` times, larger |
 | `preempted` | the node was drained or died | runs again elsewhere, costs nothing |
+| `no_room` | its config asks for what no node has | not retried |
 | `gpu_oom` | CUDA out-of-memory in the exception | the config is infeasible: not retried |
 | `non_finite` | the metric was NaN or infinite | not retried |
 
@@ -22,9 +23,11 @@ from typing import Final, Literal
 
 from raysweep.spec import FailurePolicy
 
-Origin = Literal["exception", "process", "node", "memory", "start", "metric", "hang"]
+Origin = Literal["exception", "process", "node", "memory", "start", "metric", "hang", "placement"]
 NodeState = Literal["", "alive", "draining", "dead"]
-FailureKind = Literal["user_error", "worker_died", "hung", "oom", "preempted", "gpu_oom", "non_finite"]
+FailureKind = Literal[
+    "user_error", "worker_died", "hung", "oom", "preempted", "no_room", "gpu_oom", "non_finite"
+]
 
 # A rerun of the same code with the same config ends the same way: retrying before the first report is waste.
 _HOPELESS: Final = frozenset(
@@ -78,6 +81,8 @@ def classify(failure: Failure) -> FailureKind:
             return "non_finite"
         case "hang":
             return "hung"
+        case "placement":
+            return "no_room"
         case "process" | "start":
             if "OutOfMemoryError" in failure.bases:
                 return "oom"
@@ -111,7 +116,7 @@ def is_retried(
             return earlier < policy.max_ooms
         case "preempted":
             return True
-        case "gpu_oom" | "non_finite":
+        case "no_room" | "gpu_oom" | "non_finite":
             return False
 
 

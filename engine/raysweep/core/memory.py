@@ -5,6 +5,7 @@
 | what a node has | a slot is opened for it, one at a time; slots that fall idle make room for it |
 | more than any node has | *out of reach*: it stays in the line, and no slot is opened or closed for it |
 | the same, and nothing else is left to do | it waits `placement_timeout_s` for such a node; then it fails |
+| the same, as its scheduler resized it | it goes on with what it had, at once |
 
 A large slot that cannot be started, several times in a row, is out of reach as well. Where the wait is over
 and no trial has a result yet, none fails: the sweep is left, and can be resumed where there are such nodes.
@@ -20,7 +21,7 @@ trials have the others; more are opened when no usual trial waits. Where trials 
 
 from __future__ import annotations
 
-from raysweep.core import ends, moves, needs, order
+from raysweep.core import ends, moves, needs, order, turns
 from raysweep.core.commands import Command
 from raysweep.core.failures import Failure
 from raysweep.core.state import SweepState
@@ -71,6 +72,8 @@ def place(state: SweepState, out: Out) -> None:
 
     One is opened at a time; until it has its place, slots that fall idle are closed to make room for it.
     """
+    if state.behaviour >= 7 and state.rules.needs:
+        _undo_resizes(state)
     if state.behaviour >= 2:
         _close_hopeless(state, out)
     wanted = [trial for trial in in_turn(state) if not is_out_of_reach(state, trial)]
@@ -93,6 +96,16 @@ def place(state: SweepState, out: Out) -> None:
         for slot in _idle_large(state):
             if slot.size and not any(fits(trial, slot) for trial in wanted):
                 moves.close(state, slot, out)
+
+
+def _undo_resizes(state: SweepState) -> None:
+    """Who decides about the trials knows no nodes: one resized to more than any has goes on as it was."""
+    for trial in out_of_reach(state):
+        needed = _needed(state, trial)
+        if turns.undo_resize(state, trial):
+            moves.note(
+                state, f"trial {trial.number} goes on with what it had: its scheduler gave it {needed}"
+            )
 
 
 def _make_way(state: SweepState, wanted: list[Trial], out: Out) -> None:
@@ -208,8 +221,15 @@ def give_up(state: SweepState, at: float, out: Out) -> None:
         return
     for trial in beyond:
         if trial.state == "pending":
-            failure = Failure(origin="memory", type="OutOfMemoryError", message=problem)
-            ends.give_up_pending(state, trial, failure, at, out)
+            ends.give_up_pending(state, trial, _failure(state, trial, problem), at, out)
+
+
+def _failure(state: SweepState, trial: Trial, problem: str) -> Failure:
+    """What kept a trial from being placed: its memory, or before behaviour 7 anything; or its size."""
+    is_size = trial.size and (trial.memory_bytes is None or trial.size in state.beyond)
+    if is_size and state.behaviour >= 7:
+        return Failure(origin="placement", type="NoRoomError", message=problem)
+    return Failure(origin="memory", type="OutOfMemoryError", message=problem)
 
 
 def _has_slot_for(state: SweepState, trial: Trial) -> bool:
@@ -229,16 +249,21 @@ def _missing(state: SweepState, beyond: list[Trial]) -> str:
     more = f"; so do {others} more trials" if others else ""
     field = "".join(state.rules.needs[0].field.partition(".by_config")[:2]) if state.rules.needs else ""
     is_beyond = needs.is_beyond(state, first)
-    is_by_config = field and (not first.attempts or (is_beyond and first.size))
+    is_size = is_beyond or (state.behaviour >= 7 and first.memory_bytes is None)
+    is_by_config = field and (not first.attempts or (is_size and first.size))
     why = f"is large by its config ({field})" if is_by_config else "ran out of memory"
-    told = f"trial {first.number} {why}: it needs "
-    if is_beyond:
-        return f"{told}{_shape(state, first)}, for which no node has room{more}"
-    need, most = (first.memory_bytes or 0) / 2**30, state.largest_memory / 2**30
+    return f"trial {first.number} {why}: it needs {_needed(state, first)}{more}"
+
+
+def _needed(state: SweepState, trial: Trial) -> str:
+    """What a trial needs that is out of reach, and what there is."""
+    if needs.is_beyond(state, trial):
+        return f"{_shape(state, trial)}, for which no node has room"
+    need, most = (trial.memory_bytes or 0) / 2**30, state.largest_memory / 2**30
     if 0 < most < need:
-        return f"{told}{need:.3g} GiB, and the largest node offers {most:.3g} GiB{more}"
-    what = _shape(state, first) if first.size and first.memory_bytes is None else f"{need:.3g} GiB"
-    return f"{told}{what}, and no worker with that starts{more}"
+        return f"{need:.3g} GiB, and the largest node offers {most:.3g} GiB"
+    what = _shape(state, trial) if trial.size and trial.memory_bytes is None else f"{need:.3g} GiB"
+    return f"{what}, and no worker with that starts"
 
 
 def _shape(state: SweepState, trial: Trial) -> str:

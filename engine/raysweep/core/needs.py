@@ -9,10 +9,11 @@ from raysweep.errors import SpecError
 from raysweep.spec.amounts import Size, amounts_of, size_of
 
 
-def note(state: SweepState, trial: Trial) -> Failure | None:
+def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failure | None:
     """Note what an active trial needs beyond the usual; why it cannot be told, if so.
 
     Its memory only grows: what a trial had run out of memory with, it does not try again with another config.
+    `is_given_up`: the config before this one was never run, and what memory it needed does not count.
     """
     needs = state.rules.needs
     if not needs:
@@ -22,6 +23,8 @@ def note(state: SweepState, trial: Trial) -> Failure | None:
     except SpecError as error:
         return Failure(origin="exception", type="SpecError", message=str(error))
     was_large = trial.is_large
+    if is_given_up and all(attempt.kind != "oom" for attempt in trial.attempts):
+        trial.memory_bytes = None
     memory = int(amounts.pop("memory", 0))
     if memory > (trial.memory_bytes or 0):
         trial.memory_bytes = memory

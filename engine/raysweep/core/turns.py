@@ -92,6 +92,22 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
         trial.origin = donated
 
 
+def undo_resize(state: SweepState, trial: Trial) -> bool:
+    """Give a pending trial the config back that it had before it was resized; False: it was not, or has run.
+
+    A trial whose last turn did not keep its results has none: it began anew with another config.
+    """
+    last = trial.attempts[-1] if trial.attempts else None
+    if last is None or last.config is None or last.donor is not None or not trial.last:
+        return False
+    trial.config = last.config
+    trial.attempts = (*trial.attempts[:-1], replace(last, config=None))
+    if trial.suggested == trial.config and trial.lineage == ((0, trial.config),):
+        trial.suggested, trial.lineage = None, ()
+    needs.note(state, trial, is_given_up=True)
+    return True
+
+
 def let_origin_go(state: SweepState, trial: Trial, out: Out) -> None:
     """The trial does not need the checkpoint any more that another one made."""
     origin, trial.origin = trial.origin, None

@@ -246,7 +246,7 @@ class ResourceChangingOptions(SpecModel):
     total: float = Field(gt=0)
     """How much of it there is for all trials that have not ended: they share it evenly, in whole parts."""
     most: Annotated[float, Field(gt=0)] | None = None
-    """No trial gets more; default: the last one gets all."""
+    """No trial gets more, such as what one node has; default: the last one gets all."""
     interval: float = Field(default=5, gt=0)
     """How much time lies between two changes of a trial; it needs a checkpoint there."""
     base: StoppingSpec = StoppingSpec()

@@ -22,6 +22,7 @@ RAISED = Failure(origin="exception", type="ValueError", bases=("ValueError", "Ex
         (Failure(origin="process", exit_code=-11), "worker_died"),
         (Failure(origin="start"), "worker_died"),
         (Failure(origin="memory"), "oom"),
+        (Failure(origin="placement"), "no_room"),
         (Failure(origin="node"), "preempted"),
         (Failure(origin="metric"), "non_finite"),
         (Failure(origin="hang"), "hung"),

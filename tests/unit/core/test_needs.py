@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
-from raysweep.core import memory, needs, turns
+from raysweep.core import memory, moves, needs, turns
 from raysweep.core.invariants import check
+from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.trial import Turn
 from raysweep.schedulers import Decisions, Pause, Resume, load_scheduler
 from tests.policies import Whim
@@ -330,6 +332,63 @@ def test_another_config_makes_a_trial_of_another_size() -> None:
         assert sweep.state.trials[0].size == size
         assert sweep.state.hungry_for_memory == count
         check(sweep.state)
+
+
+RESIZED = Turn(reason="exploit", config={"x": 3.0}, keeps_results=True)
+
+
+def resized(turn: Turn = RESIZED, *, behaviour: int = BEHAVIOUR, **fields: Any) -> Sweep:
+    """Trial 0 has reported with x=2, and was then given another config, for which no node has room."""
+    sweep = sweep_of(2.0, 1.0, **fields)
+    sweep.state.behaviour = behaviour
+    open_all(sweep)
+    sweep.began(0)
+    sweep.report(0, 0.5)
+    trial = sweep.state.trials[0]
+    turns.give(sweep.state, trial, turn, [])
+    moves.ask_to_end(sweep.state, trial, turn.reason, [])
+    sweep.stopped(0)
+    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=2 * GIB, beyond=("cpu=3",))
+    return sweep
+
+
+@pytest.mark.parametrize("resources", [BY_N, BY_X], ids=["cpus", "memory"])
+def test_who_is_resized_beyond_what_a_node_has_goes_on_as_it_was(resources: dict[str, Any]) -> None:
+    sweep = resized(resources=resources)
+    trial = sweep.state.trials[0]
+    assert (trial.config, trial.last_score, trial.suggested, trial.lineage) == ({"x": 2.0}, 0.5, None, ())
+    assert [(attempt.end, attempt.config) for attempt in trial.attempts] == [("exploited", None)]
+    assert sweep.state.hungry_for_memory == 1
+    assert trial.is_large
+    run_all(sweep)
+    assert sweep.state.status == "completed"
+
+
+def test_what_a_trial_ran_out_of_memory_with_is_not_forgotten_for_that() -> None:
+    sweep = resized(resources=BY_N)
+    trial = sweep.state.trials[0]
+    trial.attempts = (replace(trial.attempts[0], kind="oom"),)
+    trial.memory_bytes = 2 * GIB
+    needs.note(sweep.state, trial, is_given_up=True)
+    assert trial.memory_bytes == 2 * GIB
+
+
+@pytest.mark.parametrize(
+    ("turn", "behaviour"), [(replace(RESIZED, keeps_results=False), BEHAVIOUR), (RESIZED, 6)]
+)
+def test_another_config_stays_and_so_does_what_an_older_journal_had_resized(
+    turn: Turn, behaviour: int
+) -> None:
+    sweep = resized(turn, behaviour=behaviour, resources=BY_N, failure=NO_WAIT | {"placement_timeout_s": 5.0})
+    assert sweep.state.trials[0].config == {"x": 3.0}
+    run_all(sweep)
+    sweep.timer(sweep.at + 5.0)
+    attempt = sweep.state.trials[0].attempts[-1]
+    assert attempt.failure is not None
+    assert (attempt.kind, attempt.failure.type) == (
+        ("oom", "OutOfMemoryError") if behaviour < 7 else ("no_room", "NoRoomError")
+    )
+    assert "(resources.by_config): it needs cpu=3, for which no node has room" in attempt.failure.message
 
 
 def test_a_sized_trial_that_runs_out_of_memory_keeps_its_size() -> None:

@@ -118,6 +118,29 @@ def test_in_a_sweep_the_longer_trials_go_on_with_more(kind: str) -> None:
     assert (need.name, need.of(outcome.trials[3].config)) == ("cpu", 8)
 
 
+def test_a_share_that_no_node_holds_is_given_back_at_once() -> None:
+    """Eight CPUs on two nodes: the last trial cannot have them all, and goes on with its four."""
+
+    def curve(config: dict[str, Any], epoch: int) -> dict[str, float] | None:
+        return {"loss": config["x"]} if epoch <= (20 if config["n"] == 1 else 4) else None
+
+    space = {"x": {"uniform": [0, 1]}, "threads": 4, "n": {"grid_search": [0, 1]}}
+    nodes = Nodes(all=[Node(name="one", cpus=4), Node(name="two", cpus=4)])
+    asked = spec(
+        param_space=space, num_samples=1, search="grid", resources=BY_THREADS["process"]["resources"]
+    )
+    simulated = simulate(asked, curve, nodes=nodes, save_every=1, is_checked=True)
+    outcome = simulated.outcome
+    assert outcome.counts == {"completed": 2}
+    last = outcome.trials[1]
+    assert (last.config["threads"], last.metrics["training_iteration"]) == (4, 20)
+    assert last.schedule == (), "it has had one config alone"
+    assert [attempt.end for attempt in last.attempts] == ["exploited", "completed"]
+    assert simulated.duration_s < 60, "it does not wait for such a node"
+    told = "trial 1 goes on with what it had: its scheduler gave it cpu=8, for which no node has room"
+    assert outcome.notes == (told,)
+
+
 def test_it_is_made_from_the_spec_and_its_state_is_its_own() -> None:
     scheduler = make_scheduler(spec(SHARE | {"base": {"median_stopping": {"grace_period": 3}}}))
     assert isinstance(scheduler, ResourceChangingScheduler)
