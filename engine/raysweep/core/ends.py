@@ -16,6 +16,7 @@ from raysweep.core.failures import (
     same_budget,
 )
 from raysweep.core.lifecycle import FINAL, Cause
+from raysweep.core.lineage import inherit, up_to
 from raysweep.core.reports import NON_FINITE
 from raysweep.core.scores import (
     as_number,
@@ -215,9 +216,10 @@ def fault_of(state: SweepState) -> Fault:
 def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out) -> None:
     """The trial has done all its work; that counts as completed if there is a score to show for it.
 
-    One that went on from where there was nothing left to do has none of its own, and has not failed.
+    One that went on from where there was nothing left to do has none of its own, and has not failed: what was
+    reported with the checkpoint that it went on from is its result.
     """
-    if trial.has_gone_on_anew:
+    if trial.has_gone_on_anew and not _inherit(state, trial):
         _close(state, trial, at, cause, out)
         return
     if trial.last_score is None:
@@ -236,6 +238,19 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         _note_missing(state, trial, state.rules.time_attr, "time_attr", at, out)
     if state.rules.compared and state.rules.compared not in trial.last:
         _note_missing(state, trial, state.rules.compared, "metric", at, out)
+
+
+def _inherit(state: SweepState, trial: Trial) -> bool:
+    """Give a trial the result of its checkpoint; False: it is not known."""
+    if not trial.inherited or not up_to(trial.lineage, trial.attempt_iteration) or state.behaviour < 7:
+        return False
+    inherit(trial)
+    trial.last_score = trial.best_score = as_number(trial.last.get(state.rules.metric))
+    owner = trial.origin.owner if trial.origin is not None else None
+    what = "with another config" if owner is None else f"from a checkpoint of trial {owner}"
+    text = f"trial {trial.number} went on {what} and reported nothing more"
+    moves.note(state, f"{text}: its result, and its config, are those of that checkpoint")
+    return True
 
 
 def _note_missing(state: SweepState, trial: Trial, name: str, option: str, at: float, out: Out) -> None:

@@ -21,6 +21,13 @@ def up_to(lineage: Lineage, iteration: int) -> Lineage:
     return tuple(each for each in lineage if each[0] < iteration)
 
 
+def inherit(trial: Trial) -> None:
+    """The trial made nothing with its config: it has config and result of what made its checkpoint."""
+    trial.lineage = up_to(trial.lineage, trial.attempt_iteration)
+    trial.config = trial.lineage[-1][1]
+    trial.last = trial.best = trial.inherited
+
+
 def begin(trial: Trial) -> None:
     """An attempt runs: what lies past its checkpoint is made anew, with the trial's present config.
 

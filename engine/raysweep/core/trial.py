@@ -73,8 +73,8 @@ class Turn:
     """What a scheduler wants of a trial that is on a slot: it is done when the trial comes off it.
 
     It goes on with `config` (None: its own), from `checkpoint`, which is one of trial `donor` (None: from its
-    own newest). `lineage`: what made that checkpoint. `keeps_results`: its config is another only in what it
-    takes of the cluster.
+    own newest). `lineage`: what made that checkpoint; `result`: what was reported with it, if that is known.
+    `keeps_results`: its config is another only in what it takes of the cluster.
     """
 
     reason: Literal["scheduler", "pause", "resume", "exploit"]
@@ -83,6 +83,7 @@ class Turn:
     checkpoint: Checkpoint | None = None
     lineage: Lineage = ()
     keeps_results: bool = False
+    result: Metrics = field(default_factory=lambda: NO_METRICS)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -101,6 +102,8 @@ class Trial:
     `saved`: how many checkpoints of it have counted, those that are gone included. `recent` (where
     `stop.trial_plateau` looks) and `improved` (`stop.trial_patience`) are iterations with their values.
     `lineage`: the configs that made it what it is, where there was more than one.
+    `inherited`: what was reported with the checkpoint from which it goes on with another config; its result
+    where it makes no report of its own.
     `told`: what the searcher was told once and for all, of one that went on after its end.
     """
 
@@ -143,6 +146,7 @@ class Trial:
     recent: tuple[tuple[int, float], ...] = ()
     improved: tuple[int, float] | None = None
     lineage: Lineage = ()
+    inherited: Metrics = field(default_factory=lambda: NO_METRICS)
     told: Told | None = None
 
     def count_failures(self, *kinds: FailureKind, but_on: Collection[str] = ()) -> int:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from raysweep.core import moves, needs, stoppers
 from raysweep.core.commands import Command, DeleteCheckpoint
 from raysweep.core.lineage import lineage_of, up_to
+from raysweep.core.scores import as_number
 from raysweep.core.state import SweepState
-from raysweep.core.trial import NO_METRICS, Checkpoint, Trial, Turn
+from raysweep.core.trial import NO_METRICS, Checkpoint, Metrics, Trial, Turn
 from raysweep.schedulers import Exploit, Pause, Resize, Resume, Stop, Verdict
 
 Out = list[Command]
@@ -44,7 +45,24 @@ def _exploit(state: SweepState, trial: Trial, verdict: Exploit) -> Turn:
     made_by = up_to(lineage_of(donor), checkpoint.iteration)
     if checkpoint.owner is None:
         checkpoint = replace(checkpoint, owner=verdict.donor)
-    return Turn(reason="exploit", config=config, donor=verdict.donor, checkpoint=checkpoint, lineage=made_by)
+    return Turn(
+        reason="exploit",
+        config=config,
+        donor=verdict.donor,
+        checkpoint=checkpoint,
+        lineage=made_by,
+        result=_result_at(state, donor, checkpoint),
+    )
+
+
+def _result_at(state: SweepState, trial: Trial, checkpoint: Checkpoint | None) -> Metrics:
+    """What was reported with the newest checkpoint of a trial; nothing, where that is not known."""
+    if not trial.last:
+        return trial.inherited
+    if checkpoint is None or checkpoint.iteration != trial.iteration or checkpoint.score is None:
+        return NO_METRICS
+    # After a retry the last report may be one that the trial makes again.
+    return trial.last if as_number(trial.last.get(state.rules.metric)) == checkpoint.score else NO_METRICS
 
 
 def give(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
@@ -79,6 +97,7 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
         trial.config = turn.config
         needs.note(state, trial)
     if (is_other and not turn.keeps_results) or donated is not None:
+        trial.inherited = turn.result if donated is not None else _result_at(state, trial, trial.checkpoint)
         trial.last = trial.best = NO_METRICS
         trial.last_score = trial.best_score = None
         trial.recent, trial.improved = (), None

@@ -12,6 +12,7 @@ import pytest
 from raysweep.core import SweepState, make_outcome
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
+from raysweep.core.stopping import BEHAVIOUR
 from raysweep.errors import RaysweepError
 from raysweep.schedulers import (
     NOTHING,
@@ -25,7 +26,7 @@ from raysweep.schedulers import (
     Verdict,
 )
 from tests.unit.core.sweep import Commands, Sweep, running, stop_trial, tell
-from tests.unit.core.world import DIED, NODE_DIED
+from tests.unit.core.world import DIED, METRIC, NODE_DIED
 
 LATE = {"asha": {"max_t": 1000, "grace_period": 999}}
 OTHER = {"x": 0.5}
@@ -408,7 +409,7 @@ def test_a_donor_without_a_checkpoint_changes_the_config_alone() -> None:
     assert "trial 0 has no checkpoint" in it.state.notes[0]
 
 
-def test_an_exploiter_with_nothing_left_to_do_has_completed_without_a_score() -> None:
+def test_an_exploiter_with_nothing_left_to_do_is_not_the_best_by_its_donors_score() -> None:
     it = exploiting()
     it.sweep.stopped(1)
     it.sweep.began(1, 2)
@@ -416,7 +417,7 @@ def test_an_exploiter_with_nothing_left_to_do_has_completed_without_a_score() ->
     it.sweep.returned(0)
     it.sweep.send(ev.SweepEnded)
     outcome = make_outcome(it.state, sweep_id="s", key="k", uri="u", version="0")
-    assert (outcome.best and outcome.best.number, outcome.trials[1].score) == (0, None)
+    assert (outcome.best and outcome.best.number, outcome.trials[1].score) == (0, 0.9)
     assert outcome.trials[1].checkpoint_uri == "mem://0/0"
     assert [(each.end, each.donor) for each in outcome.trials[1].attempts] == [
         ("exploited", 0),
@@ -583,3 +584,63 @@ def test_who_is_resized_keeps_its_results_and_goes_on_from_its_own_checkpoint() 
     it.sweep.began(0, 2)
     it.sweep.failed(0, DIED, attempt=2)
     assert it.of(0).last_score == 0.5
+
+
+def finished(*, behaviour: int = BEHAVIOUR, score: float = 0.5) -> Scheduled:
+    """Trial 1 goes on from where trial 0 had done all its work, with a config that nothing is left for."""
+    it = Scheduled(2)
+    it.state.behaviour = behaviour
+    it.sweep.report(0, 0.5)
+    it.sweep.saved(0, 0, report=0)
+    it.of(0).last_score, it.of(0).last = score, it.of(0).last | {METRIC: score}
+    it.sweep.report(1, 0.9)
+    it.decide(1, (1, Exploit(0, OTHER)))
+    it.sweep.stopped(1)
+    it.sweep.began(1, 2)
+    return it
+
+
+def test_who_has_nothing_left_to_do_has_the_result_of_the_checkpoint_that_it_went_on_from() -> None:
+    it = finished()
+    copy = SweepState.from_json(it.state.to_json() | {"scheduler": _asha_of(it.state.to_json())})
+    assert copy.trials[1].inherited == it.of(1).inherited
+    it.sweep.returned(1, attempt=2)
+    it.sweep.returned(0)
+    it.sweep.send(ev.SweepEnded)
+    trial = make_outcome(it.state, sweep_id="s", key="k", uri="u", version="v").trials[1]
+    assert (trial.state, trial.score, trial.metrics) == ("completed", 0.5, it.of(0).last)
+    assert trial.config == it.of(0).config, "nothing was made with the other"
+    assert it.of(1).lineage == ((0, it.of(0).config),)
+    assert it.of(1).checkpoint.uri == "mem://0/0"
+    assert it.state.best_ended == 0
+    told = "trial 1 went on from a checkpoint of trial 0 and reported nothing more"
+    assert it.state.notes == (f"{told}: its result, and its config, are those of that checkpoint",)
+
+
+def test_who_had_nothing_to_do_for_another_config_keeps_what_it_had() -> None:
+    it = Scheduled(1)
+    it.sweep.report(0, 0.9)
+    it.decide(0, (0, Pause()))
+    it.sweep.saved(0, 0, report=1)
+    it.scheduler.on_idle = [(0, Resume(OTHER))]
+    it.sweep.stopped(0)
+    it.sweep.began(0, 2)
+    assert it.of(0).config == OTHER
+    it.sweep.returned(0, attempt=2)
+    assert (it.of(0).state, it.of(0).last_score, it.of(0).config) == ("completed", 0.5, {"x": 0.0})
+
+
+@pytest.mark.parametrize(
+    "known", [{"behaviour": 6}, {"score": 0.4}], ids=["an older journal", "the donor made others since"]
+)
+def test_a_result_that_is_not_known_stays_empty(known: Any) -> None:
+    it = finished(**known)
+    it.sweep.returned(1, attempt=2)
+    assert (it.of(1).state, it.of(1).last, it.of(1).config) == ("completed", {}, OTHER)
+
+
+def test_what_is_reported_after_an_exploit_counts_and_not_what_was_inherited() -> None:
+    it = finished()
+    it.sweep.report(1, 0.7, attempt=2)
+    it.sweep.returned(1, attempt=2)
+    assert (it.of(1).last_score, it.of(1).config, it.state.notes) == (0.7, OTHER, ())

@@ -175,3 +175,23 @@ def test_a_population_reaches_what_none_of_its_first_configs_would() -> None:
     assert outcome.best.score is not None
     assert fifo.best.score is not None
     assert outcome.best.score < fifo.best.score
+
+
+@pytest.mark.parametrize("kind", ["pbt", "pb2"])
+def test_a_trial_that_is_replaced_at_its_end_has_a_result(kind: str) -> None:
+    """Its eight steps end with an interval, and nothing says so to the population."""
+    options = {"perturbation_interval": 2, "synch": True}
+    given = spec(param_space={"lr": {"uniform": [0.0, 1.0]}}, num_samples=4, scheduler={kind: options})
+    outcome = simulate(
+        given,
+        lambda config, step: {"loss": config["lr"] + 1 / step} if step <= 8 else None,
+        slots=4,
+        save_every=1,
+    ).outcome
+    assert [trial.metrics.get("training_iteration") for trial in outcome.trials] == [8] * 4
+    for trial in outcome.trials:
+        assert trial.score == trial.config["lr"] + 1 / 8, "the config is what made the result"
+    replaced = [trial for trial in outcome.trials if trial.attempts[-2].donor is not None]
+    assert replaced
+    assert outcome.best not in replaced
+    assert any("reported nothing more" in note for note in outcome.notes)
