@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raysweep.core import moves, order, repeats, stoppers, stopping, turns
+from raysweep.core import moves, names, order, repeats, stoppers, stopping, turns
 from raysweep.core.commands import Command, ExcludeNode, TellSearch
 from raysweep.core.failures import (
     Failure,
@@ -238,6 +238,8 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         _note_missing(state, trial, state.rules.time_attr, "time_attr", at, out)
     if state.rules.compared and state.rules.compared not in trial.last:
         _note_missing(state, trial, state.rules.compared, "metric", at, out)
+    if state.rules.named:
+        names.note_missing(state, f"trial {trial.number}")
 
 
 def _inherit(state: SweepState, trial: Trial) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from raysweep.core import again, ends, line, memory, moves, order, stopping, verdicts
+from raysweep.core import again, ends, line, memory, moves, names, order, stopping, verdicts
 from raysweep.core.commands import (
     Command,
     EndSweep,
@@ -167,6 +167,8 @@ def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
         return
     if state.phase == "stopping" and state.status is not None:
         state.phase = "ending"
+        if state.rules.named:
+            names.note_missing(state, "any trial")
         out.append(EndSweep(status=state.status, why=state.why))
     elif state.is_interrupted and not state.has_left:
         state.has_left = True

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from raysweep.core import moves, retention, stoppers, turns
+from raysweep.core import moves, names, retention, stoppers, turns
 from raysweep.core.commands import AnswerReport, Command, TellRung
 from raysweep.core.events import CheckpointCommitted, CheckpointDamaged, Row, TrialReported
 from raysweep.core.lifecycle import Cause
@@ -35,6 +35,8 @@ def take_reports(state: SweepState, trial: Trial, event: TrialReported, out: Out
     rows = event.rows[doubled:] if doubled > 0 else event.rows
     if event.keys != state.reported_keys and event.keys:
         state.reported_keys = event.keys
+        if state.rules.named:
+            names.see(state, event.keys)
     trial.attempt_reports += len(rows)
     trial.reports += len(rows)
     moves.hear(state, trial, event.at)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from raysweep.schedulers import Judge, Scheduler, make_judge
+from raysweep.schedulers import TRAINING_ITERATION, Judge, Scheduler, make_judge
 from raysweep.spec import SweepSpec
 from raysweep.spec.amounts import Need
 from raysweep.spec.byconfig import needs_of
 from raysweep.spec.constraints import Constraint
-from raysweep.spec.costs import CostRule
+from raysweep.spec.costs import TRIAL_TIME, CostRule
 from raysweep.spec.openended import use_per_slot_hour
 from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
 from raysweep.spec.trialstops import TrialWilcoxon
@@ -45,6 +45,7 @@ class Rules:
     `compared`: the metric by which the scheduler compares trials, where that is another (empty: the sweep's).
     `needs`: what a trial needs by its config; empty: all need the same.
     `cost`: what the search takes for the cost of a trial; None: it does not ask.
+    `named`: further values that the spec names and trials should report, each with its field.
     """
 
     metric: str
@@ -93,6 +94,7 @@ class Rules:
     compared: str
     needs: tuple[Need, ...]
     cost: CostRule | None
+    named: dict[str, str]
 
     @classmethod
     def of(cls, spec: SweepSpec, scheduler: Scheduler) -> Rules:
@@ -169,6 +171,7 @@ class Rules:
             compared=_compared(spec),
             needs=needs_of(spec),
             cost=cost_rule(spec, scheduler),
+            named=_named(spec),
         )
 
     def seed_number(self, trial: int) -> int:
@@ -204,6 +207,19 @@ def _compared(spec: SweepSpec) -> str:
     comparing = spec.scheduler.comparing
     is_named = comparing is not None and comparing[1].metric is not None
     return metric if is_named and (metric != spec.metric or spec.others) else ""
+
+
+def _named(spec: SweepSpec) -> dict[str, str]:
+    """None that the engine itself reports, or without which no trial has a score."""
+    plateau, cost = spec.stop.trial_plateau, spec.search.options.costs_by
+    named = {name: "stop.trial" for name, *_ in spec.stop.trial_limits}
+    named[checkpoint_metric(spec)] = "checkpoint.keep_best.metric"
+    if plateau is not None and plateau.metric is not None:
+        named[plateau.metric] = "stop.trial_plateau.metric"
+    if cost is not None and cost != TRIAL_TIME:
+        named[cost] = f"search.{spec.search.kind}.cost_attr"
+    known = ("", TRAINING_ITERATION, *spec.objectives)
+    return {name: field for name, field in named.items() if name not in known}
 
 
 def _budgets(spec: SweepSpec, use: dict[str, float]) -> tuple[tuple[str, float, float], ...]:

@@ -45,7 +45,8 @@ class SweepState:
     configs race, the best of those of which all repeats have completed. `search_log`, of a search
     of the user's own, says in which order it was asked and told: n is the end of trial n, `~n` an ask for the
     configs from number n on. `rungs`, of a search that looks at these: trial, time and value, whenever the
-    scheduler compared one.
+    scheduler compared one. `seen_names`: of the further values that the spec names (`Rules.named`), those
+    that were reported, or of which it was said that they were not.
     """
 
     spec: SweepSpec
@@ -83,6 +84,7 @@ class SweepState:
     best_ended: int | None = None
     mean_duration_s: float | None = None
     reported_keys: tuple[str, ...] = ()
+    seen_names: tuple[str, ...] = ()
     has_scored: bool = False
     has_timed: bool = False
     timer_at: float | None = None
@@ -169,6 +171,7 @@ class SweepState:
             "slots": tuple(self.slots.values()),
             "hungry": tuple(self.hungry),
             "reported_keys": self.reported_keys,
+            "seen_names": self.seen_names,
             "notes": self.notes,
             "beyond": self.beyond,
             "first_reports_s": self.first_reports_s,
@@ -205,6 +208,7 @@ _STRUCTURED = {
     "slots",
     "hungry",
     "reported_keys",
+    "seen_names",
     "notes",
     "beyond",
     "first_reports_s",
@@ -242,6 +246,8 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     state.waiting = dict(cast(list[tuple[int, float]], plain["waiting"]))
     state.active = dict.fromkeys(cast(list[int], plain["active"]))
     state.reported_keys = tuple(cast(list[str], plain["reported_keys"]))
+    # An earlier version did not look at them.
+    state.seen_names = tuple(cast(list[str], plain.get("seen_names", state.rules.named)))
     state.notes = tuple(cast(list[str], plain["notes"]))
     state.beyond = tuple(cast(list[str], plain.get("beyond", [])))
     state.first_reports_s = tuple(cast(list[float], plain["first_reports_s"]))
