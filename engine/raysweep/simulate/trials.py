@@ -20,6 +20,7 @@ from raysweep.simulate.delays import Delays
 from raysweep.simulate.processes import Actor, Job, Process
 from raysweep.spec import SweepSpec
 from raysweep.storage.store import Store
+from raysweep.worker.rows import to_json
 
 Curve = Callable[[Mapping[str, Any], int], Mapping[str, JsonValue] | None]
 """(config, iteration) -> what the trial reports at that iteration (1, 2, …), or None: it has returned.
@@ -159,7 +160,7 @@ class Trials:
         if not self._is_running(actor, job):
             return
         try:
-            metrics = self._work.curve(job.config, job.iteration + 1)
+            metrics = self._reported(job)
         except WorkerDied as died:
             self._die_in_trial(actor, str(died) or "killed by signal 9")
         except TrialHangs:
@@ -175,6 +176,11 @@ class Trials:
                 self._finish(actor)
             else:
                 self._report(actor, job, metrics)
+
+    def _reported(self, job: Job) -> dict[str, JsonValue] | None:
+        """What the trial reports next, as its worker would send it; None: it has returned."""
+        metrics = self._work.curve(job.config, job.iteration + 1)
+        return None if metrics is None else {name: to_json(name, value) for name, value in metrics.items()}
 
     def _report(self, actor: Actor, job: Job, metrics: Mapping[str, JsonValue]) -> None:
         process = actor.process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
@@ -41,6 +42,29 @@ def test_a_sweep_takes_the_virtual_time_that_its_trials_take() -> None:
     assert outcome.best is not None
     assert outcome.best.score == pytest.approx(min(t.config["x"] for t in outcome.trials) + 1 / 9)
     assert simulated.outcome.ended_at == pytest.approx(simulated.duration_s, abs=1)
+
+
+def test_a_report_is_what_a_worker_would_send() -> None:
+    """NaN goes as a string, which several metrics may ignore; what JSON cannot hold is an error."""
+
+    def report(config: Mapping[str, Any], iteration: int) -> Mapping[str, Any] | None:
+        number = int(config["n"])
+        values: dict[int, Any] = {0: 1.0, 1: math.nan, 2: object(), 3: math.inf}
+        return {"loss": number + 1.0, "size": values[number]} if iteration < 2 else None
+
+    fields = {"metric": ["loss", "size"], "mode": ["min", "min"], "search": "grid", "num_samples": 1}
+    space = {"n": {"grid_search": [0, 1, 2, 3]}}
+    for non_finite, states in (
+        ("ignore", ["completed", "completed", "failed", "completed"]),
+        ("fail", ["completed", "failed", "failed", "failed"]),
+    ):
+        failure = {"max_failures": 0, "non_finite": non_finite}
+        spec = make_spec(param_space=space, failure=failure, **fields)
+        outcome = simulate(spec, report, slots=1).outcome
+        assert [trial.state for trial in outcome.trials] == states
+        assert [trial.number for trial in outcome.pareto] == [0]
+    assert outcome.trials[2].error is not None
+    assert "which JSON cannot hold" in outcome.trials[2].error.message
 
 
 def test_early_stopping_saves_time() -> None:
