@@ -15,11 +15,15 @@ from pydantic import JsonValue
 from raysweep import messages as msg
 from raysweep.simulate.nodes import Node
 from raysweep.worker.machine import Begin, Say, Tell, WorkerMachine
+from raysweep.worker.rungs import RungWatch
 
 
 @dataclass(eq=False, kw_only=True)
 class Job:
-    """One attempt in a process. `iteration` counts the reports behind its state, resumed ones included."""
+    """One attempt in a process. `iteration` counts the reports behind its state, resumed ones included.
+
+    `rungs`: where its reports wait for what is decided, if there is any such place.
+    """
 
     trial: int
     attempt: int
@@ -34,6 +38,7 @@ class Job:
     awaits: int | None = None
     is_saving: bool = False
     began_at: float = 0.0
+    rungs: RungWatch | None = None
 
     @property
     def who(self) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from pydantic import JsonValue
 
+from raysweep.cluster.rungs import rungs_of
 from raysweep.core import trial_id
 from raysweep.core.failures import Failure
 from raysweep.core.fleet.words import failure_of
@@ -20,7 +21,9 @@ from raysweep.simulate.delays import Delays
 from raysweep.simulate.processes import Actor, Job, Process
 from raysweep.spec import SweepSpec
 from raysweep.storage.store import Store
+from raysweep.worker.place import Rungs
 from raysweep.worker.rows import to_json
+from raysweep.worker.rungs import RungWatch
 
 Curve = Callable[[Mapping[str, Any], int], Mapping[str, JsonValue] | None]
 """(config, iteration) -> what the trial reports at that iteration (1, 2, …), or None: it has returned.
@@ -93,6 +96,7 @@ class Trials:
         self._work = work
         self._delays = delays
         self._ranks_by = checkpoint_metric(spec)
+        self._rungs = rungs_of(spec) if spec.scaling is None else Rungs()
         self._store = store
         self._sweep_id = sweep_id
         self._note = note
@@ -112,7 +116,8 @@ class Trials:
         elif was_waiting and job is not None and not job.is_waiting:
             if job.awaits is None:
                 self._note_job("answered", actor, job, iteration=job.reports - 1)
-            self._go_on(actor, job)
+            if not job.is_saving:
+                self._end_or_go_on(actor, job, is_saved=False)
         if process.job is None and process.next is not None:
             self._begin(actor)
 
@@ -137,6 +142,8 @@ class Trials:
         assert actor.process is not None
         job = actor.process.begin()
         job.began_at = self._delays.clock.now
+        if self._rungs:
+            job.rungs = RungWatch(self._rungs, job.iteration, lambda: self._delays.clock.now)
         self._check_restored(job)
         self._note_job("began", actor, job)
         self._go_on(actor, job)
@@ -153,6 +160,8 @@ class Trials:
         assert job.iteration == behind, f"{behind} reports lie behind {uri}, not {job.iteration}"
 
     def _go_on(self, actor: Actor, job: Job) -> None:
+        if job.rungs is not None:
+            job.rungs.begin_step()
         pace_s = self._work.pace(job.config, job.iteration + 1)
         self._delays.after(pace_s, lambda: self._step(actor, job))
 
@@ -192,26 +201,44 @@ class Trials:
         if not job.may_report(has_checkpoint=is_saved):
             self._finish(actor, is_stopped=True)
             return
-        process.report(job, metrics, is_waiting=is_waiting and not is_saved)
+        patience_s = 0.0 if job.rungs is None or is_waiting else job.rungs.patience_s(metrics, job.reports)
+        process.report(job, metrics, is_waiting=bool(patience_s) or (is_waiting and not is_saved))
         self._note_job("reported", actor, job)
         if is_saved:
             process.begin_saving(job)
-            self._delays.after(self._delays.costs.save_s, lambda: self._save(actor, job, metrics, is_waiting))
+            save_s = self._delays.costs.save_s
+            self._delays.after(save_s, lambda: self._save(actor, job, metrics, is_waiting, patience_s))
         else:
-            self._end_or_go_on(actor, job, is_saved=False)
+            self._end_or_go_on(actor, job, is_saved=False, patience_s=patience_s)
 
-    def _save(self, actor: Actor, job: Job, metrics: Mapping[str, JsonValue], is_waiting: bool) -> None:
+    def _save(
+        self,
+        actor: Actor,
+        job: Job,
+        metrics: Mapping[str, JsonValue],
+        is_waiting: bool,
+        patience_s: float,
+    ) -> None:
         if not self._is_running(actor, job) or actor.process is None:
             return
         rank = as_number(metrics.get(self._ranks_by)) if self._ranks_by else None
         actor.process.save(job, self._store_checkpoint(job), [*metrics], is_waiting=is_waiting, rank=rank)
         self._note_job("saved", actor, job)
-        self._end_or_go_on(actor, job, is_saved=True)
+        self._end_or_go_on(actor, job, is_saved=True, patience_s=patience_s)
 
-    def _end_or_go_on(self, actor: Actor, job: Job, *, is_saved: bool) -> None:
+    def _end_or_go_on(self, actor: Actor, job: Job, *, is_saved: bool, patience_s: float = 0.0) -> None:
+        """The report returns, or waits: at a rung for `patience_s` at most, else until it is answered."""
         if job.stop_reason is not None and (is_saved or not job.wants_checkpoint):
             self._finish(actor, is_stopped=True)
         elif not job.is_waiting:
+            self._go_on(actor, job)
+        elif patience_s:
+            report = job.awaits
+            self._delays.clock.after(patience_s, lambda: self._lose_patience(actor, job, report))
+
+    def _lose_patience(self, actor: Actor, job: Job, report: int | None) -> None:
+        if self._is_running(actor, job) and job.awaits == report and job.is_waiting:
+            job.awaits = None
             self._go_on(actor, job)
 
     def _store_checkpoint(self, job: Job) -> str:

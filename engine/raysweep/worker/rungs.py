@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import floor, isfinite
 from numbers import Real
 from typing import Any, Final
@@ -29,17 +29,19 @@ class RungWatch:
     Args:
         rungs: when something is decided.
         iteration: how many reports of the trial lie behind the attempt.
+        now: the time, in seconds.
     """
 
-    def __init__(self, rungs: Rungs, iteration: int) -> None:
+    def __init__(self, rungs: Rungs, iteration: int, now: Callable[[], float] = time.monotonic) -> None:
         self._rungs = rungs
+        self._now = now
         self._iteration = iteration
         self._time = 0.0 if rungs.attr else float(iteration)
-        self._began = time.monotonic()
+        self._began = now()
 
     def patience_s(self, metrics: Mapping[str, Any], index: int) -> float:
         """How long report `index` of the attempt may wait for a verdict; 0: it does not decide."""
-        took_s = time.monotonic() - self._began
+        took_s = self._now() - self._began
         rungs, before = self._rungs, self._time
         now = metrics.get(rungs.attr) if rungs.attr else self._iteration + index + 1
         if not isinstance(now, Real) or not isfinite(now):
@@ -54,4 +56,4 @@ class RungWatch:
 
     def begin_step(self) -> None:
         """The report returns."""
-        self._began = time.monotonic()
+        self._began = self._now()

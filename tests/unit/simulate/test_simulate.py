@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
@@ -75,6 +76,42 @@ def test_early_stopping_saves_time() -> None:
     assert full.outcome.best is not None
     assert asha.outcome.best is not None
     assert asha.outcome.best.score <= full.outcome.best.score + 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "is_spared"),
+    [
+        ({}, True),
+        ({"save_every": 1}, True),
+        ({"wait_every": 1}, True),
+        ({"step_s": 0.01}, False),  # of so short a step a wait is not worth it
+        ({"costs": Costs(put_s=0.1, message_s=1.1)}, False),  # no verdict comes in the time of a step
+    ],
+)
+def test_who_is_stopped_at_a_rung_makes_no_step_more(options: dict[str, Any], is_spared: bool) -> None:
+    made: Counter[float] = Counter()
+
+    def counted(config: Mapping[str, Any], iteration: int) -> Mapping[str, Any] | None:
+        made[config["x"]] += 1
+        return curve(config, iteration)
+
+    spec = make_spec(num_samples=9, scheduler=ASHA)
+    outcome = simulate(spec, counted, **{"slots": 3, "is_checked": True} | options).outcome
+    stopped = [trial for trial in outcome.trials if trial.state == "stopped"]
+    assert len(stopped) > 3
+    spared = [trial for trial in stopped if made[trial.config["x"]] == trial.metrics["training_iteration"]]
+    assert spared == (stopped if is_spared else [])
+
+
+def test_a_report_at_a_rung_waits_no_longer_than_its_step_and_two_seconds() -> None:
+    """The journal answers late: nine reports, of which those at 1 and 3 wait."""
+    spec = make_spec(num_samples=1, scheduler=ASHA)
+    for step_s, wait_s in ((1.0, 1.0), (50.0, 2.0)):
+        costs = Costs(put_s=1000.0)
+        timeline = simulate(spec, curve, slots=1, step_s=step_s, costs=costs).timeline
+        began, *reported = [moment.at for moment in timeline if moment.what in ("began", "reported")]
+        steps = [step_s + wait_s if number in (2, 4) else step_s for number in range(1, 10)]
+        assert reported == pytest.approx([began + sum(steps[: number + 1]) for number in range(9)], abs=0.1)
 
 
 def test_the_same_arguments_give_the_same_result() -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from raysweep.errors import TrialStopped
 from raysweep.messages import Answer, Job, Rows, Stop
-from raysweep.worker import rungs as rungs_module
 from raysweep.worker.link import SocketLink
 from raysweep.worker.place import Rungs, SweepPlace
 from raysweep.worker.rungs import LEAST_S, MOST_S, RungWatch
@@ -22,7 +21,7 @@ from raysweep.worker.wire import FROM_WORKER, read_frames
 
 
 class Clock:
-    """What `time.monotonic` is in the module."""
+    """Time that moves where a test says so."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -32,10 +31,8 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(rungs_module, "time", clock)
-    return clock
+def clock() -> Clock:
+    return Clock()
 
 
 def patience(
@@ -52,38 +49,44 @@ def patience(
 
 
 def test_reports_at_rungs_may_wait_as_long_as_a_step_took(clock: Clock) -> None:
-    watch = RungWatch(Rungs(times=(1.0, 3.0, 9.0)), 0)
+    watch = RungWatch(Rungs(times=(1.0, 3.0, 9.0)), 0, clock.monotonic)
     assert patience(clock, watch, [None] * 10) == [0.5, 0, 0.5, 0, 0, 0, 0, 0, 0.5, 0]
 
 
 def test_a_trial_that_goes_on_counts_what_lies_behind_it(clock: Clock) -> None:
-    watch = RungWatch(Rungs(times=(1.0, 3.0, 9.0)), 3)
+    watch = RungWatch(Rungs(times=(1.0, 3.0, 9.0)), 3, clock.monotonic)
     assert patience(clock, watch, [None] * 6) == [0, 0, 0, 0, 0, 0.5]
 
 
 def test_a_rung_that_is_jumped_over_is_reached_by_the_next_report(clock: Clock) -> None:
-    watch = RungWatch(Rungs(attr="epoch", times=(2.5, 10.0)), 0)
+    watch = RungWatch(Rungs(attr="epoch", times=(2.5, 10.0)), 0, clock.monotonic)
     assert patience(clock, watch, [1, 2, 3, 20.0, 21], "epoch") == [0, 0, 0.5, 0.5, 0]
 
 
 def test_what_is_no_number_decides_nothing(clock: Clock) -> None:
-    watch = RungWatch(Rungs(attr="epoch", times=(1.0,)), 0)
+    watch = RungWatch(Rungs(attr="epoch", times=(1.0,)), 0, clock.monotonic)
     assert patience(clock, watch, [None, "1", float("nan"), [1], 1], "epoch") == [0, 0, 0, 0, 0.5]
 
 
 @pytest.mark.parametrize("kind", [numpy.int64, numpy.float32, numpy.float64])
 def test_times_may_be_numbers_of_numpy(clock: Clock, kind: Callable[[int], Any]) -> None:
-    watch = RungWatch(Rungs(attr="epoch", times=(2.0,)), 0)
+    watch = RungWatch(Rungs(attr="epoch", times=(2.0,)), 0, clock.monotonic)
     assert patience(clock, watch, [kind(1), kind(2), kind(3)], "epoch") == [0, 0.5, 0]
 
 
 def test_multiples_of_an_interval(clock: Clock) -> None:
-    assert patience(clock, RungWatch(Rungs(interval=2.0), 0), [None] * 5) == [0, 0.5, 0, 0.5, 0]
+    assert patience(clock, RungWatch(Rungs(interval=2.0), 0, clock.monotonic), [None] * 5) == [
+        0,
+        0.5,
+        0,
+        0.5,
+        0,
+    ]
 
 
 def test_none_is_where_trials_have_done_all_their_work(clock: Clock) -> None:
     rungs = Rungs(interval=2.0, times=(3.0, 4.0), below=4.0)
-    assert patience(clock, RungWatch(rungs, 0), [None] * 6) == [0, 0.5, 0.5, 0, 0, 0]
+    assert patience(clock, RungWatch(rungs, 0, clock.monotonic), [None] * 6) == [0, 0.5, 0.5, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,7 @@ def test_none_is_where_trials_have_done_all_their_work(clock: Clock) -> None:
 def test_short_steps_are_not_worth_a_wait_and_long_ones_not_any(
     clock: Clock, step_s: float, expected: float
 ) -> None:
-    watch = RungWatch(Rungs(times=(1.0,)), 0)
+    watch = RungWatch(Rungs(times=(1.0,)), 0, clock.monotonic)
     assert patience(clock, watch, [None], step_s=step_s) == pytest.approx([expected])
 
 
