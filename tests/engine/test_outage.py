@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import threading
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ import raysweep as rs
 from raysweep.cluster import controller as controller_room
 from raysweep.cluster import run as run_room
 from raysweep.cluster.server import LinkServer
-from raysweep.errors import StorageUnavailableError
+from raysweep.errors import StorageUnavailableError, SweepDamagedError
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import restore_uri
@@ -27,7 +28,7 @@ from raysweep.storage.wrapped import Operation, WrappedStore
 from raysweep.storage.writer import JournalWriter
 from raysweep.verify import verify_sweep
 from tests.engine import trainables
-from tests.engine.conftest import wait_for
+from tests.engine.conftest import INLINE, wait_for
 from tests.proxy import Proxy
 from tests.unit.conftest import s3_url as s3_url  # a fixture
 
@@ -171,3 +172,33 @@ def test_a_flood_of_reports_in_an_outage_waits_with_the_workers(
     assert held[:2] == [True, False]
     assert not held[-1]
     assert len(shown) >= 2, "the controller did not move while the storage was away"
+
+
+@pytest.mark.parametrize("looks_s", [0.0, 1000.0])
+def test_a_folder_that_goes_away_is_no_success(
+    looks_s: float,
+    ray_cluster: object,
+    make_spec: Callable[..., rs.SweepSpec],
+    lines: Lines,
+    storage: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen while trials run, or at the latest when they have; put back, the sweep goes on from it."""
+    monkeypatch.setattr(controller_room, "LOOK_S", looks_s)
+    away, moved = storage.with_name("away"), threading.Event()
+
+    def train(config: dict[str, Any]) -> dict[str, float]:
+        if rs.get_context().number == 2 and not moved.is_set():
+            storage.rename(away)
+            moved.set()
+            time.sleep(0.0 if looks_s else 20.0)
+        return {"loss": config["x"]}
+
+    spec = make_spec(train, num_samples=4, **INLINE)
+    with pytest.raises(SweepDamagedError, match="deleted, moved or unmounted while the sweep ran"):
+        rs.run_sweep(spec, key="k")
+    shutil.rmtree(storage)
+    away.rename(storage)
+    outcome = rs.run_sweep(spec, key="k")
+    assert outcome.counts == {"completed": 4}
+    assert verify_sweep(SweepFolder(open_store(str(storage)), outcome.sweep_id)).is_sound

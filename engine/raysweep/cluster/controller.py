@@ -32,7 +32,7 @@ from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.loop import Loop
 from raysweep.core.trial import trial_id
-from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepInterrupted
+from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepDamagedError, SweepInterrupted
 from raysweep.messages import FromWorker
 from raysweep.outcome import Cancellation, SweepProgress
 from raysweep.runs.progress import make_progress
@@ -42,6 +42,8 @@ from raysweep.storage.writer import JournalWriter
 from raysweep.worker.inline import InlineStage
 
 HEARTBEAT_S: Final = 2.0
+LOOK_S: Final = 30.0
+"""How often it is seen whether the sweep's folder is still there."""
 SHOW_S: Final = 0.5
 LAST_WRITE_S: Final = 1.0
 ROOM_S: Final = 0.05
@@ -68,6 +70,7 @@ class Controller:
         self._timer: asyncio.TimerHandle | None = None
         self._threads = Threads()
         self._has_pulse = True
+        self._looked_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self._interrupts = 0
@@ -407,7 +410,19 @@ class Controller:
     async def _beat_once(self, progress: SweepProgress) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._threads.beating, self._write_progress, progress)
+        if progress.at - self._looked_at >= LOOK_S:
+            self._looked_at = progress.at
+            await loop.run_in_executor(self._threads.beating, self._look_at_folder)
         await self._look_for_cancellation()
+
+    def _look_at_folder(self) -> None:
+        try:
+            self._held.folder.check_is_there()
+        except SweepDamagedError:
+            raise
+        except StorageError as error:
+            if self._has_pulse:  # else that was said
+                log.warning("whether the sweep's folder is there was not seen: %s", error)
 
     def progress(self, at: float) -> SweepProgress:
         """The progress as of now."""

@@ -27,7 +27,8 @@ from raysweep.core.seeds import derive_seed
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.budget import keep_budget, plan_budget
-from raysweep.runs.folder import SweepFolder
+from raysweep.runs.folder import OUTCOME_GIVE_UP_AFTER_S, SweepFolder
+from raysweep.runs.holder import note_left
 from raysweep.runs.policies import load_policies
 from raysweep.runs.reopening import NOT_AGAIN, check_same, told
 from raysweep.runs.takeover import (
@@ -45,6 +46,7 @@ from raysweep.spec import RunRequest, SweepSpec
 from raysweep.spec.again import Again
 from raysweep.spec.code import code_digest
 from raysweep.storage.opening import open_store
+from raysweep.storage.retries import retrying
 from raysweep.threads import start_thread
 from raysweep.worker.inline import InlineStage
 
@@ -171,7 +173,11 @@ def _run(
                 if held is None:
                     continue
                 is_late = asked.again.retry is not None and held.state.phase in ("stopping", "ending")
-                outcome = _carry_through(held, connection, on_progress, interrupts, stage)
+                try:
+                    outcome = _carry_through(held, connection, on_progress, interrupts, stage)
+                finally:
+                    if held.state.started_at is not None:
+                        note_left(folder.sweep_id, held.claim.generation, held.state.started_at)
             if not is_late:
                 return outcome
             # It was about to end as it had been before it was asked for anything: now that can be done.
@@ -215,6 +221,7 @@ def _carry_through(
     interrupts.pass_to(controller)
     try:
         controller.run_to_end()
+        retrying(OUTCOME_GIVE_UP_AFTER_S)(folder.check_is_there)
         if state.fault == "spec":
             raise spec_fault(state)
     except SpecError as error:
@@ -273,6 +280,7 @@ def _make_way(folder: SweepFolder, state: SweepState, progress: SweepProgress) -
 def _leave(folder: SweepFolder, progress: SweepProgress) -> None:
     """Say that nobody runs the sweep any more: this process may live on, and even be the one to resume it."""
     with suppress(StorageError):
+        folder.check_is_there()
         folder.write_progress(progress.model_copy(update={"has_left": True}))
 
 

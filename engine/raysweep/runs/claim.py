@@ -91,8 +91,13 @@ class Claim:
     def end(self, outcome: TrainOutcome) -> None:
         """Write how the run ended, once and for all; from now on nobody can claim it.
 
-        Raises: FencedError if another process has claimed it.
+        Raises: FencedError if another process has claimed it. StorageError, also where the run's folder went
+            away while it ran: what is written would make one anew that nobody could read.
         """
+        if not retrying(GIVE_UP_AFTER_S)(self.folder.has_attempt, self.number):
+            problem = "is gone: the run's folder was deleted, moved or unmounted while it ran"
+            fix = "put the folder back, and run it again with the same key"
+            raise StorageError(f"{self.folder.uri}/{attempt_name(self.number)}", problem, fix)
         record = {"attempt": self.number, "at": time.time(), "outcome": orjson.loads(outcome.to_json())}
         if not _append(self.folder, self.number + 1, record):
             raise FencedError(self.folder.run_id, self.number, self.number + 1)

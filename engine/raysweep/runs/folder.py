@@ -114,6 +114,17 @@ class SweepFolder:
         except KeyError as error:
             raise SweepDamagedError(self._path("sweep.json"), f"has no {error}", RESTORE_FIX) from error
 
+    def check_is_there(self) -> None:
+        """For who runs the sweep: what it writes would make a folder anew that nobody could read.
+
+        Raises:
+            SweepDamagedError: sweep.json is gone.
+        """
+        if not self.store.exists(self._key("sweep.json")):
+            problem = "is gone: the sweep's folder was deleted, moved or unmounted while the sweep ran"
+            fix = "put the folder back, and run it again with the same key: it goes on from its journal"
+            raise SweepDamagedError(self._path("sweep.json"), problem, fix)
+
     def write_spec_if_absent(self, record: SweepRecord) -> bool:
         """Write sweep.json unless there is one; False if there was."""
         return self.store.put_if_absent(self._key("sweep.json"), _encode_spec(record), durable=True)

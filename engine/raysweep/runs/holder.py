@@ -24,6 +24,17 @@ POLL_S = 0.2
 HolderState = Literal["alive", "gone", "stale"]
 """Of a process that is, or was, at work on a run; one that lives and has left the run is gone too."""
 
+_left: set[tuple[str, int, float]] = set()
+
+
+def note_left(run_id: str, generation: int, started_at: float) -> None:
+    """This process has left a run, whatever its last heartbeat, with these fields, says.
+
+    Where the storage was away, or the run's folder, as it left, it could not write so. It may live for long,
+    and be the one to go on. `started_at` tells runs of one id at several storage paths apart.
+    """
+    _left.add((run_id, generation, started_at))
+
 
 def current_holder() -> Holder:
     """This process, as others will want to recognise it."""
@@ -62,7 +73,10 @@ def known_state(progress: SweepProgress) -> HolderState | None:
     if not boot or (holder.host, holder.boot_id) != (socket.gethostname(), boot):
         return None
     started_at = process_started_at(holder.pid)
-    return "alive" if started_at is not None and started_at == holder.process_started_at else "gone"
+    if started_at is None or started_at != holder.process_started_at:
+        return "gone"
+    seen = (progress.sweep_id, progress.generation, progress.started_at)
+    return "gone" if holder.pid == os.getpid() and seen in _left else "alive"
 
 
 class HolderWatch:
@@ -83,17 +97,22 @@ class HolderWatch:
 
     def see(self, progress: SweepProgress) -> HolderState | Literal["unknown"]:
         """Look at the newest heartbeat. "unknown": too early to tell, look again."""
-        known = known_state(progress)
-        if known is not None:
-            return known
         now, sign = self._clock(), (progress.generation, progress.at)
         if sign != self._sign:
             self._has_moved = self._sign is not None
             self._sign, self._moved_at = sign, now
+        known = known_state(progress)
+        if known is not None:
+            return known
         looks_old = self._utc() - progress.at > STALE_AFTER_S and not self._has_moved
         if now - self._moved_at >= (STALE_WATCH_S if looks_old else STALE_AFTER_S):
             return "stale"
         return "alive" if self._has_moved else "unknown"
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the heartbeat has been seen not to move; before the first look 0."""
+        return 0.0 if self._sign is None else self._clock() - self._moved_at
 
     def judge(
         self,

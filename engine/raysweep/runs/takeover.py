@@ -6,6 +6,7 @@ succeeds; the other reads who it was and follows. A holder that lost the sweep f
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,10 @@ POLL_S: Final = 0.5
 FIRST_BEAT_S: Final = 10.0
 FIRST_BEAT_POLL_S: Final = 0.2
 FOLLOW_GIVE_UP_S: Final = 600.0
+SILENT_S: Final = 60.0
+"""After how long a holder that lives, by the process table, and writes no heartbeat is worth a word."""
+
+log = logging.getLogger("raysweep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +133,19 @@ def find_holder(folder: SweepFolder) -> tuple[SweepProgress | None, int]:
 
 def follow(folder: SweepFolder, on_progress: OnProgress | None) -> None:
     """Watch another controller's sweep until it has an outcome, or that controller goes away before."""
-    watch = HolderWatch()
+    watch, is_said = HolderWatch(), False
     while True:
         for attempt in retrying(FOLLOW_GIVE_UP_S):
             with attempt:
                 progress = None if folder.read_outcome() is not None else folder.read_progress()
         if progress is None or watch.see(progress) in ("gone", "stale"):
             return
+        if watch.silent_s >= SILENT_S and not is_said:
+            is_said = True
+            text = (
+                "%s lives, and has not said for %.0f s that it is at work: end it, or run with takeover=True"
+            )
+            log.warning(text, progress.holder, watch.silent_s)
         if on_progress is not None:
             on_progress(progress)
         time.sleep(POLL_S)

@@ -12,7 +12,7 @@ from typing import Literal
 from raysweep.errors import FencedError, StorageError
 from raysweep.outcome import SweepProgress
 from raysweep.runs.claim import Claim
-from raysweep.runs.holder import current_holder
+from raysweep.runs.holder import current_holder, note_left
 from raysweep.runs.training import PROGRESS
 from raysweep.training.watch import Watch
 
@@ -77,6 +77,7 @@ class Heartbeat:
     def _end(self, thread: threading.Thread, status: Status) -> None:
         self._over.set()
         thread.join()
+        note_left(self._claim.folder.run_id, self._claim.number, self._started_at)
         self._try_to_write(status)
 
     def _check(self) -> None:

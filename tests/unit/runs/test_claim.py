@@ -18,7 +18,14 @@ from typing import Any
 import orjson
 import pytest
 
-from raysweep.errors import CheckpointDamagedError, FencedError, RaysweepError, StorageError, SweepHeldError
+from raysweep.errors import (
+    CheckpointDamagedError,
+    FencedError,
+    RaysweepError,
+    StorageError,
+    StorageUnavailableError,
+    SweepHeldError,
+)
 from raysweep.outcome import Holder, SweepProgress, TrainOutcome
 from raysweep.runs import holder
 from raysweep.runs.claim import Attempt, Claim, claim_run, find_at_rest, read_newest
@@ -56,6 +63,13 @@ class HookedStore(WrappedStore):
             before, self._before = self._before, None
             before()
         return call()
+
+
+class GoneStore(WrappedStore):
+    """Does not answer."""
+
+    def around(self, operation: Operation, key: str, call: Callable[[], T]) -> T:
+        raise StorageUnavailableError(key, "is away")
 
 
 class SlowAnswerStore(WrappedStore):
@@ -311,6 +325,32 @@ def test_a_heartbeat_while_the_end_is_being_written_takes_it_for_no_other(folder
     claim.folder = RunFolder(SlowAnswerStore(folder.store, "000002.json", look), folder.run_id)
     claim.end(outcome())
     assert seen == [outcome()], "it was there already"
+    assert folder.read_outcome() == outcome()
+
+
+def test_who_could_not_write_that_it_left_is_not_held_up_by_itself(
+    folder: RunFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim = take(folder)
+
+    def fail() -> None:
+        claim.folder = RunFolder(GoneStore(folder.store), folder.run_id)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"), beating(claim, interval_s=60.0):
+        fail()
+    assert "no sign of life could be written" in caplog.text
+    assert take(folder).number == 2
+
+
+def test_a_run_whose_folder_went_away_has_not_ended(folder: RunFolder, tmp_path: Path) -> None:
+    claim = take(folder)
+    (tmp_path / "t-1").rename(tmp_path / "away")
+    with pytest.raises(StorageError, match="deleted, moved or unmounted while it ran"):
+        claim.end(outcome())
+    assert folder.read_outcome() is None
+    (tmp_path / "away").rename(tmp_path / "t-1")
+    claim.end(outcome())
     assert folder.read_outcome() == outcome()
 
 

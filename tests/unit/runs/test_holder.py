@@ -14,13 +14,14 @@ import pytest
 
 from raysweep.errors import SweepHeldError
 from raysweep.outcome import SweepProgress
-from raysweep.runs import holder
+from raysweep.runs import holder, takeover
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.holder import (
     HolderWatch,
     current_holder,
     find_living,
     holder_state,
+    note_left,
     process_started_at,
 )
 from raysweep.runs.takeover import find_holder, follow
@@ -72,6 +73,18 @@ def test_an_ended_process_of_this_host_is_gone_at_once() -> None:
 
 def test_a_reused_pid_is_gone() -> None:
     assert holder_state(beat(100.0, process_started_at=1.0), now=100.0) == "gone"
+
+
+def test_this_process_knows_what_it_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the storage was away just then, no heartbeat says so."""
+    monkeypatch.setattr(holder, "_left", set())
+    note_left("sweep-1", 2, 1.0)
+    assert holder_state(beat(0.0, generation=2), now=1e9) == "gone"
+    assert holder_state(beat(0.0, generation=3), now=1e9) == "alive"
+    elsewhere = beat(0.0, generation=2).model_copy(update={"started_at": 2.0})
+    assert holder_state(elsewhere, now=1e9) == "alive", "the same run at another storage path"
+    parent = {"pid": os.getppid(), "process_started_at": process_started_at(os.getppid())}
+    assert holder_state(beat(0.0, generation=2, **parent), now=1e9) == "alive", "it speaks for itself only"
 
 
 @pytest.mark.parametrize("elsewhere", [ELSEWHERE, {"boot_id": "another"}])
@@ -222,6 +235,18 @@ def test_one_follows_while_the_heartbeat_moves_and_no_longer(folder: SweepFolder
     thread.join()
     assert 3.0 <= took_s < 13
     assert len({progress.at for progress in seen}) > 3
+
+
+def test_who_follows_one_that_lives_and_writes_nothing_hears_so_once(
+    folder: SweepFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(holder, "_left", set())
+    monkeypatch.setattr(takeover, "SILENT_S", 0.6)
+    monkeypatch.setattr(takeover, "POLL_S", 0.2)
+    folder.write_progress(beat(time.time()))
+    threading.Timer(2.0, note_left, ("sweep-1", 1, 1.0)).start()
+    assert timed(lambda: follow(folder, None)) < 10, "it follows nobody for ever"
+    assert caplog.text.count("takeover=True") == 1
 
 
 @CLOCKS_IN_EARNEST
