@@ -432,7 +432,9 @@ def test_what_a_sampler_has_beyond_ours_is_refused_by_name(
     assert rs.from_tuner(tuner, ignore=[f"tune_config.search_alg.sampler.{part}"]).search.kind == "tpe"
 
 
-@pytest.mark.parametrize("state", [42, np.random.default_rng(42), np.random.RandomState(42)], ids=repr)
+@pytest.mark.parametrize(
+    "state", [42, np.random.default_rng(42), np.random.RandomState(42)], ids=["number", "generator", "state"]
+)
 def test_the_seed_of_variants_comes_along(make: Make, state: Any) -> None:
     spec = rs.from_tuner(make(search_alg=BasicVariantGenerator(random_state=state)))
     assert spec.seed == 42
