@@ -17,7 +17,8 @@ import inspect
 import logging
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -155,19 +156,26 @@ class CostAwareSampler(GPSampler):
         super().__init__(**options)
         self._cost = cost
         self._distributions: dict[str, BaseDistribution] = {}
+        self._is_on_cpu = False
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Return values for these parameters."""
         self._distributions = search_space
+        self._is_on_cpu = torch.get_default_device().type == "cpu"
         return super().sample_relative(study, trial, search_space)
 
     def _optimize_acqf(self, acqf: Any, best_params: Any) -> Any:
         """As Optuna's, of another function. It may be overridden, but need not stay: see `_check_hook`."""
-        grids = _grids(acqf)
-        if grids:
-            acqf.eval_acqf_no_grad = Lines(acqf.eval_acqf_no_grad, grids)
+        narrow = _narrow(acqf)
+        if narrow.any():
+            acqf.search_space = WholeLines(acqf.search_space, narrow)
+        # Optuna sets a device for it all, and PyTorch then runs each operation through Python.
+        with torch._C.DisableTorchFunction() if self._is_on_cpu else nullcontext():
+            return self._optimize(acqf, best_params)
+
+    def _optimize(self, acqf: Any, best_params: Any) -> Any:
         if self._cost is None:
             return super()._optimize_acqf(acqf, best_params)
         by_score, cost, distributions = acqf.eval_acqf, self._cost, self._distributions
@@ -184,63 +192,33 @@ class CostAwareSampler(GPSampler):
         return super()._optimize_acqf(acqf, best_params)
 
 
-class Lines:
-    """The acquisition function; along the values of one parameter it is computed for all of them at once.
+class WholeLines:
+    """Optuna's space, of which discrete parameters of some values are searched like choices: each value.
 
-    Optuna searches there by Brent's method, one place after the other, and a place costs nearly as much as a
-    line of them: most of an ask went there.
+    Optuna searches more than 16 of them by Brent's method, one place after the other; a place costs nearly as
+    much as the whole line, and most of an ask went there.
 
     Args:
-        evaluate: Optuna's function, of one place or of rows of them.
-        grids: the values of parameters that are searched so, by column.
+        space: Optuna's.
+        narrow: by column, which parameters are searched so.
     """
 
-    def __init__(self, evaluate: Callable[[Floats], Floats], grids: Mapping[int, Floats]) -> None:
-        self._evaluate = evaluate
-        self._grids = grids
-        self._line: dict[bytes, Floats] = {}
-        self._last: Floats | None = None
+    def __init__(self, space: Any, narrow: npt.NDArray[np.bool_]) -> None:
+        self._space = space
+        self.is_categorical = space.is_categorical | narrow
 
-    def __call__(self, places: Floats) -> Floats:
-        """Values of the function: of one place one without a dimension."""
-        if places.ndim != 1:
-            return self._evaluate(places)
-        key = places.tobytes()
-        if key not in self._line:
-            self._line = self._line_of(places) or {key: self._evaluate(places)}
-            self._last = places.copy()
-        return self._line[key]
-
-    def _line_of(self, place: Floats) -> dict[bytes, Floats] | None:
-        """The values of all places that differ from the last in one parameter, this one's; None: no line."""
-        if self._last is None:
-            return None
-        columns = np.flatnonzero(place != self._last)
-        if len(columns) != 1:
-            return None
-        column = int(columns[0])
-        grid = self._grids.get(column)
-        if grid is None or place[column] not in grid:
-            return None
-        places = np.repeat(place[None, :], len(grid), axis=0)
-        places[:, column] = grid
-        return {each.tobytes(): value for each, value in zip(places, self._evaluate(places), strict=True)}
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._space, name)
 
 
-def _grids(acqf: Any) -> dict[int, Floats]:
-    """The values of parameters along which a line is worth it; none where Optuna has them in another way."""
-    space: Any = getattr(acqf, "search_space", None)
-    known = ("get_choices_of_discrete_params", "_optuna_search_space")
-    if not (hasattr(acqf, "eval_acqf_no_grad") and all(hasattr(space, name) for name in known)):
-        return {}
-    # By their size, before there are any arrays.
-    narrow = {
-        column: (name, distribution)
-        for column, (name, distribution) in enumerate(space._optuna_search_space.items())
-        if 0 < _size(distribution) <= MOST_AT_ONCE
-    }
-    choices = type(space)(dict(narrow.values())).get_choices_of_discrete_params()
-    return dict(zip(narrow, choices, strict=True))
+def _narrow(acqf: Any) -> npt.NDArray[np.bool_]:
+    """Which columns are searched whole; none where Optuna has them in another way."""
+    space = getattr(acqf, "search_space", None)
+    distributions = getattr(space, "_optuna_search_space", {})
+    if not hasattr(space, "is_categorical"):
+        return np.zeros(0, dtype=bool)
+    sizes = [_size(distribution) for distribution in distributions.values()]
+    return np.array([0 < size <= MOST_AT_ONCE for size in sizes], dtype=bool)
 
 
 def _size(distribution: Any) -> int:

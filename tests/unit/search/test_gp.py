@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from optuna._gp import acqf as acqfs
+from optuna._gp import optim_mixed
 from optuna._gp import search_space as spaces
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from threadpoolctl import threadpool_info, threadpool_limits
+from torch.utils._device import DeviceContext
 
 from raysweep.search import Result, Searcher, gp, make_searcher, tell_end
-from raysweep.search.gp import MOST_AT_ONCE, Lines, _grids
+from raysweep.search.gp import MOST_AT_ONCE, WholeLines, _narrow
 from raysweep.search.points import FirstPoints
 from raysweep.spec import SweepSpec
 
@@ -41,120 +44,94 @@ def searched(trials: int, *, running: int = 0) -> Searcher:
     return searcher
 
 
-class Bowl:
-    """A function of places; which calls there were, by their number of places (1: of one place)."""
-
-    def __init__(self) -> None:
-        self.calls: list[int] = []
-
-    def __call__(self, places: Any) -> Any:
-        self.calls.append(len(places) if places.ndim == 2 else 1)
-        return -((places - 0.4) ** 2).sum(axis=-1)
-
-
-GRID = np.linspace(0.0, 1.0, 100)
-
-
-def place(**at: float) -> Any:
-    found = np.full(3, 0.5)
-    for name, value in at.items():
-        found["abc".index(name)] = value
-    return found
-
-
-def test_along_a_parameter_everything_is_computed_once() -> None:
-    bowl = Bowl()
-    lines = Lines(bowl, {1: GRID})
-    for value in (*GRID[::7], *GRID[::3]):
-        assert float(lines(place(b=value))) == pytest.approx(float(Bowl()(place(b=value))))
-    assert bowl.calls == [1, len(GRID)]
-
-
-def test_another_start_is_another_line() -> None:
-    bowl = Bowl()
-    lines = Lines(bowl, {1: GRID})
-    for a in (0.1, 0.2):
-        for value in GRID[::9]:
-            assert float(lines(place(a=a, b=value))) == pytest.approx(float(Bowl()(place(a=a, b=value))))
-    assert bowl.calls == [1, len(GRID)] * 2
-
-
-def test_a_place_that_is_on_no_line_is_computed_alone() -> None:
-    bowl = Bowl()
-    lines = Lines(bowl, {1: GRID})
-    for each in (place(a=0.1), place(a=0.2), place(a=0.3, c=0.1), place(b=0.12345), place(b=0.54321)):
-        assert float(lines(each)) == pytest.approx(float(Bowl()(each)))
-    assert bowl.calls == [1] * 5
-
-
-def test_rows_are_computed_as_they_are() -> None:
-    bowl = Bowl()
-    lines = Lines(bowl, {1: GRID})
-    rows = np.stack([place(b=value) for value in GRID[:5]])
-    assert lines(rows).tolist() == Bowl()(rows).tolist()
-    assert bowl.calls == [5]
-
-
 class Acquisition:
     """As much of Optuna's as is looked at."""
 
     def __init__(self, **space: BaseDistribution) -> None:
         self.search_space = spaces.SearchSpace(space)
 
-    def eval_acqf_no_grad(self, places: Any) -> Any:
-        return places
 
-
-def test_lines_are_for_parameters_of_some_values() -> None:
-    found = _grids(
-        Acquisition(
-            lr=FloatDistribution(0.0, 1.0),
-            width=IntDistribution(16, 256),
-            kind=CategoricalDistribution(["a", "b"]),
-            ids=IntDistribution(1, MOST_AT_ONCE + 1),
-        )
+def test_parameters_of_some_values_are_searched_whole() -> None:
+    acquisition = Acquisition(
+        lr=FloatDistribution(0.0, 1.0),
+        width=IntDistribution(16, 256),
+        kind=CategoricalDistribution(["a", "b"]),
+        ids=IntDistribution(1, MOST_AT_ONCE + 1),
     )
-    assert {column: len(grid) for column, grid in found.items()} == {1: 241, 2: 2}
+    narrow = _narrow(acquisition)
+    assert narrow.tolist() == [False, True, True, False]
+    space = WholeLines(acquisition.search_space, narrow)
+    assert space.is_categorical.tolist() == [False, True, True, False]
+    sizes = [len(choices) for choices in space.get_choices_of_discrete_params()]
+    assert sizes == [241, 2, MOST_AT_ONCE + 1], "its values are where Optuna has them"
+    assert max(space.get_choices_of_discrete_params()[0]) < 1.0, "not those of a choice, which are indices"
+    assert acquisition.search_space.is_categorical.tolist() == [False, False, True, False]
 
 
 def test_an_optuna_that_has_it_otherwise_goes_its_own_way() -> None:
-    assert _grids(object()) == {}
+    assert not _narrow(object()).any()
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The places that the acquisition function was computed for, call by call."""
+    calls: list[Any] = []
+    plain = acqfs.BaseAcquisitionFunc.eval_acqf_no_grad
+
+    def look(self: Any, places: Any) -> Any:
+        calls.append(places)
+        return plain(self, places)
+
+    monkeypatch.setattr(acqfs.BaseAcquisitionFunc, "eval_acqf_no_grad", look)
+    return calls
 
 
 @pytest.mark.parametrize("running", [0, 2])
-def test_what_is_asked_is_what_optuna_asks(monkeypatch: pytest.MonkeyPatch, running: int) -> None:
-    """Lines and single places differ by rounding alone; so do the configs."""
-    ours = searched(STARTUP + 2, running=running).ask(STARTUP + 2 + running)
-    monkeypatch.setattr(gp, "MOST_AT_ONCE", 0)
-    theirs = searched(STARTUP + 2, running=running).ask(STARTUP + 2 + running)
-    assert ours is not None
-    assert theirs is not None
-    assert (ours["width"], ours["batch"]) == (theirs["width"], theirs["batch"])
-    assert ours["lr"] == pytest.approx(theirs["lr"], rel=1e-3)
+def test_no_place_is_computed_alone(looked_at: list[Any], running: int) -> None:
+    """What an ask costs hangs on it: by Brent's method, Optuna asks for some twenty places of each line."""
+    searched(STARTUP + 2, running=running).ask(STARTUP + 2 + running)
+    assert looked_at
+    assert {places.ndim for places in looked_at} == {2}
+    assert {len(places) for places in looked_at} >= {240, 31}, "lines of width, and of batch"
 
 
-def test_most_places_are_on_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an ask costs hangs on it: Brent's method asks for some twenty places each time."""
-    asked, computed = 0, 0
+def test_in_the_end_no_line_has_a_better_place(looked_at: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local optimum along each parameter, by Optuna's own function."""
+    found: list[tuple[Any, Any]] = []
+    plain = optim_mixed.local_search_mixed_batched
 
-    class Counted(Lines):
-        def __init__(self, evaluate: Any, grids: Any) -> None:
-            def counted(places: Any) -> Any:
-                nonlocal computed
-                computed += 1
-                return evaluate(places)
-
-            super().__init__(counted, grids)
-
-        def __call__(self, places: Any) -> Any:
-            nonlocal asked
-            asked += 1
-            return super().__call__(places)
+    def search(acqf: Any, starts: Any, **options: Any) -> Any:
+        ends, values = plain(acqf, starts, **options)
+        found.append((acqf, ends[np.argmax(values)]))
+        return ends, values
 
     searcher = searched(STARTUP + 2)
-    monkeypatch.setattr(gp, "Lines", Counted)
+    monkeypatch.setattr(optim_mixed, "local_search_mixed_batched", search)
     searcher.ask(STARTUP + 2)
-    assert asked > 4 * computed > 0
+    ((acqf, best),) = found
+    for column, line in zip((0, 2), acqf.search_space.get_choices_of_discrete_params(), strict=True):
+        places = np.repeat(best[None, :], len(line), axis=0)
+        places[:, column] = line
+        assert acqf.eval_acqf_no_grad(places).max() <= acqf.eval_acqf_no_grad(best[None, :])[0] + 1e-3
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_operations_go_through_python_only_where_another_device_is_the_default(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+    plain = DeviceContext.__torch_function__
+
+    def count(self: Any, *args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return plain(self, *args, **options)
+
+    searcher = searched(STARTUP + 2)
+    monkeypatch.setattr(DeviceContext, "__torch_function__", count)
+    with torch.device(device):
+        assert searcher.ask(STARTUP + 2) is not None
+    assert (calls > 10_000) == (device == "meta"), "and what is asked is computed on the CPU"
 
 
 def test_an_ask_computes_on_one_thread_and_leaves_the_others_as_they_were(
@@ -221,6 +198,5 @@ def test_a_wide_domain_is_as_cheap_as_a_continuous_one(search: Any, domain: dict
 def test_the_values_of_a_wide_parameter_are_not_counted_off() -> None:
     class Function:
         search_space = spaces.SearchSpace({"n": IntDistribution(0, 2**60), "m": IntDistribution(0, 9)})
-        eval_acqf_no_grad = None
 
-    assert {column: len(grid) for column, grid in _grids(Function()).items()} == {1: 10}
+    assert _narrow(Function()).tolist() == [False, True]
