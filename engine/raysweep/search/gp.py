@@ -36,7 +36,7 @@ from raysweep.search.base import Result
 from raysweep.search.cells import Leaf, LeafPath
 from raysweep.search.cost import CostModel, LogCost
 from raysweep.search.model import unconditional
-from raysweep.search.optuna_model import OptunaModel, quiet_study
+from raysweep.search.optuna_model import OptunaModel, ShownTrials, quiet_study
 from raysweep.spec.search import GpOptions
 from raysweep.spec.space import Space
 
@@ -124,10 +124,9 @@ class GpModel(OptunaModel):
         values = _finite([trial.values[0] for trial in done])
         if self._options.warp:
             values = warped(values)
-        study = quiet_study(self._mode)
-        study.add_trials([_with_value(trial, value) for trial, value in zip(done, values, strict=True)])
-        study.add_trials([trial for trial in trials if trial.state == TrialState.RUNNING])
-        return study
+        shown = [_with_value(trial, value) for trial, value in zip(done, values, strict=True)]
+        shown += [trial for trial in trials if trial.state == TrialState.RUNNING]
+        return quiet_study(self._mode, ShownTrials(shown))
 
     def _kept(self, done: list[FrozenTrial]) -> list[FrozenTrial]:
         count = self._options.max_results
