@@ -60,6 +60,15 @@ def test_a_trial_that_closes_its_output_closes_it_to_nobody_else(run: Run) -> No
 
 
 @pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_a_trial_that_closes_all_descriptors_does_not_wait_for_ever(isolation: str, run: Run) -> None:
+    failure = {"max_worker_deaths": 1}
+    outcome = run(f"{HERE}:closes_descriptors", num_samples=1, isolation=isolation, failure=failure)
+    assert outcome.counts == {"failed": 1}
+    assert outcome[0].error is not None
+    assert outcome[0].error.kind == "worker_died"
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
 def test_all_threads_of_a_trial_are_heard(isolation: str, run: Run) -> None:
     outcome = run(f"{HERE}:reports_from_threads", num_samples=1, isolation=isolation)
     assert outcome.counts == {"completed": 1}

@@ -6,6 +6,7 @@ bounded, in reports and in bytes: at the bound `report` blocks until some of it 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import socket
 import sys
@@ -44,6 +45,8 @@ DEPARTURE_S: Final = 0.0002
 # Linux: the bytes of a TCP socket that have not been sent once (linux/sockios.h).
 SIOCOUTQNSD: Final = 0x894B
 _FOUR_BYTES: Final = bytes(4)
+# What a socket says that was closed, or whose descriptor is by now a file's.
+CLOSED_HERE: Final = frozenset({errno.EBADF, errno.ENOTSOCK, errno.ENOTTY})
 
 
 class Link(Protocol):
@@ -113,6 +116,7 @@ class SocketLink:
         # Held by whoever takes messages out of the queue and sends them: they leave in order.
         self._sending = threading.Lock()
         self._rest = b""
+        self._on_gone: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
         self._first_messages = 0
         if not is_brief:
@@ -120,8 +124,8 @@ class SocketLink:
 
     def listen(self, take: Take, on_gone: Callable[[], None]) -> None:
         """See `Link`; both are called on a thread of their own."""
-        arguments = (take, on_gone)
-        threading.Thread(target=self._receive_all, args=arguments, name="raysweep-link", daemon=True).start()
+        self._on_gone = on_gone
+        threading.Thread(target=self._receive_all, args=(take,), name="raysweep-link", daemon=True).start()
 
     def send(self, message: FromWorker, *, waits: bool = False) -> None:
         """Queue one message. `waits`: it is another process's, which is not read while too much is unsent."""
@@ -210,8 +214,8 @@ class SocketLink:
             return
         try:
             self._hand_over()
-        except OSError:
-            self._hang_up()
+        except OSError as error:
+            self._hang_up(error)
         finally:
             self._sending.release()
 
@@ -290,8 +294,8 @@ class SocketLink:
             try:
                 with self._sending:
                     self._send_rest()
-            except OSError:
-                self._hang_up()
+            except OSError as error:
+                self._hang_up(error)
                 return
             with self._changed:
                 if not self._is_closed:
@@ -305,7 +309,7 @@ class SocketLink:
         if data:
             self._sock.sendall(data)
 
-    def _receive_all(self, take: Take, on_gone: Callable[[], None]) -> None:
+    def _receive_all(self, take: Take) -> None:
         try:
             for messages in read_frames(self._sock, TO_WORKER):
                 take(messages)
@@ -315,10 +319,21 @@ class SocketLink:
             log = logging.getLogger("raysweep")
             log.error("the link is closed, for what came on it cannot be read: %s", error)
         finally:
+            self._say_gone()
+
+    def _say_gone(self) -> None:
+        with self._changed:
+            on_gone, self._on_gone = self._on_gone, None
+        if on_gone is not None:
             on_gone()
 
-    def _hang_up(self) -> None:
-        """The controller is gone: nothing is kept any more. The link's reader sees it too and ends all."""
+    def _hang_up(self, error: OSError) -> None:
+        """The controller is gone: nothing is kept any more. The link's reader sees it too and ends all.
+
+        Not so where user code closed the descriptor: whoever reads from it then waits for ever.
+        """
+        if error.errno in CLOSED_HERE and not self._is_closed:
+            threading.Thread(target=self._say_gone, name="raysweep-link-gone", daemon=True).start()
         with self._changed:
             self._is_gone = self._is_closed = True
             self._rest = b""

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -140,6 +141,29 @@ class Listener:
     def wait(self) -> list[Any]:
         assert self._is_over.wait(10)
         return self.heard
+
+
+@pytest.mark.parametrize("files", [0, 64])
+@pytest.mark.parametrize("by", ["send", "send_now"])
+def test_a_link_whose_descriptor_was_closed_is_gone(
+    link: tuple[socket.socket, socket.socket], by: str, files: int
+) -> None:
+    """As by `os.closerange`, and perhaps a file's since. Who reads from it does not see that, ever."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            sender = SocketLink(link[0])
+            listener = Listener(sender)
+            time.sleep(0.2)  # it reads
+            os.closerange(3, 1024)
+            for _ in range(files):
+                os.open("/dev/null", os.O_WRONLY)
+            getattr(sender, by)(Began(trial=1, attempt=1))
+            listener.wait()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
 
 
 def test_hello_goes_first_and_what_comes_is_handed_over_in_order(
