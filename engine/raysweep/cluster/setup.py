@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import allowed, faultplan
 from raysweep.cluster.logs import log_limit
@@ -36,6 +37,8 @@ from raysweep.worker.setup import WorkerSetup
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer
     from raysweep.runs.folder import SweepFolder
+
+WHERE_DRAWS: Final = 200
 
 
 def check_trainable(trainable: str | Callable[..., Any], *, is_local: bool) -> None:
@@ -117,6 +120,7 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
             for the first config already.
     """
     check_deadline(spec.stop.deadline, now if scheduled_at is None else scheduled_at, now)
+    _try_where(spec)
     try:
         make_searcher(spec, seed).ask(0)
     except Exception as error:
@@ -125,6 +129,15 @@ def check_new(spec: SweepSpec, seed: int, now: float, scheduled_at: float | None
         what = one_line(f"{type(error).__name__}: {error}", 200)
         fix = "fix the class, and run again"
         raise SpecError("search", f"{spec.search.kind!r} failed in ask: {what}", fix) from error
+
+
+def _try_where(spec: SweepSpec) -> None:
+    """Raise SpecError where relations compare what cannot be compared, as a text among numbers."""
+    if not spec.where:
+        return
+    rng = Random(0)
+    for _ in range(WHERE_DRAWS):
+        spec.space.allows({path: domain.sample(rng) for path, domain in spec.space.searched})
 
 
 def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> WorkerSetup:
