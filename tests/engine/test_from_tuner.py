@@ -438,7 +438,8 @@ def test_what_a_sampler_has_beyond_ours_is_refused_by_name(
 def test_the_seed_of_variants_comes_along(make: Make, state: Any) -> None:
     spec = rs.from_tuner(make(search_alg=BasicVariantGenerator(random_state=state)))
     assert spec.seed == 42
-    for other in (None, np.random.default_rng(), np.random.RandomState()):
+    unknown = np.random.RandomState(np.random.PCG64(42))
+    for other in (None, np.random.default_rng(), np.random.RandomState(), unknown):
         assert rs.from_tuner(make(search_alg=BasicVariantGenerator(random_state=other))).seed is None
 
 

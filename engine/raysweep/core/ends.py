@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raysweep.core import moves, names, order, repeats, stoppers, stopping, turns
+from raysweep.core import moves, names, needs, order, repeats, stoppers, stopping, turns
 from raysweep.core.commands import Command, ExcludeNode, TellSearch
 from raysweep.core.failures import (
     Failure,
@@ -219,6 +219,7 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
     One that went on from where there was nothing left to do has none of its own, and has not failed: what was
     reported with the checkpoint that it went on from is its result.
     """
+    ran = trial.config
     if trial.has_gone_on_anew and not _inherit(state, trial):
         _close(state, trial, at, cause, out)
         return
@@ -234,6 +235,8 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
         _give_up(state, trial, lacking, at, out)
         return
     _close(state, trial, at, cause, out)
+    if trial.config != ran:
+        trial.attempts = (*trial.attempts[:-1], replace(trial.attempts[-1], config=ran))
     if state.rules.time_attr not in trial.last:
         _note_missing(state, trial, state.rules.time_attr, "time_attr", at, out)
     if state.rules.compared and state.rules.compared not in trial.last:
@@ -243,11 +246,22 @@ def _conclude(state: SweepState, trial: Trial, cause: Cause, at: float, out: Out
 
 
 def _inherit(state: SweepState, trial: Trial) -> bool:
-    """Give a trial the result of its checkpoint; False: it is not known."""
-    if not trial.inherited or not up_to(trial.lineage, trial.attempt_iteration) or state.behaviour < 7:
+    """Give a trial the result of its checkpoint; False: it is not known, or lacks what a result must have.
+
+    The report that came with a checkpoint need not have all that the last one of a trial has.
+    """
+    if state.behaviour < 7 or not trial.inherited or not up_to(trial.lineage, trial.attempt_iteration):
+        return False
+    score = as_number(trial.inherited.get(state.rules.metric))
+    own, trial.last, trial.best = (trial.last, trial.best), trial.inherited, trial.inherited
+    lacks = _missing_metric(state, trial) or _missing_constraint(state, trial)
+    trial.last, trial.best = own
+    looked_at = (state.rules.time_attr, state.rules.compared or state.rules.time_attr)
+    if score is None or lacks is not None or any(name not in trial.inherited for name in looked_at):
         return False
     inherit(trial)
-    trial.last_score = trial.best_score = as_number(trial.last.get(state.rules.metric))
+    needs.note(state, trial)
+    trial.last_score = trial.best_score = score
     owner = trial.origin.owner if trial.origin is not None else None
     what = "with another config" if owner is None else f"from a checkpoint of trial {owner}"
     text = f"trial {trial.number} went on {what} and reported nothing more"

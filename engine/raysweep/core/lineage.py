@@ -24,7 +24,10 @@ def up_to(lineage: Lineage, iteration: int) -> Lineage:
 def inherit(trial: Trial) -> None:
     """The trial made nothing with its config: it has config and result of what made its checkpoint."""
     trial.lineage = up_to(trial.lineage, trial.attempt_iteration)
-    trial.config = trial.lineage[-1][1]
+    made_by = trial.lineage[-1][1]
+    if made_by != trial.config and trial.suggested is None:
+        trial.suggested = trial.config
+    trial.config = made_by
     trial.last = trial.best = trial.inherited
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
 from raysweep.core.failures import Failure
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Slot, Trial
@@ -35,6 +39,15 @@ def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failu
     else:
         state.tally.large.discard(trial.number)
     return None
+
+
+def is_more(state: SweepState, config: Mapping[str, JsonValue], *, than: Mapping[str, JsonValue]) -> bool:
+    """Whether a trial with this config needs more of anything than with the other, as far as can be told."""
+    try:
+        pairs = [(need.of(config), need.of(than)) for need in state.rules.needs]
+    except SpecError:
+        return False
+    return any((now or 0) > (before or 0) for now, before in pairs)
 
 
 def needed_sizes(state: SweepState) -> list[Size]:

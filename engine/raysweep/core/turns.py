@@ -88,8 +88,10 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
     donated, before = turn.checkpoint, trial.config
     is_other = turn.config is not None and turn.config != before
     if trial.attempts and (is_other or donated is not None):
-        config, donor = before if is_other else None, turn.donor
-        trial.attempts = (*trial.attempts[:-1], replace(trial.attempts[-1], config=config, donor=donor))
+        last, config = trial.attempts[-1], before if is_other else None
+        if state.behaviour >= 7 and last.config is not None:
+            config = last.config  # nothing has run with the one that it was given since
+        trial.attempts = (*trial.attempts[:-1], replace(last, config=config, donor=turn.donor))
     if is_other or donated is not None:
         trial.lineage = turn.lineage if donated is not None else lineage_of(trial)
     if is_other and turn.config is not None:
@@ -112,12 +114,14 @@ def follow(state: SweepState, trial: Trial, turn: Turn, out: Out) -> None:
 
 
 def undo_resize(state: SweepState, trial: Trial) -> bool:
-    """Give a pending trial the config back that it had before it was resized; False: it was not, or has run.
+    """Give a pending trial the config back that it had before it was enlarged; False: it was not, or has run.
 
     A trial whose last turn did not keep its results has none: it began anew with another config.
     """
     last = trial.attempts[-1] if trial.attempts else None
     if last is None or last.config is None or last.donor is not None or not trial.last:
+        return False
+    if not needs.is_more(state, trial.config, than=last.config):
         return False
     trial.config = last.config
     trial.attempts = (*trial.attempts[:-1], replace(last, config=None))

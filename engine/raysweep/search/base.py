@@ -198,11 +198,7 @@ class Replaying(Protocol):
     """A searcher that is asked again when it is rebuilt, also for what it could not give."""
 
     def replay_failed(self, number: int) -> None:
-        """Have it fail once more, in place of `restore`, where an ask gave nothing at all.
-
-        Raises:
-            SpecError: It does not.
-        """
+        """Have it fail once more, in place of `restore`, where an ask gave nothing at all."""
         ...
 
 

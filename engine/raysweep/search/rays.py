@@ -151,16 +151,15 @@ class RaySearcher:
     def replay_failed(self, number: int) -> None:
         """Have it raise once more: it may have drawn, or noted something, before it did.
 
-        Raises:
-            SpecError: It suggests something.
+        What raised in passing may go well now. Then a note says so; whether it goes on as before, what it
+        suggests for the next trials tells.
         """
         try:
             again = self.ask(number)
         except Exception:  # noqa: BLE001  as at first, when it failed the trial
             return
-        problem = f"{self._name} cannot go on: asked for trial {number} again it suggests {again}, and raised"
-        raise SpecError(
-            "search", f"{problem} at first", f"{_seed_fix(self.wrapped)}, and begin under another key"
+        self._remarks.append(
+            f"search: {self._name} raised for trial {number}, and asked again suggests {again}"
         )
 
     def take_given(self, number: int, config: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ of the `grid_search` leaves, and draws the other leaves anew for each of its poi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -103,6 +103,8 @@ class VariantSearcher:
         """Return the config of trial `number`; None past the last sample."""
         if self.total is not None and number >= self.total:
             return None
+        if self._cells is None and not self._grid:
+            return self._space.build(self._space.draw(self._drawing(number, {})))
         passed = 0
         for passed, point in enumerate(self._rounds.turn(number)):
             values = self._values_at(number, point)
@@ -147,15 +149,17 @@ class VariantSearcher:
                 return grid | dict(self._unused_values(cells, number, point, grid))
             except NoneLeftError:
                 return None
+        values = self._space.find(self._drawing(number, grid))
+        if values is None and point in self._found:
+            raise self._space.unsatisfied()  # there are some, and another trial may draw them
+        return values
+
+    def _drawing(self, number: int, grid: Mapping[LeafPath, Any]) -> Callable[[int], dict[LeafPath, Any]]:
+        """What draws the values of a trial at a point of the grid, anew at each call."""
         # The same as `derived_rng`, which seeds twice; nobody keeps it.
         rng = self._rng
         rng.seed(derived_seed(self._seed, number))
-        values = self._space.find(
-            lambda _: grid | {path: domain.sample(rng) for path, domain in self._random}
-        )
-        if values is None and (point in self._found or not self._grid):
-            raise self._space.unsatisfied()  # there are some, and another trial may draw them
-        return values
+        return lambda _: {**grid, **{path: domain.sample(rng) for path, domain in self._random}}
 
     def _place_of(self, number: int, values: Mapping[LeafPath, Any]) -> tuple[int, int]:
         """How many points of the grid a trial with these values passed over, and at which one it is."""

@@ -57,9 +57,9 @@ def _objections(sampler: Any) -> list[Objection]:
 
 
 def seed_of(generator: Any) -> int | None:
-    """The seed that a generator of NumPy's was made with, and has not drawn by yet; None: it had none.
+    """The seed that a generator of NumPy's was made with; None: it had none, or that is not known.
 
-    A RandomState keeps it as its first word, a Generator in its SeedSequence.
+    A RandomState keeps it as its first word until it draws, a Generator in its SeedSequence.
     """
     bits = getattr(generator, "bit_generator", None)
     if bits is not None:
@@ -67,6 +67,9 @@ def seed_of(generator: Any) -> int | None:
         return seed if isinstance(seed, int) and 0 <= seed < MOST_SEED else None
     if not hasattr(generator, "get_state"):
         return None
-    _, words, place, *_ = generator.get_state()
+    state = generator.get_state(legacy=False)
+    if state["bit_generator"] != "MT19937":
+        return None
+    words, place = state["state"]["key"], state["state"]["pos"]
     first = int(words[0])
     return first if place == len(words) and first != _BY_ARRAY else None

@@ -170,6 +170,8 @@ class Space:
         self, draw: Callable[[int], Mapping[tuple[str, ...], Any]]
     ) -> Mapping[tuple[str, ...], Any] | None:
         """As `draw`; None: none of `MAX_DRAWS` does."""
+        if not self.where:
+            return draw(0)
         return next((values for values in map(draw, range(MAX_DRAWS)) if self.allows(values)), None)
 
     def unsatisfied(self, field: str = "where") -> SpecError:

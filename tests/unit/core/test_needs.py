@@ -2,72 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
-from raysweep.core import memory, moves, needs, turns
+from raysweep.core import memory, needs, turns
 from raysweep.core.invariants import check
-from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.trial import Turn
 from raysweep.schedulers import Decisions, Pause, Resume, load_scheduler
 from tests.policies import Whim
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
-from tests.unit.core.sweep import Commands, Sweep
+from tests.unit.core.sized import BY_N, BY_X, open_all, run_all, run_sized, sweep_of
+from tests.unit.core.sweep import Sweep
 from tests.unit.core.world import make_spec
 
 ASHA = {"asha": {"max_t": 9, "grace_period": 1}}
-BY_X = {"cpu": 1, "memory": GIB, "by_config": {"memory": f"{GIB} * x"}}
-
-
-def sweep_of(*needs: float, slots: int = 2, largest: int = 16 * GIB, **fields: Any) -> Sweep:
-    """A sweep whose trials need so many GiB; its first slots are open."""
-    fields = {"resources": BY_X, "failure": NO_WAIT, **fields}
-    sweep = Sweep(num_samples=len(needs), **fields)
-    sweep.start()
-    sweep.send(ev.CapacityChanged, slots=slots, memory_bytes=largest)
-    configs = tuple({"x": need} for need in needs)
-    sweep.send(ev.ConfigsSuggested, first=0, configs=configs, is_exhausted=True)
-    return sweep
-
-
-def open_all(sweep: Sweep) -> Commands:
-    """Whatever opens, opens, until nothing more does."""
-    commands: Commands = []
-    while opening := [slot.number for slot in sweep.state.slots.values() if not slot.is_open]:
-        commands += sweep.send(ev.SlotOpened, slot=opening[0], node="node0")
-    return commands
-
-
-def run_all(sweep: Sweep) -> list[tuple[int, int | None]]:
-    """Run trials, the oldest start first, until nothing more runs: (trial, what its slot had) by begin."""
-    return [(number, memory_bytes) for number, memory_bytes, _ in _run(sweep)]
-
-
-def run_sized(sweep: Sweep) -> list[tuple[int, str]]:
-    """The same with the size of the slot."""
-    return [(number, size) for number, _, size in _run(sweep)]
-
-
-def _run(sweep: Sweep, most: int = 300) -> list[tuple[int, int | None, str]]:
-    ran: list[tuple[int, int | None, str]] = []
-    for _ in range(most):
-        open_all(sweep)
-        heads = [slot.queue[0] for slot in sweep.state.slots.values() if slot.queue]
-        if not heads:
-            return ran
-        trial = sweep.state.trials[min(heads)]
-        assert trial.slot is not None
-        slot = sweep.state.slots[trial.slot]
-        ran.append((trial.number, slot.memory_bytes, slot.size))
-        sweep.began(trial.number, trial.attempt)
-        sweep.report(trial.number, 0.5, attempt=trial.attempt)
-        sweep.returned(trial.number, trial.attempt)
-        check(sweep.state)
-    raise AssertionError("it goes on for ever")
 
 
 def large_slots(sweep: Sweep) -> list[int | None]:
@@ -243,9 +194,6 @@ def test_what_comes_to_wait_for_memory_when_a_wait_is_over_waits_as_long() -> No
     assert sweep.state.timer_at == due_at + 5.0
 
 
-BY_N = {"cpu": 1, "by_config": {"cpu": "x"}}
-
-
 def sized(*needs: float, **fields: Any) -> Sweep:
     return sweep_of(*needs, resources=BY_N, **fields)
 
@@ -332,63 +280,6 @@ def test_another_config_makes_a_trial_of_another_size() -> None:
         assert sweep.state.trials[0].size == size
         assert sweep.state.hungry_for_memory == count
         check(sweep.state)
-
-
-RESIZED = Turn(reason="exploit", config={"x": 3.0}, keeps_results=True)
-
-
-def resized(turn: Turn = RESIZED, *, behaviour: int = BEHAVIOUR, **fields: Any) -> Sweep:
-    """Trial 0 has reported with x=2, and was then given another config, for which no node has room."""
-    sweep = sweep_of(2.0, 1.0, **fields)
-    sweep.state.behaviour = behaviour
-    open_all(sweep)
-    sweep.began(0)
-    sweep.report(0, 0.5)
-    trial = sweep.state.trials[0]
-    turns.give(sweep.state, trial, turn, [])
-    moves.ask_to_end(sweep.state, trial, turn.reason, [])
-    sweep.stopped(0)
-    sweep.send(ev.CapacityChanged, slots=2, memory_bytes=2 * GIB, beyond=("cpu=3",))
-    return sweep
-
-
-@pytest.mark.parametrize("resources", [BY_N, BY_X], ids=["cpus", "memory"])
-def test_who_is_resized_beyond_what_a_node_has_goes_on_as_it_was(resources: dict[str, Any]) -> None:
-    sweep = resized(resources=resources)
-    trial = sweep.state.trials[0]
-    assert (trial.config, trial.last_score, trial.suggested, trial.lineage) == ({"x": 2.0}, 0.5, None, ())
-    assert [(attempt.end, attempt.config) for attempt in trial.attempts] == [("exploited", None)]
-    assert sweep.state.hungry_for_memory == 1
-    assert trial.is_large
-    run_all(sweep)
-    assert sweep.state.status == "completed"
-
-
-def test_what_a_trial_ran_out_of_memory_with_is_not_forgotten_for_that() -> None:
-    sweep = resized(resources=BY_N)
-    trial = sweep.state.trials[0]
-    trial.attempts = (replace(trial.attempts[0], kind="oom"),)
-    trial.memory_bytes = 2 * GIB
-    needs.note(sweep.state, trial, is_given_up=True)
-    assert trial.memory_bytes == 2 * GIB
-
-
-@pytest.mark.parametrize(
-    ("turn", "behaviour"), [(replace(RESIZED, keeps_results=False), BEHAVIOUR), (RESIZED, 6)]
-)
-def test_another_config_stays_and_so_does_what_an_older_journal_had_resized(
-    turn: Turn, behaviour: int
-) -> None:
-    sweep = resized(turn, behaviour=behaviour, resources=BY_N, failure=NO_WAIT | {"placement_timeout_s": 5.0})
-    assert sweep.state.trials[0].config == {"x": 3.0}
-    run_all(sweep)
-    sweep.timer(sweep.at + 5.0)
-    attempt = sweep.state.trials[0].attempts[-1]
-    assert attempt.failure is not None
-    assert (attempt.kind, attempt.failure.type) == (
-        ("oom", "OutOfMemoryError") if behaviour < 7 else ("no_room", "NoRoomError")
-    )
-    assert "(resources.by_config): it needs cpu=3, for which no node has room" in attempt.failure.message
 
 
 def test_a_sized_trial_that_runs_out_of_memory_keeps_its_size() -> None:
