@@ -14,7 +14,7 @@ from raysweep.core.rules import Limit
 from raysweep.core.scores import as_number, is_better, is_better_report, violation
 from raysweep.core.state import SweepState
 from raysweep.core.stops import STOPS, StopReason
-from raysweep.core.trial import Checkpoint, Metrics, Trial
+from raysweep.core.trial import NO_METRICS, Checkpoint, Metrics, Trial
 from raysweep.schedulers import NOTHING, TRAINING_ITERATION, Decisions, Resume, tell_report
 
 Out = list[Command]
@@ -233,6 +233,7 @@ def drop_damaged(state: SweepState, trial: Trial, event: CheckpointDamaged, out:
         return
     *older, damaged = trial.checkpoints
     trial.checkpoints = tuple(older)
+    trial.inherited = NO_METRICS
     text = (
         f"trial {trial.number}: checkpoint {damaged.number} is damaged ({event.problem}); it resumed from"
         f" checkpoint {older[-1].number}, {damaged.iteration - older[-1].iteration} reports earlier"

@@ -237,8 +237,12 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     for name in _PLAIN:
         setattr(state, name, plain[name])
     state.scheduler.from_json(cast(dict[str, JsonValue], plain["scheduler"]))
-    if {"pause", "exploit"} & state.scheduler.moves and _lacks_lineages(plain["trials"]):
-        raise ValueError("it does not say which configs made its trials")
+    if {"pause", "exploit"} & state.scheduler.moves and _lacks_inherited(plain["trials"]):
+        raise ValueError(
+            "it does not say which configs made its trials, and what was reported with checkpoints"
+        )
+    if state.rules.named and "seen_names" not in plain:
+        raise ValueError("it does not say which names were reported")
     state.trials = {trial.number: trial for trial in _TRIALS.validate_python(plain["trials"])}
     state.slots = {slot.number: slot for slot in _SLOTS.validate_python(plain["slots"])}
     state.pending = deque(cast(list[int], plain["pending"]))
@@ -246,8 +250,7 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     state.waiting = dict(cast(list[tuple[int, float]], plain["waiting"]))
     state.active = dict.fromkeys(cast(list[int], plain["active"]))
     state.reported_keys = tuple(cast(list[str], plain["reported_keys"]))
-    # An earlier version did not look at them.
-    state.seen_names = tuple(cast(list[str], plain.get("seen_names", state.rules.named)))
+    state.seen_names = tuple(cast(list[str], plain.get("seen_names", [])))
     state.notes = tuple(cast(list[str], plain["notes"]))
     state.beyond = tuple(cast(list[str], plain.get("beyond", [])))
     state.first_reports_s = tuple(cast(list[float], plain["first_reports_s"]))
@@ -268,10 +271,10 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     return state
 
 
-def _lacks_lineages(trials: JsonValue) -> bool:
-    """Whether an earlier version wrote it, which could not tell by which configs a trial came about."""
+def _lacks_inherited(trials: JsonValue) -> bool:
+    """Whether an earlier version wrote it, which did not keep what trials have of others: it is replayed."""
     first = trials[0] if isinstance(trials, list) and trials else None
-    return isinstance(first, dict) and "lineage" not in first
+    return isinstance(first, dict) and not {"lineage", "inherited"} <= first.keys()
 
 
 __all__ = ["Attempt", "Fault", "Phase", "Slot", "SweepState", "Trial", "trial_id"]

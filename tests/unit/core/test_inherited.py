@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import moves, turns
+from raysweep.core import SweepState, moves, turns
+from raysweep.core import events as ev
 from raysweep.core.scores import told
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.trial import Trial
+from raysweep.errors import RaysweepError
 from raysweep.schedulers import Exploit
 from raysweep.simulate import simulate
 from tests.unit.core.faults import NO_WAIT
@@ -36,6 +38,45 @@ def replaced(sweep: Sweep, config: dict[str, Any]) -> Trial:
     sweep.began(1, trial.attempt)
     sweep.returned(1, trial.attempt)
     return trial
+
+
+def test_what_was_reported_with_a_damaged_checkpoint_is_nobodys_result() -> None:
+    sweep = running(2, checkpoint={"keep_last": 2})
+    sweep.began(0)
+    sweep.began(1)
+    for number, loss in enumerate((0.9, 0.5)):
+        sweep.report(1, loss)
+        sweep.saved(1, number, number)
+    trial = sweep.state.trials[1]
+    turn = turns.turn_of(sweep.state, trial, Exploit(donor=0, config={"x": 0.7}))  # that has no checkpoint
+    turns.give(sweep.state, trial, turn, [])
+    moves.ask_to_end(sweep.state, trial, turn.reason, [])
+    sweep.stopped(1)
+    open_all(sweep)
+    sweep.began(1, trial.attempt)
+    uri = trial.checkpoints[-1].uri
+    sweep.send(ev.CheckpointDamaged, trial=1, attempt=trial.attempt, uri=uri, problem="hash")
+    for _ in range(3):
+        if trial.state == "stopping":
+            sweep.stopped(1, trial.attempt)
+        open_all(sweep)
+    if trial.state == "queued":
+        sweep.began(1, trial.attempt)
+    sweep.returned(1, trial.attempt)
+    assert (trial.state, trial.attempt_iteration, trial.last_score) == ("completed", 1, None)
+
+
+@pytest.mark.parametrize("missing", ["inherited", "seen_names"])
+def test_a_snapshot_that_does_not_know_is_replayed(missing: str) -> None:
+    """Else a trial ended otherwise than where the whole journal is read."""
+    sweep = running(2, scheduler={"pbt": {}}, stop={"trial": {"epochs": 3}})
+    written = sweep.state.to_json()
+    assert SweepState.from_json(written).to_json() == written
+    holders: Any = written["trials"] if missing == "inherited" else [written]
+    for holder in holders:
+        del holder[missing]
+    with pytest.raises(RaysweepError, match="it does not say which"):
+        SweepState.from_json(written)
 
 
 @pytest.mark.parametrize(

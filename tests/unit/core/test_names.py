@@ -46,16 +46,6 @@ def test_what_came_with_any_report_is_not_told(field: str) -> None:
     assert sweep.state.notes == ()
 
 
-def test_a_snapshot_of_an_earlier_version_does_not_know_and_says_nothing() -> None:
-    sweep = running(1, **NAMED["stop.trial"])
-    report(sweep, 0, loss=0.5)
-    plain = sweep.state.to_json()
-    del plain["seen_names"]
-    sweep.state = SweepState.from_json(plain)
-    sweep.returned(0)
-    assert sweep.state.notes == ()
-
-
 def test_an_older_journal_has_no_such_note() -> None:
     sweep = running(1, **NAMED["stop.trial"])
     sweep.state.behaviour = 6
