@@ -112,14 +112,17 @@ class Session:
                 if tuple(metrics) != rows.keys:
                     rows.set_keys(tuple(metrics))
                 keys = rows.keys
-                row = [
-                    value
-                    if ((kind := type(value)) is float and isfinite(value))
-                    or (kind is int and MIN_INT <= value <= MAX_INT)
-                    or kind in PLAIN_TYPES
-                    else rows.convert(name, value)
-                    for name, value in metrics.items()
-                ]
+                row: list[Any] = []
+                for name, value in metrics.items():  # a comprehension would be a call, up to Python 3.11
+                    kind = type(value)
+                    if (
+                        (kind is float and isfinite(value))
+                        or (kind is int and MIN_INT <= value <= MAX_INT)
+                        or kind in PLAIN_TYPES
+                    ):
+                        row.append(value)
+                    else:
+                        row.append(rows.convert(name, value))
                 packed = rows.pack(row) if rows.is_odd else None
                 patience_s = 0.0 if self._rungs is None or wait else self._rungs.patience_s(metrics, index)
                 self._reports = index + 1
