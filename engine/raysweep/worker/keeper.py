@@ -1,9 +1,9 @@
 """Stores what trials print: one process a node and controller, that no death of a worker takes along.
 
-Run as `python -m raysweep.worker.keeper`, with its header as JSON on stdin. It looks at the spool twice a
-second: what is over is stored and removed; of what runs, the middle of a long file is given back to the disk,
-and what there is is stored now and then, for those who follow it. It ends when the controller says so or is
-gone, once all is stored. What could not be stored stays, and the next keeper of the sweep takes it over.
+Begun by `keeping`, its link to the controller being its standard input. It looks at the spool twice a second:
+what is over is stored and removed; of what runs, the middle of a long file is given back to the disk, and
+what there is is stored now and then, for those who follow it. It ends when the controller says so or is gone,
+once all is stored. What could not be stored stays, and the next keeper of the sweep takes it over.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.errors import StorageError
 from raysweep.storage.logs import log_name, read_bounded, shares
 from raysweep.storage.store import Store
 from raysweep.worker.spool import (
     DONE,
+    HEADER,
     LOCK,
     OUT,
     OWNER,
@@ -39,8 +39,9 @@ from raysweep.worker.spool import (
     try_lock,
 )
 
-KEEPER_PREFIX: Final = "logs-"
-"""What the name of a keeper on the link begins with; those of workers are hexadecimal."""
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
 LOOK_S: Final = 0.5
 # What runs is stored first once it is so old, then again when it has changed, at no more than this rate.
 PART_S: Final = 2.0
@@ -83,7 +84,7 @@ class Keeper:
         self._limit_bytes = limit_bytes
         self._running: dict[str, _Running] = {}
         self._is_local = store.local_path("x") is not None
-        self._pool = None if self._is_local else ThreadPoolExecutor(UPLOADS)
+        self._pool = None if self._is_local else _make_pool()
         self._retry_at = 0.0
         # What is there already may be another keeper's, which may have stored a part of it.
         self._parted: set[str] = {entry.name for entry in entries(folder)}
@@ -238,7 +239,7 @@ class Keeper:
 
 def main() -> None:
     """Store what is in the spool until the controller is gone."""
-    setup = json.loads(sys.stdin.buffer.read())
+    setup = json.loads(os.environ[HEADER])
     folder = Path(setup["folder"])
     with suppress(FileNotFoundError):  # the spool is gone: the sweep is over
         lock = _lock(folder / LOCK)
@@ -255,7 +256,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _serve(folder: Path, setup: dict[str, Any]) -> None:
-    sock = _connect(setup)  # before all else: whoever ends the sweep waits for those that it knows
+    sock = socket.socket(fileno=0) if setup["is_linked"] else None
     store = open_light(setup["storage_path"])
     (folder / PLACE).write_text(json.dumps({"storage_path": setup["storage_path"]}))
     keepers = {folder: Keeper(folder, store, setup["sweep_id"], setup["limit_bytes"])}
@@ -290,24 +291,6 @@ def open_light(storage_path: str) -> Store:
     return open_store(storage_path)
 
 
-def _connect(setup: dict[str, Any]) -> socket.socket | None:
-    """The link to the controller, which says when it is over; None if it is gone already."""
-    from raysweep.messages import Hello
-    from raysweep.worker.wire import pack
-
-    try:
-        sock = socket.create_connection((setup["host"], setup["port"]), timeout=30)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.sendall(pack([Hello(token=setup["token"], worker=f"{KEEPER_PREFIX}{os.getpid()}@{_host()}")]))
-    except OSError:
-        return None
-    return sock
-
-
-def _host() -> str:
-    return socket.gethostname()
-
-
 def _find_left(folder: Path, storage_path: str) -> list[Path]:
     """Spools of the same sweep whose keeper could not store all, or was killed."""
     found: list[Path] = []
@@ -329,11 +312,13 @@ def _clear_old(root: Path, wanted: Collection[Path]) -> None:
                 shutil.rmtree(path)
 
 
+def _make_pool() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(UPLOADS)
+
+
 def say(text: str) -> None:
     """For those who look into the spool."""
     sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
     sys.stderr.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from raysweep import faultplan
+from raysweep.messages import Hello
 from raysweep.worker.output import CapturedOutput, Output
-from raysweep.worker.spool import LOCK, is_locked, make_spool, spool_folder
+from raysweep.worker.spool import HEADER, LOCK, is_locked, make_spool, spool_folder
+from raysweep.worker.wire import pack
 
 if TYPE_CHECKING:
     from raysweep.worker.setup import WorkerSetup
@@ -22,8 +25,19 @@ if TYPE_CHECKING:
 # A keeper that was begun is there within this time; else the next worker begins another.
 START_S: Final = 20.0
 LOOK_S: Final = 10.0
+CONNECT_S: Final = 10.0
 STARTING: Final = "keeper.starting"
+KEEPER_PREFIX: Final = "logs-"
+"""What the name of a keeper on the link begins with; those of workers are hexadecimal."""
 _ORPHANED: Final = 'exec 3<&0; "$0" "$@" <&3 3<&- &'
+# What it loads takes 50 ms of a CPU. It has nothing to do at first, the trials have: it waits, as little of
+# a Python as there can be, unless the controller has word for it or is gone.
+CODE: Final = """\
+import select
+select.select([0], [], [], 0.5)
+from raysweep.worker.keeper import main
+main()
+"""
 ERRORS: Final = "keeper.err"
 
 
@@ -70,25 +84,44 @@ def _start(setup: WorkerSetup, folder: Path) -> None:
 
     A shell does that sooner than a Python could.
     """
+    sock = _connect(setup)
     header = {
         "folder": str(folder),
-        "host": setup.host,
-        "port": setup.port,
-        "token": setup.token,
+        "is_linked": sock is not None,
         "sweep_id": setup.place.sweep_id,
         "storage_path": setup.place.storage_path,
         "limit_bytes": setup.log_bytes,
     }
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        HEADER: json.dumps(header),
+    }
     # Planned faults are those of workers and controllers; what a keeper does comes whenever it comes.
     environment.pop(faultplan.VARIABLE, None)
-    with open(folder / ERRORS, "ab") as errors:
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", _ORPHANED, sys.executable, "-m", "raysweep.worker.keeper"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env=environment,
-            start_new_session=True,
-        )
-    process.communicate(json.dumps(header).encode())
+    try:
+        with open(folder / ERRORS, "ab") as errors:
+            subprocess.run(
+                ["/bin/sh", "-c", _ORPHANED, sys.executable, "-P", "-c", CODE, str(folder)],
+                stdin=subprocess.DEVNULL if sock is None else sock.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=environment,
+                start_new_session=True,
+                check=False,
+            )
+    finally:
+        if sock is not None:
+            sock.close()
+
+
+def _connect(setup: WorkerSetup) -> socket.socket | None:
+    """The keeper's link to the controller, which so knows of it at once; None if that is gone already."""
+    name = f"{KEEPER_PREFIX}{os.urandom(4).hex()}@{socket.gethostname()}"
+    try:
+        sock = socket.create_connection((setup.host, setup.port), timeout=CONNECT_S)
+        sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.sendall(pack([Hello(token=setup.token, worker=name)]))
+    except OSError:
+        return None
+    return sock

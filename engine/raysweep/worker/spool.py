@@ -31,6 +31,8 @@ DONE: Final = "done"
 MARK_BYTES: Final = 64
 LOCK: Final = "keeper.lock"
 PLACE: Final = "place.json"
+HEADER: Final = "RAYSWEEP_KEEPER"
+"""The variable that holds what a keeper has to know, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from raysweep.errors import StorageUnavailableError
-from raysweep.messages import Exit, Hello
+from raysweep.messages import Exit
 from raysweep.storage.local import LocalStore
 from raysweep.worker import keeper as module
 from raysweep.worker.keeper import Keeper, open_light
-from raysweep.worker.spool import PLACE, make_mark, make_spool
-from raysweep.worker.wire import HELLO, pack, read_frames
+from raysweep.worker.keeping import CODE
+from raysweep.worker.spool import HEADER, LOCK, PLACE, is_locked, make_mark, make_spool
+from raysweep.worker.wire import pack
 
 LIMIT = 64 * 1024
 
@@ -237,30 +238,23 @@ class Served:
     """A keeper as a process of its own, and the controller's end of its link."""
 
     def __init__(self, spool: Path, store: LocalStore) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.sock, theirs = socket.socketpair()
         header = {
             "folder": str(spool),
-            "host": "127.0.0.1",
-            "port": self._listener.getsockname()[1],
-            "token": "secret",
+            "is_linked": True,
             "sweep_id": "s-1",
             "storage_path": store.url,
             "limit_bytes": LIMIT,
         }
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "raysweep.worker.keeper"], stdin=subprocess.PIPE
-        )
-        assert self.process.stdin is not None
-        with self.process.stdin as pipe:
-            pipe.write(json.dumps(header).encode())
-
-    def accept(self) -> socket.socket:
-        self._listener.settimeout(60)
-        sock, _ = self._listener.accept()
-        return sock
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", CODE],
+                stdin=theirs,
+                env=os.environ | {HEADER: json.dumps(header)},
+            )
 
     def close(self) -> None:
-        self._listener.close()
+        self.sock.close()
         self.process.kill()
         self.process.wait(timeout=60)
 
@@ -290,28 +284,22 @@ def test_it_ends_with_its_controller_once_all_is_stored(
     how: str, serve: Callable[[], Served], spool: Path, store: LocalStore
 ) -> None:
     served = serve()
-    sock = served.accept()
-    (hello,) = next(read_frames(sock, HELLO))
-    assert isinstance(hello, Hello)
-    assert hello.token == "secret"
-    assert hello.worker.startswith("logs-")
     (spool / "00001-1.9-a.done").write_bytes(b"one\n")
     if how == "exit":
-        sock.sendall(pack([Exit()]))
-        assert sock.recv(1) == b""  # it says so by hanging up
-    sock.close()
+        served.sock.sendall(pack([Exit()]))
+        assert served.sock.recv(1) == b""  # it says so by hanging up
+    served.sock.close()
     assert served.process.wait(timeout=60) == 0
     assert stored(store) == {"00001-1.log": b"one\n"}
     assert not spool.exists()
 
 
-def test_there_is_one_a_spool(serve: Callable[[], Served]) -> None:
+def test_there_is_one_a_spool(serve: Callable[[], Served], spool: Path) -> None:
     first = serve()
-    sock = first.accept()
+    wait_for(lambda: is_locked(spool / LOCK))
     second = serve()
     assert second.process.wait(timeout=60) == 0
     assert first.process.poll() is None
-    sock.close()
 
 
 def test_what_nobody_has_resumed_for_a_week_is_removed(serve: Callable[[], Served], spool: Path) -> None:
@@ -321,7 +309,7 @@ def test_what_nobody_has_resumed_for_a_week_is_removed(serve: Callable[[], Serve
         (left / "9-a.out").write_bytes(b"left\n")
     os.utime(spool.parent.parent / "s-2" / "old", (0, time.time() - 8 * 86400))
     served = serve()
-    with served.accept():
+    with served.sock:
         wait_for(lambda: not (spool.parent.parent / "s-2" / "old").exists())
     assert served.process.wait(timeout=60) == 0
     assert (spool.parent.parent / "s-2" / "recent" / "9-a.out").exists()
@@ -337,7 +325,7 @@ def test_what_an_earlier_one_could_not_store_is_taken_over(
         (left / "9-a.owner").write_bytes(make_mark(2, 1))
         (left / "9-a.out").write_bytes(b"left\n")
     served = serve()
-    with served.accept():
+    with served.sock:
         wait_for(lambda: not (spool.parent / "before").exists())
     assert served.process.wait(timeout=60) == 0
     assert stored(store) == {"00002-1.log": b"left\n[raysweep: the process ended here]\n"}

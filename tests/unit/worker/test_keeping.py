@@ -17,7 +17,7 @@ import pytest
 
 from raysweep.messages import Hello
 from raysweep.storage.local import LocalStore
-from raysweep.worker import spool
+from raysweep.worker import keeping, spool
 from raysweep.worker.spool import make_mark, make_spool, spool_folder
 from raysweep.worker.wire import HELLO, read_frames
 
@@ -66,12 +66,32 @@ def start_worker(
         worker.communicate(timeout=60)
 
 
-def greet(listener: socket.socket) -> tuple[socket.socket, int]:
-    """The next keeper's link, and its process."""
+def greet(listener: socket.socket) -> socket.socket:
+    """The next keeper's link."""
     sock, _ = listener.accept()
     (hello,) = next(read_frames(sock, HELLO))
     assert isinstance(hello, Hello)
-    return sock, int(hello.worker.removeprefix("logs-").partition("@")[0])
+    assert hello.token == "secret"
+    assert hello.worker.startswith("logs-")
+    return sock
+
+
+def keepers() -> list[int]:
+    """The processes that are keepers of the spool, or about to be."""
+    folder = os.fsencode(spool_folder("s-1", "secret"))
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            words = path.read_bytes().split(b"\0")
+            if folder in words and not words[0].endswith(b"/sh"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def one_keeper() -> int:
+    wait_for(keepers)
+    (found,) = keepers()
+    return found
 
 
 def stat_of(pid: int) -> list[str]:
@@ -97,7 +117,7 @@ def test_a_keeper_is_no_child_of_its_worker_and_stores_what_that_leaves(
     start_worker: Callable[[], subprocess.Popen[str]], listener: socket.socket, tmp_path: Path
 ) -> None:
     workers = [start_worker(), start_worker()]
-    sock, keeper = greet(listener)
+    sock, keeper = greet(listener), one_keeper()
     assert int(stat_of(keeper)[1]) not in [worker.pid for worker in workers]
     folder = spool_folder("s-1", "secret")
     make_spool(folder)
@@ -116,9 +136,36 @@ def test_a_keeper_that_dies_is_replaced(
     start_worker: Callable[[], subprocess.Popen[str]], listener: socket.socket
 ) -> None:
     start_worker()
-    _, first = greet(listener)
-    os.kill(first, signal.SIGKILL)
-    sock, second = greet(listener)
-    assert second != first
-    sock.close()
+    with greet(listener):
+        first = one_keeper()
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: has_ended(first))
+    with greet(listener):
+        second = one_keeper()
+        assert second != first
     wait_for(lambda: has_ended(second))
+
+
+def test_a_keeper_loads_nothing_before_trials_have_begun() -> None:
+    look = """
+import select, sys
+def see(read, write, odd, timeout_s):
+    print(timeout_s, [name for name in sys.modules if name.startswith(("raysweep", "json", "socket"))])
+    raise SystemExit
+select.select = see
+"""
+    command = [sys.executable, "-c", look + keeping.CODE]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert printed == "0.5 []\n"
+
+
+def test_where_the_controller_is_gone_a_keeper_stores_what_there_is(
+    start_worker: Callable[[], subprocess.Popen[str]], listener: socket.socket, tmp_path: Path
+) -> None:
+    folder = spool_folder("s-1", "secret")
+    make_spool(folder)
+    (folder / "00001-1.9-a.done").write_bytes(b"one\n")
+    listener.close()
+    start_worker()
+    wait_for(lambda: not folder.exists())
+    assert LocalStore(tmp_path / "store").get("s-1/logs/00001-1.log") == b"one\n"
