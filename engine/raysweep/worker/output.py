@@ -55,6 +55,9 @@ class Output:
     def rest(self) -> None:
         """No attempt follows at once: what is written from now on is nobody's."""
 
+    def settle(self) -> None:
+        """A process that was forked from this one, and ran an attempt, has ended."""
+
     def close(self) -> None:
         """This process runs no more attempts."""
 
@@ -79,11 +82,32 @@ class CapturedOutput(Output):
         self._is_broken = False
 
     def prepare(self) -> None:
-        """For a process that forks: what each of its children would have to do before its attempt."""
+        """For a process that forks: what each of its children would have to do before its attempt.
+
+        One of them runs at a time, and all are the same owner. Where that fails, each tries it by itself.
+        """
         _flush()
+        self._keep_streams()
         with suppress(OSError):
             tempfile.gettempdir()
-        self._keep_streams()
+            self._shown = self._own()
+            self._open()
+
+    def settle(self) -> None:
+        """A child has ended. The file of one that could not name it becomes that of a dead process."""
+        if self._shown is None:
+            return
+        with suppress(OSError):
+            if (mark := self._shown[:]) != NO_MARK:
+                owner, lock = become_owner(self._folder)
+                os.pwrite(lock, mark, 0)
+                os.rename(self._path(OUT), self._folder / f"{owner}.{OUT}")
+                os.close(lock)
+                self._shown[:] = NO_MARK
+            elif self._file >= 0 and not os.fstat(self._file).st_size:
+                return
+            self._close()
+            self._open()
 
     def begin(self, job: Job) -> None:
         """See `Output`."""
@@ -116,11 +140,15 @@ class CapturedOutput(Output):
     def close(self) -> None:
         """See `Output`. The owner's files go: what was written has a name of its own by now."""
         self.rest()
-        if self._owner and not self._mark and not self._is_broken:
+        is_own = self._owner.startswith(f"{os.getpid()}-")
+        if is_own and not self._mark and not self._is_broken:
             with suppress(OSError):
                 if self._file >= 0:
-                    os.unlink(self._folder / f"{self._owner}.{OUT}")
-                os.unlink(self._folder / f"{self._owner}.{OWNER}")
+                    os.unlink(self._path(OUT))
+                os.unlink(self._path(OWNER))
+
+    def _path(self, kind: str) -> Path:
+        return self._folder / f"{self._owner}.{kind}"
 
     def _keep_streams(self) -> None:
         if self._kept is None:
@@ -146,13 +174,21 @@ class CapturedOutput(Output):
         # In this order: whoever finds the file knows whose it is.
         self._shown[:] = self._mark = mark
         if self._file < 0:
-            # It may become an object of the storage as it is; until then, the folder is closed to others.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file = os.open(self._folder / f"{self._owner}.{OUT}", flags, 0o666)
-            found = os.fstat(self._file)
-            self._identity = found.st_dev, found.st_ino
+            self._open()
         os.dup2(self._file, _STDOUT)
         os.dup2(self._file, _STDERR)
+
+    def _open(self) -> None:
+        # It may become an object of the storage as it is; until then, the folder is closed to others.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._file = os.open(self._path(OUT), flags, 0o666)
+        found = os.fstat(self._file)
+        self._identity = found.st_dev, found.st_ino
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def _leave(self) -> None:
         """Where it wrote nothing, 1 and 2 may stay as they are: the next attempt is spared four calls."""
@@ -165,10 +201,9 @@ class CapturedOutput(Output):
         else:
             self._stays = True
         if size_bytes:
-            os.close(self._file)
-            self._file = -1
+            self._close()
             done = f"{mark.decode().strip()}.{self._owner}.{DONE}"
-            os.rename(self._folder / f"{self._owner}.{OUT}", self._folder / done)
+            os.rename(self._path(OUT), self._folder / done)
         self._shown[:] = NO_MARK
 
     def _find(self, descriptor: int) -> os.stat_result | None:

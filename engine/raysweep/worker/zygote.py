@@ -116,16 +116,18 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     control.send(encode(Loaded()))
+    child = 0
     while True:
         readable, _, _ = select.select([control.fileno(), wake], [], [])
         if wake in readable:
             os.read(wake, 4096)
-            _reap(control)
+            _reap(control, child, output)
         if control.fileno() in readable:
             request, descriptors, _, _ = socket.recv_fds(control, 64, 1)
             if not request:
+                output.close()
                 return
-            _fork(control, wake, waker, descriptors[0], trainable, setup, output)
+            child = _fork(control, wake, waker, descriptors[0], trainable, setup, output)
 
 
 def _load(setup: Setup, pickled: bytes | None, values: bytes) -> Trainable:
@@ -142,6 +144,8 @@ def _make_output(setup: Setup) -> Output:
         return Output()
     output = CapturedOutput(Path(setup.spool))
     output.prepare()
+    # As Ray does for its workers: where a child was when a signal ended it.
+    faulthandler.enable()
     return output
 
 
@@ -153,13 +157,14 @@ def _fork(
     trainable: Trainable,
     setup: Setup,
     output: Output,
-) -> None:
+) -> int:
+    """The child's pid."""
     parent = os.getpid()
     pid = os.fork()
     if pid:
         os.close(descriptor)
         control.send(encode(Forked(pid)))
-        return
+        return pid
     try:
         control.close()
         signal.set_wakeup_fd(-1)
@@ -184,9 +189,6 @@ def _run_child(descriptor: int, trainable: Trainable, setup: Setup, output: Outp
     link.listen(shell.take, lambda: os._exit(1))
     job = shell.next_job()
     if job is not None:
-        if setup.spool:
-            # As Ray does for its workers: where it was when a signal ended it.
-            faulthandler.enable()
         run_attempt(trainable, job, setup.place, shell, output)
         output.close()
     # However long the controller does not read: what was reported is not lost. If the worker goes, so does
@@ -194,7 +196,7 @@ def _run_child(descriptor: int, trainable: Trainable, setup: Setup, output: Outp
     link.close(timeout_s=None)
 
 
-def _reap(control: socket.socket) -> None:
+def _reap(control: socket.socket, child: int, output: Output) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -204,6 +206,8 @@ def _reap(control: socket.socket) -> None:
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
+        if pid == child:  # else it is of those that the user's module has started
+            output.settle()
         control.send(encode(Ended(pid, status)))
 
 
