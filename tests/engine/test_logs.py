@@ -97,6 +97,14 @@ def test_the_last_failure_of_a_sweep_is_there_when_it_has_ended(
     assert text_of(folder, 0).endswith("the last line\n[raysweep: the process ended here]\n")
 
 
+def test_the_end_of_another_process_of_the_fork_server_is_not_that_of_the_trial(
+    run: Run, folder: SweepFolder
+) -> None:
+    run("tests.engine.helped:outlives_its_helper", isolation="process", num_samples=1)
+    assert [log.name for log in list_logs(folder)] == ["logs/00000-1.log"]
+    assert text_of(folder, 0) == "before\nafter\n"
+
+
 @pytest.mark.slow
 def test_a_trial_that_prints_nothing_has_no_log(run: Run, folder: SweepFolder) -> None:
     run(f"{HERE}:talks_or_not", num_samples=6)

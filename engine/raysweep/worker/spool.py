@@ -47,8 +47,8 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The same for all files of an attempt, and of no other."""
-        return f"{self.trial}-{self.attempt}.{self.owner}"
+        """The same for all files of an attempt, whoever owns them, and of no other."""
+        return f"{self.trial}-{self.attempt}"
 
 
 def spool_root() -> Path:

@@ -93,6 +93,27 @@ def done(output: CapturedOutput) -> None:
     output.close()
 
 
+def forks(output: CapturedOutput) -> None:
+    """Prepared, with a child for each attempt: each ends in its own way."""
+    output.prepare()
+    for trial, how in enumerate(("says", "silent", "killed", "exits", "silent", "says", "killed silently")):
+        if os.fork() == 0:
+            output.begin(job(trial))
+            if "silent" not in how:
+                os.write(1, f"{trial} {how}\n".encode())
+            if how == "exits":
+                os._exit(0)
+            if how.startswith("killed"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            output.end()
+            output.close()
+            os._exit(0)
+        os.wait()
+        output.settle()
+    print("goes where it went", flush=True)
+    output.close()
+
+
 def cannot_name(output: CapturedOutput) -> None:
     """What was said cannot get its name at the end of the attempt."""
     output.begin(job(1))

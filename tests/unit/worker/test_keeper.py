@@ -20,7 +20,7 @@ from raysweep.storage.local import LocalStore
 from raysweep.worker import keeper as module
 from raysweep.worker.keeper import Keeper, open_light
 from raysweep.worker.keeping import CODE
-from raysweep.worker.spool import HEADER, LOCK, PLACE, is_locked, make_mark, make_spool
+from raysweep.worker.spool import HEADER, LOCK, NO_MARK, PLACE, is_locked, make_mark, make_spool
 from raysweep.worker.wire import pack
 
 LIMIT = 64 * 1024
@@ -141,6 +141,20 @@ def test_of_a_dead_process_all_is_stored_and_its_files_go(
     assert stored(store) == {"00006-1.log": b"before\n[raysweep: the process ended here]\n"}
     keeper.look(2.0)
     assert list(spool.iterdir()) == []
+
+
+def test_what_was_stored_of_one_whose_file_has_another_owner_by_now_goes(
+    keeper: Keeper, spool: Path, store: LocalStore, talker: Talker
+) -> None:
+    """As a fork server hands over what a child left that was killed."""
+    keeper.look(0.0)
+    keeper.look(2.5)
+    assert stored(store) == {"00006-1.part.log": b"before\n"}
+    (spool / "9-b.owner").write_bytes(make_mark(6, 1))
+    talker.path.rename(spool / "9-b.out")
+    talker.path.with_suffix(".owner").write_bytes(NO_MARK)
+    assert keeper.look(3.0) == 0
+    assert stored(store) == {"00006-1.log": b"before\n[raysweep: the process ended here]\n"}
 
 
 def test_a_silent_death_is_told_and_an_idle_one_is_not(

@@ -78,6 +78,26 @@ def test_a_process_that_is_done_leaves_only_what_was_written(spool: Path) -> Non
     assert [entry.kind for entry in entries(spool)] == [DONE]
 
 
+def test_children_of_a_prepared_process_have_a_file_each_and_leave_what_they_wrote(spool: Path) -> None:
+    ran = talk(spool, "forks")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "goes where it went\n"
+    assert found(spool, DONE) == {("00000", 1): "0 says\n", ("00005", 1): "5 says\n"}
+    # Of those that could not say that they ended, as of a process that has died.
+    assert found(spool, OUT) == {("00002", 1): "2 killed\n", ("00003", 1): "3 exits\n", ("00006", 1): ""}
+    left = [entry for entry in entries(spool) if entry.kind in (OUT, OWNER)]
+    assert len(left) == 6
+    assert not any(is_alive(spool, entry.owner) for entry in left)
+
+
+def test_where_a_prepared_process_could_not_make_the_file_its_children_do(spool: Path) -> None:
+    spool.touch()
+    ran = talk(spool, "forks")
+    assert ran.returncode == 0, ran.stderr
+    assert "not kept any more" in ran.stderr
+    assert ran.stdout.splitlines()[-1] == "goes where it went"
+
+
 def test_a_process_whose_log_could_not_be_named_leaves_it(spool: Path) -> None:
     ran = talk(spool, "cannot_name")
     assert "not kept any more" in ran.stderr
