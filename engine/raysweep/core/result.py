@@ -22,6 +22,7 @@ from raysweep.outcome import (
     Usage,
     show_infeasible,
 )
+from raysweep.outcome.record import without_collector
 from raysweep.spec.repeat import without_seed
 from raysweep.spec.schedule import ScheduledConfig
 from raysweep.spec.space import grid_points
@@ -54,7 +55,8 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
     if state.status is None or state.started_at is None or state.ended_at is None:
         raise RaysweepError(f"sweep {sweep_id} has not ended")
     best = best_shown(state)
-    trials = tuple(trial_outcome(state, trial) for trial in state.trials.values())
+    with without_collector():
+        trials = tuple(trial_outcome(state, trial) for trial in state.trials.values())
     return SweepOutcome(
         sweep_id=sweep_id,
         name=state.spec.name,

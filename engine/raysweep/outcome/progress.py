@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import (
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
-
 from raysweep.fields import Counts, Metrics, Number
-from raysweep.outcome.record import Record
+from raysweep.outcome.record import Record, newer
 from raysweep.outcome.sweep import SweepStatus, Usage
 
 _AT_WORK: Final = frozenset({"starting", "running", "stopping"})
@@ -65,7 +60,7 @@ class SweepProgress(Record):
     """How many trials there will be; None where that is not known."""
     metric: str
     mode: Literal["min", "max"]
-    others: dict[str, Literal["min", "max"]] = {}
+    others: dict[str, Literal["min", "max"]] = newer({})
     """In a sweep of several metrics those after the first, each with its mode."""
     constraints: tuple[str, ...] = ()
     """What the metrics of a trial have to satisfy to be the best."""
@@ -74,22 +69,13 @@ class SweepProgress(Record):
     slots: int = 0
     """How many trials can run at once."""
     deadline: float | None = None
-    expected_end_at: float | None = None
+    expected_end_at: float | None = newer()
     """When a limit will end a sweep without a number of samples, if its slots stay as they are."""
     notes: tuple[str, ...] = ()
-    usage: Usage | None = None
+    usage: Usage | None = newer()
     """Of a training: what it has used so far."""
     has_left: bool = False
     """The holder gave the sweep up before its end, and may live on: no process runs it."""
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_new(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What a later version added is written only where it says something."""
-        fields: dict[str, Any] = write(self)
-        for name in ("expected_end_at", "others", "usage"):
-            if not getattr(self, name):
-                fields.pop(name, None)
-        return fields
 
     @property
     def is_at_work(self) -> bool:

@@ -7,16 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from pydantic import (
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
-
 from raysweep.errors import RaysweepError, SweepFailedError
 from raysweep.fields import Counts, Metrics, Number
 from raysweep.frames import make_frame
 from raysweep.outcome.configs import ConfigOutcome
-from raysweep.outcome.record import ErrorInfo, Record
+from raysweep.outcome.record import ErrorInfo, Record, newer
 from raysweep.pareto import Point, find_front, front_first, point_of
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.schedule import ScheduledConfig
@@ -80,17 +75,9 @@ class TrialOutcome(Record):
     started_at: float | None = None
     ended_at: float | None = None
     error: ErrorInfo | None = None
-    schedule: tuple[ScheduledConfig, ...] = ()
+    schedule: tuple[ScheduledConfig, ...] = newer(())
     """The configs that made it, each from the report on with which it took over, through all donors whose
     checkpoints it went on from. Empty where `config` made it from the start."""
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_new(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What a later version added is written only where it says something."""
-        fields: dict[str, Any] = write(self)
-        if not self.schedule:
-            fields.pop("schedule", None)
-        return fields
 
     @property
     def violated(self) -> tuple[str, ...]:
@@ -236,7 +223,7 @@ class SweepOutcome(Record):
     """The gate's evidence."""
     metric: str
     mode: Literal["min", "max"]
-    others: dict[str, Literal["min", "max"]] = {}
+    others: dict[str, Literal["min", "max"]] = newer({})
     """In a sweep of several metrics those after the first, each with its mode; see `pareto`."""
     constraints: tuple[str, ...] = ()
     """What the metrics of a trial had to satisfy."""
@@ -245,13 +232,13 @@ class SweepOutcome(Record):
     a sweep that failed before any had, or where none satisfies them, asking for it raises SweepFailedError,
     which says so; `found_best` never does. Of several metrics, the first of `pareto`."""
     trials: tuple[TrialOutcome, ...] = ()
-    configs: tuple[ConfigOutcome, ...] = ()
+    configs: tuple[ConfigOutcome, ...] = newer(())
     """With `repeat`, the configs of which one completed, the best first; `best` is a trial of the first."""
     counts: Counts = Counts()
     """How many trials ended in each state."""
     num_trials: int | None = None
     """How many were to run; None: as many as there was time for. Outcomes of earlier versions do not say."""
-    is_open_ended: bool = False
+    is_open_ended: bool = newer(False)
     """Whether no number of samples was asked for, so that a limit is its proper end."""
     seed: int | None = None
     started_at: float
@@ -268,15 +255,6 @@ class SweepOutcome(Record):
     """What a person should know besides: nodes that were excluded, checkpoints that were not stored, ..."""
     raysweep_version: str = ""
     format_version: int = 1
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_new(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What a later version added is written only where it says something."""
-        fields: dict[str, Any] = write(self)
-        for name in ("is_open_ended", "others", "configs"):
-            if not getattr(self, name):
-                fields.pop(name, None)
-        return fields
 
     def __len__(self) -> int:
         return len(self.trials)
