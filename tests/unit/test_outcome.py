@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import pickle
@@ -15,6 +16,7 @@ from raysweep.errors import RaysweepError, SpecError, SweepFailedError, Training
 from raysweep.outcome import (
     AttemptOutcome,
     BestTrial,
+    ConfigOutcome,
     ErrorInfo,
     Holder,
     RunningTrial,
@@ -22,7 +24,10 @@ from raysweep.outcome import (
     SweepProgress,
     TrainOutcome,
     TrialOutcome,
+    Usage,
 )
+from raysweep.outcome.record import Record
+from raysweep.spec.schedule import ScheduledConfig
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(max_size=5),
@@ -41,6 +46,24 @@ def sweep(*trials: TrialOutcome, **fields: Any) -> SweepOutcome:
     return SweepOutcome(
         sweep_id="s-0", name="s", metric="auc", trials=trials, started_at=1.0, ended_at=2.5, **given
     )
+
+
+def progress(**fields: Any) -> SweepProgress:
+    return SweepProgress(
+        sweep_id="s-0",
+        name="s",
+        status="running",
+        holder=Holder(host="h", pid=3, process_started_at=1.5, boot_id="b", user="me"),
+        generation=2,
+        at=5.0,
+        started_at=1.0,
+        metric="auc",
+        mode="max",
+        **fields,
+    )
+
+
+CONFIG = ConfigOutcome(number=0, config={}, state="completed", mean=1.0, completed=1, trials=(0,), best=0)
 
 
 def same(one: Any, two: Any) -> bool:
@@ -140,22 +163,13 @@ def test_everything_survives_json() -> None:
         resumed=True,
     )
     assert TrainOutcome.from_json(trained.to_json()) == trained
-    progress = SweepProgress(
-        sweep_id="s-0",
-        name="s",
-        status="running",
-        holder=Holder(host="h", pid=3, process_started_at=1.5, boot_id="b", user="me"),
-        generation=2,
-        at=5.0,
-        started_at=1.0,
-        metric="auc",
-        mode="max",
+    running = progress(
         best=BestTrial(trial_id="t1", score=0.5),
         running=(RunningTrial(trial_id="t2", number=2, iteration=4, score=0.1),),
         notes=("one",),
     )
-    assert SweepProgress.from_json(progress.to_json()) == progress
-    assert str(progress.holder) == "process 3 of me on h"
+    assert SweepProgress.from_json(running.to_json()) == running
+    assert str(running.holder) == "process 3 of me on h"
 
 
 def test_later_versions_may_add_fields_and_old_ones_may_lack_some() -> None:
@@ -164,6 +178,39 @@ def test_later_versions_may_add_fields_and_old_ones_may_lack_some() -> None:
     for name in ("counts", "uri", "generation", "raysweep_version", "format_version"):
         del fields[name]
     assert SweepOutcome.from_json(json.dumps(fields)) == sweep(trial(0, 1.0))
+
+
+def fields_of(record: Record) -> set[str]:
+    return set(json.loads(record.to_json()))
+
+
+def test_what_a_later_version_added_is_written_where_it_says_something() -> None:
+    """So that documents of sweeps that do not use it stay as they were, byte for byte."""
+    newer = {"is_open_ended": True, "others": {"ms": "min"}, "configs": (CONFIG,)}
+    assert not fields_of(sweep()) & newer.keys()
+    assert fields_of(sweep(**newer)) >= newer.keys()
+    schedule = (ScheduledConfig(start=2, config={"lr": 0.1}),)
+    assert "schedule" not in fields_of(trial(0, 1.0))
+    assert "schedule" in fields_of(trial(0, 1.0, schedule=schedule))
+    written = json.loads(sweep(trial(0, 1.0), trial(1, 1.0, schedule=schedule)).to_json())["trials"]
+    assert ["schedule" in each for each in written] == [False, True]
+    newer = {"expected_end_at": 9.0, "others": {"ms": "min"}, "usage": Usage(cpu_hours=1.0)}
+    assert not fields_of(progress()) & newer.keys()
+    assert fields_of(progress(**newer)) >= newer.keys()
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_who_makes_records_leaves_the_collector_as_it_was(collects: bool) -> None:
+    was = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        text = sweep(trial(0, 1.0)).to_json()
+        with pytest.raises(SpecError):
+            SweepOutcome.from_json("{}")
+        SweepOutcome.from_json(text)
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if was else gc.disable)()
 
 
 @pytest.mark.parametrize(
