@@ -58,6 +58,9 @@ _ALL: Final = (
     Benchmark(name="asha-wall-81", module="schedulers", function="run_asha_81", is_extra=True),
     Benchmark(name="asha-wall-long", module="schedulers", function="run_asha_long"),
     Benchmark(name="asha-defaults", module="schedulers", function="run_asha_defaults"),
+    Benchmark(
+        name="asha-defaults-long", module="schedulers", function="run_asha_defaults_long", is_extra=True
+    ),
     Benchmark(name="pbt", module="schedulers", function="run_pbt"),
     Benchmark(name="pbt-exploit", module="schedulers", function="run_exploit"),
     Benchmark(name="train-runs", module="train_runs"),

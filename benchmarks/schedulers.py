@@ -59,8 +59,11 @@ def run_asha(rounds: int, *, trials: int = 60, step_s: float = 0.1, steps: int =
     return _to_best(what, contenders, rounds)
 
 
-def run_asha_defaults(rounds: int, *, trials: int = 60) -> Json:
-    """Each with the search that it has where nobody names one: learning of results, or random."""
+def run_asha_defaults(rounds: int, *, trials: int = 60, pause_s: float = 0.0) -> Json:
+    """Each with the search that it has where nobody names one: learning of results, or random.
+
+    `pause_s`: so much longer is a step, in which no CPU is busy, as where an accelerator computes it.
+    """
     domains = {
         "lr": {"loguniform": [1e-5, 1.0]},
         "alpha": {"loguniform": [1e-8, 1.0]},
@@ -69,12 +72,22 @@ def run_asha_defaults(rounds: int, *, trials: int = 60) -> Json:
         "batch": {"lograndint": [16, 256]},
     }
     contenders = [
-        _own("raysweep", "fit_in_raysweep", {"asha": _halving()}, trials, search={}, **domains),
-        _own("pasha", "fit_in_raysweep", {"pasha": _halving()}, trials, search={}, **domains),
-        _tune("tune", fit_in_tune, _tunes_asha, trials, domains),
+        _own(
+            "raysweep", "fit_in_raysweep", {"asha": _halving()}, trials, search={}, pause_s=pause_s, **domains
+        ),
+        _own(
+            "pasha", "fit_in_raysweep", {"pasha": _halving()}, trials, search={}, pause_s=pause_s, **domains
+        ),
+        _tune("tune", fit_in_tune, _tunes_asha, trials, domains, pause_s=pause_s),
     ]
-    what = f"{trials} perceptrons on digits, up to {STEPS} epochs, under ASHA, 2 slots"
+    each = f"up to {STEPS} epochs, each {pause_s:g} s longer" if pause_s else f"up to {STEPS} epochs"
+    what = f"{trials} perceptrons on digits, {each}, under ASHA, 2 slots"
     return _to_best(what, contenders, rounds)
+
+
+def run_asha_defaults_long(rounds: int) -> Json:
+    """The same with steps that take longer than an ask."""
+    return run_asha_defaults(rounds, pause_s=0.2)
 
 
 def _to_best(what: str, contenders: Sequence[Contender], rounds: int) -> Json:
@@ -208,6 +221,7 @@ def _fit(
                 loss = float(log_loss(digits[1::2], chances, labels=list(range(10))))
             except ValueError:  # weights beyond what a float holds
                 loss = WORST
+        time.sleep(config["pause_s"])
         write_note(config, trial=trial, step=step, loss=min(loss, WORST))
         report(min(loss, WORST), (step, model))
 
