@@ -14,6 +14,7 @@ from raysweep.core.rules import Rules
 from raysweep.core.tally import Line, Tally
 from raysweep.core.trial import Attempt, Metrics, Slot, Trial, trial_id
 from raysweep.errors import RaysweepError
+from raysweep.outcome.record import without_collector
 from raysweep.schedulers import Scheduler, Verdict, make_scheduler
 from raysweep.spec import SweepSpec
 
@@ -157,7 +158,8 @@ class SweepState:
         """Plain JSON that shares nothing with the state, and from which `from_json` makes an equal state."""
         plain = self.rest() | {"trials": tuple(self.trials.values())}
         # orjson writes dataclasses far faster than dataclasses.asdict does; `list` is for the slots' deques.
-        copied: dict[str, JsonValue] = orjson.loads(orjson.dumps(plain, default=list))
+        with without_collector():
+            copied: dict[str, JsonValue] = orjson.loads(orjson.dumps(plain, default=list))
         return copied
 
     def rest(self) -> dict[str, object]:
@@ -192,7 +194,8 @@ class SweepState:
             RaysweepError: the JSON does not fit (written by another version): replay the journal instead.
         """
         try:
-            return _restore(plain)
+            with without_collector():
+                return _restore(plain)
         except (KeyError, TypeError, ValueError) as error:
             raise RaysweepError(f"snapshot does not fit this version of raysweep: {error!r}") from error
 
