@@ -141,7 +141,8 @@ class CapturedOutput(Output):
         """See `Output`. The owner's files go: what was written has a name of its own by now."""
         self.rest()
         is_own = self._owner.startswith(f"{os.getpid()}-")
-        if is_own and not self._mark and not self._is_broken:
+        # In one that forks, a child's attempt may be under way: who runs both may have been killed.
+        if is_own and self._shown is not None and self._shown[:] == NO_MARK and not self._is_broken:
             with suppress(OSError):
                 if self._file >= 0:
                     os.unlink(self._path(OUT))

@@ -114,6 +114,21 @@ def forks(output: CapturedOutput) -> None:
     output.close()
 
 
+def closes_early(output: CapturedOutput) -> None:
+    """Prepared, and closed while a child's attempt is under way."""
+    output.prepare()
+    ready, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        output.begin(job(4))
+        print("said")
+        os.write(theirs, b"!")
+        signal.pause()
+    os.read(ready, 1)
+    output.close()
+    os.kill(child, signal.SIGKILL)
+
+
 def cannot_name(output: CapturedOutput) -> None:
     """What was said cannot get its name at the end of the attempt."""
     output.begin(job(1))

@@ -90,6 +90,11 @@ def test_children_of_a_prepared_process_have_a_file_each_and_leave_what_they_wro
     assert not any(is_alive(spool, entry.owner) for entry in left)
 
 
+def test_a_prepared_process_that_ends_leaves_what_its_child_writes(spool: Path) -> None:
+    assert talk(spool, "closes_early").returncode == 0
+    assert found(spool, OUT) == {("00004", 1): "said\n"}
+
+
 def test_where_a_prepared_process_could_not_make_the_file_its_children_do(spool: Path) -> None:
     spool.touch()
     ran = talk(spool, "forks")
