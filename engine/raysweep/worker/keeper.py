@@ -263,11 +263,13 @@ def _serve(folder: Path, setup: dict[str, Any]) -> None:
     for left in _find_left(folder, setup["storage_path"]):
         keepers[left] = Keeper(left, store, setup["sweep_id"], setup["limit_bytes"])
     _clear_old(folder.parent.parent, keepers.keys())
-    while sock is not None and not select.select([sock], [], [], LOOK_S)[0]:
+    while sock is not None:  # it has waited once already, before this was loaded
         for path, keeper in list(keepers.items()):
             if not keeper.look(time.monotonic()) and path != folder:
                 del keepers[path]
                 shutil.rmtree(path, ignore_errors=True)
+        if select.select([sock], [], [], LOOK_S)[0]:
+            break
     if sock is not None:
         with suppress(OSError):
             sock.recv(4096)  # what is unread would make a reset of the end
