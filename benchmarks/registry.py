@@ -70,6 +70,7 @@ _ALL: Final = (
     Benchmark(name="search-bbob", module="bbob", needs_ray=False, is_extra=True),
     Benchmark(name="search-tables", module="tables", needs_ray=False, is_extra=True),
     Benchmark(name="search-fidelity", module="fidelity", needs_ray=False, is_extra=True),
+    Benchmark(name="search-wall", module="same_quality", needs_ray=False, is_extra=True),
     Benchmark(name="search-costs", module="costs", needs_ray=False, is_extra=True),
     Benchmark(name="drift", module="drift", needs_ray=False),
     Benchmark(name="import", module="imports", needs_ray=False),

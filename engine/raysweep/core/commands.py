@@ -22,7 +22,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from raysweep.core.lifecycle import TrialEnd
+from raysweep.core.lifecycle import ToldEnd
 from raysweep.core.stops import StopReason
 from raysweep.core.values import hot_value
 
@@ -66,7 +66,7 @@ class SuggestConfigs:
 
 @hot_value
 class TellSearch:
-    """Tell the searcher how a trial ended; `value` is its score, None where it has none.
+    """Tell the searcher how a trial ended, or paused; `value` is its score, None where it has none.
 
     `violations`: how far it is from satisfying each constraint (0 or less: it does). `others`: its values of
     the metrics after the first. One of which any of these cannot be told has no value either. `cost`: what it
@@ -75,7 +75,7 @@ class TellSearch:
 
     trial: int
     value: float | None
-    end: TrialEnd
+    end: ToldEnd
     violations: tuple[float, ...] = ()
     others: tuple[float, ...] = ()
     cost: float | None = None

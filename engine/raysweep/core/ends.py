@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from raysweep.core import moves, names, needs, order, repeats, stoppers, stopping, turns
-from raysweep.core.commands import Command, ExcludeNode, TellSearch
+from raysweep.core.commands import Command, ExcludeNode
 from raysweep.core.failures import (
     Failure,
     FailureKind,
@@ -24,12 +24,14 @@ from raysweep.core.scores import (
     other_values,
     ranking_report,
     score_of,
+    tell_search,
     told,
+    told_at,
     trial_time,
 )
 from raysweep.core.state import Fault, SweepState
 from raysweep.core.trial import Attempt, Trial
-from raysweep.schedulers import Decisions, tell_end
+from raysweep.schedulers import Decisions, pauses_again, tell_end
 
 Out = list[Command]
 
@@ -93,13 +95,24 @@ def fail_attempt(state: SweepState, trial: Trial, failure: Failure, at: float, o
 
 def lose_attempt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
     """The trial's worker is gone by no fault of the trial's: it runs again, and is not charged."""
-    if trial.state == "stopping":
+    if trial.state == "stopping" and not _may_be_donor(state, trial):
         # It was to end anyway; how it went is not held against it.
         stop_attempt(state, trial, at, out)
-    elif trial.state == "running":
+    elif trial.state in ("running", "stopping"):
         _close(state, trial, at, "lost", out)
     else:
         moves.requeue(state, trial, "lost")
+
+
+def _may_be_donor(state: SweepState, trial: Trial) -> bool:
+    """Whether others may go on from what a trial was about to store as it paused, and that is lost now.
+
+    It makes that step again, and pauses again. Under a scheduler without donors it may have been the trial's
+    last step.
+    """
+    if state.behaviour < 8 or trial.stop_reason != "pause" or not pauses_again(state.scheduler):
+        return False
+    return trial.checkpoint is None or trial.checkpoint.iteration < trial.iteration
 
 
 def halt(state: SweepState, trial: Trial, at: float, out: Out) -> None:
@@ -339,6 +352,8 @@ def _close(
             slot.queue.remove(number)
         moves.mark_hungry(state, slot)
     trial.slot = trial.stop_reason = trial.attempt_started_at = None
+    if state.rules.tells_pauses and cause in ("paused", "resumed") and state.behaviour >= 8:
+        _tell_pause(state, trial, out)
     if cause in ("resumed", "exploited") and trial.turn is not None:
         turns.follow(state, trial, trial.turn, out)
     if was_asked:
@@ -352,20 +367,21 @@ def _close(
         moves.enqueue(state, number)
 
 
+def _tell_pause(state: SweepState, trial: Trial, out: Out) -> None:
+    """It may never go on: until it has ended, what it had reached counts."""
+    known = told_at(state, trial, "paused")
+    if known.value is not None:
+        state.paused[trial.number] = known
+        out.append(tell_search(trial.number, known))
+
+
 def _finish(state: SweepState, trial: Trial, at: float, started_at: float | None, out: Out) -> None:
     trial.ended_at = at
     moves.forget_active(state, trial)
-    if trial.max_t is None and trial.told is None and (known := told(state, trial)) is not None:
-        out.append(
-            TellSearch(
-                trial=trial.number,
-                value=known.value,
-                end=known.end,
-                violations=known.violations,
-                others=known.others,
-                cost=known.cost,
-            )
-        )
+    known = told(state, trial) if trial.max_t is None and trial.told is None else None
+    if known is not None and known.end != "paused":
+        state.paused.pop(trial.number, None)
+        out.append(tell_search(trial.number, known))
         if state.rules.logs_search:
             state.search_log.append(trial.number)
     if trial.state != "failed":

@@ -31,7 +31,7 @@ stop that crosses a return on the wire, a second delivery).
 | stopping | failed | gave_up |
 | stopping | waiting | retried |
 | stopping | cancelled | cut |
-| stopping | pending | kept, moved, resumed, exploited, went_back |
+| stopping | pending | kept, moved, resumed, exploited, went_back, lost |
 | stopping | paused | paused |
 | waiting | pending | due, exploited |
 | waiting | cancelled | cut |
@@ -52,6 +52,8 @@ from typing import Final, Literal
 
 TrialEnd = Literal["completed", "stopped", "failed"]
 """How a trial ends that its searcher is told of."""
+ToldEnd = TrialEnd | Literal["paused"]
+"""What its searcher is told of a trial: one that pauses may go on."""
 TrialState = Literal[
     "pending",
     "queued",
@@ -119,6 +121,7 @@ TABLE: Final[dict[tuple[TrialState, Cause], TrialState]] = {
     ("stopping", "resumed"): "pending",
     ("stopping", "exploited"): "pending",
     ("stopping", "went_back"): "pending",
+    ("stopping", "lost"): "pending",
     ("stopping", "paused"): "paused",
     ("waiting", "due"): "pending",
     ("waiting", "exploited"): "pending",

@@ -40,7 +40,8 @@ class Rules:
     `keep_top`: how many of the trials that are done keep checkpoints.
     `falls_back`: a trial whose newest checkpoint is damaged resumes from the one before.
     `max_trials`: there will be no more than these; None where that cannot be told from the spec.
-    `tells_rungs`: the search is told what trials had reached when they were compared.
+    `tells_rungs`: the search is told what trials had reached when they were compared; `tells_pauses`: when
+    they paused.
     `logs_search`: in which order the search is asked and told is noted, as it may matter to that one.
     `compared`: the metric by which the scheduler compares trials, where that is another (empty: the sweep's).
     `needs`: what a trial needs by its config; empty: all need the same.
@@ -91,6 +92,7 @@ class Rules:
     placement_timeout_s: float
     logs_search: bool
     tells_rungs: bool
+    tells_pauses: bool
     compared: str
     needs: tuple[Need, ...]
     cost: CostRule | None
@@ -168,6 +170,7 @@ class Rules:
             placement_timeout_s=spec.failure.placement_timeout_s,
             logs_search=spec.search.is_plugin,
             tells_rungs=search.wants_rungs,
+            tells_pauses=_tells_pauses(spec, scheduler),
             compared=_compared(spec),
             needs=needs_of(spec),
             cost=cost_rule(spec, scheduler),
@@ -185,6 +188,13 @@ def cost_rule(spec: SweepSpec, scheduler: Scheduler) -> CostRule | None:
     if name is None:
         return None
     return CostRule(name=name, per=scheduler.time_attr if scheduler.moves else "")
+
+
+def _tells_pauses(spec: SweepSpec, scheduler: Scheduler) -> bool:
+    """Whether the search is told of trials that pause; one of the user's own is told how they end."""
+    search = spec.search
+    learns_of_ends = search.options.is_adaptive and not search.options.wants_rungs
+    return learns_of_ends and "pause" in scheduler.moves and not search.is_plugin
 
 
 def _best(spec: SweepSpec) -> BestCheckpoints | None:

@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 from pydantic import JsonValue
 
-from raysweep.core.lifecycle import TrialEnd, TrialState
+from raysweep.core.commands import TellSearch
+from raysweep.core.lifecycle import ToldEnd, TrialEnd, TrialState
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Metrics, Told, Trial
 from raysweep.spec.costs import TRIAL_TIME, CostRule
@@ -96,15 +97,21 @@ def may_be_best(state: SweepState, trial: Trial) -> bool:
 def told(state: SweepState, trial: Trial) -> Told | None:
     """What the searcher is told of a trial; None: nothing yet.
 
-    No value, where its results are those of another config, or where it has not reported what the constraints
-    name, or one of several metrics: no number would be true of it. Of one that went on after its end, what
-    was true at that.
+    Of one that went on after its end, what was true at that; of one that has paused, what was true when it
+    did.
     """
     if trial.told is not None:
         return trial.told
     end = _TOLD_AS.get(trial.state)
-    if end is None:
-        return None
+    return state.paused.get(trial.number) if end is None else told_at(state, trial, end)
+
+
+def told_at(state: SweepState, trial: Trial, end: ToldEnd) -> Told:
+    """What is true of a trial that ends or pauses now.
+
+    No value, where its results are those of another config, or where it has not reported what the constraints
+    name, or one of several metrics: no number would be true of it.
+    """
     value = score_of(state, trial)
     if value is None or trial.suggested is not None:
         return Told(end=end, value=None)
@@ -118,6 +125,18 @@ def told(state: SweepState, trial: Trial) -> Told | None:
     if not is_known:
         return Told(end=end, value=None)
     return Told(end=end, value=value, violations=known, others=others, cost=cost)
+
+
+def tell_search(number: int, known: Told) -> TellSearch:
+    """The command that tells it."""
+    return TellSearch(
+        trial=number,
+        value=known.value,
+        end=known.end,
+        violations=known.violations,
+        others=known.others,
+        cost=known.cost,
+    )
 
 
 def cost_of(last: Metrics, attempts: Iterable[Ran], rule: CostRule) -> float | None:

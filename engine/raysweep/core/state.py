@@ -12,7 +12,7 @@ from pydantic import JsonValue, TypeAdapter
 from raysweep.core.commands import SweepStatus
 from raysweep.core.rules import Rules
 from raysweep.core.tally import Line, Tally
-from raysweep.core.trial import Attempt, Metrics, Slot, Trial, trial_id
+from raysweep.core.trial import Attempt, Metrics, Slot, Told, Trial, trial_id
 from raysweep.errors import RaysweepError
 from raysweep.outcome.record import without_collector
 from raysweep.schedulers import Scheduler, Verdict, make_scheduler
@@ -46,7 +46,8 @@ class SweepState:
     configs race, the best of those of which all repeats have completed. `search_log`, of a search
     of the user's own, says in which order it was asked and told: n is the end of trial n, `~n` an ask for the
     configs from number n on. `rungs`, of a search that looks at these: trial, time and value, whenever the
-    scheduler compared one. `seen_names`: of the further values that the spec names (`Rules.named`), those
+    scheduler compared one. `paused`: what the search was told of trials that paused, until they end.
+    `seen_names`: of the further values that the spec names (`Rules.named`), those
     that were reported, or of which it was said that they were not.
     """
 
@@ -125,6 +126,7 @@ class SweepState:
     best_group: int | None = None
     search_log: list[int] = field(default_factory=list)
     rungs: list[tuple[int, float, float]] = field(default_factory=list)
+    paused: dict[int, Told] = field(default_factory=dict)
     tally: Tally = field(init=False, repr=False)
     undecided: deque[tuple[int, Verdict | None]] = field(default_factory=deque, repr=False)
     unranked: list[int] = field(default_factory=list, repr=False)
@@ -184,6 +186,7 @@ class SweepState:
             "best_group": self.best_group,
             "search_log": tuple(self.search_log),
             "rungs": tuple(self.rungs),
+            "paused": tuple(self.paused.items()),
         }
 
     @classmethod
@@ -222,6 +225,7 @@ _STRUCTURED = {
     "best_group",
     "search_log",
     "rungs",
+    "paused",
     "tally",
     "undecided",
     "unranked",
@@ -231,6 +235,7 @@ _TRIALS = TypeAdapter(list[Trial])
 _SLOTS = TypeAdapter(list[Slot])
 _CURVES = TypeAdapter(dict[int, list[tuple[int, float]]])
 _RUNGS = TypeAdapter(list[tuple[int, float, float]])
+_PAUSED = TypeAdapter(dict[int, Told])
 _HISTORIES = TypeAdapter(dict[int, list[tuple[int, Metrics]]])
 
 
@@ -268,6 +273,8 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
         raise ValueError("it does not say in which order the search was asked and told")
     state.search_log = cast(list[int], plain.get("search_log", []))
     state.rungs = _RUNGS.validate_python(plain.get("rungs", []))
+    paused = dict(cast(list[tuple[int, JsonValue]], plain.get("paused", [])))
+    state.paused = _PAUSED.validate_python(paused)
     state.tally = Tally(state.slots, state.trials, state.waiting)
     for seconds in state.saves_s:
         state.tally.note_pace(seconds, state.last_at)

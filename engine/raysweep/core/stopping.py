@@ -32,7 +32,7 @@ from raysweep.core.trial import Trial
 
 Out = list[Command]
 
-BEHAVIOUR: Final = 7
+BEHAVIOUR: Final = 8
 """Raised when the same events lead to other decisions than before; a journal says which it was written by."""
 _WINDOW: Final = 20
 _CAUTIOUS: Final = 0.9

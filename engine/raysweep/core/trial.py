@@ -10,7 +10,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from raysweep.core.failures import Failure, FailureKind
-from raysweep.core.lifecycle import Cause, TrialEnd, TrialState
+from raysweep.core.lifecycle import Cause, ToldEnd, TrialState
 from raysweep.core.stops import StopReason
 from raysweep.core.values import hot_value
 
@@ -61,7 +61,7 @@ class Checkpoint:
 class Told:
     """What the searcher is told of a trial, and how it ended: see `TellSearch`."""
 
-    end: TrialEnd
+    end: ToldEnd
     value: float | None
     violations: tuple[float, ...] = ()
     others: tuple[float, ...] = ()

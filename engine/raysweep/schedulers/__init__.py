@@ -18,6 +18,7 @@ from raysweep.schedulers.base import (
     Scheduler,
     Stop,
     Verdict,
+    pauses_again,
     tell_end,
     tell_report,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "load_scheduler",
     "make_judge",
     "make_scheduler",
+    "pauses_again",
     "tell_end",
     "tell_report",
 ]

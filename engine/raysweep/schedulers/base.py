@@ -148,6 +148,24 @@ class SeveralMetrics(Protocol):
         ...
 
 
+@runtime_checkable
+class Insisting(Protocol):
+    """A scheduler that pauses a trial again whenever it makes the report again at which it was paused.
+
+    So one whose checkpoint of that moment was lost can make it again before others want to go on from it.
+    """
+
+    @property
+    def pauses_again(self) -> bool:
+        """Whether it does."""
+        ...
+
+
+def pauses_again(scheduler: Scheduler) -> bool:
+    """Whether a scheduler pauses a trial again at a report that it makes again."""
+    return isinstance(scheduler, Insisting) and scheduler.pauses_again
+
+
 def tell_report(
     scheduler: Scheduler, trial: int, time: float, value: float, others: Sequence[float | None]
 ) -> Decisions:

@@ -91,6 +91,7 @@ class PbtScheduler:
     """
 
     kind: ClassVar[str] = "pbt"
+    pauses_again: ClassVar[bool] = True
 
     __slots__ = ("_members", "_parameters", "_population", "_seed", "_sign", "max_t", "moves", "time_attr")
 

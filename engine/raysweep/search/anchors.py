@@ -181,8 +181,10 @@ class AnchoredSearcher:
         tell_end(self._inner, number, result, state=state)
         if not self._awaited:
             return
-        self._told.setdefault(number, (result, state))
-        key = self._awaited.pop(number, None)
+        before = self._told.get(number)
+        if before is None or before[1] == "paused":
+            self._told[number] = result, state
+        key = self._awaited.pop(number, None) if state != "paused" else None
         # One that was stopped had another budget than its earlier run.
         if key is not None and result is not None and state == "completed":
             self._scores[key] = result.value

@@ -53,7 +53,7 @@ class AutoModel:
         has_constraints: bool = False,
     ) -> None:
         self._switch_after = options.switch_after
-        self._results = 0
+        self._results: set[int] = set()
         self._lacking: list[str] = []
         self._ordered = Ordered(space)
         space = self._ordered.space
@@ -99,7 +99,8 @@ class AutoModel:
         """Let both know."""
         for model in self._models():
             model.end(number, result)
-        self._results += result is not None
+        if result is not None:
+            self._results.add(number)
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Let both know."""
@@ -108,7 +109,7 @@ class AutoModel:
             model.add_earlier(places, result)
 
     def _now(self) -> Model:
-        return self._first if self._results < self._switch_after else self._later
+        return self._first if len(self._results) < self._switch_after else self._later
 
     def _models(self) -> tuple[Model, ...]:
         return (self._first,) if self._later is self._first else (self._first, self._later)

@@ -10,8 +10,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from raysweep.spec.plugins import PolicySetup
 from raysweep.spec.schedulers import SchedulerSpec
 
-TrialEnd = Literal["completed", "stopped", "failed"]
-"""How a trial ended: by itself, by an early-stopping decision, or without a usable result."""
+TrialEnd = Literal["completed", "stopped", "failed", "paused"]
+"""How a trial ended: by itself, by an early-stopping decision, or without a usable result.
+
+`paused`: its scheduler keeps it back, and it may go on; what comes later takes the place of this.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

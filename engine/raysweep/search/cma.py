@@ -91,12 +91,17 @@ class CmaModel:
 
     def end(self, number: int, result: Result | None) -> None:
         """Take note of a result; a failed trial is in no generation."""
+        at = bisect_left(self._ended, number)
+        is_known = number in self._values
         if result is None:
             del self._places[number]
-            return
-        at = bisect_left(self._ended, number)
-        self._ended.insert(at, number)
-        self._values[number] = self._cost(result)
+            if not is_known:
+                return
+            del self._values[number], self._ended[at]
+        else:
+            self._values[number] = self._cost(result)
+            if not is_known:
+                self._ended.insert(at, number)
         while self._states and (self._states[-1][0] > at or at < self._after):
             self._states.pop()
 

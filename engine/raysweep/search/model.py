@@ -62,7 +62,7 @@ class Model(Protocol):
         ...
 
     def end(self, number: int, result: Result | None) -> None:
-        """Take note of a result; None: it failed. Called once for each trial that was added."""
+        """Take note of a result; None: it failed. Called again of one that had paused: the later counts."""
         ...
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
@@ -164,8 +164,8 @@ class ModelSearcher:
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended; a second report on the same trial changes nothing.
 
-        A stopped trial counts with its value as a completed one does. Without a value, or with NaN, it
-        failed.
+        A stopped or paused trial counts with its value as a completed one does; of one that paused, a later
+        report takes the place of this. Without a value, or with NaN, it failed.
         """
         self._end(number, Result(float(value)) if value is not None else None, state)
 
@@ -189,8 +189,11 @@ class ModelSearcher:
     def _end(self, number: int, result: Result | None, state: TrialEnd) -> None:
         if number not in self._running:
             return
-        self._running.remove(number)
         has_failed = state == "failed" or result is None or any(map(math.isnan, result.values))
+        if state != "paused":
+            self._running.remove(number)
+        elif has_failed:
+            return
         self._model.end(number, None if has_failed else result)
 
     def _sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:

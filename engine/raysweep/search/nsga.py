@@ -80,12 +80,15 @@ class NsgaModel:
 
     def end(self, number: int, result: Result | None) -> None:
         """Take note of a result; a failed trial is in no generation."""
-        params = self._running.pop(number)
-        if result is None:
+        earlier, at = self._results.pop(number, None), bisect_left(self._ended, number)
+        params = self._running.pop(number) if earlier is None else earlier.params
+        if earlier is not None:
+            del self._ended[at]
+        elif result is None:
             return
-        at = bisect_left(self._ended, number)
-        self._ended.insert(at, number)
-        self._results[number] = self._individual(number, params, result)
+        if result is not None:
+            self._ended.insert(at, number)
+            self._results[number] = self._individual(number, params, result)
         while self._generations and self._generations[-1][0] > at:
             self._generations.pop()
 

@@ -48,6 +48,7 @@ class OptunaModel(ABC):
         self._storage = _Storage()
         self._study = quiet_study(mode, self._storage)
         self._numbers: dict[int, int] = {}  # our number -> Optuna's
+        self._running: set[int] = set()  # Optuna's numbers
         self._added = 0
 
     @staticmethod
@@ -87,16 +88,21 @@ class OptunaModel(ABC):
         """Put a trial into the study, as running."""
         self._study.add_trial(self._trial(values, state=TrialState.RUNNING))
         self._numbers[number] = self._added
+        self._running.add(self._added)
         self._added += 1
 
     def end(self, number: int, result: Result | None) -> None:
         """Tell the study how it ended."""
-        optuna_number = self._numbers.pop(number)
-        if result is None:
-            self._study.tell(optuna_number, state=TrialState.FAIL)
-            return
-        self._constrain(optuna_number, result)
-        self._study.tell(optuna_number, result.values)
+        place = self._numbers[number]
+        self._running.discard(place)
+        trial = self._storage.get_trial(self._trial_id(place))
+        if trial.state.is_finished():
+            self._storage.replace(trial, result)
+        elif result is None:
+            self._study.tell(place, state=TrialState.FAIL)
+        else:
+            self._constrain(place, result)
+            self._study.tell(place, result.values)
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Put a completed trial into the study."""
@@ -105,12 +111,12 @@ class OptunaModel(ABC):
 
     def _constrain(self, optuna_number: int, result: Result) -> None:
         """Note in a trial of the study, before its end, how far it is from satisfying the constraints."""
-        storage, study_id = self._storage, self._study._study_id
-        # As `Trial.set_constraint` does, and where: the attributes that a trial with these has.
-        noted = create_trial(state=TrialState.RUNNING, constraints=constraints_of(result)).system_attrs
-        trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, optuna_number)
-        for key, value in noted.items():
-            storage.note(trial_id, key, value)
+        trial_id = self._trial_id(optuna_number)
+        for key, value in _constraint_attrs(result).items():
+            self._storage.note(trial_id, key, value)
+
+    def _trial_id(self, place: int) -> int:
+        return self._storage.get_trial_id_from_study_id_trial_number(self._study._study_id, place)
 
     def _trial(self, leaves: Mapping[LeafPath, Any], **state: Any) -> FrozenTrial:
         known = [param for param in self._params if self._space.is_reached(param.path, leaves)]
@@ -122,6 +128,11 @@ class OptunaModel(ABC):
 def constraints_of(result: Result) -> dict[str, float] | None:
     """What Optuna is told of the constraints, by their place."""
     return {str(place): each for place, each in enumerate(result.violations)} or None
+
+
+def _constraint_attrs(result: Result) -> dict[str, Any]:
+    """The attributes of a trial with these constraints: as `Trial.set_constraint` does, and where."""
+    return create_trial(state=TrialState.RUNNING, constraints=constraints_of(result)).system_attrs
 
 
 def quiet_study(mode: Modes, storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:
@@ -151,6 +162,16 @@ class _Storage(optuna.storages.InMemoryStorage):
     def note(self, trial_id: int, key: str, value: Any) -> None:
         """Set an attribute of a trial that has not ended."""
         super().set_trial_system_attr(trial_id, key, value)
+
+    def replace(self, trial: FrozenTrial, result: Result | None) -> None:
+        """Give a trial that has ended another result, as it went on; None: it failed then."""
+        changed = copy.copy(trial)
+        changed.state = TrialState.FAIL if result is None else TrialState.COMPLETE
+        changed.values = None if result is None else list(result.values)
+        if result is not None:
+            changed.system_attrs = {**trial.system_attrs, **_constraint_attrs(result)}
+        with self._lock:
+            self._set_trial(trial._trial_id, changed)
 
 
 class ShownTrials(_Storage):

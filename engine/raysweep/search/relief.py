@@ -64,10 +64,11 @@ class RelievedModel:
             for path, domain in space.searched
             if path in first.paths and isinstance(domain, Float | Integer) and is_open(domain)
         ]
-        self._running: dict[int, dict[LeafPath, Any]] = {}
+        self._running: set[int] = set()
+        self._values: dict[int, dict[LeafPath, Any]] = {}
         self._ended: list[int] = []  # numbers, sorted
+        self._costs: dict[int, Cost] = {}
         self._best: tuple[Cost, int] | None = None
-        self._best_values: dict[LeafPath, Any] = {}
 
     def sample(self, number: int, attempt: int) -> dict[LeafPath, Any]:
         """Return values of the leaves, by whose turn it is."""
@@ -84,19 +85,24 @@ class RelievedModel:
         """Let both know."""
         for model in (self._first, self._other):
             model.add(number, values)
-        self._running[number] = {path: values[path] for path in self.paths}
+        self._running.add(number)
+        self._values[number] = {path: values[path] for path in self.paths}
 
     def end(self, number: int, result: Result | None) -> None:
         """Let both know."""
         for model in (self._first, self._other):
             model.end(number, result)
-        values = self._running.pop(number)
-        insort(self._ended, number)
-        if result is None:
-            return
-        found = (result.penalty, self._sign * result.value), number
-        if self._best is None or found < self._best:
-            self._best, self._best_values = found, values
+        if number in self._running:
+            self._running.remove(number)
+            insort(self._ended, number)
+        was_best = self._best is not None and self._best[1] == number
+        self._costs.pop(number, None)
+        if result is not None:
+            self._costs[number] = cost = result.penalty, self._sign * result.value
+            if self._best is None or (cost, number) < self._best:
+                self._best, was_best = (cost, number), False
+        if was_best:  # it went on, and came to less
+            self._best = min(((cost, each) for each, cost in self._costs.items()), default=None)
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Let both know."""
@@ -110,7 +116,8 @@ class RelievedModel:
         return len(self._ended) - max(bisect_right(self._ended, self._best[1]), STARTUP)
 
     def _near_best(self, rng: Random, step: int) -> dict[LeafPath, Any]:
-        values = dict(self._best_values)
+        assert self._best is not None
+        values = dict(self._values[self._best[1]])
         away = FAR * (NEAR / FAR) ** (step % ROUND / ROUND)
         changed = [leaf for leaf in self._leaves if rng.random() < SHARE]
         for path, domain in changed or [rng.choice(self._leaves)]:

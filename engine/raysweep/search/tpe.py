@@ -61,8 +61,7 @@ class TpeModel(OptunaModel):
         """Tell the study how it ended."""
         place = self._numbers[number]
         super().end(number, result)
-        if result is not None:
-            self._window.add(place, result)
+        self._window.add(place, result)
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Put a completed trial into the study."""
@@ -74,5 +73,5 @@ class TpeModel(OptunaModel):
         if not self._window.is_full:
             return self._study
         trials = self._study.get_trials(deepcopy=False)
-        places = sorted([*self._window.kept(), *self._numbers.values()])
+        places = sorted([*self._window.kept(), *self._running])
         return quiet_study(self._modes, ShownTrials([trials[place] for place in places]))

@@ -30,7 +30,9 @@ class Window:
     def __init__(self, size: int, modes: Sequence[str]) -> None:
         self._size = size
         self._signs = [-1.0 if mode == "max" else 1.0 for mode in modes]
-        self._best: Best = Ranked(size // BEST_PART) if len(modes) == 1 else Front(size // FRONT_PART)
+        self._best = self._make_best()
+        self._results: dict[int, Result] = {}
+        self._is_changed = False
         self._places: list[int] = []  # sorted
 
     @property
@@ -43,22 +45,44 @@ class Window:
         """Whether there are more results than it keeps."""
         return len(self._places) > self._size
 
-    def add(self, place: int, result: Result) -> None:
-        """Take note of a result; `place`: that of its trial in the order of trials."""
-        insort(self._places, place)
-        values = zip(self._signs, result.values, strict=False)
-        self._best.add(place, result.penalty, tuple(sign * value for sign, value in values))
+    def add(self, place: int, result: Result | None) -> None:
+        """Take note of a result, in place of an earlier one of this trial; None: there is none any more.
+
+        Args:
+            place: that of its trial in the order of trials.
+            result: what it gave.
+        """
+        if self._results.pop(place, None) is not None:
+            self._is_changed = True
+            self._places.remove(place)
+        if result is not None:
+            self._results[place] = result
+            insort(self._places, place)
+            self._rank(place, result)
 
     def kept(self) -> list[int]:
         """Return the places of those that count, in order."""
         if not self.is_full:
             return list(self._places)
+        if self._is_changed:
+            self._is_changed, self._best = False, self._make_best()
+            for place in self._places:
+                self._rank(place, self._results[place])
         found = set(self._best.kept())
         for place in reversed(self._places):
             if len(found) == self._size:
                 break
             found.add(place)
         return sorted(found)
+
+    def _make_best(self) -> Best:
+        if len(self._signs) == 1:
+            return Ranked(self._size // BEST_PART)
+        return Front(self._size // FRONT_PART)
+
+    def _rank(self, place: int, result: Result) -> None:
+        values = zip(self._signs, result.values, strict=False)
+        self._best.add(place, result.penalty, tuple(sign * value for sign, value in values))
 
 
 class Best(Protocol):

@@ -5,7 +5,7 @@ each until somebody delivers them, so a test can hold back, double and lose what
 itself asserts, while it carries commands out:
 
 - commands name slots that exist, and no more slots than `max_concurrent_trials` are open;
-- no trial runs on two workers, no finished trial is started, no trial is told to the searcher twice;
+- no trial runs on two workers, no finished trial is started, no end of a trial is told to the searcher twice;
 - a trial resumes from a checkpoint that is still stored, with the number of reports that lie behind it;
 - no checkpoint number is given out twice;
 - the lineage of a trial says by which config each report behind its checkpoints was made, through all donors;
@@ -94,7 +94,8 @@ class Searcher:
         return {"x": int.from_bytes(digest, "big") / 2**32, "n": number}
 
     def tell(self, number: int, value: float | None, end: str) -> None:
-        assert number not in self.told, f"trial {number} is told twice"
+        known = self.told.get(number)
+        assert known is None or known[1] == "paused", f"trial {number} is told twice"
         self.told[number] = (value, end)
         if self.heard is not None:
             self.heard.append(number)

@@ -85,3 +85,14 @@ def test_kills_change_nothing(name: str) -> None:
 def test_the_scheduler_has_something_to_decide(name: str) -> None:
     must, _ = ENDS[PAIRS[name][1]]
     assert must <= set.union(*(ends_of(pair(*PAIRS[name], faults).run()) for faults in FAULTS))
+
+
+def test_a_population_goes_on_from_the_same_donors_wherever_it_is_killed() -> None:
+    """Also between a report and its checkpoint: the member makes that step again."""
+    exact = pair("random", "pbt", "one", "deterministic")
+    expected = exact.run()
+    donors = [attempt.donor for trial in expected.outcome.trials for attempt in trial.attempts]
+    assert len(donors) - donors.count(None) > 3
+    kills = [kill for kill in kills_of(expected) if not kill.tears]
+    for kill in kills if examples(1) > 1 else kills[::3]:
+        assert shown(exact.run(kill)) == shown(expected), kill
