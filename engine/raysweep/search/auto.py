@@ -101,6 +101,8 @@ class AutoModel:
             model.end(number, result)
         if result is not None:
             self._results.add(number)
+        else:
+            self._results.discard(number)
 
     def add_earlier(self, values: Mapping[LeafPath, Any], result: Result) -> None:
         """Let both know."""

@@ -13,7 +13,8 @@ from raysweep.spec.schedulers import SchedulerSpec
 TrialEnd = Literal["completed", "stopped", "failed", "paused"]
 """How a trial ended: by itself, by an early-stopping decision, or without a usable result.
 
-`paused`: its scheduler keeps it back, and it may go on; what comes later takes the place of this.
+`paused`: its scheduler keeps it back, and it may go on; what comes later takes the place of this. A class of
+the user's own is not told of it.
 """
 
 

@@ -51,7 +51,9 @@ class CostModel:
         self._is_new = False
 
     def add(self, number: int, params: Mapping[str, Any], cost: float | None) -> None:
-        """Take note of what a trial cost: nothing, unless it is positive and finite."""
+        """Take note of what a trial cost, in place of what was known; nothing, if it is not positive."""
+        if self._known.pop(number, None) is not None:
+            self._is_new = True
         if cost is not None and 0.0 < cost < math.inf:
             self._known[number] = params, math.log(cost)
             self._is_new = True

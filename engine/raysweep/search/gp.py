@@ -112,8 +112,9 @@ class GpModel(OptunaModel):
         self._note_cost(self._added - 1, result)
 
     def _note_cost(self, place: int, result: Result | None) -> None:
-        if result is not None and result.cost is not None:
-            self._costs.add(place, self._study.get_trials(deepcopy=False)[place].params, result.cost)
+        if self._options.cost_attr is not None:
+            params = self._study.get_trials(deepcopy=False)[place].params
+            self._costs.add(place, params, None if result is None else result.cost)
 
     def study_to_ask(self) -> optuna.Study:
         """Return the results that the model is made of, in a study of their own, and what runs."""

@@ -24,6 +24,7 @@ SEARCHES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "tpe of a few": ({"tpe": {"n_startup_trials": 4, "max_results": 10}}, KINDS, {}),
     "gp": ({"gp": {"n_startup_trials": 4}}, NUMBERS, {}),
     "gp of a few": ({"gp": {"n_startup_trials": 4, "max_results": 10}}, NUMBERS, {}),
+    "gp by cost": ({"gp": {"n_startup_trials": 4, "cost_attr": "price"}}, NUMBERS, {}),
     "cma_es": ({"cma_es": {"population_size": 4}}, NUMBERS, {}),
     "nsga2": ({"nsga2": {"population_size": 4}}, KINDS, {}),
     "nsga3": ({"nsga3": {"population_size": 4}}, KINDS, {"metric": ["m", "y"], "mode": ["min", "max"]}),
@@ -48,7 +49,9 @@ def result_at(config: dict[str, Any], rung: int, kind: str) -> Result:
     value = 3.0 / rung + (config["x"] - 0.3) ** 2 * rung + config["n"] / 100
     fields = SEARCHES[kind][2]
     violations = (config["x"] - 0.5,) if "constraints" in fields else ()
-    return Result(value, violations=violations, others=(config["y"],) if "metric" in fields else ())
+    others = (config["y"],) if "metric" in fields else ()
+    cost = config["x"] * rung + 0.1 if kind == "gp by cost" and (config["n"] + rung) % 5 else None
+    return Result(value, violations=violations, others=others, cost=cost)
 
 
 def play(searcher: Searcher, kind: str, *, trials: int = TRIALS, is_final: bool = False) -> list[Any]:
