@@ -139,6 +139,17 @@ def test_what_is_cancelled_with_the_sweep_is_not_told_again() -> None:
     assert told(sweep.state, sweep.state.trials[0]) == Told(end="paused", value=0.5)
 
 
+def test_nor_is_one_that_had_gone_on_when_the_sweep_was_cancelled() -> None:
+    sweep = begun(2)
+    pause(sweep, 0, 0.5)
+    pause(sweep, 1, 0.7)
+    sweep.began(0, 2)
+    sweep.report(0, 0.4, attempt=2)
+    assert tells([*sweep.send(ev.CancelRequested, reason="enough"), *sweep.stopped(0, 2)]) == []
+    assert sweep.trial_state(0) == "cancelled"
+    assert told(sweep.state, sweep.state.trials[0]) == Told(end="paused", value=0.5)
+
+
 def test_how_far_it_is_from_the_constraints_is_told() -> None:
     sweep = begun(constraints=["latency <= 20"])
     (sent,) = pause(sweep, 0, 0.5, latency=25.0)

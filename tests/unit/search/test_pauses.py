@@ -48,7 +48,7 @@ def result_at(config: dict[str, Any], rung: int, kind: str) -> Result:
     """The longer it runs, the better it is, and the more its own."""
     value = 3.0 / rung + (config["x"] - 0.3) ** 2 * rung + config["n"] / 100
     fields = SEARCHES[kind][2]
-    violations = (config["x"] - 0.5,) if "constraints" in fields else ()
+    violations = (config["x"] - 0.2 * rung,) if "constraints" in fields else ()
     others = (config["y"],) if "metric" in fields else ()
     cost = config["x"] * rung + 0.1 if kind == "gp by cost" and (config["n"] + rung) % 5 else None
     return Result(value, violations=violations, others=others, cost=cost)
@@ -120,7 +120,8 @@ def test_it_learns_of_trials_that_have_only_paused(kind: str) -> None:
     assert told.ask(16) != untold.ask(16)
 
 
-def test_the_best_that_went_on_to_less_is_the_best_no_more() -> None:
+@pytest.mark.parametrize("later", [Result(9.0), None], ids=["worse", "failed"])
+def test_the_best_that_went_on_to_less_is_the_best_no_more(later: Result | None) -> None:
     """`auto` takes steps away from the best config: from what is the best now."""
     searcher, plain = make("auto"), make("auto")
     for number in range(30):
@@ -129,29 +130,43 @@ def test_the_best_that_went_on_to_less_is_the_best_no_more() -> None:
         plain.restore(number, config)
         value = Result(-5.0 if number == 3 else 1.0 + number / 100)
         tell_end(searcher, number, value, state="paused" if number == 3 else "completed")
-        tell_end(plain, number, Result(9.0) if number == 3 else value, state="completed")
-    tell_end(searcher, 3, Result(9.0), state="completed")
+        tell_end(plain, number, later if number == 3 else value, state="completed")
+    tell_end(searcher, 3, later, state="completed")
     assert [searcher.ask(30), searcher.ask(31)] == [plain.ask(30), plain.ask(31)]
+
+
+def test_one_that_failed_after_a_pause_is_no_result_that_another_model_waits_for() -> None:
+    searcher, plain = (make("auto, then cma_es") for _ in range(2))
+    for number in range(12):
+        config = searcher.ask(number)
+        assert config is not None
+        plain.restore(number, config)
+        tell_end(searcher, number, Result(config["x"]), state="completed" if number else "paused")
+        tell_end(plain, number, Result(config["x"]) if number else None, state="completed")
+    tell_end(searcher, 0, None, state="failed")
+    assert searcher.ask(12) == plain.ask(12)
 
 
 def test_nothing_is_known_of_one_that_paused_without_a_number() -> None:
     searcher, other = make("tpe"), make("tpe")
-    for number in range(8):
+    for number in range(16):
         config = searcher.ask(number)
         assert config == other.ask(number)
-        tell_end(searcher, number, None if number % 2 else Result(float("nan")), state="paused")
-    assert searcher.ask(8) == other.ask(8)
-    tell_end(searcher, 1, Result(0.5), state="completed")
-    tell_end(other, 1, Result(0.5), state="completed")
-    assert searcher.ask(9) == other.ask(9), "it may still end with one"
+        for each in (searcher, other) if number < 8 else ():
+            tell_end(each, number, Result(number / 10), state="completed")
+        if number >= 8:
+            tell_end(searcher, number, None if number % 2 else Result(float("nan")), state="paused")
+    for each in (searcher, other):
+        tell_end(each, 9, Result(0.5), state="completed")
+    assert searcher.ask(16) == other.ask(16), "it may still end with one"
 
 
 def test_anchors_are_waited_for_until_they_have_ended() -> None:
-    configs = tuple({"k": "a", "x": x, "y": 0.1, "n": 5} for x in (0.1, 0.5, 0.9))
+    configs = tuple({"x": x, "y": 0.1, "n": 5} for x in (0.1, 0.5, 0.9))
     told = tuple((config, config["x"]) for config in configs)
     anchors = Anchors(configs=configs, half_life=7.0, runs=(0, 0, 0))
     warm = WarmStart(told=told, sources=("before",), anchors=anchors)
-    searcher = make("auto of kinds", warm)
+    searcher = make("gp", warm)
     for number in range(3):
         assert searcher.ask(number) == configs[number]
         tell_end(searcher, number, Result(0.7), state="paused")
@@ -162,7 +177,7 @@ def test_anchors_are_waited_for_until_they_have_ended() -> None:
     remark = searcher.take_remark()  # type: ignore[attr-defined]
     assert remark is not None
     assert "memory: " in remark
-    rebuilt = make("auto of kinds", warm)
+    rebuilt = make("gp", warm)
     for number, config in enumerate(configs):
         rebuilt.restore(number, config)
         tell_end(rebuilt, number, Result(config["x"]), state="completed")
