@@ -163,8 +163,9 @@ def test_nothing_is_known_of_one_that_paused_without_a_number() -> None:
 
 def test_anchors_are_waited_for_until_they_have_ended() -> None:
     configs = tuple({"x": x, "y": 0.1, "n": 5} for x in (0.1, 0.5, 0.9))
-    told = tuple((config, config["x"]) for config in configs)
-    anchors = Anchors(configs=configs, half_life=7.0, runs=(0, 0, 0))
+    others = tuple({"x": x, "y": 0.2, "n": 7} for x in (0.2, 0.3, 0.6, 0.8))
+    told = tuple((config, config["x"]) for config in (*configs, *others))
+    anchors = Anchors(configs=configs, half_life=7.0, runs=(0,) * len(told))
     warm = WarmStart(told=told, sources=("before",), anchors=anchors)
     searcher = make("gp", warm)
     for number in range(3):
@@ -176,7 +177,7 @@ def test_anchors_are_waited_for_until_they_have_ended() -> None:
         tell_end(searcher, number, Result(config["x"]), state="completed")
     remark = searcher.take_remark()  # type: ignore[attr-defined]
     assert remark is not None
-    assert "memory: " in remark
+    assert "4 of their trials count" in remark
     rebuilt = make("gp", warm)
     for number, config in enumerate(configs):
         rebuilt.restore(number, config)
