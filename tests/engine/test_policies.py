@@ -76,6 +76,8 @@ NAMED: dict[str, dict[str, Any]] = {
         "scheduler": {"pbt": {"perturbation_interval": 2, "synch": True, "quantile_fraction": 0.5}},
         "num_samples": 4,
     },
+    # Told of trials that pause: most of what it knows comes from these.
+    "pasha": {"scheduler": {"pasha": {"max_t": 9}}, "search": {"tpe": {"n_startup_trials": 3}}},
 }
 
 
