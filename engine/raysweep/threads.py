@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+LISTEN_S: Final = 0.2
+"""So soon a thread that waits for another one hears of a signal."""
 
 
 def start_thread(call: Callable[[], T], name: str) -> Future[T]:
@@ -24,6 +26,17 @@ def start_thread(call: Callable[[], T], name: str) -> Future[T]:
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return done
+
+
+def result_of(running: Future[T]) -> T:
+    """Wait for what a thread returns, or raise what it raised. A signal is heard meanwhile.
+
+    A wait without a limit may sleep through one: Python looks for signals before it begins to wait, and one
+    that comes right then, or that the system gives to another thread, wakes nobody.
+    """
+    while not wait([running], LISTEN_S).done:
+        pass
+    return running.result()
 
 
 async def on_thread(call: Callable[[], T], *, within_s: float | None = None) -> T:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 
 import pytest
 
 from raysweep.errors import TrialStopped
-from raysweep.threads import start_thread
+from raysweep.threads import result_of, start_thread
 
 
 def test_what_it_returns_comes_from_another_thread() -> None:
@@ -25,3 +27,31 @@ def test_whatever_it_raises_is_raised_where_it_is_asked_for(error: BaseException
         running.result(10)
     assert caught.value is error
     assert running.exception() is error
+
+
+@pytest.mark.parametrize("where", ["main thread", "other thread"])
+def test_who_waits_for_it_hears_ctrl_c_wherever_the_system_delivers_it(where: str) -> None:
+    """To another thread, as to the main one right as it begins to wait: nothing wakes that."""
+    ended, main = threading.Event(), threading.get_ident()
+
+    def interrupt() -> None:
+        time.sleep(0.2)
+        signal.pthread_kill(main if where == "main thread" else threading.get_ident(), signal.SIGINT)
+        ended.wait(30)
+
+    running = start_thread(interrupt, "mine")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            result_of(running)
+        assert not running.done(), "at once, and not at its end"
+    finally:
+        signal.signal(signal.SIGINT, before)
+        ended.set()
+    assert result_of(running) is None
+
+
+def test_the_result_is_what_the_thread_returned_or_raised() -> None:
+    assert result_of(start_thread(lambda: 3, "mine")) == 3
+    with pytest.raises(ZeroDivisionError):
+        result_of(start_thread(lambda: 1 // 0, "mine"))

@@ -47,7 +47,7 @@ from raysweep.spec.again import Again
 from raysweep.spec.code import code_digest
 from raysweep.storage.opening import open_store
 from raysweep.storage.retries import retrying
-from raysweep.threads import start_thread
+from raysweep.threads import result_of, start_thread
 from raysweep.worker.inline import InlineStage
 
 log = logging.getLogger("raysweep")
@@ -294,7 +294,7 @@ def _off_loop(
         if is_here or is_inline:
             return _beside_trials(asked, call)
         context = copy_context()
-        return start_thread(lambda: context.run(call, None), "raysweep-run").result()
+        return result_of(start_thread(lambda: context.run(call, None), "raysweep-run"))
 
 
 def _beside_trials(asked: SweepRequest, call: Callable[[InlineStage | None], SweepOutcome]) -> SweepOutcome:

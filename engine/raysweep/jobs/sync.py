@@ -28,7 +28,7 @@ from raysweep.jobs.patience import UNREACHABLE_S
 from raysweep.jobs.wire import ClusterVersion, JobInfo
 from raysweep.runs.view import Outcome
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
-from raysweep.threads import start_thread
+from raysweep.threads import result_of, start_thread
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     context = copy_context()  # who is told of the job may have to know on whose behalf it is
     running = start_thread(lambda: context.run(asyncio.run, main()), "raysweep-jobs")
     try:
-        return running.result()
+        return result_of(running)
     except KeyboardInterrupt:
         wait_for((running, started), return_when=FIRST_COMPLETED)
         if not running.done():

@@ -17,7 +17,7 @@ from raysweep.errors import one_line
 from raysweep.outcome import ErrorInfo
 from raysweep.raycompat import train
 from raysweep.spec import TrainSpec
-from raysweep.threads import start_thread
+from raysweep.threads import result_of, start_thread
 from raysweep.training.ending import Ending
 from raysweep.training.feasibility import live_nodes
 from raysweep.training.keeping import Keeper
@@ -66,7 +66,7 @@ def run_controller(
 
     running = start_thread(run, "raysweep-training")
     try:
-        return running.result()
+        return result_of(running)
     except BaseException:
         stop.set()
         wait([running])
