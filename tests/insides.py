@@ -12,6 +12,18 @@ def actor_states() -> list[str]:
     return [actor["State"] for actor in state.actor_table(None).values()]
 
 
+def live_actors(address: str) -> list[str]:
+    """The class of each actor of this cluster that is up; nobody needs to be connected to it."""
+    from ray._raylet import GcsClientOptions, GlobalStateAccessor
+    from ray.core.generated import gcs_pb2
+
+    options = GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
+    accessor = GlobalStateAccessor(options)
+    accessor.connect()
+    actors = [gcs_pb2.ActorTableData.FromString(each) for each in accessor.get_actor_table(None, None)]
+    return [each.class_name for each in actors if each.state == gcs_pb2.ActorTableData.ALIVE]
+
+
 def drain(address: str, node: str, deadline_ms: int) -> None:
     """What a cloud's notice of preemption leads to: nothing new there, and the node goes at the deadline."""
     from ray._raylet import GcsClient

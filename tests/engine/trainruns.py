@@ -64,10 +64,12 @@ def seldom(config: Config) -> None:
 
 
 def fit_seldom(config: Config) -> None:
-    """A run of `seldom`."""
+    """A run of `seldom`, whose driver says where it is."""
+    import ray
     from ray.train import ScalingConfig
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
+    note(config, "driver", ray.get_runtime_context().get_node_id())
     DataParallelTrainer(
         seldom,
         train_loop_config=config,

@@ -12,7 +12,7 @@ import pytest
 import raysweep as rs
 from tests.engine.conftest import wait_for
 from tests.faults.nodes import driving, node_id, read_log, several_nodes
-from tests.insides import drain
+from tests.insides import drain, live_actors
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(400)]
 Said = Callable[[str], list[list[str]]]
@@ -43,18 +43,24 @@ def make_spec(tmp_path: Path, log: Path, trainable: str, **resources: Any) -> rs
     )
 
 
+@pytest.mark.parametrize("nodes", [1, 2], ids=["one node", "a worker elsewhere, and Ray hears first"])
 def test_workers_of_a_trial_whose_node_will_go_are_asked_for_a_checkpoint_and_it_resumes_from_that(
-    tmp_path: Path, log: Path, said: Said
+    tmp_path: Path, log: Path, said: Said, monkeypatch: pytest.MonkeyPatch, nodes: int
 ) -> None:
+    monkeypatch.setenv("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", "0.05")
     train = {"num_workers": 2, "resources_per_worker": {"CPU": 1}}
     spec = make_spec(tmp_path, log, "fit_seldom", train=train)
     with several_nodes() as cluster:
-        first = cluster.add_node(num_cpus=2)
+        for _ in range(nodes):
+            cluster.add_node(num_cpus=2 // nodes)
         with driving(spec, cluster.address) as driver:
             wait_for(lambda: len(said("worker")) == 2)
+            if nodes > 1:
+                wait_for(lambda: "PreemptionWatcher" in live_actors(cluster.address))
             assert said("asked") == []
             cluster.add_node(num_cpus=2)
-            drain(cluster.address, node_id(first), int((time.time() + 600) * 1000))
+            ((first,),) = said("driver")
+            drain(cluster.address, first, int((time.time() + 600) * 1000))
             outcome = driver.outcome()
     asked = said("asked")
     assert [rank for rank, _ in sorted(asked)] == ["0", "1"], "each once"

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pyarrow.fs
@@ -268,8 +269,7 @@ class TrialRun:
         )
         policy.announced = lambda: controller.announced
         controller.worker_group_cls = Workers
-        if sum(node["Alive"] for node in ray.nodes()) == 1:  # type: ignore[no-untyped-call]
-            controller.watch_no_nodes()
+        controller.watch_other_nodes()
         controller._health_check_interval_s = POLL_FASTEST_S
         manager: Any = controller._checkpoint_manager
         # What a later attempt begins from, the sweep says.
@@ -314,11 +314,35 @@ class AnnouncedNodes(FailurePolicy):
 
 
 class _Controller(LocalController):
+    def watch_other_nodes(self) -> None:
+        """Look only for other nodes than this process's that will be taken away, if workers are on any.
+
+        Of this one the sweep hears and asks the trial: its workers would be asked for two checkpoints.
+        """
+        here = ray.get_runtime_context().get_node_id()
+        hooks: list[Any] = self._worker_group_callbacks_to_propagate
+        for each in hooks:
+            if type(each).__name__ == "PreemptionCallback":
+                watch = each.after_worker_group_start
+                each.after_worker_group_start = lambda group, watch=watch: _watch(watch, group, here)
+
     def kill(self) -> None:
         """End the workers at once, if any are left: no hook of theirs is waited for."""
         group: Any = self.get_worker_group()
         if group is not None and group.has_started():
             group.kill()
+
+
+def _watch(watch: Callable[[Any], None], group: Any, here: str) -> None:
+    """Begin to look for nodes of this group's workers that will be taken away; all workers are told."""
+    workers = group.get_workers()
+    if any(worker.metadata.node_id != here for worker in workers):
+        shown = [_without_node(worker) if worker.metadata.node_id == here else worker for worker in workers]
+        watch(SimpleNamespace(get_workers=lambda: shown))
+
+
+def _without_node(worker: Any) -> Any:
+    return replace(worker, metadata=replace(worker.metadata, node_id=""))
 
 
 class _Workers(LocalWorkers):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import ray.train
 from ray.exceptions import RayActorError
+from ray.train.v2._internal.callbacks import preemption_callback
 from ray.train.v2._internal.execution.callback import ReportCallback
 from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
 from ray.train.v2._internal.execution.context import TrainRunContext
@@ -17,6 +18,7 @@ from ray.train.v2._internal.execution.failure_handling import FailureDecision
 from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.worker_group import RayTrainWorker, WorkerGroup
 from ray.train.v2._internal.execution.worker_group.state import WorkerGroupState
+from ray.train.v2._internal.execution.worker_group.worker import ActorMetadata, Worker
 from ray.train.v2.api.config import CheckpointConfig, RunConfig, ScalingConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import WorkerGroupError
@@ -128,3 +130,32 @@ def test_all_workers_of_a_group_are_asked_for_a_checkpoint_once() -> None:
     told = [worker.actor.told for group in groups for worker in group.get_workers()]
     assert [len(each) for each in told] == [1, 1, 1, 1]
     assert told[0][0].preempted_ranks == [], "no worker's death is excused by it"
+
+
+class PreemptionCallback:
+    """Keeps the nodes by rank that it is to look for."""
+
+    def __init__(self) -> None:
+        self.watched: list[dict[int, str]] = []
+
+    def after_worker_group_start(self, group: Any) -> None:
+        ranks = enumerate(group.get_workers())
+        self.watched.append({rank: worker.metadata.node_id for rank, worker in ranks})
+
+
+def test_of_the_trials_own_node_the_sweep_asks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    uses = ("metadata.node_id", "worker_group.get_workers()", "after_worker_group_start")
+    check_uses(preemption_callback.PreemptionCallback, *uses)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "here"))
+    controller, theirs = object.__new__(trialrun._Controller), PreemptionCallback()
+    controller._worker_group_callbacks_to_propagate = [SimpleNamespace(), theirs]
+    controller.watch_other_nodes()
+
+    def begin(*nodes: str) -> None:
+        workers = [Worker(Told(), ActorMetadata("h", node, "ip", 1, {}), {}) for node in nodes]
+        theirs.after_worker_group_start(SimpleNamespace(get_workers=lambda: workers))
+
+    begin("here", "here")
+    assert theirs.watched == [], "no process looks for what nobody is told"
+    begin("here", "there")
+    assert theirs.watched == [{0: "", 1: "there"}], "all ranks are told, of other nodes alone"
