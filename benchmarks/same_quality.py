@@ -36,7 +36,9 @@ _HALVING: Final = {"max_t": EPOCHS, "grace_period": 1, "reduction_factor": 3}
 _SCHEDULERS: Final[dict[str, Any]] = {
     "asha": {"asha": _HALVING},
     "promotion": {"asha": {**_HALVING, "type": "promotion"}},
+    "promotion delayed": {"asha": {**_HALVING, "type": "promotion", "delayed": True}},
     "pasha": {"pasha": _HALVING},
+    "pasha delayed": {"pasha": {**_HALVING, "delayed": True}},
 }
 CONTENDERS: Final[dict[str, tuple[str, Any]]] = {
     f"{search}, {name}": (search, each) for search in ("random", "auto") for name, each in _SCHEDULERS.items()
@@ -44,7 +46,7 @@ CONTENDERS: Final[dict[str, tuple[str, Any]]] = {
 TUNES: Final = ("tune", "tune, optuna")
 """Ray Tune's ASHA with the search that it has by default, which is random, and with `OptunaSearch`."""
 NEVER: Final = 100.0
-TARGETED: Final = ("random, pasha", "auto, pasha")
+TARGETED: Final = ("random, pasha", "auto, pasha", "auto, pasha delayed")
 Values = Mapping[str, Any]
 Epoch = tuple[float, int, float, float]
 """When it ended, which of its trial it was, what that reported, and the value at the whole fidelity."""

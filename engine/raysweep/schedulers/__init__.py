@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from raysweep.schedulers.asha import AshaScheduler
@@ -132,7 +133,9 @@ def _make_fifo(options: FifoOptions, setup: PolicySetup) -> Scheduler:
 
 
 def _make_asha(options: AshaOptions, setup: PolicySetup) -> Scheduler:
-    make = AshaScheduler if options.type == "stopping" else PromotionScheduler
+    make: Callable[..., Scheduler] = AshaScheduler
+    if options.type == "promotion":
+        make = partial(PromotionScheduler, delayed=options.delayed)
     return make(
         mode=setup.mode,
         max_t=options.max_t,
@@ -151,6 +154,7 @@ def _make_pasha(options: PashaOptions, setup: PolicySetup) -> Scheduler:
         grace_period=options.grace_period,
         reduction_factor=options.reduction_factor,
         time_attr=options.time_attr,
+        delayed=options.delayed,
     )
 
 

@@ -7,6 +7,11 @@ lets the first ones of a rung go on, however bad.
 
 The paper adds configs for ever. Here they end: once nothing else can run, the best trial of a rung that
 none (or only who failed) was promoted from goes on, so that some trial reaches `max_t`.
+
+Where each config is better than most before it, as those of a search that learns are, nearly all of them are
+among the best when they come, and are promoted. `delayed` is the answer of Li et al., "Hyper-Tune", VLDB
+2022, arXiv:2201.06834 (D-ASHA): no more than floor(n / reduction_factor) are promoted from n, the best first.
+Here, too, configs end: who is among the best once nothing else can run goes on then.
 """
 
 from __future__ import annotations
@@ -83,6 +88,7 @@ class PromotionScheduler:
             into one as in `AshaScheduler`.
         seed: decides, with the trial number, which bracket a trial falls into.
         time_attr: the reported value that counts as time.
+        delayed: whether no more are promoted from a rung than 1 / `reduction_factor` of those who came there.
 
     Raises:
         SpecError: a parameter outside its range.
@@ -101,6 +107,7 @@ class PromotionScheduler:
         brackets: int = 1,
         seed: int = 0,
         time_attr: str = TRAINING_ITERATION,
+        delayed: bool = False,
     ) -> None:
         check_asha(max_t, grace_period, reduction_factor, brackets, self.kind)
         self._parameters: dict[str, Any] = {
@@ -112,6 +119,9 @@ class PromotionScheduler:
             "brackets": brackets,
             "seed": seed,
         }
+        if delayed:  # else as states of before have it
+            self._parameters["delayed"] = True
+        self._delayed = delayed
         self.time_attr = time_attr
         self.max_t: float | None = float(max_t)
         self._sign = 1.0 if mode == "max" else -1.0
@@ -158,7 +168,10 @@ class PromotionScheduler:
         return NOTHING
 
     def idle(self, paused: Sequence[int]) -> Decisions:
-        """Promote the best of a rung that none was promoted from, the highest such rung first."""
+        """Promote who was delayed; else the best of a rung that none was promoted from, the highest first."""
+        late = [decision for rungs in self._brackets for decision in self._promote_from(rungs, late=True)]
+        if late:
+            return tuple(late)
         for rungs in self._brackets:
             for index in range(self._top(rungs) - 1, -1, -1):
                 rung = rungs[index]
@@ -209,14 +222,20 @@ class PromotionScheduler:
 
     def _promote_all(self, trial: int) -> Decisions:
         """Promote whoever is among the best of a rung of this trial's bracket."""
+        return tuple(self._promote_from(self._rungs(trial)))
+
+    def _promote_from(self, rungs: list[Rung], *, late: bool = False) -> list[tuple[int, Verdict]]:
+        """Promote whoever is among the best of one of these rungs; where that is delayed, not `late`, as many
+        as it has a place for."""
         decisions: list[tuple[int, Verdict]] = []
-        rungs = self._rungs(trial)
         for index in range(self._top(rungs)):
             rung = rungs[index]
-            best = rung.best(math.floor(len(rung.scores) / self._eta + 1e-9))
-            going = [number for number in best if self._may_go_on(number, index)]
+            share = math.floor(len(rung.scores) / self._eta + 1e-9)
+            going = [number for number in rung.best(share) if self._may_go_on(number, index)]
+            if self._delayed and not late:
+                going = going[: max(0, share - len(rung.promoted - self._failed))]
             decisions += [(number, self._promote(number, rung)) for number in going]
-        return tuple(decisions)
+        return decisions
 
     def _may_go_on(self, trial: int, index: int) -> bool:
         return trial in self._waiting and trial not in self._gone and self._level[trial] == index + 1

@@ -51,7 +51,7 @@ class FifoOptions(SpecModel):
 class AshaOptions(ComparingOptions):
     """Asynchronous successive halving (Li et al., 2018): the defaults are Ray Tune's."""
 
-    written_if_set = ("type",)
+    written_if_set = ("type", "delayed")
 
     max_t: int = Field(default=100, ge=1)
     """The most time that a trial gets, in units of `time_attr`."""
@@ -65,15 +65,26 @@ class AshaOptions(ComparingOptions):
     """Which reported value is the time; `training_iteration` counts the reports."""
     type: Literal["stopping", "promotion"] = "stopping"
     """What happens at a rung: who is not among the best stops, or all pause, and the best go on."""
+    delayed: bool = False
+    """Whether no more go on from a rung than 1/reduction_factor of those that came there (D-ASHA, Li et al.,
+    "Hyper-Tune", 2022); with `type: promotion`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         _check_grace(self.grace_period, self.max_t)
+        if self.delayed and self.type == "stopping":
+            raise Problem(
+                "is for type: promotion, where trials wait at rungs",
+                "write type: promotion beside it, or leave it out",
+                ("delayed",),
+            )
         return self
 
 
 class PashaOptions(ComparingOptions):
     """PASHA (Bohdal et al., 2023): ASHA by promotion, with rungs added only while rankings change."""
+
+    written_if_set = ("delayed",)
 
     max_t: int = Field(default=100, ge=1)
     """The most time that a trial may ever get, in units of `time_attr`."""
@@ -83,6 +94,8 @@ class PashaOptions(ComparingOptions):
     """The top 1/reduction_factor of each rung goes on."""
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
+    delayed: bool = False
+    """Whether no more go on from a rung than 1/reduction_factor of those that came there (D-ASHA)."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

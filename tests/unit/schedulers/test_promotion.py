@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.schedulers import NOTHING, PashaScheduler, Pause, PromotionScheduler, Resume
+from raysweep.schedulers import (
+    NOTHING,
+    PashaScheduler,
+    Pause,
+    PromotionScheduler,
+    Resume,
+    make_scheduler,
+)
 from raysweep.schedulers.pasha import is_settled
 from raysweep.schedulers.promotion import Rung
 from raysweep.simulate import simulate
@@ -41,17 +48,23 @@ def test_who_is_promoted_at_once_is_not_paused() -> None:
     assert scheduler.report(2, 1, 0.3) == ((2, Resume()),)
 
 
-def promotable(seen: dict[int, float], promoted: set[int], eta: float) -> set[int]:
-    """Algorithm 2 of Li et al., lines 14 to 17: the top 1/eta of a rung that were not promoted yet."""
-    top = sorted(seen, key=lambda trial: (-seen[trial], trial))[: int(len(seen) / eta)]
-    return set(top) - promoted
+def promotable(seen: dict[int, float], promoted: set[int], eta: float, delayed: bool) -> set[int]:
+    """Algorithm 2 of Li et al., lines 14 to 17: the top 1/eta of a rung that were not promoted yet.
+
+    With the delay of Hyper-Tune, as many of them as keep the next rung at 1/eta of this one.
+    """
+    share = int(len(seen) / eta)
+    top = sorted(seen, key=lambda trial: (-seen[trial], trial))[:share]
+    left = [trial for trial in top if trial not in promoted]
+    return set(left[: share - len(promoted)] if delayed else left)
 
 
+@pytest.mark.parametrize("delayed", [False, True], ids=["ASHA", "D-ASHA"])
 @pytest.mark.parametrize("seed", range(60))
-def test_promotes_whom_the_paper_promotes(seed: int) -> None:
+def test_promotes_whom_the_papers_promote(seed: int, delayed: bool) -> None:
     rng = random.Random(seed)
     eta, max_t = rng.choice([(2, 16), (3, 27), (4, 64)])
-    scheduler = promotion(reduction_factor=eta, max_t=max_t)
+    scheduler = promotion(reduction_factor=eta, max_t=max_t, delayed=delayed)
     rungs: dict[int, dict[int, float]] = {}
     promoted: dict[int, set[int]] = {}
     time = 1
@@ -72,7 +85,7 @@ def test_promotes_whom_the_paper_promotes(seed: int) -> None:
         elif times[trial] in rungs:
             seen = rungs[times[trial]]
             seen[trial] = value
-            going = promotable(seen, promoted[times[trial]], eta)
+            going = promotable(seen, promoted[times[trial]], eta, delayed)
             promoted[times[trial]] |= going
             assert {number for number, verdict in decisions if verdict == Resume()} == going
             assert ((trial, Pause()) in decisions) == (trial not in going)
@@ -96,6 +109,51 @@ def test_when_nothing_else_runs_the_best_of_a_rung_that_none_left_goes_on() -> N
     assert scheduler.idle([0]) == ((0, Resume()),), "the one that was promoted failed"
     scheduler.end(0, 27, 0.1)
     assert scheduler.idle([]) == NOTHING
+
+
+def going_of(decisions: Any) -> list[int]:
+    return [trial for trial, verdict in decisions if verdict == Resume()]
+
+
+def test_of_configs_that_get_better_and_better_a_share_goes_on() -> None:
+    plain, delayed = promotion(), promotion(delayed=True)
+    going = [[going_of(each.report(trial, 1, trial)) for trial in range(9)] for each in (plain, delayed)]
+    assert going == [
+        [[], [], [2], [3], [4], [5], [6], [7], [8]],
+        [[], [], [2], [], [], [5], [], [], [8]],
+    ]
+
+
+def test_who_was_delayed_goes_on_once_nothing_else_can_run() -> None:
+    scheduler = promotion(delayed=True)
+    for trial in range(9):
+        scheduler.report(trial, 1, trial)
+    assert going_of(scheduler.idle([0, 1, 3, 4, 6, 7])) == [7, 6], "those of the best three that wait"
+    for trial, value in ((2, 2.0), (5, 5.0), (8, 8.0)):
+        scheduler.report(trial, 3, value)
+    assert scheduler.report(7, 3, 9.0) == ((7, Pause()),), "the place has been taken"
+    assert going_of(scheduler.idle([])) == [7]
+    assert scheduler.idle([]) == NOTHING
+
+
+def test_who_failed_gives_its_place_back() -> None:
+    scheduler = promotion(delayed=True)
+    for trial in range(3):
+        scheduler.report(trial, 1, trial)
+    scheduler.remove(2)  # it went on, and failed
+    assert going_of(scheduler.report(3, 1, 3.0)) == [3]
+
+
+def test_what_is_delayed_stays_so() -> None:
+    for make in (promotion, pasha):
+        scheduler, restored = make(delayed=True), make(delayed=True)
+        for trial in range(4):
+            scheduler.report(trial, 1, trial)
+        restored.from_json(scheduler.to_json())
+        assert [going_of(each.report(4, 1, 4.0)) for each in (scheduler, restored)] == [[], []]
+        assert [going_of(each.report(5, 1, 5.0)) for each in (scheduler, restored)] == [[5], [5]]
+        with pytest.raises(SpecError, match=r"delayed.*None.*True"):
+            make(delayed=True).from_json(make().to_json())
 
 
 def test_a_trial_that_was_cut_while_it_waited_waits_again() -> None:
@@ -141,6 +199,26 @@ def test_the_type_of_a_spec_is_written_only_where_it_is_set() -> None:
     assert other.to_dict()["scheduler"]["asha"]["type"] == "promotion"
     assert SweepSpec.model_validate(other.to_dict()) == other
     assert plain.digest() != other.digest()
+
+
+def test_a_delay_is_written_only_where_it_is_set_and_only_where_trials_wait() -> None:
+    fields = {
+        "name": "s",
+        "trainable": "m:f",
+        "param_space": {"x": {"uniform": [0, 1]}},
+        "metric": "m",
+        "mode": "min",
+    }
+    for kind, options in (("asha", {"type": "promotion"}), ("pasha", {"max_t": 9})):
+        plain = SweepSpec.model_validate(fields | {"scheduler": {kind: options}})
+        assert "delayed" not in plain.to_dict()["scheduler"][kind]
+        assert "delayed" not in make_scheduler(plain).to_json()["parameters"]
+        delayed = SweepSpec.model_validate(fields | {"scheduler": {kind: options | {"delayed": True}}})
+        assert make_scheduler(delayed).to_json()["parameters"]["delayed"] is True
+        assert SweepSpec.model_validate(delayed.to_dict()) == delayed
+        assert plain.digest() != delayed.digest()
+    with pytest.raises(SpecError, match=r"scheduler\.asha\.delayed: is for type: promotion"):
+        SweepSpec(**fields, scheduler={"asha": {"delayed": True}})
 
 
 def rung(milestone: float, scores: dict[int, float]) -> Rung:

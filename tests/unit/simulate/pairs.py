@@ -91,12 +91,12 @@ def pair(search: str, scheduler: str, metrics: str, faults: str) -> Exact:
 
 
 ALL = tuple(product(SEARCHED, SCHEDULED, ("one", "several")))
-_PAUSING = "halving soft_median hyperband promotion pasha freeze pbt pb2"
+_PAUSING = "halving soft_median hyperband promotion delayed pasha freeze pbt pb2"
 _EVERY = f"fifo asha copycat median changing moasha dehb {_PAUSING}"
 _REFUSED = (
     ("one", "random grid brute_force configs sobol halton open plugin", "moasha dehb"),
     ("one", "tpe gp cma_es auto nsga2", "moasha dehb"),
-    ("one", "bohb", "fifo asha halving copycat median soft_median promotion pasha freeze pbt pb2"),
+    ("one", "bohb", "fifo asha halving copycat median soft_median promotion delayed pasha freeze pbt pb2"),
     ("one", "bohb", "changing moasha dehb"),
     ("one", "dehb", f"fifo asha copycat median changing moasha {_PAUSING}"),
     ("one", "nsga3", _EVERY),
