@@ -136,6 +136,22 @@ def test_who_was_delayed_goes_on_once_nothing_else_can_run() -> None:
     assert scheduler.idle([]) == NOTHING
 
 
+def test_who_went_on_late_has_taken_a_place_that_comes_later() -> None:
+    """Where a sweep is extended after its end."""
+    scheduler = promotion(delayed=True)
+    for trial in range(6):
+        scheduler.report(trial, 1, trial)
+    assert going_of(scheduler.idle([0, 1, 3, 4])) == [4]
+    assert [going_of(scheduler.report(trial, 1, trial)) for trial in range(6, 12)] == [
+        [],
+        [],
+        [],
+        [],
+        [],
+        [11],
+    ]
+
+
 def test_who_failed_gives_its_place_back() -> None:
     scheduler = promotion(delayed=True)
     for trial in range(3):
@@ -212,6 +228,7 @@ def test_a_delay_is_written_only_where_it_is_set_and_only_where_trials_wait() ->
     for kind, options in (("asha", {"type": "promotion"}), ("pasha", {"max_t": 9})):
         plain = SweepSpec.model_validate(fields | {"scheduler": {kind: options}})
         assert "delayed" not in plain.to_dict()["scheduler"][kind]
+        assert isinstance(make_scheduler(plain), PromotionScheduler)
         assert "delayed" not in make_scheduler(plain).to_json()["parameters"]
         delayed = SweepSpec.model_validate(fields | {"scheduler": {kind: options | {"delayed": True}}})
         assert make_scheduler(delayed).to_json()["parameters"]["delayed"] is True
