@@ -44,6 +44,8 @@ CONTENDERS: Final[dict[str, tuple[str, Any]]] = {
     "freeze_thaw": ("random", {"freeze_thaw": {"max_t": EPOCHS}}),
     "asha, tpe": ("tpe", {"asha": _ASHA}),
     "asha, auto": ("auto", {"asha": _ASHA}),
+    "asha, promotion, auto": ("auto", {"asha": {**_ASHA, "type": "promotion"}}),
+    "asha, delayed, auto": ("auto", {"asha": {**_ASHA, "type": "promotion", "delayed": True}}),
 }
 SAMPLES: Final = {"freeze_thaw": 160}
 """Where new configs never end, it begins one after the other; it may then be done before all epochs are."""

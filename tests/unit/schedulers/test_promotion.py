@@ -21,6 +21,14 @@ from raysweep.schedulers.promotion import Rung
 from raysweep.simulate import simulate
 from raysweep.spec import SweepSpec
 
+FIELDS = {
+    "name": "s",
+    "trainable": "m:f",
+    "param_space": {"x": {"uniform": [0, 1]}},
+    "metric": "m",
+    "mode": "min",
+}
+
 
 def promotion(**changes: Any) -> PromotionScheduler:
     return PromotionScheduler(
@@ -202,40 +210,26 @@ def test_state_of_other_parameters_is_refused() -> None:
 
 def test_the_type_of_a_spec_is_written_only_where_it_is_set() -> None:
     """Digests and ids of specs with ASHA stay what they were."""
-    fields = {
-        "name": "s",
-        "trainable": "m:f",
-        "param_space": {"x": {"uniform": [0, 1]}},
-        "metric": "m",
-        "mode": "min",
-    }
-    plain = SweepSpec.model_validate(fields | {"scheduler": "asha"})
+    plain = SweepSpec.model_validate(FIELDS | {"scheduler": "asha"})
     assert "type" not in plain.to_dict()["scheduler"]["asha"]
-    other = SweepSpec.model_validate(fields | {"scheduler": {"asha": {"type": "promotion"}}})
+    other = SweepSpec.model_validate(FIELDS | {"scheduler": {"asha": {"type": "promotion"}}})
     assert other.to_dict()["scheduler"]["asha"]["type"] == "promotion"
     assert SweepSpec.model_validate(other.to_dict()) == other
     assert plain.digest() != other.digest()
 
 
 def test_a_delay_is_written_only_where_it_is_set_and_only_where_trials_wait() -> None:
-    fields = {
-        "name": "s",
-        "trainable": "m:f",
-        "param_space": {"x": {"uniform": [0, 1]}},
-        "metric": "m",
-        "mode": "min",
-    }
     for kind, options in (("asha", {"type": "promotion"}), ("pasha", {"max_t": 9})):
-        plain = SweepSpec.model_validate(fields | {"scheduler": {kind: options}})
+        plain = SweepSpec.model_validate(FIELDS | {"scheduler": {kind: options}})
         assert "delayed" not in plain.to_dict()["scheduler"][kind]
         assert isinstance(make_scheduler(plain), PromotionScheduler)
         assert "delayed" not in make_scheduler(plain).to_json()["parameters"]
-        delayed = SweepSpec.model_validate(fields | {"scheduler": {kind: options | {"delayed": True}}})
+        delayed = SweepSpec.model_validate(FIELDS | {"scheduler": {kind: options | {"delayed": True}}})
         assert make_scheduler(delayed).to_json()["parameters"]["delayed"] is True
         assert SweepSpec.model_validate(delayed.to_dict()) == delayed
         assert plain.digest() != delayed.digest()
     with pytest.raises(SpecError, match=r"scheduler\.asha\.delayed: is for type: promotion"):
-        SweepSpec(**fields, scheduler={"asha": {"delayed": True}})
+        SweepSpec(**FIELDS, scheduler={"asha": {"delayed": True}})
 
 
 def rung(milestone: float, scores: dict[int, float]) -> Rung:
