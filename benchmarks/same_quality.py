@@ -46,7 +46,7 @@ CONTENDERS: Final[dict[str, tuple[str, Any]]] = {
 TUNES: Final = ("tune", "tune, optuna")
 """Ray Tune's ASHA with the search that it has by default, which is random, and with `OptunaSearch`."""
 NEVER: Final = 100.0
-TARGETED: Final = ("random, pasha", "auto, pasha", "auto, pasha delayed")
+TARGETED: Final = ("random, pasha", "auto, promotion delayed", "auto, pasha", "auto, pasha delayed")
 Values = Mapping[str, Any]
 Epoch = tuple[float, int, float, float]
 """When it ended, which of its trial it was, what that reported, and the value at the whole fidelity."""
