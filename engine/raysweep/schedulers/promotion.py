@@ -169,9 +169,10 @@ class PromotionScheduler:
 
     def idle(self, paused: Sequence[int]) -> Decisions:
         """Promote who was delayed; else the best of a rung that none was promoted from, the highest first."""
-        late = [decision for rungs in self._brackets for decision in self._promote_from(rungs, late=True)]
-        if late:
-            return tuple(late)
+        if self._delayed:
+            late = [decision for rungs in self._brackets for decision in self._promote_from(rungs, late=True)]
+            if late:
+                return tuple(late)
         for rungs in self._brackets:
             for index in range(self._top(rungs) - 1, -1, -1):
                 rung = rungs[index]

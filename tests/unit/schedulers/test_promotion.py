@@ -160,6 +160,20 @@ def test_who_went_on_late_has_taken_a_place_that_comes_later() -> None:
     ]
 
 
+def test_when_nothing_else_runs_plain_promotion_decides_as_before() -> None:
+    """As in journals of before: of those that were cut and came back, the next report decides."""
+    going = []
+    for delayed in (False, True):
+        scheduler = promotion(delayed=delayed)
+        scheduler.report(0, 1, 9.0)
+        scheduler.remove(0)
+        for trial in range(1, 6):
+            scheduler.report(trial, 1, trial)
+        scheduler.add(0, {})
+        going.append(going_of(scheduler.idle([])))
+    assert going == [[], [0]]
+
+
 def test_who_failed_gives_its_place_back() -> None:
     scheduler = promotion(delayed=True)
     for trial in range(3):
