@@ -48,7 +48,7 @@ def said(start: Callable[..., subprocess.Popen[str]]) -> Callable[..., str]:
     def run(*command: str, folder: str = ".") -> str:
         process = start(*command, folder=folder)
         out, err = process.communicate(timeout=500)
-        assert process.returncode == 0, err
+        assert process.returncode == 0, out + err
         assert session_of(process.pid) == [], "something was left behind"
         return out
 
