@@ -261,15 +261,9 @@ def run_exploit(rounds: int, *, intervals: int = 6, ballast_mb: int = 100) -> Js
     space = {"epochs": 1, "intervals": intervals, "ballast_mb": ballast_mb}
     contenders = _populations(2, space, quantile=0.5)
     samples = alternate(contenders, rounds)
-    took: dict[str, list[float]] = {name: [] for name in samples}
-    for name, each in samples.items():
-        for number, sample in enumerate(each):
-            clones = list(_cloned_after(sample.notes))
-            if not clones:
-                raise RuntimeError("no trial took another's place")
-            took[name] += clones
-            extra = {**sample.extra, "exploit_s": median(clones), "exploits": float(len(clones))}
-            each[number] = replace(sample, extra=extra)
+    took = {name: [s for one in each for s in _cloned_after(one.notes)] for name, each in samples.items()}
+    if not all(took.values()):
+        raise RuntimeError("no trial took another's place")
     return {
         "what": f"PBT of 2 in 2 slots, a checkpoint of {ballast_mb} MB at each of {intervals} intervals",
         **compare_samples(contenders, samples, "trial"),
