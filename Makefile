@@ -13,7 +13,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-pythons test-all faults chaos mutants check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-pythons test-all faults chaos mutants structure check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -229,12 +229,17 @@ mutants: setup
 	nice -n 15 $(BIN)/python -m tests.mutation --seed $(SEED) --mutants $(MUTANTS) --only '$(ONLY)' \
 		--json '.mutants/seed-$(SEED).json'
 
-## check: ruff, mypy --strict, import contracts, strict build of the documentation
+## structure: figures of the code base: sizes, import circles, names of policies outside their files
+structure: setup
+	@$(BIN)/python -m devtools.structure
+
+## check: ruff, mypy --strict, import contracts, structure, strict build of the documentation
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m devtools.structure --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 BENCH ?=

@@ -1,0 +1,58 @@
+"""`make structure` counts what it says, and `make check` fails where a figure is over its limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from devtools import structure
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A small checkout with one fault of each kind that `--check` holds."""
+    files = {
+        "__init__.py": "",
+        "a.py": "def f():\n    from raysweep.b import g\n    return g\n",
+        "b.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from raysweep import a\ng = 1\n",
+        "spec/__init__.py": "",
+        "spec/schedulers.py": "class AshaOptions:\n    pass\n",
+        "cluster/__init__.py": "",
+        "cluster/rungs.py": "from raysweep.spec.schedulers import AshaOptions\nis_asha = AshaOptions\n",
+        "cluster/peek.py": "from ray._private import state\n",
+        "raycompat/__init__.py": "from ray._private import state\n",
+        "core/__init__.py": "def f(rules):\n    return rules.behaviour >= 3\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "engine/raysweep" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "docs/adr").mkdir(parents=True)
+    (tmp_path / "docs/adr/0001-x.md").write_text("three words here")
+    (tmp_path / "CHANGELOG.md").write_text("# Changes\n")
+    return tmp_path
+
+
+def test_each_kind_is_counted_and_named(checkout: Path) -> None:
+    report = structure.count(checkout)
+    assert report.places == {
+        "import circles": ["2 modules: raysweep.a raysweep.b"],
+        "names of policies outside their files": ["raysweep.cluster.rungs: AshaOptions"],
+        "private imports of Ray": ["raysweep.cluster.peek: ray._private.state"],
+        "branches by behaviour": ["raysweep.core:2"],
+    }
+    assert report.figures["loose modules at the top"] == 2
+    assert report.figures["decisions (ADRs), and their words"] == "1 3"
+
+
+def test_a_figure_over_its_limit_is_named_with_its_places(checkout: Path) -> None:
+    [line] = structure.over_limits(structure.count(checkout))
+    assert line == "private imports of Ray: 1, the limit is 0:\n  raysweep.cluster.peek: ray._private.state"
+
+
+def test_the_limits_are_the_figures_of_this_checkout() -> None:
+    report = structure.count(ROOT)
+    assert {name: len(report.places[name]) for name in structure.LIMITS} == structure.LIMITS
