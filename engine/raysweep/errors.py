@@ -136,17 +136,18 @@ class SampleFromError(SpecError):
 class SpecChangedError(SpecError):
     """The sweep exists under this id with another spec, in a way that would mix two searches.
 
-    `diff` holds one line for each change: `param_space.lr: {"uniform": [0, 1]} -> {"uniform": [0, 2]}`.
+    `diff` holds one line for each change: `param_space.lr: {"uniform": [0, 1]} -> {"uniform": [0, 2]}`, or
+    `param_space.lr differs` where the sweep has no more than a digest to show.
     """
 
-    def __init__(self, sweep_id: str, diff: tuple[str, ...]) -> None:
+    def __init__(self, sweep_id: str, diff: tuple[str, ...], fix: str = "") -> None:
         shown = " | ".join(diff[:5]) + (f" | and {len(diff) - 5} more" if len(diff) > 5 else "")
         super().__init__(
             "spec",
             f"sweep {sweep_id!r} was started with another spec: {shown}",
-            "use another key to start a new sweep, or change the spec back",
+            fix or "use another key to start a new sweep, or change the spec back",
         )
-        self.args = (sweep_id, tuple(diff))
+        self.args = (sweep_id, tuple(diff), *([fix] if fix else []))
         self.sweep_id = sweep_id
         self.diff = tuple(diff)
 

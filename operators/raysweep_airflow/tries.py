@@ -8,6 +8,7 @@ retry (`due`).
 | what is there                         | first try, retry | cleared                                     |
 |---------------------------------------|------------------|---------------------------------------------|
 | nothing, or a sweep without an end    | go               | go                                          |
+| the same, of another spec             | go: refused      | go: refused; `on_clear="restart"`: restart  |
 | a result                              | reuse            | as `on_clear` says                          |
 | cancelled                             | reuse            | resume; `on_clear="restart"`: restart       |
 | a deadline or budget, not enough done | reuse            | resume; `on_clear="restart"`: restart       |
@@ -97,11 +98,16 @@ def generation_of(outcome: SweepOutcome | TrainOutcome | None) -> int | None:
 
 
 def decide(
-    ended: SweepOutcome | TrainOutcome | None, *, is_cleared: bool, on_clear: OnClear, accept_partial: bool
+    ended: SweepOutcome | TrainOutcome | None,
+    *,
+    is_cleared: bool,
+    on_clear: OnClear,
+    accept_partial: bool,
+    is_other: bool = False,
 ) -> Do:
-    """The row of the table that fits."""
+    """The row of the table that fits; `is_other`: what has not ended is of another spec."""
     if ended is None:
-        return "go"
+        return "restart" if is_cleared and is_other and on_clear == "restart" else "go"
     if not is_cleared:
         return "reuse"
     verdict = verdict_of(ended, accept_partial=accept_partial)

@@ -32,6 +32,7 @@ from raysweep.jobs.notes import ProgressLines
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
+from raysweep.spec.outline import outline, outline_changes
 from raysweep.spec.wallclock import resolve_deadline
 from raysweep.step import (
     Canceller,
@@ -200,7 +201,10 @@ class Try:
         if lease_ttl_s is not None:
             options = options.replace(lease_ttl_s=min(lease_ttl_s, FIRST_LEASE_S))
         step = Step(request=attempt.request, place=Place(connection=access.cluster), options=options)
-        job = step.submit(self.intent.announce)
+        try:
+            job = step.submit(self.intent.announce)
+        except SpecChangedError as error:
+            raise _changed(error) from None
         if job.how == "attached" and options.lease_ttl_s is not None:
             with suppress(StorageError):  # the earlier one stands
                 job.view().renew_lease(options.lease_ttl_s)
@@ -268,6 +272,7 @@ class Try:
             is_cleared=cleared,
             on_clear=operator.on_clear,
             accept_partial=operator.accept_partial,
+            is_other=cleared and ended is None and self._is_other(request),
         )
         past = record.past if kept else generation_of(ended)
         if do == "reuse":
@@ -290,6 +295,14 @@ class Try:
             record = replace(record, due=do, past=past) if goes_on else replace(record, due="go")
         self.store.set(RECORD_KEY, record.to_dict())
         return Attempt(request=request, ended=None, resumes=resumes, retries=do == "retry")
+
+    def _is_other(self, request: AnyRequest) -> bool:
+        """Whether what runs under this key, or waits for its driver, is of another spec."""
+        job = self.store.get(JOB_KEY)
+        known = job.get("spec") if isinstance(job, Mapping) and job.get("run_id") == request.run.id else None
+        if known and outline_changes(known, outline(request.spec)).unsafe:
+            return True
+        return not _may_change(request)
 
     def _due_by_mark(self, request: AnyRequest, ended: Outcome | None) -> Do | None:
         """What to do where the run was ended as its task was marked: since a try runs, it is wanted."""
@@ -324,8 +337,7 @@ class Try:
             if _view(request).check_same(request, ended):
                 self.log.info('its limit was moved since: on_clear="resume" goes on with it')
         except SpecChangedError as error:
-            fix = 'change it back, or clear the task with on_clear="restart"'
-            raise SpecError("spec", error.problem, fix) from None
+            raise _changed(error) from None
 
     def _say(self, do: str, ended: Outcome | None, key: str, *, is_cleared: bool) -> None:
         was = ended.status if ended is not None else ""
@@ -424,6 +436,11 @@ def explained(log: Any) -> Iterator[None]:
 
 def _view(request: AnyRequest) -> RunView:
     return RunView(request.run.kind, request.spec.storage_path, request.run.id)
+
+
+def _changed(error: SpecChangedError) -> SpecError:
+    """The error with the fix that Airflow has for it."""
+    return SpecError("spec", error.problem, 'change it back, or clear the task with on_clear="restart"')
 
 
 def _may_change(request: AnyRequest) -> bool:

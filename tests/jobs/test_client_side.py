@@ -17,7 +17,15 @@ import pytest
 
 import raysweep as rs
 from raysweep import errors
-from raysweep.jobs import ClusterConnection, JobOptions, JobsClient, RunningJob, submit_or_attach, wait
+from raysweep.jobs import (
+    ClusterConnection,
+    JobOptions,
+    JobsClient,
+    RunningJob,
+    cancel,
+    submit_or_attach,
+    wait,
+)
 from tests.environments import new_environment
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import ROOT, Head, free_ports
@@ -50,6 +58,26 @@ def test_each_way_not_to_get_in_is_its_own_error(head: Head, tmp_path: Path) -> 
         ask(address=head.address, token="")
     with pytest.raises(errors.ClusterUnreachableError):
         ask(address=nobody, token=head.token)
+
+
+@pytest.mark.servers
+def test_a_pending_job_of_another_spec_is_refused_and_once_cancelled_in_no_way(
+    cluster: Cluster, connection: ClusterConnection, make_spec: MakeSpec
+) -> None:
+    never = JobOptions(driver_resources={"a-resource-that-no-node-has": 1})
+    one, two = (make_spec("noop", space={"y": {"uniform": [0, high]}}) for high in (1, 1000))
+    first = asyncio.run(submit_or_attach(one, to=connection, key="pending", options=never))
+    assert cluster.info(first.job_id).status == "PENDING"
+    assert asyncio.run(submit_or_attach(one, to=connection, key="pending")).how == "attached"
+    with pytest.raises(errors.SpecChangedError, match=r"param_space\.y differs; .*raysweep cancel"):
+        asyncio.run(submit_or_attach(two, to=connection, key="pending"))
+    asyncio.run(cancel(first, to=connection))
+    cluster.wait(first.job_id)
+    second = asyncio.run(submit_or_attach(two, to=connection, key="pending"))
+    outcome = asyncio.run(wait(second, to=connection))
+    assert (second.number, outcome.status) == (2, "completed")
+    with pytest.raises(errors.SpecChangedError, match="differs"):
+        asyncio.run(wait(first, to=connection))
 
 
 @pytest.mark.slow

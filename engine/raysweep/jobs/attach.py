@@ -34,7 +34,6 @@ from raysweep.allowed import check_named
 from raysweep.errors import (
     JobExistsError,
     JobStoppedError,
-    SpecChangedError,
     SpecError,
     StorageError,
     StorageNotSharedError,
@@ -48,10 +47,12 @@ from raysweep.jobs.ignores import TOOL_REASON
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.packaging import Entry, LeftOut, Package, make_package, pack_module, pack_working_dir
 from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestOptions
-from raysweep.jobs.wire import ENDED, JobInfo, Submission
+from raysweep.jobs.same import OUTLINE, STORAGE, check_job, find_newest, to_metadata
+from raysweep.jobs.wire import ENDED, Submission
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.again import Again
+from raysweep.spec.outline import Outline, outline
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_ref
 from raysweep.threads import on_thread
 
@@ -63,7 +64,6 @@ LATE_S: Final = 120.0
 """How long an outcome is looked for that was written: NFS shows new files after 30 s, or 60."""
 READ_S: Final = 60.0
 """How long the storage may take for one answer."""
-STORAGE: Final = "raysweep_storage"
 _SHOWN: Final = 8
 LEFT_OUT_LINES: Final = 50
 LEFT_OUT_CHARS: Final = 160
@@ -94,6 +94,8 @@ class RunningJob:
     how: Literal["submitted", "attached", "finished"] = field(compare=False)
     left_out: tuple[str, ...] = field(default=(), compare=False)
     """What was not uploaded, and why: at most 50 lines, what may be missed first."""
+    spec: Outline = field(default_factory=dict, compare=False, repr=False)
+    """The outline of the spec that was asked for; empty where it is not known."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data."""
@@ -152,14 +154,17 @@ async def submit(
     options = options or JobOptions()
     check_portable(request.spec)
     view = await asyncio.to_thread(RunView, request.run.kind, request.spec.storage_path, request.run.id)
-    recorded, outcome, is_reopening = await asyncio.to_thread(_look, view, request, options.again)
+    look = await asyncio.to_thread(_look, view, request, options.again)
+    recorded, outcome, is_reopening, is_stored = look
     async with open_client(to) as client:
         if outcome is not None and not is_reopening:
             return _handle(client, request, recorded, "finished")
-        newest = _newest(await client.jobs(), request.run.id, recorded, view.store.url)
+        newest = find_newest(await client.jobs(), request, recorded, view.store.url, is_stored=is_stored)
         if newest is not None and not is_reopening:
             # A job that has ended since may have left an outcome since.
             outcome = await settled_outcome(view, within_s=_patience_with(newest))
+            if outcome is not None:
+                await asyncio.to_thread(view.check_same, request, outcome, again=options.again)
         decision = decide(
             newest,
             has_outcome=outcome is not None,
@@ -244,37 +249,13 @@ def storage_not_shared(job_id: str, uri: str) -> StorageNotSharedError:
     )
 
 
-def _look(view: RunView, request: AnyRequest, again: Again) -> tuple[int, Outcome | None, bool]:
-    """The newest job noted or called off, the outcome, and whether the run goes on although it has one."""
+def _look(view: RunView, request: AnyRequest, again: Again) -> tuple[int, Outcome | None, bool, bool]:
+    """The newest job noted or called off, the outcome, whether the run continues although it has one, and
+    whether its spec is stored: then it was compared."""
     # One that was called off may never have come so far; another of its number would end at once.
     recorded, outcome = max(view.newest_job(), view.called_off_job()), view.outcome()
-    return recorded, outcome, view.check_same(request, outcome, again=again)
-
-
-def _newest(jobs: Sequence[JobInfo], run_id: str, recorded: int, storage: str) -> Newest | None:
-    """The newest job of the run, as the cluster knows it, or as it was noted when the cluster did.
-
-    One of this id that stores elsewhere is another run: while it goes on it is in the way (SpecChangedError),
-    after that only its number is taken.
-    """
-    found: dict[int, JobInfo] = {}
-    is_noted = recorded > 0
-    for info in jobs:
-        name, _, number = info.job_id.rpartition(".")
-        if name == run_id and number.isdigit():
-            found[int(number)] = info
-    highest = max(found, default=0)
-    if recorded > highest:
-        return Newest(number=recorded, status="GONE")
-    if not found:
-        return None
-    info = found[highest]
-    elsewhere = info.metadata.get(STORAGE, storage)
-    if elsewhere == storage:
-        return Newest(number=highest, status=info.status, is_noted=is_noted)
-    if not info.is_ended:
-        raise SpecChangedError(run_id, (f"storage_path: {elsewhere} -> {storage}",))
-    return Newest(number=highest, status="GONE")
+    is_stored = view.is_stored()
+    return recorded, outcome, view.check_same(request, outcome, again=again), is_stored
 
 
 async def _carry_out(
@@ -331,6 +312,7 @@ async def _submit(
         await client.submit(submission)
     except JobExistsError:
         # Another process was first, or an earlier try of this request whose answer was lost.
+        check_job(await client.info(submission.job_id), request)
         return "attached", left_out
     return "submitted", left_out
 
@@ -449,6 +431,7 @@ def _submission(
             "raysweep_version": __version__,
             "raysweep_attempt": str(number),
             STORAGE: storage,
+            OUTLINE: to_metadata(request),
         },
         num_cpus=options.driver_cpus,
         memory_bytes=options.driver_memory_bytes,
@@ -482,4 +465,5 @@ def _handle(
         number=number,
         how=how,
         left_out=left_out,
+        spec=outline(request.spec),
     )

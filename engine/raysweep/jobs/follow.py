@@ -15,6 +15,7 @@ from raysweep.errors import (
     JobNotFoundError,
     JobStoppedError,
     RaysweepError,
+    SpecChangedError,
     StorageError,
     WaitFailedError,
     one_line,
@@ -24,6 +25,7 @@ from raysweep.jobs.attach import Cluster, RunningJob, settled_outcome, storage_n
 from raysweep.jobs.client import JobsClient, open_client
 from raysweep.jobs.errorline import decode_error, find_error, has_outcome
 from raysweep.jobs.patience import REFUSED_S, UNREACHABLE_S, Patience
+from raysweep.jobs.same import stored_changes
 from raysweep.jobs.wire import JobInfo
 from raysweep.outcome import SweepProgress
 from raysweep.runs.lease import whoami
@@ -73,6 +75,7 @@ async def wait(
         What the driver ended with, as it is: `SpecError`, `SweepHeldError`, ….
         ClusterLostError: The driver was killed, or the cluster has forgotten the job: submit again to resume.
         JobStoppedError: A person stopped it. JobFailedError: it failed for good, in another way.
+        SpecChangedError: The outcome is that of another spec: another caller's, under the same key.
         StorageNotSharedError, ClusterError, StorageError.
         WaitFailedError: Something else failed here, and went on failing; waiting again finds the job.
     """
@@ -92,13 +95,16 @@ async def wait(
                 cluster_patience.spend(_typed(error, job))
             try:
                 outcome = await settled_outcome(view, within_s=await watch.patience_with(end))
-                if outcome is not None:
+                changed = await stored(lambda: stored_changes(view, job.spec), view) if outcome else ()
+                if outcome is not None and not changed:
                     return outcome
                 progress = await heartbeats.newest() if end is None else None
                 storage_patience.renew()
             except Exception as error:  # noqa: BLE001  the same
                 storage_patience.spend(_typed(error, job))
-                end = progress = None  # whether there is an outcome is not known
+                end, progress, changed = None, None, ()  # whether there is an outcome is not known
+            if changed:
+                raise SpecChangedError(job.run_id, changed)
             if progress is not None and on_progress is not None:
                 on_progress(progress)
             if end is not None:

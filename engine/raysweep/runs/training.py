@@ -65,6 +65,12 @@ class RunFolder:
         if diff:
             raise SpecChangedError(self.run_id, diff)
 
+    def read_spec(self) -> TrainSpec | None:
+        """The spec in train.json; None where there is none. Raises: StorageError if it is damaged."""
+        if not self.store.exists(self._key("train.json")):
+            return None
+        return TrainSpec.from_any(self._read_json("train.json")["spec"])
+
     def has(self, spec: TrainSpec) -> bool:
         """Whether there is a run, of this spec. Raises: StorageError."""
         try:

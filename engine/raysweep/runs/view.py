@@ -49,9 +49,24 @@ class RunView:
         if self._sweep is not None and isinstance(spec, SweepSpec):
             ended = outcome if isinstance(outcome, SweepOutcome) else None
             return check_same(self._sweep, spec, ended, again=again)
-        if outcome is not None and isinstance(spec, TrainSpec):
-            self._train.freeze_spec(spec, request.run.key)
+        if isinstance(spec, TrainSpec):
+            if outcome is not None:
+                self._train.freeze_spec(spec, request.run.key)
+            else:
+                self._train.check_spec(spec)
         return False
+
+    def is_stored(self) -> bool:
+        """Whether its spec is there: a driver of it has started."""
+        name = "sweep.json" if self._sweep is not None else "train.json"
+        return self.store.exists(f"{self.run_id}/{name}")
+
+    def spec(self) -> SweepSpec | TrainSpec | None:
+        """What it was started with; None before its driver has stored that."""
+        if self._sweep is None:
+            return self._train.read_spec()
+        record = self._sweep.read_spec()
+        return SweepSpec.from_any(dict(record.spec)) if record is not None else None
 
     def has(self, request: AnyRequest) -> bool:
         """Whether a training run with this very spec was begun here. Raises: StorageError."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -64,7 +64,7 @@ def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -
     is_opened = new.num_samples is None and old.num_samples is not None
     for each in differences(*(_with_kinds(spec, old, new) for spec in (old, new)), is_leaf=is_domain):
         if not _is_said_otherwise(each):
-            (safe if _is_safe(each, scheduled_at, is_opened=is_opened) else unsafe).append(str(each))
+            (safe if is_safe(each, scheduled_at, is_opened=is_opened) else unsafe).append(str(each))
     return Changes(tuple(safe), tuple(unsafe))
 
 
@@ -79,6 +79,12 @@ class Difference:
     def __str__(self) -> str:
         return f"{self.field}: {_shown(self.was)} -> {_shown(self.now)}"
 
+    @classmethod
+    def between(cls, field: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Self | None:
+        """Where two mappings of values by path do not agree on this one; None where they do."""
+        was, now = before.get(field, _ABSENT), after.get(field, _ABSENT)
+        return cls(field, was, now) if was != now else None
+
 
 def differences(
     old: Mapping[str, Any],
@@ -92,9 +98,9 @@ def differences(
         for fields in (old, new)
     )
     for field in {**before, **after}:
-        was, now = before.get(field, _ABSENT), after.get(field, _ABSENT)
-        if was != now:
-            yield Difference(field, was, now)
+        each = Difference.between(field, before, after)
+        if each is not None:
+            yield each
 
 
 def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, Any]:
@@ -106,13 +112,30 @@ def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, An
     return fields
 
 
-def _is_safe(each: Difference, scheduled_at: float | None, *, is_opened: bool) -> bool:
+def is_free(field: str) -> bool:
+    """Whether a field may change in any way."""
+    return field.split(".")[0] in _ALWAYS_SAFE or field in _SAFE_FIELDS
+
+
+def is_limit(field: str) -> bool:
+    """Whether a field says how much: it may grow."""
+    return field in ("num_samples", "stop.deadline", "stop.time_budget_s") or field.startswith("stop.budget.")
+
+
+def is_safe(each: Difference, scheduled_at: float | None, *, is_opened: bool) -> bool:
+    """Whether a sweep may go on with this difference (see `changes`).
+
+    Args:
+        each: The difference.
+        scheduled_at: As in `changes`.
+        is_opened: Whether the new spec has no number of samples any more.
+    """
     field, was, now = each.field, each.was, each.now
-    if field.split(".")[0] in _ALWAYS_SAFE or field in _SAFE_FIELDS:
+    if is_free(field):
         return True
     if field == "num_samples":
         return now is None or (was is not None and bool(now > was))
-    if not (field in ("stop.deadline", "stop.time_budget_s") or field.startswith("stop.budget.")):
+    if not is_limit(field):
         return False
     if was is None or was is _ABSENT:
         return is_opened  # who takes the number of samples away says what ends the sweep instead

@@ -10,12 +10,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
-from raysweep.errors import JobStoppedError, RaysweepError, WaitFailedError
+from raysweep.errors import JobStoppedError, RaysweepError, SpecChangedError, WaitFailedError
 from raysweep.jobs import attach
 from raysweep.jobs.attach import RunningJob, settled_outcome, storage_not_shared
 from raysweep.jobs.errorline import decode_error, encode_error, find_error
 from raysweep.jobs.follow import FIRST_PAUSE_S, MAX_PAUSE_S, OnProgress, leased, wait
 from raysweep.jobs.patience import REFUSED_S, UNREACHABLE_S, Patience
+from raysweep.jobs.same import stored_changes
 from raysweep.jobs.sync import run_sync
 from raysweep.runs.view import Outcome
 from raysweep.step.cancelling import Connect, cancel_anyway
@@ -61,6 +62,9 @@ class End:
         # Who waited, elsewhere, has seen it: here it may be seen later.
         within_s = attach.LATE_S if self.how == "ended" else attach.SETTLE_S
         outcome = run_sync(lambda: settled_outcome(view, within_s=within_s))
+        changed = stored_changes(view, self.job.spec) if outcome is not None else ()
+        if changed:
+            return SpecChangedError(self.job.run_id, changed)
         if self.how == "timeout" and (outcome is None or outcome.status == "cancelled"):
             note = f"{self.limit} is over; {again} to resume it, or give it more time"
             return JobStoppedError(self.job.job_id, note)

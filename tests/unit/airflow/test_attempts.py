@@ -17,10 +17,11 @@ from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.training import RunFolder
 from raysweep.spec import identity
+from raysweep.spec.outline import outline
 from raysweep.storage.opening import open_store
 from raysweep_airflow import SweepOperator, TrainOperator
 from raysweep_airflow.results import top_k
-from raysweep_airflow.work import Attempt, Try
+from raysweep_airflow.work import JOB_KEY, Attempt, Try
 
 BASE = "night/sweep/manual__1"
 
@@ -161,6 +162,19 @@ def test_a_restart_leaves_alone_what_still_runs(tries: Tries) -> None:
     tries.run()
     tries.clear()
     assert tries.run(on_clear="restart").request.run.key == BASE
+
+
+def test_a_restart_of_what_has_not_begun_follows_its_spec(tries: Tries) -> None:
+    """Its job is pending: only the job's handle, which the task remembers, knows the spec."""
+    first = tries.run()
+    tries.store.set(JOB_KEY, {"run_id": first.request.run.id, "spec": outline(first.request.spec)})
+    mended = tries.spec().replace(param_space={"x": {"uniform": [0, 500]}})
+    tries.clear()
+    assert tries.run(on_clear="restart").request.run.key == BASE
+    tries.clear()
+    assert tries.run(mended).request.run.key == BASE, "its submission is refused, with the fix"
+    tries.clear()
+    assert tries.run(mended, on_clear="restart").request.run.key == f"{BASE}#4"
 
 
 def test_a_failed_sweep_begins_anew_when_cleared_and_only_then(tries: Tries) -> None:

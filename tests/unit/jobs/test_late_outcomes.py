@@ -42,8 +42,9 @@ def test_an_outcome_that_is_seen_late_is_waited_for(spec: SweepSpec, monkeypatch
     monkeypatch.setattr("raysweep.jobs.attach.LATE_S", 20.0)
     with serving(Api()) as api:
         for status, code, log in (("SUCCEEDED", 0, ""), ("FAILED", 1, "raysweep-outcome: failed\n")):
-            job = submit(api, spec.replace(name=f"s-{status}"))
-            outcome = finish(job, spec.placed(), "completed" if code == 0 else "failed")
+            own = spec.replace(name=f"s-{status}")
+            job = submit(api, own)
+            outcome = finish(job, own.placed(), "completed" if code == 0 else "failed")
             api.end(job.job_id, status, code=code, log=log)
             late = Late(monkeypatch, 3)
             assert waited(api, job) == outcome

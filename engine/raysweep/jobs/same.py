@@ -1,0 +1,89 @@
+"""Whether a job, or what the storage holds of its run, is of the spec that is asked for.
+
+The storage tells the spec of a run only once its driver has started. Until then the outline of the spec in
+the job's metadata does. The handle of a job has an outline too, for callers that wait: what the storage holds
+at the end may be another caller's, from another cluster, or from before the head was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from raysweep.errors import SpecChangedError
+from raysweep.jobs.decisions import Newest
+from raysweep.jobs.wire import JobInfo
+from raysweep.runs.view import RunView
+from raysweep.spec import AnyRequest, Changes
+from raysweep.spec.outline import outline, outline_changes
+
+STORAGE: Final = "raysweep_storage"
+"""The field of a job's metadata that says where its run is stored."""
+OUTLINE: Final = "raysweep_spec"
+"""The field of a job's metadata. Jobs of earlier versions have none, and are of any spec."""
+
+
+def find_newest(
+    jobs: Sequence[JobInfo], request: AnyRequest, recorded: int, storage: str, *, is_stored: bool
+) -> Newest | None:
+    """The newest job of the run, as the cluster knows it, or as it was noted when the cluster did.
+
+    One of this id that stores elsewhere, or that has stored no spec and was submitted with another one, is
+    another run: while it runs it is in the way (SpecChangedError), after that only its number is taken.
+    """
+    run_id, found = request.run.id, dict[int, JobInfo]()
+    is_noted = recorded > 0
+    for info in jobs:
+        name, _, number = info.job_id.rpartition(".")
+        if name == run_id and number.isdigit():
+            found[int(number)] = info
+    highest = max(found, default=0)
+    if recorded > highest:
+        return Newest(number=recorded, status="GONE")
+    if not found:
+        return None
+    info = found[highest]
+    elsewhere = info.metadata.get(STORAGE, storage)
+    if elsewhere != storage and not info.is_ended:
+        raise SpecChangedError(run_id, (f"storage_path: {elsewhere} -> {storage}",))
+    if not is_stored and not info.is_ended:
+        check_job(info, request)
+    is_other = elsewhere != storage or (not is_stored and job_changes(info, request).unsafe)
+    return Newest(number=highest, status="GONE" if is_other else info.status, is_noted=is_noted)
+
+
+def to_metadata(request: AnyRequest) -> str:
+    """What `OUTLINE` holds for a request."""
+    return orjson.dumps(outline(request.spec)).decode()
+
+
+def check_job(info: JobInfo, request: AnyRequest) -> None:
+    """See that a job that goes on runs this request. Raises: SpecChangedError."""
+    lines = job_changes(info, request).unsafe
+    if lines:
+        run = request.run
+        noun = "sweep" if run.kind == "sweep" else "training"
+        fix = (
+            f"use another key to start a new {noun}, change the spec back, or cancel that job first "
+            f"(`raysweep cancel {run.id}`)"
+        )
+        raise SpecChangedError(run.id, lines, fix)
+
+
+def job_changes(info: JobInfo, request: AnyRequest) -> Changes:
+    """What differs from a job's spec to a request's; nothing where the job does not tell."""
+    found = info.metadata.get(OUTLINE)
+    return outline_changes(orjson.loads(found), outline(request.spec)) if found else Changes()
+
+
+def stored_changes(view: RunView, asked: Mapping[str, Any]) -> tuple[str, ...]:
+    """What differs from the stored spec of a run to what the job's caller asked for.
+
+    Limits do not count: callers that attached since may have asked for more. Raises: StorageError.
+    """
+    stored = view.spec() if asked else None
+    if stored is None:
+        return ()
+    return outline_changes({**outline(stored), "limits": {}}, {**asked, "limits": {}}).unsafe
