@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
+import orjson
+
 from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import TrialOutcome
 from raysweep.runs.curve import Dot
@@ -22,6 +24,8 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 _CURVE_COLUMNS: Final = 48
 _CELL_CHARACTERS: Final = 200
 _MARKS: Final = re.compile(r"[\\`*_{}\[\]()#!|~]")
+_MORE_THAN_TEXT: Final = re.compile(r"\]\s*[(:\[]|<[A-Za-z/!?]")
+"""The parts of links, images and tags."""
 
 
 def artifact_key(name: str, kind: str) -> str:
@@ -45,28 +49,34 @@ def leaderboard(status: RunStatus) -> list[dict[str, Any]]:
     return rows
 
 
+def table_text(status: RunStatus) -> str:
+    """The leaderboard as a table artifact: Prefect renders each text of it as Markdown."""
+    rows = [{name: _harmless(value) for name, value in row.items()} for row in leaderboard(status)]
+    return orjson.dumps(rows, default=str).decode() if rows else ""
+
+
 def report_text(status: RunStatus) -> str:
     """The report in Markdown: what a person who is paged wants to see first stands first."""
-    parts = [f"# {_escape(status.name)}: {status.status}", _summary(status)]
+    parts = [f"# {escape(status.name)}: {status.status}", _summary(status)]
     if status.why:
-        parts.append(_escape(status.why))
+        parts.append(escape(status.why))
     if status.infeasible:
-        parts += [f"## No best\n\n{_escape(status.infeasible)}"]
+        parts += [f"## No best\n\n{escape(status.infeasible)}"]
     if status.best is not None:
-        parts += [f"## Best {_escape(status.metric)}: {show_number(status.best.score)}", _trial(status.best)]
+        parts += [f"## Best {escape(status.metric)}: {show_number(status.best.score)}", _trial(status.best)]
     if status.pareto:
-        parts += ["## Pareto front", _escape(status.pareto_text)]
+        parts += ["## Pareto front", escape(status.pareto_text)]
     if len(status.curve) > 1:
         parts += ["## Best so far", curve_text(status.curve, status.metric)]
     if status.top:
         parts += ["## Leaderboard", _table(leaderboard(status)[:10])]
     if status.failures:
-        lines = [f"- trial {each.trial_id}: {_escape(each.problem)}" for each in status.failures]
+        lines = [f"- trial {each.trial_id}: {escape(each.problem)}" for each in status.failures]
         parts += ["## Newest failures", "\n".join(lines), _log_command(status)]
     if status.gate is not None:
-        parts += ["## Gate", _escape(status.gate.why)]
+        parts += ["## Gate", escape(status.gate.why)]
     if status.notes:
-        parts += ["## Notes", "\n".join(f"- {_escape(note)}" for note in status.notes[-5:])]
+        parts += ["## Notes", "\n".join(f"- {escape(note)}" for note in status.notes[-5:])]
     parts += ["## More", _commands(status)]
     return "\n\n".join(parts)
 
@@ -80,7 +90,7 @@ def curve_text(curve: Sequence[Dot], metric: str) -> str:
     width = (high - low) or 1.0
     bars = "".join(_BARS[round((score - low) / width * (len(_BARS) - 1))] for score in scores)
     return (
-        f"`{bars}`\n\n{_escape(metric)} from {show_number(curve[0].score)} (trial {curve[0].trial_id}) "
+        f"`{bars}`\n\n{escape(metric)} from {show_number(curve[0].score)} (trial {curve[0].trial_id}) "
         f"to {show_number(curve[-1].score)} (trial {curve[-1].trial_id}), over {last} trials"
     )
 
@@ -121,14 +131,14 @@ def _trial(trial: TrialOutcome) -> str:
     rows = [(name, show_number(_cell(value))) for name, value in trial.config.items()]
     head = f"trial {trial.trial_id}"
     head += f", checkpoint {_code(trial.checkpoint_uri)}" if trial.checkpoint_uri else ""
-    table = "\n".join(f"| {_escape(name)} | {_escape(text)} |" for name, text in rows)
+    table = "\n".join(f"| {escape(name)} | {escape(text)} |" for name, text in rows)
     return f"{head}\n\n| parameter | value |\n|---|---|\n{table}"
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    lines = ["| " + " | ".join(map(_escape, names)) + " |", "|" + "---|" * len(names)]
-    cells = ([_escape(show_number(row.get(name, ""))) for name in names] for row in rows)
+    lines = ["| " + " | ".join(map(escape, names)) + " |", "|" + "---|" * len(names)]
+    cells = ([escape(show_number(row.get(name, ""))) for name in names] for row in rows)
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in cells)])
 
 
@@ -154,11 +164,16 @@ def _cell(value: Any) -> Any:
     return text[:_CELL_CHARACTERS] if isinstance(text, str) else text
 
 
+def _harmless(value: Any) -> Any:
+    """A cell, escaped only where it is more than text: one of Prefect's two pages does not render it."""
+    return escape(value) if isinstance(value, str) and _MORE_THAN_TEXT.search(value) else value
+
+
 def _instant(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
 
 
-def _escape(value: object) -> str:
+def escape(value: object) -> str:
     """As text in Markdown: no tag, link, image, emphasis or column of a table, whatever it holds."""
     return _MARKS.sub(r"\\\g<0>", html.escape(" ".join(str(value).split()), quote=False))
 

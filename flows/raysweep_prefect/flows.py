@@ -16,6 +16,7 @@ from raysweep.step import why_not_trained
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import Target, find_target
 from raysweep_prefect.hooks import stop_sweeps, stop_sweeps_if_aborted
+from raysweep_prefect.identity import owner_id
 from raysweep_prefect.parameters import JobSettings
 from raysweep_prefect.tasks import gate, sweep, train
 
@@ -80,7 +81,7 @@ def nightly_sweep(
         retry_delay_s: How long before that, in seconds; six times as long from the second on.
     """
     target = find_target(cluster)
-    name = key if key is not None else str(flow_run.root_flow_run_id)
+    name = key if key is not None else str(owner_id())
     past: dict[str, Any] = {
         "resume_cancelled": resume_cancelled,
         "retry_failed": retry_failed,
@@ -139,7 +140,7 @@ def sweep_many(
     for field, given_spec in (("spec", sweep_spec), ("train_spec", training)):
         if given_spec is not None:
             check_distinct([f"{given_spec.name}-{label}" for label in data_sets], f"data_sets: {field}")
-    name = key if key is not None else str(flow_run.root_flow_run_id)
+    name = key if key is not None else str(owner_id())
     states = {}
     with _one_ray(find_target(cluster)):
         for label, given in data_sets.items():

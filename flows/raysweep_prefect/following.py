@@ -25,9 +25,10 @@ from raysweep.jobs.attach import RunningJob
 from raysweep.outcome import SweepProgress
 from raysweep.runs.reader import SweepReader
 from raysweep.show import show_progress
-from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, report_text
+from raysweep_prefect.artifacts import artifact_key, escape, links_text, report_text, table_text
 from raysweep_prefect.identity import Asker
 from raysweep_prefect.listening import tell_listeners
+from raysweep_prefect.output import drop_unread
 from raysweep_prefect.signals import emit
 
 UPDATE_S: Final = 5.0
@@ -115,6 +116,7 @@ class Follower:
     def _follow(self) -> None:
         while True:
             is_last = self._ended.wait(UPDATE_S if self._shown else 1.0)
+            drop_unread()
             try:
                 # With settings of its own it is another client than the task's, which ends with the task.
                 with get_client(httpx_settings={"timeout": TIMEOUT_S}, sync_client=True) as client:
@@ -136,7 +138,7 @@ class Follower:
         """Stop it if a person has ended the flow run; a crash is no person."""
         if self._stop is None:
             return
-        now = client.read_flow_run(self._asker.root_id)
+        now = client.read_flow_run(self._asker.owner_id)
         if is_ended_by_user(now, self._asker.attempt):
             self._logger.warning("The flow run was set to %s: stopping %s", now.state_name, self._run_id)
             self._stop(f"flow run {now.name!r} was set to {now.state_name}")
@@ -147,7 +149,9 @@ class Follower:
     def _show(self, client: SyncPrefectClient, *, is_last: bool) -> None:
         progress = self._progress
         if progress is not None and self._kind == "sweep":
-            self._put(client, "progress", "progress", 100 * progress.share, show_progress(progress)[:500])
+            self._put(
+                client, "progress", "progress", 100 * progress.share, escape(show_progress(progress)[:500])
+            )
         self._put(client, "links", "markdown", links_text(self._job, self._uri), "Where to look")
         if self._reader is None:
             return
@@ -155,10 +159,9 @@ class Follower:
             status = self._reader.read(is_fresh=is_last)
             if status is None:
                 return
-            rows = leaderboard(status)
-            if rows:
-                text = orjson.dumps(rows, default=str).decode()
-                self._put(client, "leaderboard", "table", text, f"The best trials of {self._name}")
+            table = table_text(status)
+            if table:
+                self._put(client, "leaderboard", "table", table, f"The best trials of {escape(self._name)}")
             self._put(client, "report", "markdown", report_text(status), f"Report of {status.run_id}")
             best = status.best
             if best is not None and best.trial_id != self._best:
@@ -167,7 +170,7 @@ class Follower:
                 payload = {"metric": status.metric, "mode": status.mode, "uri": status.uri, "best": shown}
                 emit("sweep", self._run_id, "new_best", payload, name=self._name)
             if is_last and status.has_ended:
-                self._put(client, "progress", "progress", 100.0, f"{self._name}: {status.status}")
+                self._put(client, "progress", "progress", 100.0, f"{escape(self._name)}: {status.status}")
 
     def _put(self, client: SyncPrefectClient, kind: str, type_: str, data: Any, title: str) -> None:
         """Create it, or write it anew in place: a version every 5 s, all night, would fill the database."""

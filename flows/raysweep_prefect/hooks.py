@@ -12,7 +12,7 @@ which jobs it had. Prefect does not promise to run them; a sweep that they miss 
 | SIGTERM: eviction, reschedule, a worker that is replaced | on_crashed      | go on              |
 | SIGKILL, out of memory, a lost node                      | on_crashed      | go on              |
 | the server cannot be reached                             | on_crashed      | go on              |
-| the worker dies                                          | none            | go on, then: lease |
+| the worker dies; the flow's process goes on without it   | none            | go on, then: lease |
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from prefect.logging.loggers import flow_run_logger
 
 from raysweep.jobs.sync import run_sync
 from raysweep.step import Canceller
+from raysweep_prefect.output import is_broken_pipe
 from raysweep_prefect.records import NotedJob, noted_jobs
 
 # What `prefect.states.exception_to_crashed_state` says of KeyboardInterrupt and SystemExit.
@@ -56,7 +57,7 @@ def stop_sweeps_if_aborted(flow: Flow[..., Any], flow_run: FlowRun, state: State
 
 def is_aborted(state: State[Any]) -> bool:
     """Whether a user ended it on purpose: no eviction, no lost node, no server out of reach."""
-    return (state.message or "").startswith(ABORTED)
+    return (state.message or "").startswith(ABORTED) and not is_broken_pipe(state.data)
 
 
 def _stop(flow: Flow[..., Any], flow_run: FlowRun, is_meant: Callable[[State[Any]], bool], what: str) -> None:

@@ -1,7 +1,9 @@
-"""Who is asking: the flow run, its attempt, the task run. Names sweeps, so that a retry finds them again.
+"""The flow run that asks, its attempt, the task run. Names sweeps, so that a retry finds them again.
 
-The key of a sweep comes from the *root* flow run and the task's name. Both stay through `prefect flow-run
-retry`; the id of a task run does not, that of a subflow may not, and `task_key` changes with the task's code.
+The key of a sweep comes from its *owner* and the task's name. The owner is the flow run with a process of its
+own, which Prefect cancels, retries and loses as one: the root flow run, or, where a flow started the run of a
+deployment (`run_deployment`), that run. Both names stay through `prefect flow-run retry`; the id of a task
+run does not, that of a subflow may not, and `task_key` changes with the task's code.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from uuid import UUID
 
 import orjson
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.runtime import flow_run
 
@@ -22,12 +25,12 @@ from raysweep.spec.identity import digest_of
 class Asker:
     """The flow run on whose behalf something is run."""
 
-    root_id: UUID
-    """The flow run that a person sees, cancels and retries."""
+    owner_id: UUID
+    """The flow run with a process of its own, which a person cancels and retries."""
     attempt: int
     """How often that has been run, this time included."""
     flow_run_id: UUID
-    """The root, or a subflow of it."""
+    """The owner, or a subflow in its process."""
     task_run_id: UUID | None
 
 
@@ -37,20 +40,38 @@ def find_asker() -> Asker | None:
     task = TaskRunContext.get()
     if context is None or context.flow_run is None:
         return None
-    own = context.flow_run
-    root_id = UUID(str(flow_run.root_flow_run_id))
-    attempt = own.run_count
-    if root_id != own.id:
-        with get_client(sync_client=True) as client:
-            attempt = client.read_flow_run(root_id).run_count
+    own, owner = context.flow_run, _owner_of(context.flow_run)
     task_run_id = task.task_run.id if task is not None else None
-    return Asker(root_id=root_id, attempt=attempt, flow_run_id=own.id, task_run_id=task_run_id)
+    return Asker(owner_id=owner.id, attempt=owner.run_count, flow_run_id=own.id, task_run_id=task_run_id)
+
+
+def owner_id() -> str | None:
+    """The id of the flow run that owns what is run here; None outside of a flow."""
+    context = FlowRunContext.get()
+    if context is not None and context.flow_run is not None:
+        return str(_owner_of(context.flow_run).id)
+    if not flow_run.id:
+        return None
+    # A task runner without the flow's context: on another machine.
+    with get_client(sync_client=True) as client:
+        return str(_owner_of(client.read_flow_run(UUID(str(flow_run.id)))).id)
+
+
+def _owner_of(run: FlowRun) -> FlowRun:
+    """The nearest of the flow run and its parents that is the run of a deployment, or else the root."""
+    while run.deployment_id is None and run.parent_task_run_id is not None:
+        with get_client(sync_client=True) as client:
+            parent = client.read_task_run(run.parent_task_run_id).flow_run_id
+            if parent is None:
+                break
+            run = client.read_flow_run(parent)
+    return run
 
 
 def default_key(name: str) -> str | None:
-    """The key of a step that was given none: the flow run and the step's name; None outside of a flow."""
-    root_id = flow_run.root_flow_run_id
-    return f"{root_id}:{name}" if root_id else None
+    """The key of a step that was given none: its owner and the step's name; None outside of a flow."""
+    owner = owner_id()
+    return f"{owner}:{name}" if owner else None
 
 
 def cache_key(context: TaskRunContext, parameters: dict[str, Any]) -> str | None:
@@ -59,11 +80,11 @@ def cache_key(context: TaskRunContext, parameters: dict[str, Any]) -> str | None
     Not beyond it: what is finished is returned by the sweep's own storage, which knows when it is gone or has
     to go on.
     """
-    root_id = flow_run.root_flow_run_id
-    if not root_id:
+    owner = owner_id()
+    if not owner:
         return None
     plain = orjson.loads(orjson.dumps(parameters, default=_plain, option=orjson.OPT_NON_STR_KEYS))
-    return f"raysweep-{root_id}-{context.task.name}-{digest_of(plain)}"
+    return f"raysweep-{owner}-{context.task.name}-{digest_of(plain)}"
 
 
 def _plain(value: Any) -> Any:

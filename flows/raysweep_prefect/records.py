@@ -54,7 +54,7 @@ def note_job(asker: Asker, job: RunningJob, block: str) -> None:
     value = orjson.dumps({"job": job.to_dict(), "block": block}).decode()
     with get_client(sync_client=True) as client:
         try:
-            client.create_flow_run_input(flow_run_id=asker.root_id, key=key, value=value)
+            client.create_flow_run_input(flow_run_id=asker.owner_id, key=key, value=value)
         except ObjectAlreadyExists:
             return  # a retry of the task, attached to the same job
         except PrefectHTTPStatusError as error:
@@ -62,12 +62,12 @@ def note_job(asker: Asker, job: RunningJob, block: str) -> None:
                 raise
 
 
-def noted_jobs(client: SyncPrefectClient, root_id: UUID, attempt: int) -> list[NotedJob]:
+def noted_jobs(client: SyncPrefectClient, owner_id: UUID, attempt: int) -> list[NotedJob]:
     """The jobs that this attempt waited for: of each sweep or training the newest."""
     found: dict[str, str] = {}
     while True:  # the server gives no more than so many at once
         inputs = client.filter_flow_run_input(
-            flow_run_id=root_id, key_prefix=f"{PREFIX}-{attempt}-", limit=_MOST, exclude_keys=set(found)
+            flow_run_id=owner_id, key_prefix=f"{PREFIX}-{attempt}-", limit=_MOST, exclude_keys=set(found)
         )
         found |= {each.key: each.value for each in inputs}
         if len(inputs) < _MOST:

@@ -20,6 +20,7 @@ from raysweep_prefect.clusters import Target
 from raysweep_prefect.following import Follower, emit_end
 from raysweep_prefect.identity import Asker, find_asker
 from raysweep_prefect.listening import tell_listeners
+from raysweep_prefect.output import outlive_readers
 from raysweep_prefect.records import note_job
 from raysweep_prefect.signals import materialize
 
@@ -37,6 +38,7 @@ def run_step(step: Step, *, made_from: str = "") -> Outcome:
         SweepFailedError, TrainingFailedError: It ended without a result that may be used.
         RaysweepError: As `raysweep.run_sweep` and `raysweep.run_training`; see `retryable`.
     """
+    outlive_readers()
     logger, run = run_logger(), step.request.run
     try:
         with interruptible():

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
+import orjson
 import pytest
 import yaml
 from markdown_it import MarkdownIt
@@ -18,6 +22,8 @@ from raysweep.outcome import BestTrial, Holder, SweepOutcome, SweepProgress, Tri
 from raysweep.runs.status import status_of_outcome
 from raysweep_prefect.artifacts import artifact_key, leaderboard, links_text, report_text
 from raysweep_prefect.flows import Sweep, nightly_sweep, sweep_many, train_best
+from raysweep_prefect.following import Follower
+from raysweep_prefect.identity import Asker
 from raysweep_prefect.parameters import JobSettings
 
 ROOT = Path(__file__).parents[2]
@@ -261,6 +267,46 @@ def test_whatever_a_sweep_is_called_the_report_shows_it_as_text(text: str) -> No
     assert (
         links.kinds <= {"bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close"} | PLAIN
     )
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_titles_and_cells_of_artifacts_are_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefect renders an artifact's description, and each text in a table, as Markdown."""
+    monkeypatch.setattr("raysweep_prefect.following.emit", lambda *_, **__: None)
+    given = outcome().model_dump(mode="json")
+    config = {"config": {"y": text, "list": [1, 2], "option": "a_b*c"}}
+    given |= {"name": text, "trials": [each | config for each in given["trials"]]}
+    status = status_of_outcome(SweepOutcome.model_validate(given), now=20.0)
+    made: list[Any] = []
+
+    def keep(artifact: Any, key: str = "") -> Any:
+        made.append(
+            SimpleNamespace(key=key or artifact.key, **artifact.model_dump(include={"data", "description"}))
+        )
+        return SimpleNamespace(id=made[-1].key)
+
+    client: Any = SimpleNamespace(create_artifact=keep, update_artifact=lambda key, new: keep(new, key))
+    asker = Asker(owner_id=uuid4(), attempt=1, flow_run_id=uuid4(), task_run_id=None)
+    follower = Follower(
+        asker,
+        name=text,
+        run_id="s-1",
+        reader=SimpleNamespace(read=lambda is_fresh: status),  # type: ignore[arg-type]
+        uri="/s",
+        logger=logging.getLogger("tests"),
+    )
+    follower._progress = progress(best=BestTrial(trial_id="00000", score=1.0, config={"y": text}))
+    follower._show(client, is_last=True)
+    assert {each.key.rpartition("-")[2] for each in made} == {"progress", "links", "leaderboard", "report"}
+    shown = " ".join(text.split())
+    for artifact in made:
+        title = rendered(artifact.description)
+        assert title.kinds <= PLAIN, artifact.description
+        assert shown[:40] in title.texts[0] or artifact.key.endswith(("links", "report"))
+    table = next(each.data for each in made if each.key.endswith("leaderboard"))
+    row = orjson.loads(table)[0]
+    assert rendered(row["y"]).kinds & {"link_open", "image", "html_inline", "html_block"} == set()
+    assert (row["list"], row["option"]) == ("[1, 2]", "a_b*c"), "what is harmless stays as it is"
 
 
 PLAIN = {"paragraph_open", "paragraph_close", "inline", "text", "code_inline", "softbreak"}

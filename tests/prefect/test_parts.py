@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -131,6 +133,42 @@ def test_only_a_person_or_the_flow_itself_aborts(error: BaseException, expected:
         return await exception_to_crashed_state(error)
 
     assert is_aborted(asyncio.run(state())) is expected
+
+
+def test_an_orphan_goes_on_without_anybody_who_reads_its_log(tmp_path: Path) -> None:
+    """Its worker was killed: Prefect's console handler would end it as if a person had aborted the flow."""
+    program = """
+import logging, sys, time
+from prefect.logging.configuration import setup_logging
+from raysweep_prefect.output import outlive_readers
+setup_logging()
+logger = logging.getLogger("prefect.engine")
+if sys.argv[1:]:
+    outlive_readers()
+sys.stdin.readline()  # now the reader is gone
+try:
+    for _ in range(3):
+        logger.warning("a line")
+    print("another", flush=True)
+except BaseException as error:
+    from raysweep_prefect.output import is_broken_pipe
+    open(sys.argv[-1] if sys.argv[1:] else "died", "w").write(f"{error!r} {is_broken_pipe(error)}")
+else:
+    open(sys.argv[-1], "w").write("lived")
+"""
+    for arguments, name, said in (([], "died", "SystemExit(1) True"), (["lived"], "lived", "lived")):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            cwd=tmp_path,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for pipe in (process.stdout, process.stderr, process.stdin):
+            assert pipe is not None
+            pipe.close()
+        process.wait(60)
+        assert (tmp_path / name).read_text() == said
 
 
 @pytest.mark.parametrize(
@@ -309,7 +347,7 @@ def test_a_stop_that_failed_is_tried_again_and_one_that_did_not_is_not() -> None
 
     ended = SimpleNamespace(run_count=1, state=Cancelled(), state_name="Cancelled", name="owl")
     server: Any = SimpleNamespace(read_flow_run=lambda _: ended)
-    asker = Asker(root_id=uuid4(), attempt=1, flow_run_id=uuid4(), task_run_id=None)
+    asker = Asker(owner_id=uuid4(), attempt=1, flow_run_id=uuid4(), task_run_id=None)
     logger = logging.getLogger("tests")
     follower = Follower(asker, name="s", run_id="s-1", reader=None, uri="/s", logger=logger, stop=stop)
     with pytest.raises(OSError, match="away"):
@@ -339,7 +377,7 @@ def test_the_last_report_is_of_the_end_however_short_after_the_one_before(
     ended = (store_sweep(tmp_path / "b", is_ended=True).path / "outcome.json").read_bytes()
     run_id = whole.folder.sweep_id
     reader = SweepReader(whole.folder.store.url, run_id, fresh_s=3600.0)
-    asker = Asker(root_id=uuid4(), attempt=1, flow_run_id=uuid4(), task_run_id=None)
+    asker = Asker(owner_id=uuid4(), attempt=1, flow_run_id=uuid4(), task_run_id=None)
     logger = logging.getLogger("tests")
     follower = Follower(asker, name="s", run_id=run_id, reader=reader, uri="/s", logger=logger)
     shown: dict[str, str] = {}
