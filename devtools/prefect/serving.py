@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 from rich.console import Console
 
 from devtools.head import LocalHead, free_ports
@@ -43,6 +44,7 @@ def _start(stack: ExitStack, console: Console, home: Path, port: int, cpus: int,
     servers = stack.enter_context(LocalPrefect(home, port=port, environment=environment))
     _save_cluster(servers, head)
     servers.command("deploy", "--all", "--prefect-file", str(prefect_file), timeout_s=300)
+    save_automations(servers, prefect_file)
     console.print(f"\n  Prefect      {servers.address}", soft_wrap=True)
     console.print(
         f"  Ray          {head.address}   (the block RayCluster/{BLOCK} has its token)", soft_wrap=True
@@ -52,6 +54,16 @@ def _start(stack: ExitStack, console: Console, home: Path, port: int, cpus: int,
     console.print("\nTonight, now:", soft_wrap=True)
     command = f"PREFECT_API_URL={servers.api} prefect deployment run nightly-sweep/flights"
     console.print(f"  {command}", soft_wrap=True)
+
+
+def save_automations(servers: LocalPrefect, prefect_file: Path) -> None:
+    """The automations of a file, in place of those of the same names."""
+    names = {each["name"] for each in yaml.safe_load(prefect_file.read_text()).get("automations", ())}
+    for known in servers.ask("POST", "/automations/filter", {}):
+        if known["name"] in names:
+            servers.ask("DELETE", f"/automations/{known['id']}")
+    if names:
+        servers.command("automation", "create", "--from-file", str(prefect_file))
 
 
 def _save_cluster(servers: LocalPrefect, head: LocalHead) -> None:

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -244,11 +245,16 @@ def ask_patiently(servers: LocalPrefect, method: str, path: str, json: Any = Non
             time.sleep(0.2)
 
 
-def deploy(servers: LocalPrefect, flow: str, name: str, parameters: Mapping[str, Any], **fields: Any) -> str:
-    """A deployment of a flow of `raysweep_prefect.flows` on the worker's pool; its id."""
-    import raysweep_prefect.flows
-
-    found = getattr(raysweep_prefect.flows, flow)
+def deploy(
+    servers: LocalPrefect,
+    flow: str,
+    name: str,
+    parameters: Mapping[str, Any],
+    module: str = "raysweep_prefect.flows",
+    **fields: Any,
+) -> str:
+    """A deployment of a flow of a module on the worker's pool; its id."""
+    found = getattr(import_module(module), flow)
     flow_id = ask_patiently(servers, "POST", "/flows/", {"name": found.name})["id"]
     working_directory = {"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}
     made = ask_patiently(
@@ -258,7 +264,7 @@ def deploy(servers: LocalPrefect, flow: str, name: str, parameters: Mapping[str,
         {
             "name": name,
             "flow_id": flow_id,
-            "entrypoint": f"raysweep_prefect.flows.{flow}",
+            "entrypoint": f"{module}.{flow}",
             "work_pool_name": servers.pool,
             "pull_steps": [working_directory],
             "parameters": dict(parameters),

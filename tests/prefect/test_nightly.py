@@ -141,7 +141,7 @@ def test_a_night_whose_training_is_killed_ends_as_the_undisturbed_one(home: Path
     finally:
         process.kill()
         with suppress(ProcessLookupError):
-            os.killpg(killed.pid, signal.SIGKILL)  # Prefect's server outlives the process that started it
+            os.killpg(killed.pid, signal.SIGKILL)
         assert killed.stdout is not None
         killed.stdout.close()
     assert process.returncode == 0, output

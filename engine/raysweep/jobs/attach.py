@@ -47,7 +47,7 @@ from raysweep.jobs.ignores import TOOL_REASON
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.packaging import Entry, LeftOut, Package, make_package, pack_module, pack_working_dir
 from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestOptions
-from raysweep.jobs.same import OUTLINE, STORAGE, check_job, find_newest, to_metadata
+from raysweep.jobs.same import OUTLINE, STORAGE, Stored, check_job, find_newest, to_metadata
 from raysweep.jobs.wire import ENDED, Submission
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
@@ -154,12 +154,12 @@ async def submit(
     options = options or JobOptions()
     check_portable(request.spec)
     view = await asyncio.to_thread(RunView, request.run.kind, request.spec.storage_path, request.run.id)
-    look = await asyncio.to_thread(_look, view, request, options.again)
-    recorded, outcome, is_reopening, is_stored = look
+    seen = await asyncio.to_thread(_look, view, request, options.again)
+    outcome, is_reopening = seen.outcome, seen.is_reopening
     async with open_client(to) as client:
         if outcome is not None and not is_reopening:
-            return _handle(client, request, recorded, "finished")
-        newest = find_newest(await client.jobs(), request, recorded, view.store.url, is_stored=is_stored)
+            return _handle(client, request, seen.recorded, "finished")
+        newest = find_newest(await client.jobs(), request, seen)
         if newest is not None and not is_reopening:
             # A job that has ended since may have left an outcome since.
             outcome = await settled_outcome(view, within_s=_patience_with(newest))
@@ -249,13 +249,17 @@ def storage_not_shared(job_id: str, uri: str) -> StorageNotSharedError:
     )
 
 
-def _look(view: RunView, request: AnyRequest, again: Again) -> tuple[int, Outcome | None, bool, bool]:
-    """The newest job noted or called off, the outcome, whether the run continues although it has one, and
-    whether its spec is stored: then it was compared."""
-    # One that was called off may never have come so far; another of its number would end at once.
-    recorded, outcome = max(view.newest_job(), view.called_off_job()), view.outcome()
-    is_stored = view.is_stored()
-    return recorded, outcome, view.check_same(request, outcome, again=again), is_stored
+def _look(view: RunView, request: AnyRequest, again: Again) -> Stored:
+    called_off, outcome, has_spec = view.called_off_job(), view.outcome(), view.has_spec()
+    return Stored(
+        storage=view.store.url,
+        # One that was called off may never have come so far; another of its number would end at once.
+        recorded=max(view.newest_job(), called_off),
+        called_off=called_off,
+        outcome=outcome,
+        has_spec=has_spec,
+        is_reopening=view.check_same(request, outcome, again=again),
+    )
 
 
 async def _carry_out(

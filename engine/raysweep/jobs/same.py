@@ -8,6 +8,7 @@ at the end may be another caller's, from another cluster, or from before the hea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -15,7 +16,7 @@ import orjson
 from raysweep.errors import SpecChangedError
 from raysweep.jobs.decisions import Newest
 from raysweep.jobs.wire import JobInfo
-from raysweep.runs.view import RunView
+from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, Changes
 from raysweep.spec.outline import outline, outline_changes
 
@@ -25,33 +26,49 @@ OUTLINE: Final = "raysweep_spec"
 """The field of a job's metadata. Jobs of earlier versions have none, and are of any spec."""
 
 
-def find_newest(
-    jobs: Sequence[JobInfo], request: AnyRequest, recorded: int, storage: str, *, is_stored: bool
-) -> Newest | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the storage tells of a run, before the cluster is asked."""
+
+    storage: str
+    """The URL of the storage path."""
+    recorded: int
+    """The highest number of a job that was noted or called off; 0 for none."""
+    called_off: int
+    """The highest number of a job that was asked to end; 0 for none."""
+    outcome: Outcome | None
+    has_spec: bool
+    """Whether the spec is stored: then it was compared with the one that is asked for."""
+    is_reopening: bool
+    """Whether the run continues although it has an outcome."""
+
+
+def find_newest(jobs: Sequence[JobInfo], request: AnyRequest, seen: Stored) -> Newest | None:
     """The newest job of the run, as the cluster knows it, or as it was noted when the cluster did.
 
     One of this id that stores elsewhere, or that has stored no spec and was submitted with another one, is
-    another run: while it runs it is in the way (SpecChangedError), after that only its number is taken.
+    another run. While it runs it is in the way (SpecChangedError), unless it was told to end; after that only
+    its number is taken.
     """
     run_id, found = request.run.id, dict[int, JobInfo]()
-    is_noted = recorded > 0
     for info in jobs:
         name, _, number = info.job_id.rpartition(".")
         if name == run_id and number.isdigit():
             found[int(number)] = info
     highest = max(found, default=0)
-    if recorded > highest:
-        return Newest(number=recorded, status="GONE")
+    if seen.recorded > highest:
+        return Newest(number=seen.recorded, status="GONE")
     if not found:
         return None
     info = found[highest]
-    elsewhere = info.metadata.get(STORAGE, storage)
-    if elsewhere != storage and not info.is_ended:
-        raise SpecChangedError(run_id, (f"storage_path: {elsewhere} -> {storage}",))
-    if not is_stored and not info.is_ended:
+    elsewhere = info.metadata.get(STORAGE, seen.storage)
+    is_over = info.is_ended or highest <= seen.called_off
+    if elsewhere != seen.storage and not info.is_ended:
+        raise SpecChangedError(run_id, (f"storage_path: {elsewhere} -> {seen.storage}",))
+    if not seen.has_spec and not is_over:
         check_job(info, request)
-    is_other = elsewhere != storage or (not is_stored and job_changes(info, request).unsafe)
-    return Newest(number=highest, status="GONE" if is_other else info.status, is_noted=is_noted)
+    is_other = elsewhere != seen.storage or (not seen.has_spec and job_changes(info, request).unsafe)
+    return Newest(number=highest, status="GONE" if is_other else info.status, is_noted=seen.recorded > 0)
 
 
 def to_metadata(request: AnyRequest) -> str:

@@ -56,7 +56,7 @@ class RunView:
                 self._train.check_spec(spec)
         return False
 
-    def is_stored(self) -> bool:
+    def has_spec(self) -> bool:
         """Whether its spec is there: a driver of it has started."""
         name = "sweep.json" if self._sweep is not None else "train.json"
         return self.store.exists(f"{self.run_id}/{name}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from raysweep import errors
-from raysweep.jobs import RunningJob, submit_or_attach
+from raysweep.jobs import ClusterConnection, RunningJob, cancel, submit_or_attach
 from raysweep.outcome import TrainOutcome
 from raysweep.runs.training import RunFolder
 from raysweep.spec import SweepSpec, TrainSpec
@@ -43,6 +44,16 @@ def test_a_job_of_another_spec_that_ended_before_it_began_is_in_no_way(spec: Swe
         api.end(first.job_id, status)
         second = submit(api, spec.replace(**OTHER))
         assert (second.number, second.how) == (2, "submitted")
+
+
+def test_a_pending_job_of_another_spec_that_was_told_to_end_is_in_no_way(spec: SweepSpec) -> None:
+    """Ray may never stop a job that waits for a node; its driver, if it ever starts, ends at once."""
+    with serving(Api(trouble=lambda _, path: 500 if path.endswith("/stop") else None)) as api:
+        first = submit(api, spec)
+        api.jobs[first.job_id]["status"] = "PENDING"
+        with suppress(errors.ClusterError):
+            asyncio.run(cancel(first, to=ClusterConnection(address=api.address, tries=1)))
+        assert submit(api, spec.replace(**OTHER)).number == 2
 
 
 def test_two_specs_at_once_are_one_job_and_one_error(spec: SweepSpec) -> None:
