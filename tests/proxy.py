@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
@@ -25,6 +26,8 @@ class Proxy:
         self.upstream = upstream
         self.delay_s = 0.0
         self.stall_at = b""
+        self.rewrite: Callable[[bytes], bytes] = bytes
+        """What becomes of each piece that a client sends."""
         self.hit = 0
         """How many connections were reset, or hung."""
         self._mode: Mode = "open"
@@ -116,12 +119,17 @@ class Proxy:
                     continue
                 self.hit += self._mode == "stalled"
                 self._sockets |= {client, server}
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
+            for source, target, change in ((client, server, self._rewritten), (server, client, bytes)):
+                threading.Thread(target=self._pass_on, args=(source, target, change), daemon=True).start()
 
-    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+    def _rewritten(self, data: bytes) -> bytes:
+        return self.rewrite(data)
+
+    def _pass_on(
+        self, source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes]
+    ) -> None:
         try:
-            while data := source.recv(1 << 16):
+            while data := change(source.recv(1 << 16)):
                 if self.stall_at and self.stall_at in data:
                     self.stall()
                 with self._changed:

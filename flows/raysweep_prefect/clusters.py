@@ -23,6 +23,17 @@ class Target(Place):
 
     block: str = ""
     """The name of the block that the connection comes from."""
+    given: str = ""
+    """The block's name or the address: asked again, it tells a token that has changed since."""
+
+    def renewed(self) -> Target | None:
+        """The same place with the token that it has now; None where that is the same.
+
+        Raises: SpecError where the block is gone.
+        """
+        now = find_target(self.given) if self.given else self
+        same = now.connection is None or self.connection is None or now.connection == self.connection
+        return None if same else now
 
 
 def find_target(cluster: RayCluster | ClusterConnection | str | None) -> Target:
@@ -35,11 +46,11 @@ def find_target(cluster: RayCluster | ClusterConnection | str | None) -> Target:
     if isinstance(cluster, ClusterConnection):
         return Target(connection=cluster)
     if not isinstance(cluster, str):
-        return Target(connection=cluster.get_connection(), block=cluster.name)
+        return Target(connection=cluster.get_connection(), block=cluster.name, given=cluster.name)
     if cluster in _RAY_OWN or any(mark in cluster for mark in ".:"):
         place = Place.of(cluster)
-        return Target(connection=place.connection, address=place.address)
-    return Target(connection=load_cluster(cluster).get_connection(), block=cluster)
+        return Target(connection=place.connection, address=place.address, given=cluster)
+    return Target(connection=load_cluster(cluster).get_connection(), block=cluster, given=cluster)
 
 
 def load_cluster(name: str) -> RayCluster:

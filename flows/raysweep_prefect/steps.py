@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from prefect.exceptions import MissingContextError
 from prefect.logging.loggers import get_logger, get_run_logger
 
-from raysweep.errors import RaysweepError, SweepInterrupted
+from raysweep.errors import ClusterAuthError, RaysweepError, SweepInterrupted
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.sync import run_sync
 from raysweep.runs.reader import SweepReader
@@ -42,10 +44,7 @@ def run_step(step: Step, *, made_from: str = "") -> Outcome:
     logger, run = run_logger(), step.request.run
     try:
         with interruptible():
-            outcome = step.run(
-                beside=lambda job: _following(step, job, logger),
-                announce=lambda job: _note(find_asker(), job, step.place, logger),
-            )
+            outcome = _run(step, logger)
         usable = step.finish(outcome)
     except RaysweepError as error:
         details = details_of(error)
@@ -62,6 +61,22 @@ def run_step(step: Step, *, made_from: str = "") -> Outcome:
     emit_end(run.kind, run.name, run.id, usable.status, payload)
     materialize(run.kind, run.name, payload, made_from=made_from)
     return usable
+
+
+def _run(step: Step, logger: Logger) -> Outcome:
+    """Run it; where the cluster refuses a token that was changed since, go on with the new one."""
+    while True:
+        try:
+            return step.run(
+                beside=partial(_following, step, logger=logger),
+                announce=partial(_note, find_asker(), place=step.place, logger=logger),
+            )
+        except ClusterAuthError:
+            place = step.place.renewed() if isinstance(step.place, Target) else None
+            if place is None:
+                raise
+            logger.warning("%s: its token has changed; going on with the new one", step.request.run.id)
+            step = replace(step, place=place)
 
 
 def run_logger() -> Logger:
@@ -81,7 +96,7 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt(str(error)) from None
 
 
-def _note(asker: Asker | None, job: RunningJob, place: object, logger: Logger) -> None:
+def _note(asker: Asker | None, job: RunningJob, *, place: object, logger: Logger) -> None:
     """Before the job is submitted: whoever cancels the flow run at that moment finds its name."""
     if asker is None or not job.job_id:
         return
@@ -92,7 +107,9 @@ def _note(asker: Asker | None, job: RunningJob, place: object, logger: Logger) -
 
 
 @contextmanager
-def _following(step: Step, job: RunningJob | None, logger: Logger) -> Iterator[Callable[[Any], None] | None]:
+def _following(
+    step: Step, job: RunningJob | None, *, logger: Logger
+) -> Iterator[Callable[[Any], None] | None]:
     """What stands beside the wait: who shows how it goes, and sees whether a person ended the flow run."""
     asker, run = find_asker(), step.request.run
     if job is not None:

@@ -34,7 +34,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.orchestrators.chaos_hands import AirflowHands, Hands, LoopHands, PatientAirflow, PrefectHands
+from tests.orchestrators.chaos_hands import (
+    HEARTBEAT_S,
+    AirflowHands,
+    Hands,
+    LoopHands,
+    PatientAirflow,
+    PrefectHands,
+)
 from tests.orchestrators.chaos_plan import ORCHESTRATORS, Name, draw, menu_of
 from tests.orchestrators.chaos_player import Player, Result
 from tests.orchestrators.chaos_site import Site
@@ -60,7 +67,8 @@ def hands_of(name: Name, site: Site) -> Iterator[Hands]:
         from tests.orchestrators.prefect import QUICK, save_cluster
 
         (port,) = free_ports(1)
-        environment = QUICK | site.environment | {"PYTHONPATH": _path(ROOT)}
+        beats = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S)}
+        environment = QUICK | beats | site.environment | {"PYTHONPATH": _path(ROOT)}
         with LocalPrefect(home, port=port, environment=environment) as servers:
             save_cluster(servers, site.behind)  # type: ignore[arg-type]
             yield PrefectHands(servers)

@@ -14,18 +14,28 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import httpx
+import yaml
 
 from devtools.airflow.local import COMPONENTS, Component
 from devtools.prefect.local import LocalPrefect
+from devtools.prefect.serving import save_automations
 from tests.airflow.servers import Airflow, AirflowAnswerError
+from tests.jobs.head import ROOT
 from tests.orchestrators.airflow import AirflowOrchestrator
+from tests.orchestrators.chaos_site import Behind
 from tests.orchestrators.loop import LoopOrchestrator, read
-from tests.orchestrators.prefect import PrefectOrchestrator
-from tests.orchestrators.suite import ENDED, Orchestrator, Step
+from tests.orchestrators.prefect import PrefectOrchestrator, deploy, save_cluster
+from tests.orchestrators.suite import ENDED, Night, Orchestrator, Step
 
 PATIENCE_S = 150.0
 ZOMBIE_S = 30.0
 """How long a flow run without a process counts as one that is about to get one."""
+HEARTBEAT_S = 30
+"""How often a flow run shows that it is alive: no more often than that, by Prefect."""
+CRASH_S = 3 * HEARTBEAT_S + 5
+"""How long none may be seen before the automation says that it has crashed."""
+UNSEEN_S = CRASH_S + 45.0
+"""How long a person waits for the automation."""
 
 
 class Hands(Orchestrator, Protocol):
@@ -34,11 +44,20 @@ class Hands(Orchestrator, Protocol):
     clear_resumes: bool
     """Whether a night that a person cancelled goes on when it is cleared or retried."""
 
+    def begin_child(self, night: Night) -> str:
+        """As `begin`, by another flow."""
+
+    def take_token(self, cluster: Behind) -> None:
+        """A person gives the orchestrator the cluster's new token."""
+
     def kill(self, run: str, step: Step) -> bool:
         """SIGKILL the process that runs this step, or waits for it; whether there was one."""
 
     def server(self, how: str, name: str, away_s: float) -> None:
-        """`restart` or `kill` a server, and start it again after `away_s`."""
+        """`restart` or `kill` a server, and start it again after `away_s`.
+
+        `orphan`: kill its first process only; what that has started lives on.
+        """
 
     def act(self, what: str, run: str, step: Step) -> None:
         """`cancel`, `mark_failed`, `mark_success` or `clear`, as a person does it."""
@@ -55,7 +74,17 @@ class Hands(Orchestrator, Protocol):
         """The brief that a step handed on; None where it cannot be seen."""
 
 
-class LoopHands(LoopOrchestrator):
+class WithoutParents:
+    """What is only drawn for Prefect."""
+
+    def begin_child(self, night: Night) -> str:
+        raise NotImplementedError("nothing starts its nights")
+
+    def take_token(self, cluster: Behind) -> None:
+        raise NotImplementedError("its token stays")
+
+
+class LoopHands(WithoutParents, LoopOrchestrator):
     clear_resumes = False
 
     def kill(self, run: str, step: Step) -> bool:
@@ -96,6 +125,24 @@ class PrefectHands(PrefectOrchestrator):
     def __init__(self, servers: LocalPrefect) -> None:
         super().__init__(servers)
         self._seen_at: dict[str, float] = {}
+        self._parent = deploy(servers, "parent", "parent", {}, module="tests.prefect.own_flows")
+        save_automations(servers, _automations(servers.home))
+
+    def begin_child(self, night: Night) -> str:
+        runs = [self.parameters(night, None)]
+        path = f"/deployments/{self._parent}/create_flow_run"
+        asked = {"parameters": {"deployment": "nightly-sweep/night", "runs": runs}}
+        parent = self._patiently("POST", path, asked)["id"]
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            asked = {"flow_runs": {"parent_flow_run_id": {"any_": [parent]}}}
+            for found in self._patiently("POST", "/flow_runs/filter", asked):
+                return str(found["id"])
+            assert time.monotonic() < deadline, "the parent starts no run"
+            time.sleep(0.5)
+
+    def take_token(self, cluster: Behind) -> None:
+        save_cluster(self.servers, cluster)  # type: ignore[arg-type]
 
     def kill(self, run: str, step: Step) -> bool:
         pids = self.flow_processes(run)
@@ -108,7 +155,7 @@ class PrefectHands(PrefectOrchestrator):
         if how == "kill":
             self.servers.kill(name)
         else:
-            self.servers.end(name)
+            self.servers.end(name, signal.SIGKILL if how == "orphan" else signal.SIGTERM)
         time.sleep(away_s)
         if name == "server":
             self.servers.start_server()
@@ -127,11 +174,12 @@ class PrefectHands(PrefectOrchestrator):
 
     def tend(self, run: str, *, is_wanted: bool) -> bool:
         state = self._flow_run(run)["state_type"]
+        limit_s = ZOMBIE_S if state == "PENDING" else UNSEEN_S
         if state not in ("PENDING", "RUNNING") or self.flow_processes(run):
             self._seen_at[run] = time.monotonic()
-        elif time.monotonic() - self._seen_at.setdefault(run, time.monotonic()) > ZOMBIE_S:
-            # A worker that ends takes its flow runs along and tells nobody: an automation on their missing
-            # heartbeats, or a person, says that they have crashed.
+        elif time.monotonic() - self._seen_at.setdefault(run, time.monotonic()) > limit_s:
+            # A worker that ends takes its flow runs along and tells nobody. Those that run crash by the
+            # automation on their heartbeats; a person sees those that never began, or had none.
             self._seen_at[run] = time.monotonic()
             crashed = {"type": "CRASHED", "message": "no process of it is left"}
             self._patiently("POST", f"/flow_runs/{run}/set_state", {"state": crashed, "force": True})
@@ -150,6 +198,15 @@ class PrefectHands(PrefectOrchestrator):
             return None  # no event: the server was away when it was sent
 
 
+def _automations(home: Path) -> Path:
+    """Those of `prefect.yaml`, with less patience."""
+    found = yaml.safe_load((ROOT / "prefect.yaml").read_text())["automations"]
+    for automation in found:
+        automation["trigger"]["within"] = CRASH_S
+    (file := home / "automations.yaml").write_text(yaml.safe_dump({"automations": found}))
+    return file
+
+
 class PatientAirflow(Airflow):
     """Its client goes on through a restart of the API server."""
 
@@ -165,7 +222,7 @@ class PatientAirflow(Airflow):
                 time.sleep(0.5)
 
 
-class AirflowHands(AirflowOrchestrator):
+class AirflowHands(WithoutParents, AirflowOrchestrator):
     clear_resumes = True
 
     def kill(self, run: str, step: Step) -> bool:

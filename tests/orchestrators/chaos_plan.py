@@ -39,6 +39,10 @@ _PEOPLE: Final[dict[Name, tuple[str, ...]]] = {
     "prefect": ("cancel", "mark_failed", "stop_job", "clear"),
     "airflow": ("cancel", "mark_failed", "mark_success", "stop_job", "clear"),
 }
+_OWN: Final[dict[Name, tuple[str, ...]]] = {"prefect": ("orphan:worker", "rotate_token")}
+"""The worker alone is killed, and flow processes live on; the cluster's gateway takes another token."""
+CHILDREN: Final = 0.4
+"""The part of Prefect's nights that another flow starts (`run_deployment`)."""
 CLEARS_WHILE_RUNNING: Final[tuple[Name, ...]] = ("loop", "airflow")
 """Prefect retries only what has ended."""
 TRIALS: Final = 8
@@ -70,16 +74,19 @@ class Plan:
     """The least x that a trial can have, and with it the least loss. A night is better than those before it
     where something is to happen to its training, and else every second time."""
     events: tuple[Event, ...]
+    is_child: bool = False
+    """Whether another flow starts it."""
 
     def __str__(self) -> str:
         what = ", ".join(map(str, self.events)) or "nothing"
-        return f"{self.orchestrator} seed {self.seed} night {self.night}: {what}"
+        child = " (child)" if self.is_child else ""
+        return f"{self.orchestrator} seed {self.seed} night {self.night}{child}: {what}"
 
 
 def menu_of(orchestrator: Name) -> tuple[str, ...]:
     """All that can happen to its nights."""
     servers = [f"{how}:{name}" for name in _SERVERS[orchestrator] for how in ("restart", "kill")]
-    return (*KILLS, *OUTAGES, *servers, *_PEOPLE[orchestrator])
+    return (*KILLS, *OUTAGES, *servers, *_OWN.get(orchestrator, ()), *_PEOPLE[orchestrator])
 
 
 def draw(orchestrator: Name, seed: int, night: int) -> Plan:
@@ -92,7 +99,15 @@ def draw(orchestrator: Name, seed: int, night: int) -> Plan:
     if any(event.when == "training" for event in events):
         level = 0.0  # better than every night before: it is trained
     level = round(level - night, 3)
-    return Plan(orchestrator=orchestrator, seed=seed, night=night, level=level, events=events)
+    return Plan(
+        orchestrator=orchestrator,
+        seed=seed,
+        night=night,
+        level=level,
+        events=events,
+        is_child=orchestrator == "prefect"
+        and Random(f"{orchestrator}/{seed}/{night}/child").random() < CHILDREN,
+    )
 
 
 def _events(rng: Random, orchestrator: Name, first: str) -> Iterator[Event]:
@@ -120,7 +135,7 @@ def _events(rng: Random, orchestrator: Name, first: str) -> Iterator[Event]:
 
 
 def _event(rng: Random, what: str, when: When | None = None) -> Event:
-    lasts = what in OUTAGES or what == "kill_head" or what.startswith(("kill:", "restart:"))
+    lasts = what in OUTAGES or what == "kill_head" or what.startswith(("kill:", "restart:", "orphan:"))
     if when is None or (when == "submitting" and what in _NEED_A_JOB):
         when = rng.choice(WHENS[what in _NEED_A_JOB :])
     return Event(what=what, when=when, lasts_s=rng.choice((2.0, 5.0, 10.0)) if lasts else 0.0)

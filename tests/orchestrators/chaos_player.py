@@ -60,7 +60,8 @@ class Player:
         """Begin it, let happen what is planned, wait for its end, and judge it."""
         site, events, deadline = self.site, list(self.plan.events), time.monotonic() + NIGHT_S
         self._before, champion = site.names(), site.champion()
-        self.run = self.hands.begin(_night(self.plan, site))
+        begin = self.hands.begin_child if self.plan.is_child else self.hands.begin
+        self.run = begin(_night(self.plan, site))
         if events and events[0].when == "submitting":
             site.to_cluster.delay_s = 0.3  # or the moment is over before it is seen
         while time.monotonic() < deadline:
@@ -164,7 +165,10 @@ class Player:
                 return False
         elif what in OUTAGES:
             self._cut(what, event.lasts_s)
-        elif what in ("restart", "kill"):
+        elif what == "rotate_token":
+            self.site.rotate_token()
+            self.hands.take_token(self.site.behind)
+        elif what in ("restart", "kill", "orphan"):
             self._later(lambda: self.hands.server(what, name, event.lasts_s), event.lasts_s)
         elif step is None or not self._kill(what, step, event.lasts_s):
             return False

@@ -130,6 +130,9 @@ class Site:
         os.environ.update(self.environment_at(self._s3_port))
         self.head = Head(environment={"RAY_LOGGER_LEVEL": "warning", **self.environment})
         self.to_cluster = Proxy(("127.0.0.1", self.head.dashboard_port))
+        self.to_cluster.rewrite = self._with_own_token
+        self._token = self.head.token
+        self.rotate_token()
         self.cluster = Cluster(self.head)
         self.jobs = Jobs(self.head)
 
@@ -152,7 +155,15 @@ class Site:
     def behind(self) -> Behind:
         """For the orchestrator: where the cluster is."""
         port = self.to_cluster.port
-        return Behind(address=f"http://127.0.0.1:{port}", token=self.head.token, dashboard_port=port)
+        return Behind(address=f"http://127.0.0.1:{port}", token=self._token, dashboard_port=port)
+
+    def rotate_token(self) -> None:
+        """From now on the proxy before the cluster takes another token, and the old one is refused."""
+        self._token = f"local-token-{os.urandom(12).hex()}"
+
+    def _with_own_token(self, data: bytes) -> bytes:
+        """The gateway's token becomes the head's, which is as long; any other the head refuses itself."""
+        return data.replace(self._token.encode(), self.head.token.encode())
 
     @contextmanager
     def open(self) -> Iterator[Self]:

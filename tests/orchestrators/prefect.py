@@ -52,7 +52,8 @@ class PrefectOrchestrator:
 
     # --- what the scenarios need
 
-    def begin(self, night: Night, key: str | None = None) -> str:
+    def parameters(self, night: Night, key: str | None) -> dict[str, Any]:
+        """What the deployment is given for this night."""
         parameters: dict[str, Any] = {
             "spec": dict(night.sweep),
             "key": key,
@@ -67,6 +68,10 @@ class PrefectOrchestrator:
             parameters["gate_spec"] = dict(night.gate)
         if night.job:
             parameters["job"] = dict(night.job)
+        return parameters
+
+    def begin(self, night: Night, key: str | None = None) -> str:
+        parameters = self.parameters(night, key)
         path = f"/deployments/{self._deployment}/create_flow_run"
         try:
             asked = {"parameters": parameters, "idempotency_key": uuid4().hex}
