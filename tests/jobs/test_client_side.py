@@ -26,6 +26,8 @@ from raysweep.jobs import (
     submit_or_attach,
     wait,
 )
+from raysweep.runs.folder import SweepFolder
+from tests.engine.conftest import wait_for
 from tests.environments import new_environment
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import ROOT, Head, free_ports
@@ -62,18 +64,23 @@ def test_each_way_not_to_get_in_is_its_own_error(head: Head, tmp_path: Path) -> 
 
 @pytest.mark.servers
 def test_a_pending_job_of_another_spec_is_refused_and_once_cancelled_in_no_way(
-    cluster: Cluster, connection: ClusterConnection, make_spec: MakeSpec
+    cluster: Cluster,
+    connection: ClusterConnection,
+    make_spec: MakeSpec,
+    folder_of: Callable[..., SweepFolder],
 ) -> None:
-    never = JobOptions(driver_resources={"a-resource-that-no-node-has": 1})
+    cluster.ask(lambda client: client.submit(Submission(job_id="holder", entrypoint="sleep 600", num_cpus=2)))
     one, two = (make_spec("noop", space={"y": {"uniform": [0, high]}}) for high in (1, 1000))
-    first = asyncio.run(submit_or_attach(one, to=connection, key="pending", options=never))
+    first = asyncio.run(submit_or_attach(one, to=connection, key="k", options=JobOptions(driver_cpus=1)))
     assert cluster.info(first.job_id).status == "PENDING"
-    assert asyncio.run(submit_or_attach(one, to=connection, key="pending")).how == "attached"
+    assert asyncio.run(submit_or_attach(one, to=connection, key="k")).how == "attached"
     with pytest.raises(errors.SpecChangedError, match=r"param_space\.y differs; .*raysweep cancel"):
-        asyncio.run(submit_or_attach(two, to=connection, key="pending"))
+        asyncio.run(submit_or_attach(two, to=connection, key="k"))
+    # Ray does not stop a job that waits for a node: its driver ends as soon as it starts.
     asyncio.run(cancel(first, to=connection))
-    cluster.wait(first.job_id)
-    second = asyncio.run(submit_or_attach(two, to=connection, key="pending"))
+    second = asyncio.run(submit_or_attach(two, to=connection, key="k"))
+    wait_for(lambda: folder_of(two).read_spec() is not None, 60)
+    cluster.ask(lambda client: client.stop("holder"))
     outcome = asyncio.run(wait(second, to=connection))
     assert (second.number, outcome.status) == (2, "completed")
     with pytest.raises(errors.SpecChangedError, match="differs"):
