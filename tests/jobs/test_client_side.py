@@ -22,6 +22,7 @@ from raysweep.jobs import (
     JobOptions,
     JobsClient,
     RunningJob,
+    Submission,
     cancel,
     submit_or_attach,
     wait,
