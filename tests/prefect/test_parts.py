@@ -21,10 +21,11 @@ from pydantic import SecretStr, ValidationError
 
 import raysweep as rs
 import raysweep_prefect
-from raysweep.errors import SpecError
+from raysweep.errors import SpecError, TokenRefusedError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.runs.reader import SweepReader
+from raysweep.spec import RunRequest
 from raysweep.spec.again import Again
 from raysweep.step import Step
 from raysweep_prefect import RayCluster, SweepJob
@@ -34,6 +35,7 @@ from raysweep_prefect.following import Follower, is_ended_by_user
 from raysweep_prefect.hooks import is_aborted, stop_sweeps, stop_sweeps_if_aborted
 from raysweep_prefect.identity import Asker, default_key
 from raysweep_prefect.records import _newest, noted_jobs
+from raysweep_prefect.steps import _run
 from raysweep_prefect.tasks import KEPT_TRIALS, is_retryable, small, sweep
 from tests.unit.verify.stored import store_sweep
 
@@ -111,6 +113,33 @@ def test_addresses_of_the_jobs_api_are_jobs(given: Any) -> None:
 
 def test_a_block_is_a_job() -> None:
     assert find_target(cluster()).is_job
+
+
+def test_a_token_that_was_changed_in_the_block_is_taken_up_without_a_retry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokens = ["of-the-evening"]
+    monkeypatch.setattr("raysweep_prefect.clusters.load_cluster", lambda _: cluster(token=tokens[-1]))
+    used: list[str] = []
+
+    def run(step: Step, **_: Any) -> str:
+        used.append(step.place.connection.token.get_secret_value())  # type: ignore[union-attr]
+        if used[-1] != "of-the-morning":
+            raise TokenRefusedError("http://head:8265", "does not accept the token", "give another")
+        return "done"
+
+    monkeypatch.setattr(Step, "run", run)
+    step = Step(request=RunRequest.of(rs.SweepSpec(**SPEC), "k"), place=find_target("ray"))
+    logger = logging.getLogger("tests")
+    with pytest.raises(TokenRefusedError):
+        _run(step, logger)
+    tokens.append("of-the-morning")
+    assert _run(step, logger) == "done"
+    assert used == ["of-the-evening"] * 2 + ["of-the-morning"]
+    # A block that was given as such is loaded again by its name.
+    given = cluster(token="of-the-evening")
+    given._block_document_name = "ray"
+    assert find_target(given).renewed() == find_target("ray")
 
 
 # --- hooks
