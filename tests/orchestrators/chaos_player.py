@@ -89,9 +89,10 @@ class Player:
 
     def _is_over(self) -> bool:
         """Whether the orchestrator says so, and means it."""
+        # In this order: what crashes in between is seen as it was before, and tended the next time.
+        states = self._states()
         if self.hands.tend(self.run, is_wanted=self._want() == "success"):
             return False
-        states = self._states()
         if self._want() == "marked" and states["train"] not in ENDED:
             return states["gate"] in ("failed", "cancelled")
         return states["train"] in ENDED or any(state in ("failed", "cancelled") for state in states.values())
