@@ -136,8 +136,7 @@ class SampleFromError(SpecError):
 class SpecChangedError(SpecError):
     """The sweep exists under this id with another spec, in a way that would mix two searches.
 
-    `diff` holds one line for each change: `param_space.lr: {"uniform": [0, 1]} -> {"uniform": [0, 2]}`, or
-    `param_space.lr differs` where the sweep has no more than a digest to show.
+    `diff` holds one line for each change: `max_t: 9 -> 27`, or `max_t differs` where only digests are known.
     """
 
     def __init__(self, sweep_id: str, diff: tuple[str, ...], fix: str = "") -> None:

@@ -53,6 +53,21 @@ def test_the_night_runs_at_one_hour_and_never_twice_at_once() -> None:
     }
 
 
+def test_runs_that_show_no_sign_of_life_crash() -> None:
+    """Two heartbeats may be lost; a run that has ended needs none."""
+    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+    from prefect.settings import get_current_settings
+
+    (given,) = yaml.safe_load(FILE.read_text())["automations"]
+    automation = AutomationCore.model_validate(given)
+    trigger, every_s = automation.trigger, get_current_settings().flows.heartbeat_frequency
+    assert isinstance(trigger, EventTrigger)
+    assert (trigger.posture, every_s) == (Posture.Proactive, 180)
+    assert trigger.within.total_seconds() >= 3 * 180
+    ends = {"Completed", "Failed", "Cancelled", "Crashed"}
+    assert trigger.expect == {f"prefect.flow-run.{end}" for end in (*ends, "heartbeat")}
+
+
 # --- on real servers
 
 
