@@ -13,7 +13,7 @@ import time
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from airflow.sdk import Asset
@@ -32,7 +32,6 @@ from raysweep.jobs.notes import ProgressLines
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
-from raysweep.spec.wallclock import resolve_deadline
 from raysweep.step import (
     Canceller,
     End,
@@ -46,6 +45,7 @@ from raysweep.step import (
     verdict_of,
 )
 from raysweep_airflow import documents
+from raysweep_airflow.deadlines import margin_of, with_deadline
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
@@ -112,6 +112,8 @@ class Try:
         self.began = time.time()
         self.intent = Intent()
         self.access: Access | None = None
+        self.record: Record | None = None
+        self.base: RunView
 
     def run(self) -> Any:
         """Run it, attach to it, or hand on what there is."""
@@ -248,7 +250,8 @@ class Try:
     def attempt(self, asked: Spec) -> Attempt:
         """What is there, what is asked for, and what that means; remembered for the next try."""
         operator, ti, now = self.operator, self.ti, datetime.now(UTC)
-        found = Record.from_dict(self.store.get(RECORD_KEY))
+        base = operator.key(self.context, asked)
+        found = self._found(_view(RunRequest.of(asked, base)))
         clear_number = getattr(self.context.get("dag_run"), "clear_number", None)
         cleared = is_cleared(
             found,
@@ -258,8 +261,7 @@ class Try:
             retries=operator.retries or 0,
         )
         record = found or self._dated(Record(max_tries=ti.max_tries), now)
-        base = operator.key(self.context, asked)
-        request = RunRequest.of(_with_deadline(asked, record), base + record.suffix)
+        request = RunRequest.of(with_deadline(asked, record), base + record.suffix)
         ended = _view(request).outcome()
         kept = None if cleared else still_due(found, ended)
         due = kept or (None if cleared else self._due_by_mark(request, ended))
@@ -275,20 +277,20 @@ class Try:
         elif cleared:
             suffix = f"#{ti.try_number}" if do == "restart" else record.suffix
             renewed = self._dated(replace(record, suffix=suffix), now)
-            later = RunRequest.of(_with_deadline(asked, renewed), base + suffix)
+            later = RunRequest.of(with_deadline(asked, renewed), base + suffix)
             if do != "go" or _may_change(later):
                 record, request = renewed, later
         self._say(do, ended, request.run.key, is_cleared=cleared or due is not None)
         record = replace(record, max_tries=ti.max_tries, clear_number=clear_number, due=None, past=None)
         if do == "reuse":
-            self.store.set(RECORD_KEY, record.to_dict())
+            self._remember(record)
             return Attempt(request=request, ended=ended, resumes=False)
         resumes = cleared or due is not None
         if resumes:
             # Kept until it is carried out: this try may fail before. A restart is in the key already.
             goes_on = do in ("resume", "retry")
             record = replace(record, due=do, past=past) if goes_on else replace(record, due="go")
-        self.store.set(RECORD_KEY, record.to_dict())
+        self._remember(record)
         return Attempt(request=request, ended=None, resumes=resumes, retries=do == "retry")
 
     def _due_by_mark(self, request: AnyRequest, ended: Outcome | None) -> Do | None:
@@ -302,9 +304,25 @@ class Try:
 
     def _carried_out(self) -> None:
         """What a clear asked for has become a job, which the next try finds."""
-        record = Record.from_dict(self.store.get(RECORD_KEY))
-        if record is not None and record.due is not None:
-            self.store.set(RECORD_KEY, replace(record, due=None, past=None).to_dict())
+        if self.record is not None and self.record.due is not None:
+            self._remember(replace(self.record, due=None, past=None))
+
+    def _found(self, base: RunView) -> Record | None:
+        """What earlier tries have left; Airflow may have deleted its rows, and the storage has a copy."""
+        self.base = base
+        found = Record.from_dict(self.store.get(RECORD_KEY))
+        if found is None and self.ti.try_number > 1:
+            found = Record.from_dict(base.kept_step())
+        return found
+
+    def _remember(self, record: Record) -> None:
+        self.record = record
+        self.store.set(RECORD_KEY, record.to_dict())
+        try:
+            self.base.keep_step(record.to_dict())
+        except StorageError as error:
+            # Airflow has it; the copy counts only where Airflow has deleted that.
+            self.log.warning("what the next try must know was not copied to the storage: %s", error)
 
     def _dated(self, record: Record, now: datetime) -> Record:
         """From when a deadline of the spec counts, and the one that `execution_timeout` gives."""
@@ -315,8 +333,8 @@ class Try:
                 raise SpecError("deadline_from", "this run has no logical date", fix)
             since = self.context["logical_date"]
         # Time to end with what there is, rather than to be ended.
-        ends_at = (now + timeout - _margin(timeout)).isoformat() if timeout is not None else None
-        return replace(record, scheduled_at=since.isoformat(), ends_at=ends_at)
+        ends_at = (now + timeout - margin_of(timeout)).isoformat() if timeout is not None else None
+        return replace(record, scheduled_at=since.isoformat(), begun_at=now.isoformat(), ends_at=ends_at)
 
     def _check_same(self, request: AnyRequest, ended: Outcome | None) -> None:
         """See that what is reused is what is asked for."""
@@ -433,24 +451,6 @@ def _may_change(request: AnyRequest) -> bool:
     except SpecChangedError:
         return False
     return True
-
-
-def _with_deadline(spec: Spec, record: Record) -> Spec:
-    """With its deadline as the moment that it means, or that of the task's timeout if that is earlier."""
-    if not isinstance(spec, SweepSpec):
-        return spec
-    given = resolve_deadline(spec.stop.deadline, datetime.fromisoformat(record.scheduled_at).timestamp())
-    own = datetime.fromisoformat(record.ends_at) if record.ends_at is not None else None
-    moments = [moment for moment in (given, own) if moment is not None]
-    if not moments:
-        return spec
-    return spec.replace(stop=spec.stop.replace(deadline=min(moments)))
-
-
-def _margin(timeout: timedelta) -> timedelta:
-    """How long before the task's timeout its sweep ends: a tenth, 10 s to 2 min, at most half."""
-    seconds = timeout.total_seconds()
-    return timedelta(seconds=min(max(10.0, seconds / 10), 120.0, seconds / 2))
 
 
 def _summary(outcome: Outcome) -> dict[str, Any]:
