@@ -49,6 +49,7 @@ from raysweep_airflow.deadlines import margin_of, with_deadline
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
+from raysweep_airflow.page.place import Place as JobPlace
 from raysweep_airflow.tries import Do, Record, decide, generation_of, is_cleared, still_due
 from raysweep_airflow.triggers import SETTLE_S, SweepTrigger
 
@@ -59,6 +60,9 @@ Spec = SweepSpec | TrainSpec
 RECORD_KEY: Final = "raysweep"
 JOB_KEY: Final = "raysweep_job"
 OUTCOME_KEY: Final = "raysweep_outcome"
+PLACE_KEY: Final = "_raysweep_place"
+"""An XCom beside `raysweep_job`, which Airflow may delete."""
+PLACE_FIELDS: Final = ("kind", "run_id", "key", "storage_path", "address", "job_id")
 DEADLINE_GRACE_S: Final = 600.0
 """A sweep ends by itself at its deadline; one that has not so much later is cancelled."""
 SYNC_MARGIN_S: Final = 3.0
@@ -227,8 +231,12 @@ class Try:
 
     def _end_superseded(self, job: RunningJob, access: Access) -> None:
         """Where an earlier try ran something else, as the sweep has found more since: nobody waits for it."""
+        earlier = self.store.get(JOB_KEY)
+        place = JobPlace.of_job(earlier)
+        if place is None or not place.is_of(self.task.dag_id) or place.storage_path != job.storage_path:
+            return  # not what a try of this task has left: people may edit it
         canceller = Canceller(to=connected(access.cluster), by=self.task.canceller, log=self.log)
-        asyncio.run(canceller.cancel_superseded(self.store.get(JOB_KEY), job))
+        asyncio.run(canceller.cancel_superseded(earlier, job))
 
     def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:
         """On a Ray of this process: an embedded one, or one that it is near."""
@@ -401,6 +409,7 @@ class Try:
     def _show(self, job: RunningJob, access: Access) -> None:
         uri, url = f"{job.storage_path}/{job.run_id}", job_url(access.dashboard_url, job)
         self.store.set(JOB_KEY, {**job.to_dict(), "uri": uri, "job_url": url})
+        self.ti.xcom_push(key=PLACE_KEY, value={name: getattr(job, name) for name in PLACE_FIELDS})
         self._push_links(url)
         self.log.info("%s %s: %s job %s: %s", job.kind, job.run_id, job.how, job.job_id or "none", url)
         self.log.info("stored at %s; raysweep attach %s follows it", uri, job.run_id)
