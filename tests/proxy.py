@@ -18,13 +18,15 @@ class Proxy:
 
     `cut`: connections are reset, new ones refused. `stall`: they hang. `restore`: at work again; connections
     that hung are reset. `delay_s`: waits so long before each piece that is passed on. `stall_at`: a piece
-    that holds these bytes stalls it, and is kept; `release`: what was kept goes on its way.
+    that holds these bytes stalls it, and is kept; `release`: what was kept goes on its way. `replaced`: bytes
+    that are passed on to the server as others, as a gateway does with its own tokens.
     """
 
     def __init__(self, upstream: tuple[str, int]) -> None:
         self.upstream = upstream
         self.delay_s = 0.0
         self.stall_at = b""
+        self.replaced: tuple[bytes, bytes] = (b"", b"")
         self.hit = 0
         """How many connections were reset, or hung."""
         self._mode: Mode = "open"
@@ -117,11 +119,15 @@ class Proxy:
                 self.hit += self._mode == "stalled"
                 self._sockets |= {client, server}
             for source, target in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
+                threading.Thread(
+                    target=self._pass_on, args=(source, target, target is server), daemon=True
+                ).start()
 
-    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+    def _pass_on(self, source: socket.socket, target: socket.socket, to_server: bool) -> None:
         try:
             while data := source.recv(1 << 16):
+                if to_server and self.replaced[0]:
+                    data = data.replace(*self.replaced)
                 if self.stall_at and self.stall_at in data:
                     self.stall()
                 with self._changed:

@@ -20,6 +20,7 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from raysweep.errors import (
+    ClusterAuthError,
     ConnectionUnreadableError,
     RaysweepError,
     SpecChangedError,
@@ -74,7 +75,7 @@ LEASE_S: Final = 4 * 3600.0
 FIRST_LEASE_S: Final = 900.0
 """… until its trigger runs: a task that is marked between its deferral and that moment tells nobody."""
 ASK_PAUSES_S: Final = (1.0, 3.0, 6.0)
-"""Between the times that a connection is asked for, before it counts as not there."""
+"""Between the times that a connection, or a refused token, is tried, before it counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +207,7 @@ class Try:
         if lease_ttl_s is not None:
             options = options.replace(lease_ttl_s=min(lease_ttl_s, FIRST_LEASE_S))
         step = Step(request=attempt.request, place=Place(connection=access.cluster), options=options)
-        job = step.submit(self.intent.announce)
+        job = self._submitted(step)
         if job.how == "attached" and options.lease_ttl_s is not None:
             with suppress(StorageError):  # the earlier one stands
                 job.view().renew_lease(options.lease_ttl_s)
@@ -228,6 +229,16 @@ class Try:
         event = asyncio.run(trigger.follow(access.cluster))
         operator.killed = None
         return self.complete(event)
+
+    def _submitted(self, step: Step) -> RunningJob:
+        """Submit; a refused token is tried again: Airflow may get a rotated one a little later."""
+        for pause_s in ASK_PAUSES_S:
+            try:
+                return step.submit(self.intent.announce)
+            except ClusterAuthError as error:
+                self.log.warning("%s; asking again", error)
+            time.sleep(pause_s)
+        return step.submit(self.intent.announce)
 
     def _end_superseded(self, job: RunningJob, access: Access) -> None:
         """Where an earlier try ran something else, as the sweep has found more since: nobody waits for it."""

@@ -27,7 +27,14 @@ began; half of its trials have ended; the gate has a job; the training began."""
 OUTAGES: Final = ("cut_cluster", "stall_cluster", "cut_storage", "stall_storage")
 """The proxy before the cluster's Jobs API, or before the storage, refuses connections, or lets them hang."""
 KILLS: Final = ("kill_step", "kill_driver", "kill_trial", "kill_head")
-ENDINGS: Final = ("cancel", "mark_failed", "mark_success", "stop_job")
+OWN: Final[dict[Name, tuple[str, ...]]] = {
+    "loop": (),
+    "prefect": (),
+    "airflow": ("rotate_token", "kill_worker", "drop_rows"),
+}
+"""What can happen to one orchestrator only: its hands do it (`Hands.befall`)."""
+LASTING: Final = (*OUTAGES, "kill_head", "rotate_token")
+ENDINGS: Final = ("cancel", "mark_failed", "mark_success", "stop_job", "expire_run")
 """What people do so that a night, or its step, ends."""
 _SERVERS: Final[dict[Name, tuple[str, ...]]] = {
     "loop": (),
@@ -37,12 +44,12 @@ _SERVERS: Final[dict[Name, tuple[str, ...]]] = {
 _PEOPLE: Final[dict[Name, tuple[str, ...]]] = {
     "loop": ("cancel", "stop_job", "clear"),
     "prefect": ("cancel", "mark_failed", "stop_job", "clear"),
-    "airflow": ("cancel", "mark_failed", "mark_success", "stop_job", "clear"),
+    "airflow": ("cancel", "mark_failed", "mark_success", "stop_job", "expire_run", "clear"),
 }
 CLEARS_WHILE_RUNNING: Final[tuple[Name, ...]] = ("loop", "airflow")
 """Prefect retries only what has ended."""
 TRIALS: Final = 8
-_NEED_A_JOB: Final = ("kill_driver", "kill_trial", "stop_job")
+_NEED_A_JOB: Final = ("kill_driver", "kill_trial", "stop_job", "expire_run", "drop_rows")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +86,7 @@ class Plan:
 def menu_of(orchestrator: Name) -> tuple[str, ...]:
     """All that can happen to its nights."""
     servers = [f"{how}:{name}" for name in _SERVERS[orchestrator] for how in ("restart", "kill")]
-    return (*KILLS, *OUTAGES, *servers, *_PEOPLE[orchestrator])
+    return (*KILLS, *OUTAGES, *servers, *OWN[orchestrator], *_PEOPLE[orchestrator])
 
 
 def draw(orchestrator: Name, seed: int, night: int) -> Plan:
@@ -120,7 +127,7 @@ def _events(rng: Random, orchestrator: Name, first: str) -> Iterator[Event]:
 
 
 def _event(rng: Random, what: str, when: When | None = None) -> Event:
-    lasts = what in OUTAGES or what == "kill_head" or what.startswith(("kill:", "restart:"))
+    lasts = what in LASTING or what.startswith(("kill:", "restart:"))
     if when is None or (when == "submitting" and what in _NEED_A_JOB):
         when = rng.choice(WHENS[what in _NEED_A_JOB :])
     return Event(what=what, when=when, lasts_s=rng.choice((2.0, 5.0, 10.0)) if lasts else 0.0)

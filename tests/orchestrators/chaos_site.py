@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import threading
 import time
@@ -130,6 +131,8 @@ class Site:
         os.environ.update(self.environment_at(self._s3_port))
         self.head = Head(environment={"RAY_LOGGER_LEVEL": "warning", **self.environment})
         self.to_cluster = Proxy(("127.0.0.1", self.head.dashboard_port))
+        self.token = ""
+        self.rotate()
         self.cluster = Cluster(self.head)
         self.jobs = Jobs(self.head)
 
@@ -152,7 +155,13 @@ class Site:
     def behind(self) -> Behind:
         """For the orchestrator: where the cluster is."""
         port = self.to_cluster.port
-        return Behind(address=f"http://127.0.0.1:{port}", token=self.head.token, dashboard_port=port)
+        return Behind(address=f"http://127.0.0.1:{port}", token=self.token, dashboard_port=port)
+
+    def rotate(self) -> str:
+        """From now on the gateway before the cluster takes another token, and only that; which."""
+        self.token = secrets.token_hex(len(self.head.token))[: len(self.head.token)]
+        self.to_cluster.replaced = tuple(f"Bearer {each}".encode() for each in (self.token, self.head.token))  # type: ignore[assignment]
+        return self.token
 
     @contextmanager
     def open(self) -> Iterator[Self]:
