@@ -112,6 +112,7 @@ class GateOperator(JobOperator):
 
     custom_operator_name = "GateOperator"
     template_fields: Sequence[str] = ("spec", "outcome", "gate")
+    models: ClassVar[Mapping[str, str]] = {"spec": "SweepSpec", "outcome": "", "gate": "GateSpec"}
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
 
     def __init__(
@@ -185,6 +186,7 @@ class TrainOperator(JobOperator):
 
     custom_operator_name = "TrainOperator"
     template_fields: Sequence[str] = ("spec", "outcome")
+    models: ClassVar[Mapping[str, str]] = {"spec": "TrainSpec", "outcome": ""}
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
 
     def __init__(

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -380,7 +380,7 @@ class Try:
         """The job's options, its templates rendered here and not before: they may hold secrets."""
         given: Any = self.operator.job if self.operator.job is not None else {}
         if isinstance(given, Mapping):
-            given = self.operator.render_template(dict(given), cast(Any, self.context))
+            given = self.operator.rendered(dict(given), self.context, "JobOptions")
         try:
             options = given if isinstance(given, JobOptions) else JobOptions.model_validate(given)
         except SpecError as error:

@@ -104,6 +104,12 @@ def draw(orchestrator: Name, seed: int, night: int) -> Plan:
 
 def _events(rng: Random, orchestrator: Name, first: str) -> Iterator[Event]:
     """The first, what comes with it, and what comes after it."""
+    if first == "drop_rows" and rng.random() < 0.5:
+        # What the clear would need to know is gone when it comes.
+        yield Event(what="cancel", when=rng.choice(WHENS[1:]))
+        yield Event(what="drop_rows", when="ended")
+        yield Event(what="clear", when="ended")
+        return
     if first not in _PEOPLE[orchestrator]:
         yield (event := _event(rng, first))
         if rng.random() < 0.5:

@@ -178,6 +178,8 @@ class Player:
         elif what in ("restart", "kill"):
             self._later(lambda: self.hands.server(what, name, event.lasts_s), event.lasts_s)
         elif what in OWN[self.plan.orchestrator]:
+            if event.when == "ended" and self.acts:
+                step = self.acts[-1].step
             if step is None or not self.hands.befall(what, self.run, step, self.site, event.lasts_s):
                 return False
             self.outages_s += event.lasts_s
