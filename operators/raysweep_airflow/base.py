@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator, conf
@@ -63,6 +64,12 @@ class JobOperator(BaseOperator):
         if deferrable is None:
             deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = deferrable
+        if not getattr(self, "_BaseOperator__from_mapped", False) and isinstance(
+            spec, Mapping | str | PathLike
+        ):
+            from raysweep_airflow.parsing import check_spec
+
+            check_spec(self.spec, self.models["spec"], self.task_id, self.get_dag(), self.added())
         # Of this process only: nothing is kept across a deferral.
         self.killed: Callable[[], None] | None = None
 
@@ -84,6 +91,10 @@ class JobOperator(BaseOperator):
     @abstractmethod
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         """What goes downstream, as JSON data."""
+
+    def added(self) -> dict[str, Any]:
+        """Fields that the task itself adds to what the DAG gives, as far as their values matter."""
+        return {}
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
         """What goes downstream where nothing is to be run for it; None: run. May skip the task."""

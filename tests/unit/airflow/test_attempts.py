@@ -71,7 +71,7 @@ class Tries:
         if self.forgets:
             self.store.clear()
         with DAG("night", schedule=None):
-            operator = SweepOperator(task_id="sweep", spec={}, **options)
+            operator = SweepOperator(task_id="sweep", spec=self.spec(), **options)
         run = SimpleNamespace(clear_number=self.clears)
         ti = Ti(self.number, self.max_tries)
         context = {"ti": ti, "task_state_store": self.store, "dag_run": run} | self.context
