@@ -19,7 +19,8 @@ class Proxy:
 
     `cut`: connections are reset, new ones refused. `stall`: they hang. `restore`: at work again; connections
     that hung are reset. `delay_s`: waits so long before each piece that is passed on. `stall_at`: a piece
-    that holds these bytes stalls it, and is kept; `release`: what was kept goes on its way.
+    that holds these bytes stalls it, and is kept; `release`: what was kept goes on its way. `rewrite`: what
+    becomes of each piece that a client sends, as a gateway does with its own tokens.
     """
 
     def __init__(self, upstream: tuple[str, int]) -> None:
@@ -27,7 +28,6 @@ class Proxy:
         self.delay_s = 0.0
         self.stall_at = b""
         self.rewrite: Callable[[bytes], bytes] = bytes
-        """What becomes of each piece that a client sends."""
         self.hit = 0
         """How many connections were reset, or hung."""
         self._mode: Mode = "open"

@@ -6,7 +6,8 @@ Reading a DAG's file imports this; what a task does when it runs is in `work.py`
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator, conf
@@ -33,6 +34,8 @@ class JobOperator(BaseOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {"spec": "json"}
     operator_extra_links = LINKS
     ui_color = "#e8f4ea"
+    models: ClassVar[Mapping[str, str]] = {"spec": "SweepSpec"}
+    """What the fields with templates are; empty for any JSON."""
     accept_partial: bool = True
     deadline_from: str = "now"
 
@@ -61,6 +64,12 @@ class JobOperator(BaseOperator):
         if deferrable is None:
             deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = deferrable
+        if not getattr(self, "_BaseOperator__from_mapped", False) and isinstance(
+            spec, Mapping | str | PathLike
+        ):
+            from raysweep_airflow.parsing import check_spec
+
+            check_spec(self.spec, self.models["spec"], self.task_id, self.get_dag(), self.added())
         # Of this process only: nothing is kept across a deferral.
         self.killed: Callable[[], None] | None = None
 
@@ -82,6 +91,10 @@ class JobOperator(BaseOperator):
     @abstractmethod
     def handed_on(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         """What goes downstream, as JSON data."""
+
+    def added(self) -> dict[str, Any]:
+        """Fields that the task itself adds to what the DAG gives, as far as their values matter."""
+        return {}
 
     def known(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
         """What goes downstream where nothing is to be run for it; None: run. May skip the task."""
@@ -118,17 +131,46 @@ class JobOperator(BaseOperator):
         if self.killed is not None:
             self.killed()
 
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+    def _do_render_template_fields(
+        self,
+        parent: Any,
+        template_fields: Iterable[str],
+        context: Any,
+        jinja_env: Any,
+        seen_oids: set[int],
+    ) -> None:
         from jinja2 import TemplateError
 
+        own = self.models if parent is self else {}
         try:
-            super()._do_render_template_fields(*args, **kwargs)
+            for name in template_fields:
+                value = getattr(parent, name)
+                if name in own and not callable(value):
+                    setattr(self, name, self.rendered(value, context, own[name]))
+                else:
+                    super()._do_render_template_fields(parent, (name,), context, jinja_env, seen_oids)
         except TemplateError as error:
             from raysweep_airflow.documents import template_error
             from raysweep_airflow.work import explained
 
             with explained(self.log):
                 raise template_error(error, f"{self.task_id}.spec") from None
+
+    def rendered(self, value: Any, context: Any, model: str) -> Any:
+        """A value with its templates rendered, each to the type of its field. Raises: TemplateError."""
+        from raysweep_airflow.templates import Rendering, schema_of
+
+        dag = self.get_dag()
+        rendering = Rendering(
+            environment=(
+                dag.get_template_env(force_sandboxed=True) if dag is not None else self.get_template_env()
+            ),
+            context=context,
+            is_native=self._should_render_native(dag),
+            schema=lambda: schema_of(model),
+            other=lambda each: self.render_template(each, context),
+        )
+        return rendering.value(value)
 
 
 def without_literals(job: Any) -> Any:

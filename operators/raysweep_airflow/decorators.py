@@ -56,6 +56,9 @@ class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
             self.folder = Path(folder)
             return SweepOperator.execute(self, context)
 
+    def added(self) -> dict[str, Any]:
+        return {"name": self.task_id, "trainable": f"{self._module}:{self.python_callable.__name__}"}
+
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> SweepSpec:
         from raysweep.spec import SweepSpec
 

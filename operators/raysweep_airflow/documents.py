@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -27,10 +28,25 @@ def read(given: Any, context: Mapping[str, Any], field: str = "spec") -> dict[st
     if "\n" not in given and given.endswith(SUFFIXES):
         path = find(given, context, field)
         text, is_json = rendered(path.read_text(encoding="utf-8"), context, str(path)), is_json
+    elif _is_repr(given):
+        fix = "give the task's output itself (spec=made.output), or a template that ends with | tojson"
+        raise SpecError(
+            field, f"{given[:80]!r} is the text of a Python dict, as a template makes of an XCom", fix
+        )
     value = read_json(text, field) if is_json or text.lstrip().startswith('{"') else read_yaml(text, field)
     if not isinstance(value, dict):
         raise SpecError(field, f"{given[:80]!r} is no mapping", "write fields such as name: flights")
     return value
+
+
+def _is_repr(text: str) -> bool:
+    """Whether a text is what `str` makes of a dict: YAML would read most of it, and some of it wrongly."""
+    if not text.lstrip().startswith("{'"):
+        return False
+    try:
+        return isinstance(ast.literal_eval(text.strip()), dict)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False
 
 
 def find(path: str, context: Mapping[str, Any], field: str) -> Path:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from airflow.sdk import BaseHook, Connection
@@ -87,7 +88,7 @@ class RaySweepHook(BaseHook):
             connection = self.get_connection(self.conn_id)
         except Exception as error:  # noqa: BLE001  Airflow says "not found" of whatever failed
             raise self._unread(error, was_there) from None
-        return Access.of(connection)
+        return self._of(connection)
 
     async def aaccess(self, *, was_there: bool = False) -> Access:
         """The same in an event loop, such as the triggerer's."""
@@ -96,7 +97,13 @@ class RaySweepHook(BaseHook):
         except Exception as raised:  # noqa: BLE001  the same
             error = raised
             raise await on_thread(lambda: self._unread(error, was_there)) from None
-        return Access.of(connection)
+        return self._of(connection)
+
+    def _of(self, connection: Connection) -> Access:
+        """What it gives; clients read it again where the cluster refuses their token."""
+        access = Access.of(connection)
+        renew = partial(_renewed, self.conn_id)
+        return replace(access, cluster=replace(access.cluster, renew=renew))
 
     def _unread(self, error: Exception, was_there: bool) -> RaysweepError:
         """What it means that Airflow gave none."""
@@ -129,6 +136,10 @@ class RaySweepHook(BaseHook):
         except Exception as error:  # noqa: BLE001  whatever it is, the form shows it
             return False, f"{type(error).__name__}: {error}"
         return True, f"Ray {version.ray} answers at {cluster.connection.address}"
+
+
+def _renewed(conn_id: str) -> ClusterConnection:
+    return RaySweepHook(conn_id).access(was_there=True).cluster
 
 
 def why_unread(conn_id: str) -> str:

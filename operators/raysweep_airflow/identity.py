@@ -85,7 +85,7 @@ class TaskId:
 
     def has_ended_by_mark(self, asked: Cancellation | None, number: int) -> bool:
         """Whether this request to end job `number` was made on behalf of this task, as it was marked."""
-        reasons = {why_over(state) for state in _OVER}
+        reasons = {why(state) for state in _OVER for why in (why_over, why_ended)}
         return (
             asked is not None
             and asked.names(number)
@@ -99,3 +99,8 @@ def why_over(state: str | None) -> str:
     if state == DELETED:
         return "its task was deleted from Airflow"
     return f"its task was marked {state} in Airflow" if state in _OVER else ""
+
+
+def why_ended(state: str) -> str:
+    """The same where it is not known that it was marked: its retries, or its run's time, may be over."""
+    return f"its task has ended in Airflow ({state})"

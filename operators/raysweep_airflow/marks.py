@@ -110,7 +110,7 @@ def end_if_over(task: TaskId) -> None:
     view = _committed(task)
     if view is None or view.place is None or not view.place.job_id:
         return  # it was cleared since, or has submitted nothing: then its process ends it
-    if _ask(view.place, why_over(view.state), task.canceller):
+    if ask_to_end(view.place, why_over(view.state), task):
         LOG.warning("%s: job %s was asked to end", why_over(view.state), view.place.job_id)
 
 
@@ -128,14 +128,17 @@ def _committed(task: TaskId) -> TaskView | None:
         time.sleep(LOOK_S)
 
 
-def _ask(place: Place, reason: str, by: str) -> bool:
-    """Store the request; whether there was a job to end."""
+def ask_to_end(place: Place, reason: str, task: TaskId) -> bool:
+    """Store the request, of a task's own DAG; whether there was a job to end."""
     from raysweep.runs.view import RunView
 
     run = RunView(place.kind, place.storage_path, place.run_id)
     number = place.job_number
     # A storage that is another one here, as a folder of this machine, knows no job.
-    if not number or run.newest_job() < number or run.outcome() is not None:
+    if not number or not place.is_of(task.dag_id) or run.newest_job() < number or run.outcome() is not None:
         return False
-    run.ask_to_cancel(reason, by, number=number)
+    asked = run.cancellation()
+    if asked is not None and asked.number >= number:
+        return False
+    run.ask_to_cancel(reason, task.canceller, number=number)
     return True

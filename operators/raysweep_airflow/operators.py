@@ -47,7 +47,8 @@ class SweepOperator(JobOperator):
             that was cancelled goes on, one that failed begins anew, but for `retry`. What still runs is
             attached to.
         deadline_from: From when `stop.deadline: 06:00 Europe/Berlin` counts: `now`, the first try, or
-            `logical_date`.
+            `logical_date`. In a run of a past day, as in a backfill, that moment is over: the sweep then has
+            as long as it would have had on that day, from its first try on.
         top_k: How many of the best trials the result lists.
         deferrable: Whether the task gives up its worker slot while it waits; default: Airflow's
             `[operators] default_deferrable`.
@@ -111,6 +112,7 @@ class GateOperator(JobOperator):
 
     custom_operator_name = "GateOperator"
     template_fields: Sequence[str] = ("spec", "outcome", "gate")
+    models: ClassVar[Mapping[str, str]] = {"spec": "SweepSpec", "outcome": "", "gate": "GateSpec"}
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
 
     def __init__(
@@ -184,6 +186,7 @@ class TrainOperator(JobOperator):
 
     custom_operator_name = "TrainOperator"
     template_fields: Sequence[str] = ("spec", "outcome")
+    models: ClassVar[Mapping[str, str]] = {"spec": "TrainSpec", "outcome": ""}
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(template_fields, "json")
 
     def __init__(

@@ -1,9 +1,9 @@
 """What a try of a task does about what earlier tries left: attach, reuse, go on, or begin anew.
 
 Airflow tries a task again by itself, and when a person clears it. Only a clear asks for anything to be done
-again; it moves `max_tries`, a retry does not (`is_cleared`). Which one the last try saw is in the task state
-store. So is what a clear asked for, until a try has carried it out: one that fails before leaves it to its
-retry (`due`).
+again; it moves `max_tries`, a retry does not (`is_cleared`). Which one the last try saw is in a `Record`: in
+the task state store, of which Airflow may delete rows, and beside the run in the storage. So is what a clear
+asked for, until a try has carried it out: one that fails before leaves it to its retry (`due`).
 
 | what is there                         | first try, retry | cleared                                     |
 |---------------------------------------|------------------|---------------------------------------------|
@@ -34,7 +34,7 @@ Do = Literal["go", "reuse", "resume", "retry", "restart"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is kept of a task between its tries, in Airflow's task state store."""
+    """What is kept of a task between its tries, in Airflow's task state store and beside its run."""
 
     max_tries: int
     """Airflow's; it changes when the task is cleared, and then only."""
@@ -50,6 +50,8 @@ class Record:
     """What a clear asks for, and no try has carried out yet."""
     past: int | None = None
     """The generation of the outcome that `due` was decided on; None: there was none."""
+    begun_at: str = ""
+    """When the first try began, or the first one since a clear; ISO 8601."""
 
     @classmethod
     def from_dict(cls, fields: Any) -> Self | None:

@@ -13,13 +13,14 @@ import time
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from raysweep.errors import (
+    ClusterAuthError,
     ConnectionUnreadableError,
     RaysweepError,
     SpecChangedError,
@@ -33,7 +34,6 @@ from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.outline import outline, outline_changes
-from raysweep.spec.wallclock import resolve_deadline
 from raysweep.step import (
     Canceller,
     End,
@@ -47,9 +47,11 @@ from raysweep.step import (
     verdict_of,
 )
 from raysweep_airflow import documents
+from raysweep_airflow.deadlines import margin_of, with_deadline
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
+from raysweep_airflow.page.place import Place as JobPlace
 from raysweep_airflow.tries import Do, Record, decide, generation_of, is_cleared, still_due
 from raysweep_airflow.triggers import SETTLE_S, SweepTrigger
 
@@ -60,6 +62,9 @@ Spec = SweepSpec | TrainSpec
 RECORD_KEY: Final = "raysweep"
 JOB_KEY: Final = "raysweep_job"
 OUTCOME_KEY: Final = "raysweep_outcome"
+PLACE_KEY: Final = "_raysweep_place"
+"""An XCom beside `raysweep_job`, which Airflow may delete."""
+PLACE_FIELDS: Final = ("kind", "run_id", "key", "storage_path", "address", "job_id")
 DEADLINE_GRACE_S: Final = 600.0
 """A sweep ends by itself at its deadline; one that has not so much later is cancelled."""
 SYNC_MARGIN_S: Final = 3.0
@@ -71,7 +76,7 @@ LEASE_S: Final = 4 * 3600.0
 FIRST_LEASE_S: Final = 900.0
 """… until its trigger runs: a task that is marked between its deferral and that moment tells nobody."""
 ASK_PAUSES_S: Final = (1.0, 3.0, 6.0)
-"""Between the times that a connection is asked for, before it counts as not there."""
+"""Between the times that a connection, or a refused token, is tried, before it counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +118,8 @@ class Try:
         self.began = time.time()
         self.intent = Intent()
         self.access: Access | None = None
+        self.record: Record | None = None
+        self.base: RunView
 
     def run(self) -> Any:
         """Run it, attach to it, or hand on what there is."""
@@ -202,7 +209,7 @@ class Try:
             options = options.replace(lease_ttl_s=min(lease_ttl_s, FIRST_LEASE_S))
         step = Step(request=attempt.request, place=Place(connection=access.cluster), options=options)
         try:
-            job = step.submit(self.intent.announce)
+            job = self._submitted(step)
         except SpecChangedError as error:
             raise _changed(error) from None
         if job.how == "attached" and options.lease_ttl_s is not None:
@@ -227,10 +234,24 @@ class Try:
         operator.killed = None
         return self.complete(event)
 
+    def _submitted(self, step: Step) -> RunningJob:
+        """Submit; a refused token is tried again: Airflow may get a rotated one a little later."""
+        for pause_s in ASK_PAUSES_S:
+            try:
+                return step.submit(self.intent.announce)
+            except ClusterAuthError as error:
+                self.log.warning("%s; asking again", error)
+            time.sleep(pause_s)
+        return step.submit(self.intent.announce)
+
     def _end_superseded(self, job: RunningJob, access: Access) -> None:
         """Where an earlier try ran something else, as the sweep has found more since: nobody waits for it."""
+        earlier = self.store.get(JOB_KEY)
+        place = JobPlace.of_job(earlier)
+        if place is None or not place.is_of(self.task.dag_id) or place.storage_path != job.storage_path:
+            return  # not what a try of this task has left: people may edit it
         canceller = Canceller(to=connected(access.cluster), by=self.task.canceller, log=self.log)
-        asyncio.run(canceller.cancel_superseded(self.store.get(JOB_KEY), job))
+        asyncio.run(canceller.cancel_superseded(earlier, job))
 
     def _run_here(self, attempt: Attempt) -> Outcome | RaysweepError:
         """On a Ray of this process: an embedded one, or one that it is near."""
@@ -252,7 +273,8 @@ class Try:
     def attempt(self, asked: Spec) -> Attempt:
         """What is there, what is asked for, and what that means; remembered for the next try."""
         operator, ti, now = self.operator, self.ti, datetime.now(UTC)
-        found = Record.from_dict(self.store.get(RECORD_KEY))
+        base = operator.key(self.context, asked)
+        found = self._found(_view(RunRequest.of(asked, base)))
         clear_number = getattr(self.context.get("dag_run"), "clear_number", None)
         cleared = is_cleared(
             found,
@@ -262,8 +284,7 @@ class Try:
             retries=operator.retries or 0,
         )
         record = found or self._dated(Record(max_tries=ti.max_tries), now)
-        base = operator.key(self.context, asked)
-        request = RunRequest.of(_with_deadline(asked, record), base + record.suffix)
+        request = RunRequest.of(with_deadline(asked, record), base + record.suffix)
         ended = _view(request).outcome()
         kept = None if cleared else still_due(found, ended)
         due = kept or (None if cleared else self._due_by_mark(request, ended))
@@ -280,20 +301,20 @@ class Try:
         elif cleared:
             suffix = f"#{ti.try_number}" if do == "restart" else record.suffix
             renewed = self._dated(replace(record, suffix=suffix), now)
-            later = RunRequest.of(_with_deadline(asked, renewed), base + suffix)
+            later = RunRequest.of(with_deadline(asked, renewed), base + suffix)
             if do != "go" or _may_change(later):
                 record, request = renewed, later
         self._say(do, ended, request.run.key, is_cleared=cleared or due is not None)
         record = replace(record, max_tries=ti.max_tries, clear_number=clear_number, due=None, past=None)
         if do == "reuse":
-            self.store.set(RECORD_KEY, record.to_dict())
+            self._remember(record)
             return Attempt(request=request, ended=ended, resumes=False)
         resumes = cleared or due is not None
         if resumes:
             # Kept until it is carried out: this try may fail before. A restart is in the key already.
             goes_on = do in ("resume", "retry")
             record = replace(record, due=do, past=past) if goes_on else replace(record, due="go")
-        self.store.set(RECORD_KEY, record.to_dict())
+        self._remember(record)
         return Attempt(request=request, ended=None, resumes=resumes, retries=do == "retry")
 
     def _is_other(self, request: AnyRequest) -> bool:
@@ -315,9 +336,25 @@ class Try:
 
     def _carried_out(self) -> None:
         """What a clear asked for has become a job, which the next try finds."""
-        record = Record.from_dict(self.store.get(RECORD_KEY))
-        if record is not None and record.due is not None:
-            self.store.set(RECORD_KEY, replace(record, due=None, past=None).to_dict())
+        if self.record is not None and self.record.due is not None:
+            self._remember(replace(self.record, due=None, past=None))
+
+    def _found(self, base: RunView) -> Record | None:
+        """What earlier tries have left; Airflow may have deleted its rows, and the storage has a copy."""
+        self.base = base
+        found = Record.from_dict(self.store.get(RECORD_KEY))
+        if found is None and self.ti.try_number > 1:
+            found = Record.from_dict(base.kept_step())
+        return found
+
+    def _remember(self, record: Record) -> None:
+        self.record = record
+        self.store.set(RECORD_KEY, record.to_dict())
+        try:
+            self.base.keep_step(record.to_dict())
+        except StorageError as error:
+            # Airflow has it; the copy counts only where Airflow has deleted that.
+            self.log.warning("what the next try must know was not copied to the storage: %s", error)
 
     def _dated(self, record: Record, now: datetime) -> Record:
         """From when a deadline of the spec counts, and the one that `execution_timeout` gives."""
@@ -328,8 +365,8 @@ class Try:
                 raise SpecError("deadline_from", "this run has no logical date", fix)
             since = self.context["logical_date"]
         # Time to end with what there is, rather than to be ended.
-        ends_at = (now + timeout - _margin(timeout)).isoformat() if timeout is not None else None
-        return replace(record, scheduled_at=since.isoformat(), ends_at=ends_at)
+        ends_at = (now + timeout - margin_of(timeout)).isoformat() if timeout is not None else None
+        return replace(record, scheduled_at=since.isoformat(), begun_at=now.isoformat(), ends_at=ends_at)
 
     def _check_same(self, request: AnyRequest, ended: Outcome | None) -> None:
         """See that what is reused is what is asked for."""
@@ -355,7 +392,7 @@ class Try:
         """The job's options, its templates rendered here and not before: they may hold secrets."""
         given: Any = self.operator.job if self.operator.job is not None else {}
         if isinstance(given, Mapping):
-            given = self.operator.render_template(dict(given), cast(Any, self.context))
+            given = self.operator.rendered(dict(given), self.context, "JobOptions")
         try:
             options = given if isinstance(given, JobOptions) else JobOptions.model_validate(given)
         except SpecError as error:
@@ -395,6 +432,7 @@ class Try:
     def _show(self, job: RunningJob, access: Access) -> None:
         uri, url = f"{job.storage_path}/{job.run_id}", job_url(access.dashboard_url, job)
         self.store.set(JOB_KEY, {**job.to_dict(), "uri": uri, "job_url": url})
+        self.ti.xcom_push(key=PLACE_KEY, value={name: getattr(job, name) for name in PLACE_FIELDS})
         self._push_links(url)
         self.log.info("%s %s: %s job %s: %s", job.kind, job.run_id, job.how, job.job_id or "none", url)
         self.log.info("stored at %s; raysweep attach %s follows it", uri, job.run_id)
@@ -450,24 +488,6 @@ def _may_change(request: AnyRequest) -> bool:
     except SpecChangedError:
         return False
     return True
-
-
-def _with_deadline(spec: Spec, record: Record) -> Spec:
-    """With its deadline as the moment that it means, or that of the task's timeout if that is earlier."""
-    if not isinstance(spec, SweepSpec):
-        return spec
-    given = resolve_deadline(spec.stop.deadline, datetime.fromisoformat(record.scheduled_at).timestamp())
-    own = datetime.fromisoformat(record.ends_at) if record.ends_at is not None else None
-    moments = [moment for moment in (given, own) if moment is not None]
-    if not moments:
-        return spec
-    return spec.replace(stop=spec.stop.replace(deadline=min(moments)))
-
-
-def _margin(timeout: timedelta) -> timedelta:
-    """How long before the task's timeout its sweep ends: a tenth, 10 s to 2 min, at most half."""
-    seconds = timeout.total_seconds()
-    return timedelta(seconds=min(max(10.0, seconds / 10), 120.0, seconds / 2))
 
 
 def _summary(outcome: Outcome) -> dict[str, Any]:

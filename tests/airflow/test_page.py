@@ -21,6 +21,7 @@ from starlette.testclient import TestClient
 from raysweep.errors import StorageUnavailableError
 from raysweep.outcome import TrainOutcome
 from raysweep.runs.training import RunFolder
+from raysweep.spec.identity import RunId, sweep_id
 from raysweep.storage.opening import open_store
 from raysweep_airflow.page import app as room
 from raysweep_airflow.page import views
@@ -212,20 +213,47 @@ def test_values_are_cut_and_counted() -> None:
 # --- where a sweep lies
 
 
+KEPT = {
+    "address": "http://ray:8265", "kind": "sweep", "run_id": sweep_id("s", "d/t/r"), "key": "d/t/r",
+    "storage_path": "s3://b/x", "job_id": sweep_id("s", "d/t/r") + ".2", "number": 2, "how": "submitted",
+    "left_out": [], "job_url": "http://j",
+}  # fmt: skip
+
+
 def test_the_place_is_what_the_operators_keep() -> None:
-    kept = {
-        "address": "http://ray:8265", "kind": "sweep", "run_id": "s-1", "key": "d/t/r", "storage_path": "s3://b/x",
-        "job_id": "s-1.2", "number": 2, "how": "submitted", "left_out": [], "uri": "s3://b/x/s-1", "job_url": "http://j",
-    }  # fmt: skip
-    found = Place.of_job(kept)
+    found = Place.of_job(KEPT)
     assert found is not None
-    assert (found.uri, found.job_url, found.job_id) == ("s3://b/x/s-1", "http://j", "s-1.2")
-    result = {"kind": "train", "run_id": "r-1", "uri": "/data/r-1", "key": "k", "status": "completed"}
-    assert Place.of_result(result) == Place(kind="train", run_id="r-1", storage_path="/data", key="k")
-    for bad in (None, 3, [], {}, kept | {"storage_path": ""}, kept | {"run_id": 7}, kept | {"key": ["x"]}):
-        assert Place.of_job(bad) is None
+    assert (found.uri, found.job_url) == (f"s3://b/x/{KEPT['run_id']}", "http://j")
+    assert (found.job_id, found.job_number) == (KEPT["job_id"], 2)
+    trained = RunId(kind="train", name="r", key="k").id
+    result = {
+        "kind": "train",
+        "run_id": trained,
+        "uri": f"/data/{trained}",
+        "key": "k",
+        "status": "completed",
+    }
+    assert Place.of_result(result) == Place(kind="train", run_id=trained, storage_path="/data", key="k")
     for bad in (None, {"uri": "/data/r-1"}, {"kind": "sweep"}, {"kind": "sweep", "uri": "nothing"}):
         assert Place.of_result(bad) is None
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        None, 3, [], {}, KEPT | {"storage_path": ""}, KEPT | {"run_id": 7}, KEPT | {"key": ["x"]},
+        KEPT | {"run_id": sweep_id("s", "another run")}, KEPT | {"key": "another run"},
+        KEPT | {"kind": "train"},
+        KEPT | {"run_id": "../" + str(KEPT["run_id"])}, KEPT | {"run_id": "a/b-" + str(KEPT["run_id"])[-10:]},
+        KEPT | {"storage_path": "/sweeps/../etc"}, KEPT | {"storage_path": "etc"},
+        KEPT | {"storage_path": "s3://b/../c"}, KEPT | {"storage_path": "/a\nb"},
+        KEPT | {"job_id": "other-0123456789.2"}, KEPT | {"job_id": str(KEPT["run_id"]) + ".x"},
+        KEPT | {"job_id": str(KEPT["job_id"]) + "/stop"},
+    ],
+)  # fmt: skip
+def test_what_the_state_store_says_is_no_path_before_it_is_checked(bad: Any) -> None:
+    """Airflow's API lets people edit it, and the api-server would read it with its own credentials."""
+    assert Place.of_job(bad) is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -24,14 +24,17 @@ from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
 from sqlalchemy.orm import Session
 
+from raysweep.spec.identity import sweep_id
 from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
+from raysweep_airflow.identity import TaskId
 from raysweep_airflow.page import lookup
 from raysweep_airflow.page.place import Place
 
 IDS = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1}
-RESULT = {"kind": "sweep", "run_id": "s-1", "uri": "s3://bucket/sweeps/s-1", "key": "k"}
-JOB = {"kind": "sweep", "run_id": "s-1", "storage_path": "s3://bucket/sweeps", "key": "k"}
-PLACE = Place(kind="sweep", run_id="s-1", storage_path="s3://bucket/sweeps", key="k")
+RUN = sweep_id("s", "k")
+RESULT = {"kind": "sweep", "run_id": RUN, "uri": f"s3://bucket/sweeps/{RUN}", "key": "k"}
+JOB = {"kind": "sweep", "run_id": RUN, "storage_path": "s3://bucket/sweeps", "key": "k"}
+PLACE = Place(kind="sweep", run_id=RUN, storage_path="s3://bucket/sweeps", key="k")
 Look = Callable[..., Place | None]
 
 
@@ -58,10 +61,15 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Iterator[Look]:
         with engine.begin() as connection:
             connection.execute(sa.insert(sa.table(into.__tablename__, *columns)).values(row))
 
-    def look(operator: str, *, result: Any = None, kept: str | None = None) -> Place | None:
+    def look(
+        operator: str, *, result: Any = None, kept: str | None = None, place: Any = None, **ti: Any
+    ) -> Place | None:
         run = {"id": 1, "dag_id": "d", "run_id": "r", "run_type": "manual", "state": "running"}
         put(DagRun, run)
-        put(TaskInstance, {**IDS, "id": UUID(int=1), "operator": operator, "custom_operator_name": operator})
+        names = {"operator": operator, "custom_operator_name": operator}
+        put(TaskInstance, {**IDS, "id": UUID(int=1), **names, **ti})
+        if place is not None:
+            put(XComModel, {**IDS, "dag_run_id": 1, "key": lookup.PLACE_KEY, "value": place})
         if result is not None:
             put(XComModel, {**IDS, "dag_run_id": 1, "key": "return_value", "value": result})
         if kept is not None:
@@ -90,6 +98,28 @@ def test_what_they_keep_comes_first(look: Look) -> None:
     assert (
         look("TrainOperator", result={"kind": "sweep", "uri": "s3://other/x"}, kept=json.dumps(JOB)) == PLACE
     )
+
+
+def test_where_airflow_has_deleted_what_they_keep_the_xcom_says_it(look: Look) -> None:
+    assert look("SweepOperator", place=JOB) == PLACE
+
+
+NOW = datetime.now(UTC)
+OVER = {"state": "skipped", "updated_at": NOW, "try_number": 2}
+TASK = TaskId(dag_id="d", run_id="r", task_id="t")
+
+
+@pytest.mark.parametrize("by", [{"kept": json.dumps(JOB)}, {"place": JOB}], ids=["store", "xcom"])
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({}, 1), ({"state": "deferred"}, 0), ({"state": None}, 0), ({"updated_at": NOW - timedelta(days=2)}, 0)],
+)
+def test_tasks_that_are_over_and_had_a_job_are_found(
+    look: Look, by: dict[str, Any], changes: dict[str, Any], expected: int
+) -> None:
+    look("SweepOperator", **by, **(OVER | changes))
+    found = lookup.find_over(NOW - timedelta(hours=24))
+    assert [task for task, _ in found] == [TASK] * expected
 
 
 @pytest.mark.parametrize("operator", ["BashOperator", "PythonOperator", "@task", "sweepoperator", ""])

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
+import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -22,12 +25,13 @@ from devtools.prefect.serving import save_automations
 from tests.airflow.servers import Airflow, AirflowAnswerError
 from tests.jobs.head import ROOT
 from tests.orchestrators.airflow import AirflowOrchestrator
-from tests.orchestrators.chaos_site import Behind
+from tests.orchestrators.chaos_site import Behind, Site
 from tests.orchestrators.loop import LoopOrchestrator, read
 from tests.orchestrators.prefect import PrefectOrchestrator, deploy, save_cluster
 from tests.orchestrators.suite import ENDED, Night, Orchestrator, Step
 
 PATIENCE_S = 150.0
+ENDED_STATES = ("success", "failed", "skipped", "upstream_failed", "removed")
 ZOMBIE_S = 30.0
 """How long a flow run without a process counts as one that is about to get one."""
 HEARTBEAT_S = 30
@@ -47,8 +51,8 @@ class Hands(Orchestrator, Protocol):
     def begin_child(self, night: Night) -> str:
         """As `begin`, by another flow."""
 
-    def take_token(self, cluster: Behind) -> None:
-        """A person gives the orchestrator the cluster's new token."""
+    def take_token(self, cluster: Behind, away_s: float) -> None:
+        """A person gives the orchestrator the cluster's new token, at most `away_s` later."""
 
     def kill(self, run: str, step: Step) -> bool:
         """SIGKILL the process that runs this step, or waits for it; whether there was one."""
@@ -61,6 +65,9 @@ class Hands(Orchestrator, Protocol):
 
     def act(self, what: str, run: str, step: Step) -> None:
         """`cancel`, `mark_failed`, `mark_success` or `clear`, as a person does it."""
+
+    def befall(self, what: str, run: str, step: Step, site: Site, away_s: float) -> bool:
+        """Let happen what can happen to this orchestrator only; False: there is nothing yet to hit."""
 
     def tend(self, run: str, *, is_wanted: bool) -> bool:
         """What somebody else does about a run that has died; whether there was anything to be done.
@@ -80,12 +87,12 @@ class WithoutParents:
     def begin_child(self, night: Night) -> str:
         raise NotImplementedError("nothing starts its nights")
 
-    def take_token(self, cluster: Behind) -> None:
-        raise NotImplementedError("its token stays")
-
 
 class LoopHands(WithoutParents, LoopOrchestrator):
     clear_resumes = False
+
+    def take_token(self, cluster: Behind, away_s: float) -> None:
+        raise NotImplementedError("its token stays")
 
     def kill(self, run: str, step: Step) -> bool:
         is_alive = self.processes[run].poll() is None
@@ -105,6 +112,9 @@ class LoopHands(WithoutParents, LoopOrchestrator):
         self.processes[run].terminate()
         self.processes[run].wait()
         self.again(run)
+
+    def befall(self, what: str, run: str, step: Step, site: Site, away_s: float) -> bool:
+        raise NotImplementedError(what)
 
     def tend(self, run: str, *, is_wanted: bool) -> bool:
         steps: tuple[Step, ...] = ("sweep", "gate", "train")
@@ -141,7 +151,7 @@ class PrefectHands(PrefectOrchestrator):
             assert time.monotonic() < deadline, "the parent starts no run"
             time.sleep(0.5)
 
-    def take_token(self, cluster: Behind) -> None:
+    def take_token(self, cluster: Behind, away_s: float) -> None:
         save_cluster(self.servers, cluster)  # type: ignore[arg-type]
 
     def kill(self, run: str, step: Step) -> bool:
@@ -171,6 +181,9 @@ class PrefectHands(PrefectOrchestrator):
             kind = {"mark_failed": "FAILED", "mark_success": "COMPLETED"}[what]
             state = {"type": kind, "message": "marked by a person"}
             self._patiently("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
+
+    def befall(self, what: str, run: str, step: Step, site: Site, away_s: float) -> bool:
+        raise NotImplementedError(what)
 
     def tend(self, run: str, *, is_wanted: bool) -> bool:
         state = self._flow_run(run)["state_type"]
@@ -254,9 +267,53 @@ class AirflowHands(WithoutParents, AirflowOrchestrator):
             self.cancel(run)
         elif what == "clear":
             self.servers.clear(dag_id, run_id, "sweep", downstream=True)
+        elif what == "expire_run":
+            self._expire(dag_id, run_id)
         else:
             state = {"mark_failed": "failed", "mark_success": "success"}[what]
             self.servers.patch_state(dag_id, run_id, step, state)
+
+    def befall(self, what: str, run: str, step: Step, site: Site, away_s: float) -> bool:
+        dag_id, _, run_id = run.partition(":")
+        if what == "drop_rows":
+            return self._drop_rows(dag_id, run_id, step)
+        assert what == "kill_worker"
+        pids = self.servers.task_processes(self.servers.task(dag_id, run_id, step)["id"])
+        for pid in pids:
+            with suppress(OSError):
+                os.kill(_parent(pid), signal.SIGKILL)
+        return bool(pids)
+
+    def take_token(self, cluster: Behind, away_s: float) -> None:
+        def tell() -> None:
+            time.sleep(min(away_s, 5.0))  # a submission asks again for ten seconds
+            name = "raysweep_default"
+            fields = {"connection_id": name, "conn_type": "raysweep", "password": cluster.token}
+            self.servers.call("PATCH", f"/connections/{name}", fields, update_mask=["password"])
+
+        threading.Thread(target=tell, daemon=True).start()
+
+    def _drop_rows(self, dag_id: str, run_id: str, step: Step) -> bool:
+        """As Airflow does after its retention, and with `clear_on_success`."""
+        with closing(sqlite3.connect(self.servers.home / "airflow.db", timeout=30)) as database, database:
+            where = "dag_id = ? AND run_id = ? AND task_id = ?"
+            gone = database.execute(f"DELETE FROM task_state_store WHERE {where}", (dag_id, run_id, step))
+            return gone.rowcount > 0
+
+    def _expire(self, dag_id: str, run_id: str) -> None:
+        """As the scheduler does at `dagrun_timeout`; the triggerer is away, and back when that is done."""
+        self.servers.kill("triggerer")
+        with closing(sqlite3.connect(self.servers.home / "airflow.db", timeout=30)) as database, database:
+            now, where = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f"), "dag_id = ? AND run_id = ?"
+            database.execute(
+                f"UPDATE dag_run SET state = 'failed', end_date = ? WHERE {where}", (now, dag_id, run_id)
+            )
+            database.execute(
+                "UPDATE task_instance SET state = 'skipped', trigger_id = NULL, updated_at = ? "
+                f"WHERE {where} AND (state IS NULL OR state NOT IN {ENDED_STATES})",
+                (now, dag_id, run_id),
+            )
+        self.servers.start_component("triggerer")
 
     def tend(self, run: str, *, is_wanted: bool) -> bool:
         return False
@@ -265,3 +322,7 @@ class AirflowHands(WithoutParents, AirflowOrchestrator):
         dag_id, _, run_id = run.partition(":")
         found = self.servers.xcom(dag_id, run_id, step)
         return dict(found) if found is not None else None
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -20,8 +20,12 @@ STEPS: Final[tuple[Step, ...]] = ("sweep", "gate", "train")
 STOP_S: Final = 45.0
 """Within so long after a person's word nothing of the night may run any more, outages not counted. The
 promise is 30 s, on a machine that does nothing else."""
+ORPHAN_S: Final = 300.0
+"""The same where nothing of the orchestrator was told of the end: `expire_run`."""
 CLOCK_S: Final = 0.5
 """Times of different processes are this far apart at most."""
+_FAILED: Final = ("failed", "cancelled")
+_ENDED_BY: Final = {"expire_run": (*_FAILED, "skipped")}
 USABLE: Final = ("completed", "target", "plateau", "deadline", "budget")
 RUNNING: Final = ("PENDING", "RUNNING")
 
@@ -168,7 +172,7 @@ def _it_ends_as_people_want(seen: NightSeen) -> Iterator[str]:
         marked = next(act.step for act in reversed(seen.acts) if act.what == "mark_success")
         if states[marked] != "success":
             yield f"{marked} is {states[marked]}, though it was marked success"
-    elif not any(state in ("failed", "cancelled") for state in states.values()):
+    elif not any(state in _ENDED_BY.get(seen.acts[-1].what, _FAILED) for state in states.values()):
         yield f"a person ended the night ({seen.acts[-1].what}), and no step says so: {states}"
 
 
@@ -229,7 +233,7 @@ def _no_job_is_left(seen: NightSeen) -> Iterator[str]:
 def _who_is_told_to_end_ends(seen: NightSeen) -> Iterator[str]:
     for act in seen.acts:
         took = act.stopped_at - act.at if act.what in ENDINGS and act.stopped_at is not None else 0.0
-        if took > STOP_S + seen.outages_s:
+        if took > (ORPHAN_S if act.what == "expire_run" else STOP_S) + seen.outages_s:
             yield f"it took {took:.0f} s from {act.what} until nothing of the {act.step} ran any more"
 
 

@@ -27,7 +27,15 @@ began; half of its trials have ended; the gate has a job; the training began."""
 OUTAGES: Final = ("cut_cluster", "stall_cluster", "cut_storage", "stall_storage")
 """The proxy before the cluster's Jobs API, or before the storage, refuses connections, or lets them hang."""
 KILLS: Final = ("kill_step", "kill_driver", "kill_trial", "kill_head")
-ENDINGS: Final = ("cancel", "mark_failed", "mark_success", "stop_job")
+OWN: Final[dict[Name, tuple[str, ...]]] = {
+    "loop": (),
+    "prefect": ("orphan:worker", "rotate_token"),
+    "airflow": ("rotate_token", "kill_worker", "drop_rows"),
+}
+"""What can happen to some orchestrators only. `rotate_token`: the cluster's gateway takes another token;
+`orphan:worker`: the worker alone is killed, and flow processes live on; the rest by `Hands.befall`."""
+LASTING: Final = (*OUTAGES, "kill_head", "rotate_token")
+ENDINGS: Final = ("cancel", "mark_failed", "mark_success", "stop_job", "expire_run")
 """What people do so that a night, or its step, ends."""
 _SERVERS: Final[dict[Name, tuple[str, ...]]] = {
     "loop": (),
@@ -37,16 +45,14 @@ _SERVERS: Final[dict[Name, tuple[str, ...]]] = {
 _PEOPLE: Final[dict[Name, tuple[str, ...]]] = {
     "loop": ("cancel", "stop_job", "clear"),
     "prefect": ("cancel", "mark_failed", "stop_job", "clear"),
-    "airflow": ("cancel", "mark_failed", "mark_success", "stop_job", "clear"),
+    "airflow": ("cancel", "mark_failed", "mark_success", "stop_job", "expire_run", "clear"),
 }
-_OWN: Final[dict[Name, tuple[str, ...]]] = {"prefect": ("orphan:worker", "rotate_token")}
-"""The worker alone is killed, and flow processes live on; the cluster's gateway takes another token."""
 CHILDREN: Final = 0.4
 """The part of Prefect's nights that another flow starts (`run_deployment`)."""
 CLEARS_WHILE_RUNNING: Final[tuple[Name, ...]] = ("loop", "airflow")
 """Prefect retries only what has ended."""
 TRIALS: Final = 8
-_NEED_A_JOB: Final = ("kill_driver", "kill_trial", "stop_job")
+_NEED_A_JOB: Final = ("kill_driver", "kill_trial", "stop_job", "expire_run", "drop_rows")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +92,7 @@ class Plan:
 def menu_of(orchestrator: Name) -> tuple[str, ...]:
     """All that can happen to its nights."""
     servers = [f"{how}:{name}" for name in _SERVERS[orchestrator] for how in ("restart", "kill")]
-    return (*KILLS, *OUTAGES, *servers, *_OWN.get(orchestrator, ()), *_PEOPLE[orchestrator])
+    return (*KILLS, *OUTAGES, *servers, *OWN[orchestrator], *_PEOPLE[orchestrator])
 
 
 def draw(orchestrator: Name, seed: int, night: int) -> Plan:
@@ -112,6 +118,12 @@ def draw(orchestrator: Name, seed: int, night: int) -> Plan:
 
 def _events(rng: Random, orchestrator: Name, first: str) -> Iterator[Event]:
     """The first, what comes with it, and what comes after it."""
+    if first == "drop_rows" and rng.random() < 0.5:
+        # What the clear would need to know is gone when it comes.
+        yield Event(what="cancel", when=rng.choice(WHENS[1:]))
+        yield Event(what="drop_rows", when="ended")
+        yield Event(what="clear", when="ended")
+        return
     if first not in _PEOPLE[orchestrator]:
         yield (event := _event(rng, first))
         if rng.random() < 0.5:
@@ -135,7 +147,7 @@ def _events(rng: Random, orchestrator: Name, first: str) -> Iterator[Event]:
 
 
 def _event(rng: Random, what: str, when: When | None = None) -> Event:
-    lasts = what in OUTAGES or what == "kill_head" or what.startswith(("kill:", "restart:", "orphan:"))
+    lasts = what in LASTING or what.startswith(("kill:", "restart:", "orphan:"))
     if when is None or (when == "submitting" and what in _NEED_A_JOB):
         when = rng.choice(WHENS[what in _NEED_A_JOB :])
     return Event(what=what, when=when, lasts_s=rng.choice((2.0, 5.0, 10.0)) if lasts else 0.0)

@@ -12,13 +12,24 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.orchestrators.chaos_hands import Hands
-from tests.orchestrators.chaos_oracle import STEPS, Act, ChampionSeen, Line, NightSeen, StepSeen, lies, wanted
-from tests.orchestrators.chaos_plan import ENDINGS, OUTAGES, TRIALS, Event, Plan
+from tests.orchestrators.chaos_oracle import (
+    ORPHAN_S,
+    STEPS,
+    Act,
+    ChampionSeen,
+    Line,
+    NightSeen,
+    StepSeen,
+    lies,
+    wanted,
+)
+from tests.orchestrators.chaos_plan import ENDINGS, OUTAGES, OWN, TRIALS, Event, Name, Plan
 from tests.orchestrators.chaos_site import NAME, Site
 from tests.orchestrators.suite import ENDED, Night, State, Step
 
 NIGHT_S: Final = 300.0
-LEASE_S: Final = 60.0
+LEASES_S: Final[dict[Name, float]] = {"loop": 60.0, "prefect": 60.0, "airflow": 900.0}
+"""Airflow's is longer than an orphan may live there: it has a reaper."""
 LOOK_S: Final = 0.3
 SETTLE_S: Final = 6.0
 """How long after the last event it is believed that nothing runs: what was on its way has come by then."""
@@ -168,9 +179,16 @@ class Player:
             self._cut(what, event.lasts_s)
         elif what == "rotate_token":
             self.site.rotate_token()
-            self.hands.take_token(self.site.behind)
+            self.hands.take_token(self.site.behind, event.lasts_s)
+            self.outages_s += event.lasts_s
         elif what in ("restart", "kill", "orphan"):
             self._later(lambda: self.hands.server(what, name, event.lasts_s), event.lasts_s)
+        elif what in OWN[self.plan.orchestrator]:
+            if event.when == "ended" and self.acts:
+                step = self.acts[-1].step
+            if step is None or not self.hands.befall(what, self.run, step, self.site, event.lasts_s):
+                return False
+            self.outages_s += event.lasts_s
         elif step is None or not self._kill(what, step, event.lasts_s):
             return False
         self.fired.append(event.what)
@@ -237,7 +255,7 @@ class Player:
     def _judge(self, champion: ChampionSeen) -> Result:
         site, want = self.site, self._want()
         running = self._running()
-        left = site.left(LEFT_S if not running else LEASE_S + LEFT_S)
+        left = site.left(LEFT_S if not running else min(ORPHAN_S, _lease_s(self.plan)) + LEFT_S)
         if running:
             running = self._running()
         self._stopped(is_waited_for=not running)
@@ -287,6 +305,10 @@ def _kill(pid: int) -> bool:
     return True
 
 
+def _lease_s(plan: Plan) -> float:
+    return LEASES_S[plan.orchestrator]
+
+
 def _night(plan: Plan, site: Site) -> Night:
     """What the orchestrator is asked to run."""
     common = {"log": str(site.log), "hold": str(site.hold)}
@@ -314,4 +336,4 @@ def _night(plan: Plan, site: Site) -> Night:
         "storage_path": site.storage,
     }
     gate = {"confirm_top_k": 1, "seeds": 1, "test": "mean"}
-    return Night(sweep=sweep, train=training, gate=gate, retries=8, job={"lease_ttl_s": LEASE_S})
+    return Night(sweep=sweep, train=training, gate=gate, retries=8, job={"lease_ttl_s": _lease_s(plan)})

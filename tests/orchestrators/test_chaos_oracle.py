@@ -20,7 +20,7 @@ from tests.orchestrators.chaos_oracle import (
     lies,
     wanted,
 )
-from tests.orchestrators.chaos_plan import ENDINGS, ORCHESTRATORS, OUTAGES, WHENS, Name, draw, menu_of
+from tests.orchestrators.chaos_plan import ENDINGS, LASTING, ORCHESTRATORS, WHENS, Name, draw, menu_of
 from tests.orchestrators.suite import State, Step
 
 XS = (0.3, 0.1, 0.2)
@@ -299,10 +299,7 @@ def test_events_come_in_an_order_in_which_they_can_happen(orchestrator: Name) ->
         order = [WHENS.index(event.when) for event in events if event.when in WHENS]
         assert order == sorted(order)
         assert sum(event.what in ENDINGS for event in events) <= 1
-        assert all(
-            (event.lasts_s > 0) == (":" in event.what or event.what in (*OUTAGES, "kill_head"))
-            for event in events
-        )
+        assert all((event.lasts_s > 0) == (":" in event.what or event.what in LASTING) for event in events)
         if orchestrator == "prefect":
             assert all(event.when == "ended" for event in events if event.what == "clear")
 

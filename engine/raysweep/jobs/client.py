@@ -3,7 +3,8 @@
 Where no answer came, or the server failed, everything is sent again after a pause: reading changes nothing,
 an upload is named by its content, a stop and a delete may be repeated, and a job that is submitted twice is
 refused the second time because of its id (`JobExistsError`), so that a lost answer does no harm. What the
-server refused (401, 403 and other 4xx) and what failed TLS is never sent again.
+server refused (4xx) and what failed TLS is not sent again. The exception is a token that was rotated: at 401
+and 403 the connection is read again, and the request is sent once more if its secrets have changed.
 
 No exception that leaves this module refers to a request, whose headers and body hold secrets: httpx's errors
 are turned into `Answer`s where they arise, and typed errors are raised outside of any `except` block.
@@ -12,6 +13,7 @@ are turned into `Answer`s where they arise, and typed errors are raised outside 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
@@ -25,13 +27,17 @@ from pydantic import SecretStr
 from raysweep.errors import ClusterRequestError, JobNotFoundError, SpecError, one_line
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.wire import Answer, ClusterVersion, JobInfo, Submission, error_of, read_info
+from raysweep.threads import on_thread
 
 if TYPE_CHECKING:
     import httpx  # a fifth of a second, which a sweep that runs here has no use for
 
+LOG: Final = logging.getLogger("raysweep.jobs")
 FIRST_PAUSE_S: Final = 0.25
 MAX_PAUSE_S: Final = 5.0
 UPLOAD_FACTOR: Final = 10
+RENEW_S: Final = 30.0
+"""How long it may take to read a connection again."""
 TAIL_PAUSE_S: Final = 1.0
 TAIL_SHARE: Final = 0.1
 """A log is fetched whole each time: at most this share of the time is spent on it."""
@@ -63,6 +69,7 @@ class JobsClient:
         self.connection = ClusterConnection.of(connection)
         self._scrubber = self.connection.scrubber()
         self._http: httpx.AsyncClient | None = None
+        self._replaced: list[httpx.AsyncClient] = []
         self._context = self.connection.ssl_context()
 
     def __repr__(self) -> str:
@@ -77,9 +84,10 @@ class JobsClient:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        http, self._http = self._http, None
-        if http is not None:
-            await http.aclose()
+        opened, self._http, self._replaced = [*self._replaced, self._http], None, []
+        for http in opened:
+            if http is not None:
+                await http.aclose()
 
     async def version(self) -> ClusterVersion:
         """The versions of Ray and of the Jobs API."""
@@ -213,13 +221,41 @@ class JobsClient:
         timeout_s: float | None = None,
     ) -> Answer:
         for number in range(1, self.connection.tries + 1):
+            used = self.connection
             answer = await self._send(method, path, body, timeout_s)
+            if answer.status in (401, 403) and await self._renew(used):
+                answer = await self._send(method, path, body, timeout_s)
             is_final = answer.is_good or not answer.may_pass or bool(job_id and answer.says_exists(job_id))
             if is_final or number == self.connection.tries:
                 return answer
             pause_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**number)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
         raise AssertionError("unreachable: tries is at least 1")
+
+    async def _renew(self, used: ClusterConnection) -> bool:
+        """Take up secrets that were rotated; whether there are others than those that were used."""
+        if self.connection is not used:
+            return True  # a request beside this one has done it
+        try:
+            fresh = await on_thread(used.renewed, within_s=RENEW_S)
+            context = fresh.ssl_context() if fresh is not None else None
+        except Exception as error:  # noqa: BLE001  whatever it is, the refusal is what counts
+            LOG.warning(
+                "%s refused its token, and the connection could not be read again: %s",
+                used.address,
+                self.scrub(one_line(f"{type(error).__name__}: {error}", 300)),
+            )
+            return False
+        if fresh is None or context is None or self.connection is not used:
+            return self.connection is not used
+        LOG.info("%s refused its token: the connection was read again, and has changed", used.address)
+        # Requests beside this one may still use the earlier client: it is closed at the end.
+        if self._http is not None:
+            self._replaced.append(self._http)
+        self.connection, self._context, self._http = fresh, context, None
+        scrubbed = (fresh.token, fresh.proxy, *fresh.headers.values())
+        self._scrubber = self._scrubber.with_more(each for each in scrubbed if each is not None)
+        return True
 
     async def _send(self, method: str, path: str, body: Body | None, timeout_s: float | None) -> Answer:
         """One request. Whatever happens to it becomes an answer: nothing here may be seen from outside."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +34,8 @@ class ClusterConnection:
     """How to reach a cluster's dashboard, which serves the Jobs API. Raises SpecError for what cannot be.
 
     The token is, in this order: the argument, `RAY_AUTH_TOKEN`, the file that `RAY_AUTH_TOKEN_PATH` names,
-    `~/.ray/auth_token`; as Ray's own tools do it. An empty argument sends none. It is read once, here.
+    `~/.ray/auth_token`; as Ray's own tools do it. An empty argument sends none. A token that was found so is
+    read again where the cluster refuses it (`renewed`).
     """
 
     address: str
@@ -59,10 +60,14 @@ class ClusterConnection:
     """How long one answer may take; an upload gets ten times as long."""
     tries: int = 4
     """How often a request is sent, where it may be sent again."""
+    renew: Callable[[], ClusterConnection] | None = field(default=None, repr=False, compare=False)
+    """Reads the connection where it is kept, as its secrets may have been rotated. May block and raise."""
+    _is_token_found: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "address", _checked_address(self.address))
+        put(self, "_is_token_found", self.token is None)
         put(self, "token", _secret(self.token) if self.token is not None else find_token())
         put(self, "proxy", _checked_proxy(_secret(self.proxy)))
         put(self, "headers", {name: SecretStr(_plain(value).strip()) for name, value in self.headers.items()})
@@ -84,6 +89,15 @@ class ClusterConnection:
     def of(cls, address: str | ClusterConnection) -> ClusterConnection:
         """The connection itself, or one to this address with all else from the environment."""
         return address if isinstance(address, ClusterConnection) else cls(address=address)
+
+    def renewed(self) -> ClusterConnection | None:
+        """With the secrets that are valid now; None where they are the same. May block and raise."""
+        fresh = self
+        if self.renew is not None:
+            fresh = self.renew()
+        elif self._is_token_found:
+            fresh = replace(self, token=None)
+        return fresh if fresh != self else None
 
     def scrubber(self) -> Scrubber:
         """What takes this connection's secrets out of texts."""

@@ -12,49 +12,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from raysweep.jobs.secret_names import is_secret
+
 IGNORE_FILES: Final = (".gitignore", ".rayignore")
 
 TOOLS: Final = (
     *(".git", ".hg", ".svn", "__pycache__", "*.pyc", ".venv", ".tox", ".nox", "node_modules"),
     *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".ipynb_checkpoints", ".ds_store"),
 )
-SECRETS: Final = (
-    *(
-        ".env",
-        ".env.*",
-        "*.env",
-        ".envrc",
-        "*.pem",
-        "*.key",
-        "*.p12",
-        "*.pfx",
-        "*.jks",
-        "*.keystore",
-        "*.ppk",
-    ),
-    *(
-        "*.kdbx",
-        "*.gpg",
-        "id_rsa*",
-        "id_dsa*",
-        "id_ecdsa*",
-        "id_ed25519*",
-        ".ssh",
-        ".gnupg",
-        ".aws",
-        ".azure",
-    ),
-    *(".kube", ".docker", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc", ".htpasswd"),
-    *(".git-credentials", "auth_token", "credentials", "credentials*.json", "*credentials.json"),
-    *("client_secret*.json", "service_account*.json", "service-account*.json", "*.tfstate*", "*.tfvars"),
-    *("*.tfvars.json", ".terraform", ".terraformrc", "terraform.rc", "terraform.tfstate.d"),
-    *("secrets.json", "secrets.yaml", "secrets.yml", "secrets.toml", ".vault-token", ".vault_pass*"),
-    *("kubeconfig", "kubeconfig.*", "*.kubeconfig", ".dockercfg", ".dockerconfigjson", "rclone.conf"),
-    *(".databrickscfg", ".s3cfg", ".boto", ".passwd-s3fs", ".my.cnf", ".mylogin.cnf", "*.ovpn"),
-    *(".snowflake", ".snowsql", ".oci", ".prefect", ".kaggle", "kaggle.json", "passwords.json"),
-    *("credentials.toml", "connections.toml", "application_default_credentials*"),
-)
-
 NOTHING: Final = "(?!)"
 """An expression that nothing matches."""
 _CLASS: Final = re.compile(r"\[:([^:\]]*):\]")
@@ -68,12 +33,11 @@ TOOL_REASON: Final = "made by a tool"
 SECRET_REASON: Final = "may hold secrets"
 
 
-def default_reason(name: str) -> str:
-    """Why a file or folder of this name is left out unasked; "" where it is not."""
-    lower = name.lower()
-    if any(fnmatchcase(lower, pattern) for pattern in SECRETS):
+def default_reason(name: str, *, folder: str = "", is_folder: bool = False) -> str:
+    """Why a file or folder of this name, in a folder of that one, is left out unasked; "" where it is not."""
+    if is_secret(name, folder=folder, is_folder=is_folder):
         return SECRET_REASON
-    return TOOL_REASON if any(fnmatchcase(lower, pattern) for pattern in TOOLS) else ""
+    return TOOL_REASON if any(fnmatchcase(name.lower(), pattern) for pattern in TOOLS) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from raysweep.errors import SpecError
-from raysweep.jobs.ignores import IGNORE_FILES, Patterns, default_reason
+from raysweep.jobs.ignores import IGNORE_FILES, SECRET_REASON, Patterns, default_reason
+from raysweep.jobs.secret_names import is_secret_folder
 
 LIMIT_BYTES: Final = 100 * 1024 * 1024
 """What Ray's head takes. Counted before compression, so that it is known before anything is read."""
@@ -261,9 +262,14 @@ class _Walk:
             return ""
         # A link may have another name than what it leads to, which may lie in a folder that is left out.
         real = path.relative_to(self._root).parts if path != self._root else ()
-        for part in (name.rpartition("/")[2], *real):
-            if why := default_reason(part):
+        named = [(tuple(name.split("/")), is_folder)]
+        named += [(real[:end], is_folder or end < len(real)) for end in range(1, len(real) + 1)]
+        for parts, is_one in named:
+            folder = "".join(parts[-2:-1])
+            if why := default_reason(parts[-1], folder=folder, is_folder=is_one):
                 return why
+        if is_folder and is_secret_folder(path.name) and not any(path.glob("*.py")):
+            return SECRET_REASON
         if is_folder and (path / "pyvenv.cfg").is_file():
             return "a virtual environment"
         for base, patterns in lists:

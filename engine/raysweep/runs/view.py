@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 
@@ -97,6 +99,22 @@ class RunView:
         """Remember, for when the cluster forgets, that a cluster has taken this job; never before it has."""
         record = {"format": 1, "job_id": job_id, "address": address, "at": time.time()}
         self.store.put_if_absent(f"{self.run_id}/jobs/{number:06d}.json", orjson.dumps(record))
+
+    def keep_step(self, fields: Mapping[str, Any]) -> None:
+        """Keep what an orchestrator's step must know at its next try, in case the orchestrator forgets it."""
+        self.store.put(self._step_key, orjson.dumps(dict(fields)))
+
+    def kept_step(self) -> Mapping[str, Any] | None:
+        """What `keep_step` kept last; None for nothing that can be read."""
+        try:
+            found = orjson.loads(self.store.get(self._step_key) or b"")
+        except orjson.JSONDecodeError:
+            return None
+        return found if isinstance(found, dict) else None
+
+    @property
+    def _step_key(self) -> str:
+        return f"{self.run_id}/step.json"
 
     def renew_lease(self, ttl_s: float) -> None:
         """Record that this process still waits for it."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from raysweep.fielddocs import Described
 from raysweep.spec.jsonable import unwrap_number
-from raysweep.spec.validation import issues_of, spec_error
+from raysweep.spec.validation import Counts, issues_of, spec_error
 
 if TYPE_CHECKING:
     _Model = Described
@@ -61,6 +61,22 @@ class SpecModel(_Model):
             return super().model_validate(obj, **options)
         except ValidationError as error:
             raise spec_error(issues_of(error, cls)) from None
+
+    @classmethod
+    def check_known(cls, obj: Any, counts: Counts) -> None:
+        """See that a mapping whose other parts come later is valid as far as it is known.
+
+        Args:
+            obj: The mapping.
+            counts: Which problems count.
+
+        Raises: SpecError.
+        """
+        try:
+            super().model_validate(obj)
+        except ValidationError as error:
+            if issues := issues_of(error, cls, counts):
+                raise spec_error(issues) from None
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated as a whole (`model_copy` does not validate)."""

@@ -22,6 +22,7 @@ SLUG_CHARACTERS = 40
 Kind = Literal["sweep", "train"]
 # Runs of one name and key share a storage path, but no folder. Ids are on disk: this never changes.
 _PREFIXES: Final[dict[Kind, str]] = {"sweep": "", "train": "train "}
+_SLUG: Final = re.compile("[a-z0-9-]+")
 
 
 def slug(name: str) -> str:
@@ -100,16 +101,25 @@ class RunId:
         if not slug(self.name):
             problem = f"{show(self.name)} has no ASCII letter or digit"
             raise SpecError("name", problem, 'give a name such as "flights"')
-        # A key from outside may hold lone surrogates; they must not make the id fail.
-        hashed = (_PREFIXES[self.kind] + self.key).encode("utf-8", "surrogatepass")
-        digest = hashlib.blake2b(hashed, digest_size=5).hexdigest()
-        object.__setattr__(self, "id", f"{slug(self.name)}-{digest}")
+        object.__setattr__(self, "id", f"{slug(self.name)}-{_key_digest(self.kind, self.key)}")
 
     @classmethod
     def of(cls, spec: SweepSpec | TrainSpec, key: str | None) -> Self:
         """Of this spec under this key. Without one the digest is the key: the same spec is the same run."""
         named = key if key is not None else f"spec-{spec.digest()[:16]}"
         return cls(kind=spec.kind, name=spec.name, key=named)
+
+
+def is_id_of(run_id: str, kind: Kind, key: str) -> bool:
+    """Whether a text from outside is the id of a run of this kind and key, whatever its name."""
+    name, _, digest = run_id.rpartition("-")
+    return _SLUG.fullmatch(name) is not None and digest == _key_digest(kind, key)
+
+
+def _key_digest(kind: Kind, key: str) -> str:
+    # A key from outside may hold lone surrogates; they must not make the id fail.
+    hashed = (_PREFIXES[kind] + key).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(hashed, digest_size=5).hexdigest()
 
 
 def sweep_id(name: str, key: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from raysweep.errors import SpecError
 from raysweep.fielddocs import description_of
 
 Path = tuple[str | int, ...]
+Counts = Callable[[Path, bool], bool]
+"""Whether a problem at a path counts, and whether it is that nothing is there; `()` is the whole."""
 WHOLE: Final = "spec"
 """The field of a SpecError about all of what was given."""
 
@@ -87,10 +89,13 @@ def spec_error(issues: Sequence[Issue], where: str = "") -> SpecError:
     return first
 
 
-def issues_of(error: ValidationError, model: type[BaseModel]) -> list[Issue]:
-    """The problems of a ValidationError, in the words of this package."""
+def issues_of(
+    error: ValidationError, model: type[BaseModel], counts: Counts = lambda path, is_missing: True
+) -> list[Issue]:
+    """The problems of a ValidationError, in the words of this package; only those of paths that count."""
     found: list[Issue] = []
-    for item in error.errors(include_url=False):
+    items = error.errors(include_url=False)
+    for item in (each for each in items if counts(each["loc"], each["type"] == "missing")):
         # pydantic ends with it the place of a key that is wrong; a field may have that name, too.
         is_of_key = item["loc"][-1:] == ("[key]",) and item["type"] != "extra_forbidden"
         path: Path = item["loc"][:-1] if is_of_key else item["loc"]

@@ -127,7 +127,8 @@ async def _wait(job: RunningJob, to: Connect, on_progress: OnProgress | None, lo
         else:
             began = time.monotonic()
             try:
-                await wait(job, to=cluster, on_progress=on_progress)
+                # It was let in when it submitted: a token that was rotated may be known here minutes later.
+                await wait(job, to=cluster, on_progress=on_progress, refused_s=UNREACHABLE_S)
                 return
             except (RaysweepError, asyncio.CancelledError):
                 raise  # what passes has been borne by the wait

@@ -6,7 +6,9 @@ The DAG's id is part of the path: Airflow's permission check and the page then r
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -23,6 +25,7 @@ from raysweep_airflow.page.lookup import find_task
 from raysweep_airflow.page.place import Place
 from raysweep_airflow.page.readers import Readers
 from raysweep_airflow.page.task import TaskView
+from raysweep_airflow.reaper import reaping
 
 READS_AT_ONCE: Final = 4
 PATIENCE_S: Final = 20.0
@@ -47,9 +50,16 @@ DagId = Annotated[str, Path(max_length=250)]
 Text = Annotated[str, Query(min_length=1, max_length=250)]
 
 
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Airflow enters it in each process that serves, and only there: that is the reaper's life too."""
+    with reaping():
+        yield
+
+
 def make_app() -> FastAPI:
     """The application that the plugin mounts; it has no OpenAPI pages, which would ask for no login."""
-    app = FastAPI(title="raysweep", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="raysweep", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_lifespan)
     app.state.readers = Readers()
     # Threads of its own: one that hangs keeps its place, so that there are never more.
     app.state.threads = ThreadPoolExecutor(READS_AT_ONCE, "raysweep-page")

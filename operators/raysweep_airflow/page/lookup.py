@@ -7,20 +7,25 @@ those of raysweep's operators left is not looked at, so that no text of theirs n
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any, Final
 
 from airflow.models.task_state_store import TaskStateStoreModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
 from airflow.utils.session import create_session
-from sqlalchemy import select
+from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
+from raysweep_airflow.identity import TaskId
 from raysweep_airflow.page.place import Place
-from raysweep_airflow.page.task import OPERATORS, TaskView
+from raysweep_airflow.page.task import FINISHED, OPERATORS, TaskView
 
+_IDS: Final = ("dag_id", "task_id", "run_id", "map_index")
 JOB_KEY: Final = "raysweep_job"
 """What the operators keep in the task state store as soon as they have submitted."""
+PLACE_KEY: Final = "_raysweep_place"
+"""The same as an XCom: it is there where Airflow has deleted rows of the store."""
 
 
 def find_task(dag_id: str, run_id: str, task_id: str, map_index: int) -> TaskView | None:
@@ -49,6 +54,20 @@ def find_task(dag_id: str, run_id: str, task_id: str, map_index: int) -> TaskVie
         )
 
 
+def find_over(since: datetime) -> set[tuple[TaskId, str]]:
+    """Tasks that had a job, and are over since then or later: which, and what is new each time one ends."""
+    found: set[tuple[TaskId, str]] = set()
+    with create_session(scoped=False) as session:
+        for model, key in ((TaskStateStoreModel, JOB_KEY), (XComModel, PLACE_KEY)):
+            rows = session.execute(
+                select(*(getattr(TaskInstance, name) for name in (*_IDS, "updated_at", "try_number")))
+                .join(model, and_(*(getattr(model, name) == getattr(TaskInstance, name) for name in _IDS)))
+                .where(model.key == key, TaskInstance.state.in_(FINISHED), TaskInstance.updated_at >= since)
+            )
+            found |= {(TaskId(**dict(zip(_IDS, row, strict=False))), f"{row[-2]} {row[-1]}") for row in rows}
+    return found
+
+
 def _place(session: Session, task: TaskInstance) -> Place | None:
     """From the task state store, which outlives tries; or from the result, which outlives the store."""
     kept = session.scalar(
@@ -60,13 +79,18 @@ def _place(session: Session, task: TaskInstance) -> Place | None:
             TaskStateStoreModel.key == JOB_KEY,
         )
     )
-    place = Place.of_job(_decoded(kept)) if kept else None
-    if place is not None:
-        return place
+    return (
+        (Place.of_job(_decoded(kept)) if kept else None)
+        or Place.of_job(_xcom(session, task, PLACE_KEY))
+        or Place.of_result(_xcom(session, task, XCOM_RETURN_KEY))
+    )
+
+
+def _xcom(session: Session, task: TaskInstance, key: str) -> Any:
     entry = session.scalars(
         XComModel.get_many(
             run_id=task.run_id,
-            key=XCOM_RETURN_KEY,
+            key=key,
             task_ids=task.task_id,
             dag_ids=task.dag_id,
             map_indexes=task.map_index,
@@ -74,7 +98,7 @@ def _place(session: Session, task: TaskInstance) -> Place | None:
         )
     ).first()
     # Not `deserialize_value`: it makes objects of what a task says, and this is the api-server.
-    return Place.of_result(entry.value) if entry is not None else None
+    return entry.value if entry is not None else None
 
 
 def _decoded(text: str) -> Any:

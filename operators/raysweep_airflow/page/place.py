@@ -1,10 +1,16 @@
-"""Where the sweep, or the training, of a task instance lies."""
+"""Where the sweep, or the training, of a task instance lies.
+
+What the task state store and XComs say is not trusted: Airflow's API lets people edit both. An id names a
+folder and a job only where it is the one that follows from its key.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
+
+from raysweep.spec.identity import Kind, is_id_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +36,26 @@ class Place:
     @property
     def job_number(self) -> int:
         """Which job of its run it is; 0 without one."""
-        number = self.job_id.removeprefix(f"{self.run_id}.")
-        return int(number) if number.isdigit() else 0
+        name, _, number = self.job_id.rpartition(".")
+        return int(number) if name == self.run_id and number.isascii() and number.isdigit() else 0
+
+    def is_of(self, dag_id: str) -> bool:
+        """Whether a task of this DAG may end it: by its key, which the id and the job's id follow from."""
+        return self.key.startswith(f"{dag_id}/")
 
     @classmethod
     def of_job(cls, value: Any) -> Self | None:
-        """From what the operators keep of a job; None for anything that does not name a run and a storage."""
+        """From what the operators keep of a job; None for anything that names no run, storage and job."""
         if not isinstance(value, Mapping):
             return None
         fields = {name: value.get(name) or "" for name in cls.__slots__}
-        kind = fields.pop("kind")
+        kind: Kind = "train" if fields.pop("kind") == "train" else "sweep"
         if not all(isinstance(field, str) for field in fields.values()):
             return None
-        if not fields["run_id"] or not fields["storage_path"]:
+        if not is_id_of(fields["run_id"], kind, fields["key"]) or not _is_storage(fields["storage_path"]):
             return None
-        return cls(kind="train" if kind == "train" else "sweep", **fields)
+        place = cls(kind=kind, **fields)
+        return place if place.job_number or not place.job_id else None
 
     @classmethod
     def of_result(cls, value: Any) -> Self | None:
@@ -53,3 +64,8 @@ class Place:
             return None
         storage_path, _, run_id = str(value.get("uri") or "").rpartition("/")
         return cls.of_job({**value, "storage_path": storage_path, "run_id": run_id})
+
+
+def _is_storage(path: str) -> bool:
+    """An absolute path or an URL, which leads nowhere else by way of `..`."""
+    return ("://" in path or path.startswith("/")) and ".." not in path.split("/") and path.isprintable()

@@ -29,7 +29,7 @@ SCALE, sqrt = 2, None
 
 with DAG("d", schedule=None):
     @task.sweep(
-        spec={"param_space": {}, "metric": "loss", "mode": "min"},
+        spec={"param_space": {"x": 1}, "metric": "loss", "mode": "min"},
         retries=3,
     )
     def alone(config):

@@ -17,6 +17,7 @@ from airflow.utils.state import TaskInstanceState
 
 from raysweep.outcome import Cancellation, SweepOutcome
 from raysweep.runs.view import RunView
+from raysweep.spec.identity import sweep_id
 from raysweep_airflow import marks
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.marks import Marks
@@ -26,7 +27,7 @@ from raysweep_airflow.page.plugin import RaysweepPlugin
 from raysweep_airflow.page.task import TaskView
 
 TASK = TaskId(dag_id="night", task_id="sweep", run_id="r1")
-RUN = "flights-0123"
+RUN = sweep_id("flights", TASK.key)
 
 
 def marked(operator: str = "SweepOperator", **fields: Any) -> Any:
@@ -66,7 +67,7 @@ def run(tmp_path: Path) -> RunView:
 
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
-    job = {"run_id": RUN, "storage_path": str(tmp_path / "sweeps"), "job_id": f"{RUN}.1"}
+    job = {"run_id": RUN, "storage_path": str(tmp_path / "sweeps"), "job_id": f"{RUN}.1", "key": TASK.key}
     found = Database(Place(kind="sweep", **job))  # type: ignore[arg-type]
     monkeypatch.setattr(lookup, "find_task", found.find)
     monkeypatch.setattr(marks, "LOOK_S", 0.01)

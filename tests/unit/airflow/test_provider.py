@@ -60,7 +60,7 @@ for name in {raysweep_airflow.__all__!r}:
     getattr(raysweep_airflow, name)
 import raysweep_airflow.decorators
 from raysweep_airflow import SweepOperator
-SweepOperator(task_id="t", spec={{}})
+SweepOperator(task_id="t", spec="t.yaml")
 """
     environment = os.environ | {"AIRFLOW_HOME": str(tmp_path)}
     done = subprocess.run(

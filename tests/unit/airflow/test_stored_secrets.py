@@ -45,7 +45,7 @@ def unmapped(made: Any) -> Any:
 
 
 def plainly(dag: DAG) -> Any:
-    return SweepOperator(task_id="t", spec={}, job=JOB, dag=dag)
+    return SweepOperator(task_id="t", spec="t.yaml", job=JOB, dag=dag)
 
 
 def mapped(dag: DAG) -> Any:
@@ -84,7 +84,7 @@ def test_what_a_dag_gives_to_all_is_not_stored(is_mapped: bool) -> None:
         if is_mapped:
             made: Any = SweepOperator.partial(task_id="t").expand(spec=[{}])
         else:
-            made = SweepOperator(task_id="t", spec={})
+            made = SweepOperator(task_id="t", spec="t.yaml")
     stored = json.dumps(DagSerialization.to_dict(dag), default=str)
     assert "hunter" not in stored
     assert '"retries"' in stored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Connection
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from raysweep.errors import ConnectionUnreadableError, JobStoppedError, SpecError
@@ -23,6 +24,7 @@ from raysweep.storage.opening import open_store
 from raysweep_airflow import SweepOperator, work
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
+from raysweep_airflow.triggers import SweepTrigger
 from tests.unit.jobs.api import Api, serving
 
 LOG = logging.getLogger("tests")
@@ -312,3 +314,36 @@ def test_a_retry_of_that_try_goes_on_too(attached: Marked) -> None:
         attached.complete(end)
     attached.task.api.trouble = lambda method, path: None
     assert attached.task.deferred()["job"]["number"] == 2
+
+
+def test_a_trigger_takes_up_a_token_that_was_rotated(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's connection has the new one: no retry is spent, and the wait goes on at once."""
+    passwords = ["evening"]
+
+    def kept(self: RaySweepHook, conn_id: str = "") -> Connection:
+        return Connection(
+            conn_id="c", conn_type="raysweep", host=task.api.address, password=passwords[-1], extra="{}"
+        )
+
+    async def akept(self: RaySweepHook, conn_id: str = "") -> Connection:
+        return kept(self)
+
+    monkeypatch.undo()
+    monkeypatch.setattr(RaySweepHook, "get_connection", kept)
+    monkeypatch.setattr(RaySweepHook, "aget_connection", akept)
+    monkeypatch.setattr("raysweep.jobs.follow.FIRST_PAUSE_S", 0.01)
+    task.api.token = "evening"
+    trigger = SweepTrigger(**task.deferred())
+
+    async def night() -> dict[str, Any]:
+        waiting = asyncio.create_task(trigger.follow())
+        while not task.api.count("GET", f"/api/jobs/{trigger.job.job_id}"):  # noqa: ASYNC110  the API tells
+            await asyncio.sleep(0.01)
+        task.api.token = "morning"
+        passwords.append("morning")
+        task.api.end(trigger.job.job_id, "STOPPED")
+        return await asyncio.wait_for(waiting, 30)
+
+    event = asyncio.run(night())
+    # The end of the job, and not a refusal, is what it has seen.
+    assert isinstance(End.from_dict(event).result(), JobStoppedError)

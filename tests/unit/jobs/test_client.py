@@ -334,3 +334,94 @@ def test_the_context_of_verified_tls_demands_certificates() -> None:
     context = ClusterConnection(address="https://x").ssl_context()
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
+
+
+# --- secrets that are rotated
+
+
+def rotating(api: Api, tokens: list[str]) -> ClusterConnection:
+    """A connection that is kept elsewhere, where its token is the last of these."""
+
+    def read() -> ClusterConnection:
+        return ClusterConnection(
+            address=api.address, token=SecretStr(tokens[-1]), trust_env=False, tries=1, renew=read
+        )
+
+    return read()
+
+
+def test_a_token_that_was_rotated_is_taken_up_and_the_request_sent_once_more() -> None:
+    with serving(Api(token="evening")) as api:
+        tokens = ["evening"]
+
+        async def night() -> None:
+            async with JobsClient(rotating(api, tokens)) as client:
+                await client.jobs()
+                api.token = "morning"
+                tokens.append("morning")
+                await client.jobs()
+                assert api.count("GET", "/api/jobs/") == 3
+                await client.jobs()
+                assert api.count("GET", "/api/jobs/") == 4
+
+        asyncio.run(night())
+
+
+def test_a_token_that_was_refused_and_is_still_the_same_is_not_sent_again() -> None:
+    with serving(Api(token="evening")) as api:
+        connection = rotating(api, ["wrong"])
+
+        async def ask() -> None:
+            async with JobsClient(connection) as client:
+                await client.jobs()
+
+        with pytest.raises(errors.TokenRefusedError):
+            asyncio.run(ask())
+        assert api.count("GET", "/api/jobs/") == 1
+
+
+def test_a_token_of_a_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "token"
+    file.write_text("evening")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
+    with serving(Api(token="morning")) as api:
+        connection = ClusterConnection(address=api.address, trust_env=False)
+        file.write_text("morning")
+
+        async def ask() -> None:
+            async with JobsClient(connection) as client:
+                await client.jobs()
+
+        asyncio.run(ask())
+
+
+def test_a_connection_that_cannot_be_read_again_leaves_the_refusal_as_it_is() -> None:
+    def fail() -> ClusterConnection:
+        raise OSError("the vault is away")
+
+    with serving(Api(token="morning")) as api:
+        connection = ClusterConnection(
+            address=api.address, token=SecretStr("evening"), trust_env=False, renew=fail
+        )
+
+        async def ask() -> None:
+            async with JobsClient(connection) as client:
+                await client.jobs()
+
+        with pytest.raises(errors.TokenRefusedError):
+            asyncio.run(ask())
+
+
+def test_many_requests_at_once_take_up_a_rotated_token_together() -> None:
+    with serving(Api(token="evening")) as api:
+        tokens = ["evening"]
+
+        async def night() -> None:
+            async with JobsClient(rotating(api, tokens)) as client:
+                await client.jobs()
+                api.token = "morning"
+                tokens.append("morning")
+                await asyncio.gather(*(client.jobs() for _ in range(20)))
+
+        asyncio.run(night())
