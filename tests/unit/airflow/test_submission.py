@@ -19,6 +19,7 @@ from raysweep.jobs import ClusterConnection, RunningJob
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.lease import read_lease, renew_lease
+from raysweep.spec.identity import sweep_id
 from raysweep.step import End
 from raysweep.storage.opening import open_store
 from raysweep_airflow import SweepOperator, work
@@ -347,3 +348,38 @@ def test_a_trigger_takes_up_a_token_that_was_rotated(task: Task, monkeypatch: py
     event = asyncio.run(night())
     # The end of the job, and not a refusal, is what it has seen.
     assert isinstance(End.from_dict(event).result(), JobStoppedError)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_ended"),
+    [
+        ({}, True),
+        ({"key": "other/sweep/r", "run_id": sweep_id("flights", "other/sweep/r")}, False),
+        ({"run_id": "../elsewhere"}, False),
+        ({"storage_path": "/elsewhere"}, False),
+        ({"job_id": "somebody-elses-0123456789.1"}, False),
+    ],
+)
+def test_the_earlier_job_of_another_dag_is_not_ended(
+    task: Task, changes: dict[str, str], is_ended: bool, tmp_path: Path
+) -> None:
+    """What a task had before is in the task state store, which people may edit."""
+    key = "d/sweep/r/best-0123456789ab"
+    earlier: dict[str, Any] = {
+        "address": task.api.address,
+        "kind": "sweep",
+        "run_id": sweep_id("flights", key),
+        "key": key,
+        "storage_path": str(tmp_path / "sweeps"),
+        "number": 1,
+        "how": "submitted",
+    } | changes
+    earlier.setdefault("job_id", f"{earlier['run_id']}.1")
+    task.api.jobs[earlier["job_id"]] = {
+        "submission_id": earlier["job_id"],
+        "status": "PENDING",
+        "message": "",
+    }
+    task.store["raysweep_job"] = earlier
+    task.deferred()
+    assert (task.api.jobs[earlier["job_id"]]["status"] == "STOPPED") is is_ended
