@@ -109,7 +109,9 @@ class Rendering:
 
 
 def _plain(text: str) -> Any:
-    """A text as YAML reads it, if that is a number, a boolean or null; else the text itself."""
+    """A text as YAML reads it, if that is a number, a boolean or null; else, and if empty, the text."""
+    if not text.strip():
+        return text
     try:
         value = read_yaml(text, "")
     except SpecError:

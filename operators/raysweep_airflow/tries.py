@@ -21,15 +21,18 @@ again; *restart* begins a new one, by a new key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from datetime import datetime
+from typing import Any, Final, Literal, Self, get_args
 
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.step import verdict_of
 
 OnClear = Literal["reuse", "resume", "retry", "restart"]
 Do = Literal["go", "reuse", "resume", "retry", "restart"]
+_SUFFIX: Final = re.compile(r"(?:#\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +58,26 @@ class Record:
 
     @classmethod
     def from_dict(cls, fields: Any) -> Self | None:
-        """From what the store gave; None for nothing, or nothing of ours."""
+        """From what the store gave; None for nothing, or nothing of ours: people may edit it."""
         if not isinstance(fields, Mapping) or not isinstance(fields.get("max_tries"), int):
             return None
         known = cls.__dataclass_fields__
-        return cls(**{name: value for name, value in fields.items() if name in known})
+        found = cls(**{name: value for name, value in fields.items() if name in known})
+        return found if found._is_ours() else None
+
+    def _is_ours(self) -> bool:
+        """Whether the key that it gives is of the task's own, and the moments are moments."""
+        if not isinstance(self.suffix, str) or not _SUFFIX.fullmatch(self.suffix):
+            return False
+        if self.due is not None and self.due not in get_args(Do):
+            return False
+        try:
+            for moment in (self.scheduled_at, self.begun_at or self.scheduled_at, self.ends_at):
+                if moment is not None and datetime.fromisoformat(moment).tzinfo is None:
+                    return False
+        except (TypeError, ValueError):
+            return False
+        return True
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data."""

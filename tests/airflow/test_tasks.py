@@ -25,6 +25,7 @@ from tests.orchestrators.trainables import lines
 
 pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(600)]
 STOP_S = 30.0
+REAPED_S = 120.0
 _numbers = itertools.count(1)
 
 
@@ -274,6 +275,41 @@ def test_a_run_that_is_over_time_takes_its_sweep_along(desk: Desk) -> None:
     assert "its task was marked skipped in Airflow" in outcome.why
     assert desk.airflow.run("over_time", run_id)["state"] == "failed"
     desk.cluster.wait_until_clean(STOP_S)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_over_time_while_the_triggerer_is_away_takes_its_sweep_along(desk: Desk) -> None:
+    """Its trigger never starts again, and no listener is called: the reaper sees it."""
+    run_id = desk.begin("over_time", sweep=desk.spec(num_samples=500, pause=0.5))
+    desk.airflow.wait_state("over_time", run_id, "sweep", "deferred")
+    desk.until_noted("start")
+    desk.airflow.kill("triggerer")
+    try:
+        desk.airflow.wait_state("over_time", run_id, "sweep", "skipped", timeout_s=240)
+        outcome = desk.ended("over_time", run_id, within_s=REAPED_S)
+    finally:
+        desk.airflow.start_component("triggerer")
+    assert outcome.status == "cancelled"
+    assert "its task has ended in Airflow (skipped)" in outcome.why
+    desk.cluster.wait_until_clean(STOP_S)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_with_no_retry_left_leaves_no_job(desk: Desk) -> None:
+    """Also where Airflow has deleted what it keeps of the task; and a clear goes on with the sweep."""
+    run_id = desk.begin("once", sweep=desk.spec(num_samples=12, pause=1.0))
+    desk.until_noted("end", 1)
+    desk.airflow.call("DELETE", f"/dags/once/dagRuns/{run_id}/taskInstances/sweep/state-store")
+    for pid in desk.airflow.task_processes(desk.airflow.task("once", run_id, "sweep")["id"]):
+        os.kill(pid, signal.SIGKILL)
+    desk.airflow.wait_state("once", run_id, "sweep", "failed")
+    assert "its task has ended in Airflow (failed)" in desk.ended("once", run_id, within_s=REAPED_S).why
+    desk.cluster.wait_until_clean(STOP_S)
+    done = set(desk.noted("end"))
+    desk.airflow.clear("once", run_id, "sweep")
+    desk.airflow.wait_state("once", run_id, "sweep", "success", timeout_s=240)
+    assert desk.ended("once", run_id).counts == {"completed": 12}
+    assert not done & set(desk.started_twice())
 
 
 @pytest.mark.slow

@@ -53,6 +53,9 @@ with dag("over_time", dagrun_timeout=timedelta(seconds=60)):
 with dag("not_deferred"):
     SweepOperator(task_id="sweep", spec=SPEC, deferrable=False)
 
+with dag("once"):
+    SweepOperator(task_id="sweep", spec=SPEC, deferrable=False, retries=0)
+
 with dag("mapped"):
 
     @task

@@ -18,6 +18,13 @@ name: flights
 num_samples: {{ params.samples }}
 tags: {day: "{{ ds }}"}
 """
+FIELDS = {
+    "name": "a",
+    "trainable": "m:f",
+    "param_space": {"x": {"uniform": [0, 1]}},
+    "metric": "x",
+    "mode": "max",
+}
 
 
 @pytest.fixture
@@ -76,16 +83,17 @@ def test_a_file_that_needs_a_logical_date_says_so(context: dict[str, Any]) -> No
 
 def test_a_field_that_needs_a_logical_date_fails_for_good() -> None:
     with DAG("d", schedule=None):
-        operator = SweepOperator(task_id="sweep", spec={"tags": {"day": "{{ ds }}"}})
+        operator = SweepOperator(task_id="sweep", spec=FIELDS | {"tags": {"day": "{{ ds }}"}})
     with pytest.raises(AirflowFailException, match="'ds' is undefined in this run; a run without a logical"):
         operator.render_template_fields({})  # type: ignore[typeddict-item]
 
 
 def test_nested_fields_are_rendered() -> None:
     with DAG("d", schedule=None):
-        operator = SweepOperator(task_id="sweep", spec={"tags": {"day": "{{ ds }}"}, "stop": {"target": 0.9}})
+        given = FIELDS | {"tags": {"day": "{{ ds }}"}, "stop": {"target": 0.9}}
+        operator = SweepOperator(task_id="sweep", spec=given)
     operator.render_template_fields({"ds": "2026-11-21"})  # type: ignore[typeddict-item]
-    assert operator.spec == {"tags": {"day": "2026-11-21"}, "stop": {"target": 0.9}}
+    assert operator.spec == FIELDS | {"tags": {"day": "2026-11-21"}, "stop": {"target": 0.9}}
 
 
 def test_a_spec_object_becomes_data_in_which_templates_can_be() -> None:

@@ -14,11 +14,12 @@ import pytest
 from airflow.sdk import DAG, Connection
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from raysweep.errors import ConnectionUnreadableError, JobStoppedError, SpecError
+from raysweep.errors import ConnectionUnreadableError, JobStoppedError, SpecError, TokenRefusedError
 from raysweep.jobs import ClusterConnection, RunningJob
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.lease import read_lease, renew_lease
+from raysweep.spec.identity import sweep_id
 from raysweep.step import End
 from raysweep.storage.opening import open_store
 from raysweep_airflow import SweepOperator, work
@@ -316,34 +317,103 @@ def test_a_retry_of_that_try_goes_on_too(attached: Marked) -> None:
     assert attached.task.deferred()["job"]["number"] == 2
 
 
-def test_a_trigger_takes_up_a_token_that_was_rotated(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow's connection has the new one: no retry is spent, and the wait goes on at once."""
-    passwords = ["evening"]
+@pytest.fixture
+def passwords(task: Task, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Airflow's connection has as its token, one read after the other; the last one stays."""
+    kept = ["evening"]
 
-    def kept(self: RaySweepHook, conn_id: str = "") -> Connection:
+    def read(self: RaySweepHook, conn_id: str = "") -> Connection:
+        password = kept.pop(0) if len(kept) > 1 else kept[0]
         return Connection(
-            conn_id="c", conn_type="raysweep", host=task.api.address, password=passwords[-1], extra="{}"
+            conn_id="c", conn_type="raysweep", host=task.api.address, password=password, extra="{}"
         )
 
-    async def akept(self: RaySweepHook, conn_id: str = "") -> Connection:
-        return kept(self)
+    async def aread(self: RaySweepHook, conn_id: str = "") -> Connection:
+        return read(self)
 
     monkeypatch.undo()
-    monkeypatch.setattr(RaySweepHook, "get_connection", kept)
-    monkeypatch.setattr(RaySweepHook, "aget_connection", akept)
+    monkeypatch.setattr(work, "ASK_PAUSES_S", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(RaySweepHook, "get_connection", read)
+    monkeypatch.setattr(RaySweepHook, "aget_connection", aread)
     monkeypatch.setattr("raysweep.jobs.follow.FIRST_PAUSE_S", 0.01)
     task.api.token = "evening"
+    return kept
+
+
+def test_a_trigger_takes_up_a_token_that_was_rotated(task: Task, passwords: list[str]) -> None:
+    """Airflow's connection has the new one: no retry is spent, and the wait goes on at once."""
     trigger = SweepTrigger(**task.deferred())
 
     async def night() -> dict[str, Any]:
         waiting = asyncio.create_task(trigger.follow())
         while not task.api.count("GET", f"/api/jobs/{trigger.job.job_id}"):  # noqa: ASYNC110  the API tells
             await asyncio.sleep(0.01)
-        task.api.token = "morning"
-        passwords.append("morning")
+        task.api.token = passwords[0] = "morning"
         task.api.end(trigger.job.job_id, "STOPPED")
         return await asyncio.wait_for(waiting, 30)
 
     event = asyncio.run(night())
     # The end of the job, and not a refusal, is what it has seen.
     assert isinstance(End.from_dict(event).result(), JobStoppedError)
+
+
+def test_a_task_takes_up_a_token_that_was_rotated_before_its_submission(
+    task: Task, passwords: list[str]
+) -> None:
+    task.api.token = "morning"
+    passwords.append("morning")
+    task.deferred()
+
+
+def test_a_submission_waits_for_a_token_that_airflow_gets_later(task: Task, passwords: list[str]) -> None:
+    task.api.token = "morning"
+    passwords[:] = ["evening", "evening", "evening", "morning"]
+    task.deferred()
+
+
+def test_a_wrong_token_fails_for_good(task: Task, passwords: list[str]) -> None:
+    passwords[:] = ["wrong"]
+    with pytest.raises(TokenRefusedError):
+        task.run()
+
+
+def test_the_hooks_cluster_takes_up_a_rotated_token(task: Task, passwords: list[str]) -> None:
+    cluster = RaySweepHook("c").cluster()
+    assert cluster.jobs() == ()
+    task.api.token = passwords[0] = "morning"
+    assert cluster.jobs() == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_ended"),
+    [
+        ({}, True),
+        ({"key": "other/sweep/r", "run_id": sweep_id("flights", "other/sweep/r")}, False),
+        ({"run_id": "../elsewhere"}, False),
+        ({"storage_path": "/elsewhere"}, False),
+        ({"job_id": "somebody-elses-0123456789.1"}, False),
+    ],
+)
+def test_the_earlier_job_of_another_dag_is_not_ended(
+    task: Task, changes: dict[str, str], is_ended: bool, tmp_path: Path
+) -> None:
+    """What a task had before is in the task state store, which people may edit."""
+    key = "d/sweep/r/best-0123456789ab"
+    earlier: dict[str, Any] = {
+        "address": task.api.address,
+        "kind": "sweep",
+        "run_id": sweep_id("flights", key),
+        "key": key,
+        "storage_path": str(tmp_path / "sweeps"),
+        "number": 1,
+        "how": "submitted",
+    } | changes
+    earlier.setdefault("job_id", f"{earlier['run_id']}.1")
+    task.api.jobs[earlier["job_id"]] = {
+        "submission_id": earlier["job_id"],
+        "status": "PENDING",
+        "message": "",
+    }
+    task.store["raysweep_job"] = earlier
+    task.deferred()
+    assert (task.api.jobs[earlier["job_id"]]["status"] == "STOPPED") is is_ended

@@ -64,6 +64,7 @@ def test_a_number_comes_from_a_parameter(source: str, native: bool) -> None:
         ("num_samples", "{{ params.none }}", None),
         ("num_samples", "{{ conf.null }}", None),
         ("num_samples", "{{ conf.word }}", "many"),
+        ("num_samples", "{{ '' }}", ""),
         ("num_samples", " {{- params.n -}} ", 2),
         ("num_samples", "{{ '}}' and params.n }}", 2),
         ("name", "{{ params.n }}", "2"),

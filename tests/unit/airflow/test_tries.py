@@ -89,3 +89,32 @@ def test_a_record_of_an_earlier_version_is_read() -> None:
 @pytest.mark.parametrize("other", [None, "text", {}, {"max_tries": "3"}, 7])
 def test_what_is_no_record_counts_as_none(other: Any) -> None:
     assert Record.from_dict(other) is None
+
+
+GOOD = {"max_tries": 2, "suffix": "#3", "scheduled_at": "2026-11-21T22:00:00+00:00", "due": "resume"}
+
+
+def test_what_a_try_left_is_read_back() -> None:
+    found = Record.from_dict(GOOD)
+    assert found is not None
+    assert Record.from_dict(found.to_dict()) == found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"suffix": "/../../other"},
+        {"suffix": "#3\n"},
+        {"suffix": ["#3"]},
+        {"suffix": "/gate-0123456789ab"},
+        {"scheduled_at": "yesterday"},
+        {"scheduled_at": "2026-11-21T22:00:00"},
+        {"scheduled_at": 7},
+        {"ends_at": ""},
+        {"due": "delete"},
+        {"max_tries": "2"},
+    ],
+)
+def test_a_suffix_that_people_wrote_names_no_other_run(changes: dict[str, Any]) -> None:
+    """Airflow's API lets people edit the task state store; the key of a run is made with it."""
+    assert Record.from_dict(GOOD | changes) is None
