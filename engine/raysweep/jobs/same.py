@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from raysweep.errors import SpecChangedError
+from raysweep.errors import SpecChangedError, SpecError
 from raysweep.jobs.decisions import Newest
 from raysweep.jobs.wire import JobInfo
 from raysweep.runs.view import Outcome, RunView
@@ -100,7 +100,10 @@ def stored_changes(view: RunView, asked: Mapping[str, Any]) -> tuple[str, ...]:
 
     Limits do not count: callers that attached since may have asked for more. Raises: StorageError.
     """
-    stored = view.spec() if asked else None
+    try:
+        stored = view.spec() if asked else None
+    except SpecError:
+        return ()  # of a later version: it was compared where that runs
     if stored is None:
         return ()
     return outline_changes({**outline(stored), "limits": {}}, {**asked, "limits": {}}).unsafe

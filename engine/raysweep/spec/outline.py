@@ -86,7 +86,8 @@ def _search(search: SearchSpec) -> dict[str, Any]:
     """Its kind with its options written out, and which of these the spec leaves open."""
     given, options = (each.model_dump(mode="json") for each in (search.options, search.effective().options))
     left_open = [name for name, value in options.items() if value != given.get(name)]
-    if len(orjson.dumps(options)) > MAX_CHARS // 4:
+    # Those of a user's own class may be anything; long lists of configs are long.
+    if search.kind not in SearchSpec.kinds or len(orjson.dumps(options)) > MAX_CHARS // 4:
         options, left_open = {"options": digest_of(options)[:_DIGITS]}, []
     return {"search": {search.kind: options}, "open": "all" if search.is_open else left_open}
 

@@ -77,6 +77,13 @@ def test_long_lists_of_configs_are_compared(spec: SweepSpec) -> None:
     assert not agree(old, old)
 
 
+def test_options_of_a_users_own_search_are_not_told(spec: SweepSpec) -> None:
+    old, new = (spec.replace(search={"my.module:Search": {"key": key}}) for key in ("secret-1", "secret-2"))
+    assert "secret" not in str(outline(old))
+    assert agree(old, new).unsafe
+    assert not agree(old, old)
+
+
 def test_a_difference_is_named_as_far_as_it_is_known(spec: SweepSpec) -> None:
     other = spec.replace(trainable="other:g", num_samples=spec.num_samples + 1, mode="min")
     found = agree(spec, other)
