@@ -266,7 +266,7 @@ class Controller:
         self._slots.take_worker_connected(worker)
 
     def _keep_traceback(self, trial: int, attempt: int, text: str) -> str:
-        """Store a whole traceback in the background; where it will be."""
+        """Store a whole traceback in the background; where it will be, below the sweep's folder."""
         path = f"errors/{trial_id(trial)}-{attempt}.txt"
 
         def put() -> None:
@@ -276,7 +276,7 @@ class Controller:
                 log.warning("the traceback of trial %s was not stored: %s", trial_id(trial), error)
 
         self._spawn(self._off_loop(self._threads.keeping, put))
-        return self._held.folder.uri_of(path)
+        return path
 
     def _interrupt(self, name: str) -> None:
         self._interrupts += 1

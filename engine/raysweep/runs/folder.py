@@ -10,6 +10,8 @@ import orjson
 
 from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
+from raysweep.outcome.places import sweep_with
+from raysweep.references import to_reference, to_uri
 from raysweep.storage.journal import Journal
 from raysweep.storage.retries import retrying
 from raysweep.storage.sealed import decode_sealed, seal, seal_parts, unseal
@@ -171,7 +173,7 @@ class SweepFolder:
         whole = unseal(data)
         try:
             if whole is not None:
-                return SweepOutcome.from_json(whole)
+                return self._located(SweepOutcome.from_json(whole))
             problem = "is damaged (its hash is wrong)"
         except SpecError as error:
             problem = f"is damaged ({error})"
@@ -181,7 +183,7 @@ class SweepFolder:
         self, outcome: SweepOutcome, *, give_up_after_s: float = OUTCOME_GIVE_UP_AFTER_S
     ) -> bool:
         """Write outcome.json, once; False if there is one. An outage is waited out."""
-        data = seal(outcome.to_json().encode())
+        data = self._sealed_outcome(outcome)
         put = retrying(give_up_after_s)
         return put(self.store.put_if_absent, self._key("outcome.json"), data, durable=True)
 
@@ -194,10 +196,19 @@ class SweepFolder:
         whole = unseal(found[0]) if found is not None else None
         if found is None or whole is None:
             return
-        outcome = SweepOutcome.from_json(whole)
-        text = mended(outcome).to_json()
-        if text != outcome.to_json():
-            self.store.put_if_version(self._key("outcome.json"), seal(text.encode()), found[1])
+        data = self._sealed_outcome(mended(self._located(SweepOutcome.from_json(whole))))
+        if data != found[0]:
+            self.store.put_if_version(self._key("outcome.json"), data, found[1])
+
+    def _sealed_outcome(self, outcome: SweepOutcome) -> bytes:
+        """As it is stored: what it names of this folder is relative to it."""
+        relative = sweep_with(outcome, lambda uri: to_reference(self.uri, uri))
+        return seal(relative.to_json().encode())
+
+    def _located(self, outcome: SweepOutcome) -> SweepOutcome:
+        """With all that it names where it is now: the store may have been moved, or have several names."""
+        found = sweep_with(outcome, lambda reference: to_uri(self.uri, reference))
+        return found if found.uri == self.uri else found.model_copy(update={"uri": self.uri})
 
     def check_journal_end(self, journal: Journal, progress: SweepProgress | None) -> None:
         """Whether a journal that was read reaches as far as the rest of the folder says that it did.
@@ -237,7 +248,7 @@ class SweepFolder:
         if outcome is None:
             return
         key = self._key(f"outcome-{outcome.generation:06d}.json")
-        self.store.put_if_absent(key, seal(outcome.to_json().encode()), durable=True)
+        self.store.put_if_absent(key, self._sealed_outcome(outcome), durable=True)
         self.store.delete(self._key("outcome.json"))
 
     def read_snapshot_latest(self) -> Snapshot:

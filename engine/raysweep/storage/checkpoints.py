@@ -6,7 +6,9 @@
 
 A later checkpoint refers to what an earlier one of the same trial has stored; it is deleted with the last
 that does (ADR 49). The URI is `<storage_path>/<sweep_id>/checkpoints/<trial_id>/<n>`, and is all that
-`restore_uri` needs. Whatever is read back is checked, byte for byte, before it is handed out.
+`restore_uri` needs. In the sweep's own documents only the reference stands, `checkpoints/<trial_id>/<n>`,
+which holds wherever the sweep's folder is. Whatever is read back is checked, byte for byte, before it is
+handed out.
 """
 
 from __future__ import annotations
@@ -58,6 +60,11 @@ class CheckpointRef:
     size_bytes: int
     files: int
     manifest: Manifest = field(repr=False, compare=False)
+
+    @property
+    def reference(self) -> str:
+        """How the sweep's own documents name it."""
+        return reference_of(self.manifest.trial_id, self.number)
 
 
 class CheckpointStore:
@@ -216,8 +223,13 @@ class CheckpointStore:
         return linked.size_bytes
 
     def is_of(self, trial_id: str, uri: str) -> bool:
-        """Whether this is the URI of a checkpoint of this sweep and trial."""
-        return _parse_uri(uri)[1:3] == (self.sweep_id, trial_id)
+        """Whether this is the URI, or the reference, of a checkpoint of this sweep and trial."""
+        own = _parse_reference(uri)
+        return own[0] == trial_id if own is not None else _parse_uri(uri)[1:3] == (self.sweep_id, trial_id)
+
+    def reference(self, ref: CheckpointRef | str) -> str:
+        """How the sweep's own documents name a checkpoint of it."""
+        return reference_of(*self._locate(ref))
 
     def exists(self, ref: CheckpointRef | str) -> bool:
         """Whether the checkpoint is committed (and not deleted)."""
@@ -400,6 +412,9 @@ class CheckpointStore:
     def _locate(self, ref: CheckpointRef | str) -> tuple[str, int]:
         """(trial_id, number) of a checkpoint of this sweep."""
         uri = ref if isinstance(ref, str) else ref.uri
+        own = _parse_reference(uri)
+        if own is not None:
+            return own
         _, sweep_id, trial_id, number = _parse_uri(uri)
         if sweep_id != self.sweep_id:
             raise SpecError("checkpoint", f"{uri} is not of sweep {self.sweep_id!r}", "use restore_uri")
@@ -476,6 +491,19 @@ def _refuse_own(uri: str) -> None:
     if store.exists(store.uri(trial_id, number)):
         problem = f"{uri} is a checkpoint of sweep {sweep_id!r}, which may delete it"
         raise SpecError("checkpoint_uri", problem, "restore it, and report its directory")
+
+
+def reference_of(trial_id: str, number: int) -> str:
+    """How a sweep's own documents name one of its checkpoints."""
+    return f"checkpoints/{trial_id}/{number}"
+
+
+def _parse_reference(text: str) -> tuple[str, int] | None:
+    """(trial_id, number) of a reference; None for anything else."""
+    parts = text.split("/")
+    if len(parts) != 3 or parts[0] != "checkpoints" or not parts[2].isdecimal():
+        return None
+    return parts[1], int(parts[2])
 
 
 def _parse_uri(uri: str) -> tuple[str, str, str, int]:
