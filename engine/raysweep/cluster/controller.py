@@ -115,6 +115,11 @@ class Controller:
                 self._threads.shut_down()
                 self._snapshots.close()
 
+    @property
+    def last_segment(self) -> int:
+        """The number of the last segment of the journal that is durable."""
+        return self._writer.next_number - 1
+
     def _close_writer(self) -> None:
         if self._interrupts < 2:
             self._writer.close()
@@ -417,7 +422,7 @@ class Controller:
 
     def _look_at_folder(self) -> None:
         try:
-            self._held.folder.check_is_there()
+            self._held.folder.check_is_there(self._held.claim.number)
         except SweepDamagedError:
             raise
         except StorageError as error:

@@ -36,7 +36,8 @@ from raysweep.runs.replay import damaged_record
 from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
 from raysweep.spec.identity import former_slug, slug
-from raysweep.storage.checkpoints import CheckpointStore, reference_of
+from raysweep.storage.addresses import reference_of
+from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.journal import Journal
 from raysweep.storage.store import Store
 

@@ -13,6 +13,7 @@ from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.outcome.places import sweep_with
 from raysweep.references import to_reference, to_uri
 from raysweep.storage.journal import Journal
+from raysweep.storage.names import SegmentObject
 from raysweep.storage.retries import retrying
 from raysweep.storage.sealed import decode_sealed, seal, seal_parts, unseal
 from raysweep.storage.segment import RESTORE_FIX
@@ -116,16 +117,23 @@ class SweepFolder:
         except KeyError as error:
             raise SweepDamagedError(self._path("sweep.json"), f"has no {error}", RESTORE_FIX) from error
 
-    def check_is_there(self) -> None:
-        """For who runs the sweep: what it writes would make a folder anew that nobody could read.
+    def check_is_there(self, claim: int | None = None) -> None:
+        """For the process that runs the sweep: else its writes would make a new folder that cannot be read.
+
+        Args:
+            claim: The number of the journal segment that is this process's claim; no compaction takes that.
 
         Raises:
-            SweepDamagedError: sweep.json is gone.
+            SweepDamagedError: sweep.json, or that segment, is gone.
         """
         if not self.store.exists(self._key("sweep.json")):
             problem = "is gone: the sweep's folder was deleted, moved or unmounted while the sweep ran"
             fix = "put the folder back, and run it again with the same key: it goes on from its journal"
             raise SweepDamagedError(self._path("sweep.json"), problem, fix)
+        if claim is not None:
+            name = f"journal/{SegmentObject(first=claim, last=claim).name}"
+            if not self.store.exists(self._key(name)):
+                raise lost_part(self._path(name))
 
     def write_spec_if_absent(self, record: SweepRecord) -> bool:
         """Write sweep.json unless there is one; False if there was."""
@@ -392,6 +400,16 @@ class SweepFolder:
 
     def _path(self, name: str) -> str:
         return f"{self.store.url}/{self._key(name)}"
+
+
+def lost_part(path: str) -> SweepDamagedError:
+    """A part of the sweep's folder is gone that nothing of raysweep deletes."""
+    problem = "is gone: parts of the sweep's folder were deleted or moved while the sweep ran"
+    fix = (
+        "keep what cleans up files by age away from the storage path; put the part back, and run it again"
+        " with the same key; `raysweep verify` names all that is missing"
+    )
+    return SweepDamagedError(path, problem, fix)
 
 
 def list_sweeps(store: Store) -> list[str]:
