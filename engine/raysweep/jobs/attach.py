@@ -53,6 +53,7 @@ from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.again import Again
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_ref
+from raysweep.storage.identity import is_same_store
 from raysweep.threads import on_thread
 
 LOG: Final = logging.getLogger("raysweep.jobs")
@@ -270,7 +271,7 @@ def _newest(jobs: Sequence[JobInfo], run_id: str, recorded: int, storage: str) -
         return None
     info = found[highest]
     elsewhere = info.metadata.get(STORAGE, storage)
-    if elsewhere == storage:
+    if is_same_store(elsewhere, storage):
         return Newest(number=highest, status=info.status, is_noted=is_noted)
     if not info.is_ended:
         raise SpecChangedError(run_id, (f"storage_path: {elsewhere} -> {storage}",))

@@ -12,6 +12,7 @@ from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepD
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.outcome.places import sweep_with
 from raysweep.references import to_reference, to_uri
+from raysweep.storage.identity import mark_store
 from raysweep.storage.journal import Journal
 from raysweep.storage.names import SegmentObject
 from raysweep.storage.retries import retrying
@@ -137,6 +138,7 @@ class SweepFolder:
 
     def write_spec_if_absent(self, record: SweepRecord) -> bool:
         """Write sweep.json unless there is one; False if there was."""
+        mark_store(self.store)
         return self.store.put_if_absent(self._key("sweep.json"), _encode_spec(record), durable=True)
 
     def replace_spec(self, record: SweepRecord) -> None:

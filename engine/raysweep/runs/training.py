@@ -25,6 +25,7 @@ from raysweep.references import checkpoint_in, to_reference, to_uri
 from raysweep.spec import TrainSpec
 from raysweep.spec.changes import Difference, differences
 from raysweep.spec.trainable import are_same
+from raysweep.storage.identity import mark_store
 from raysweep.storage.store import Store
 
 FORMAT_VERSION = 1
@@ -52,6 +53,7 @@ class RunFolder:
 
         Raises: SpecChangedError with one line for each difference, StorageError.
         """
+        mark_store(self.store)
         record = {"format": FORMAT_VERSION, "digest": spec.digest(), "key": key, "spec": spec.to_dict()}
         if not self.store.put_if_absent(self._key("train.json"), orjson.dumps(record), durable=True):
             self.check_spec(spec)
