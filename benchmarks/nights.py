@@ -19,7 +19,7 @@ from typing import Any
 
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.pipeline import prepare_gate
-from raysweep.runs.champions import read_champion
+from raysweep.runs.champions import Line, read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.recall import recall
 from raysweep.search import WarmStart, make_searcher
@@ -148,7 +148,7 @@ def three_nights(seed: int, score: Score) -> dict[str, Any]:
         one, two, three = (spec.replace(seed=seed * 10 + night) for night in (1, 2, 3))
         first = run_night(store, one, "1", score, seed * 10 + 1, None)
         promoted = [run_gate(one, first, score, seed * 10 + 1).promoted]
-        champion = read_champion(store, spec.name).champion
+        champion = read_champion(store, Line(name=spec.name, metric="auc", mode="max")).champion
         assert champion is not None
         sample = seed * 10 + 2
         goal = score(champion.config, sample)

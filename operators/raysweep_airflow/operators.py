@@ -136,6 +136,8 @@ class GateOperator(JobOperator):
             deferrable=deferrable,
             **kwargs,
         )
+        # What was cut short decides nothing: a clear resumes it.
+        self.accept_partial = False
         self.outcome = outcome
         dump = getattr(gate, "model_dump", None)
         self.gate = dump(mode="json") if callable(dump) else gate

@@ -11,7 +11,7 @@ import raysweep as rs
 from raysweep.cluster.connection import RayConnection
 from raysweep.outcome import GateOutcome
 from raysweep.pipeline import run_gate
-from raysweep.runs.champions import read_champion
+from raysweep.runs.champions import Line, read_champion
 from raysweep.spec.pipeline import GateSpec
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import INLINE
@@ -42,7 +42,8 @@ def test_the_champion_runs_on_tonights_data_and_is_lost_where_it_does_not_run(
     # The night after is one like any other.
     assert night(4, 0.25).why == "champion 0.3 \u00b1 0; promoted: +0.05 \u2265 0"
     spec = make_spec("dated")
-    champion = read_champion(open_store(spec.storage_path), "t").champion
+    line = Line(name=spec.name, metric=spec.metric, mode=spec.mode)
+    champion = read_champion(open_store(spec.storage_path), line).champion
     assert champion is not None
     assert champion.config["x"] == 0.25
     assert champion.replaced is not None

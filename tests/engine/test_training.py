@@ -175,7 +175,7 @@ def test_a_killed_run_goes_on_from_its_newest_checkpoint(
         for line in first.stderr:
             if line.strip() == "step 4":
                 break
-        (folder,) = storage_path.iterdir()
+        (folder,) = (path for path in storage_path.iterdir() if path.is_dir())
         with pytest.raises(SweepHeldError, match=f"process {first.pid}"):
             find_at_rest(RunFolder(open_store(storage_path), folder.name))
         first.send_signal(signal.SIGKILL)

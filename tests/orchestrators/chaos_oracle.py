@@ -94,7 +94,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChampionSeen:
-    """`champions/<name>.json`."""
+    """`champions/<name>/<metric>.<mode>.json`."""
 
     sweep_id: str | None = None
     x: float | None = None

@@ -20,6 +20,7 @@ from raysweep.core.events import TrialReturned
 from raysweep.errors import ClusterError, RaysweepError
 from raysweep.jobs import ClusterConnection, JobInfo
 from raysweep.outcome import SweepOutcome, TrainOutcome
+from raysweep.runs.champions import Line as Champions
 from raysweep.runs.champions import read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
@@ -222,7 +223,7 @@ class Site:
 
     def champion(self) -> ChampionSeen:
         """The champion, and its history."""
-        record = read_champion(open_store(self.storage), NAME)
+        record = read_champion(open_store(self.storage), Champions(name=NAME, metric="loss", mode="min"))
         now = record.champion
         return ChampionSeen(
             sweep_id=now.sweep_id if now is not None else None,

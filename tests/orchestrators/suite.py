@@ -24,7 +24,7 @@ import pytest
 import raysweep as rs
 from raysweep.core import decode
 from raysweep.core.events import TrialReturned
-from raysweep.runs.champions import read_champion
+from raysweep.runs.champions import Line, read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.opening import open_store
 from tests.jobs.cluster import Cluster
@@ -436,7 +436,9 @@ class Nights:
 
     def champion(self) -> float:
         """The x of the champion."""
-        found = read_champion(open_store(str(self._storage)), "night").champion
+        found = read_champion(
+            open_store(str(self._storage)), Line(name="night", metric="loss", mode="min")
+        ).champion
         assert found is not None
         return float(found.config["x"])
 

@@ -69,7 +69,7 @@ def test_two_nights_of_the_same_search(tmp_path: Path) -> None:
     assert "is no gain" in second["skipped"] or "no candidate" in second["skipped"]
     # Prefect shows the task as completed, named Skipped, and why.
     assert second["states"]["train"] == ["COMPLETED", "Skipped", second["skipped"]]
-    record = json.loads((tmp_path / "out/champions/night.json").read_text())
+    record = json.loads((tmp_path / "out/champions/night/loss.min.json").read_text())
     assert [each["promoted"] for each in record["history"]] == [True, False]
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from raysweep.outcome import ErrorInfo, SweepOutcome, TrialOutcome
 from raysweep.pipeline.gate import GateRun
+from raysweep.runs.champions import ChampionRecord, Line, read_champion
 from raysweep.spec import SweepSpec
+from raysweep.storage.opening import open_store
 
 
 def make_spec(storage: Path, **fields: Any) -> SweepSpec:
@@ -75,6 +77,11 @@ def gave(prepared: GateRun, *scores: float | None) -> SweepOutcome:
         for trial, score in zip(again.trials, scores, strict=True)
     )
     return again.model_copy(update={"name": run.name, "key": run.key, "trials": trials})
+
+
+def champions(storage: Path, name: str = "flights", metric: str = "auc", mode: str = "max") -> ChampionRecord:
+    """The line of champions that a gate has written to."""
+    return read_champion(open_store(storage), Line(name=name, metric=metric, mode=mode))
 
 
 def configs(prepared: GateRun) -> list[dict[str, Any]]:

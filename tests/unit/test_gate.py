@@ -14,12 +14,11 @@ from raysweep.pipeline.decision import decide, measured
 from raysweep.pipeline.gate import prepare_gate
 from raysweep.pipeline.night import handed_on, with_gate
 from raysweep.pipeline.plan import gate_id
-from raysweep.runs.champions import ChampionRecord, Night, read_champion
+from raysweep.runs.champions import ChampionRecord, Night
 from raysweep.spec import SweepSpec
 from raysweep.spec.pipeline import GateSpec, PipelineSpec
 from raysweep.step import why_not_trained
-from raysweep.storage.opening import open_store
-from tests.unit.gates import configs, gave, judged, make_spec, swept
+from tests.unit.gates import champions, configs, gave, judged, make_spec, swept
 
 
 def config(*scores: float | None, name: str = "a") -> Confirmed:
@@ -115,7 +114,7 @@ def test_nights_follow_each_other(tmp_path: Path) -> None:
     assert third.promoted
     assert third.champion is not None
     assert third.champion.scores == pytest.approx((0.7, 0.701, 0.702)), "it ran beside"
-    record = read_champion(open_store(tmp_path), "flights")
+    record = champions(tmp_path)
     assert [(night.sweep_id, night.promoted) for night in record.history] == [
         ("n1", True),
         ("n2", False),
@@ -134,7 +133,7 @@ def test_run_again_at_any_point_it_says_the_same(tmp_path: Path) -> None:
     written.unlink()
     again = run_again(spec, outcome, gate)()
     assert (again.promoted, again.why, again.at) == (verdict.promoted, verdict.why, verdict.at)
-    assert len(read_champion(open_store(tmp_path), "flights").history) == 1
+    assert len(champions(tmp_path).history) == 1
 
 
 @pytest.mark.parametrize("order", [(0.8, 0.9), (0.9, 0.8)])
@@ -155,7 +154,7 @@ def test_two_that_finish_at_once_are_both_in_one_history(order: tuple[float, flo
         thread.start()
     for thread in threads:
         thread.join()
-    record: ChampionRecord = read_champion(open_store(tmp_path), "flights")
+    record: ChampionRecord = champions(tmp_path)
     assert {night.sweep_id for night in record.history} == {"before", "n0.8", "n0.9"}
     assert record.champion is not None
     assert record.champion.config == {"x": 0.9}, "the better one, whoever came first"
@@ -233,7 +232,7 @@ def test_a_gate_by_another_metric_picks_runs_and_judges_by_that(
     assert verdict.promoted
     assert verdict.best is not None
     assert verdict.best.trial_id == "00002", "the least when they ran again"
-    champion = read_champion(open_store(str(tmp_path)), "flights").champion
+    champion = champions(tmp_path, metric="size", mode="min").champion
     assert champion is not None
     assert (champion.metric, champion.mode, champion.mean) == ("size", "min", 1.5)
     assert prepare_gate(spec, outcome, gate).verdict == verdict
@@ -285,7 +284,7 @@ def test_a_config_that_breaks_a_constraint_under_any_seed_is_not_promoted(tmp_pa
         ("00001", ()),
         ("00000", (BOUND,)),
     ]
-    record = read_champion(open_store(tmp_path), "flights")
+    record = champions(tmp_path)
     assert record.champion is not None
     assert record.champion.config == {"x": 0.5}
     assert GateOutcome.from_json(verdict.to_json()) == verdict

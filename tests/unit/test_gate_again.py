@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from raysweep.errors import GateOutdatedError
+from raysweep.errors import GateOutdatedError, SweepFailedError
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline import prepare_gate, training_request, with_gate
 from raysweep.pipeline.plan import newest_verdict
-from raysweep.runs.champions import read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
 from raysweep.runs.view import RunView
@@ -21,7 +19,7 @@ from raysweep.spec import RunRequest, SweepSpec, TrainSpec
 from raysweep.spec.identity import sweep_id
 from raysweep.step import best_trials, brief, why_not_trained
 from raysweep.storage.opening import open_store
-from tests.unit.gates import configs, gave, make_spec, swept
+from tests.unit.gates import champions, configs, gave, make_spec, swept
 
 GATE = {"confirm_top_k": 2, "seeds": 2, "test": "mean"}
 
@@ -54,7 +52,7 @@ def test_a_sweep_that_has_gone_on_is_judged_by_what_it_has_now(tmp_path: Path) -
     assert before.best is not None
     assert now.best is not None
     assert (before.best.config, now.best.config) == ({"x": 0.9838}, {"x": 0.9963})
-    record = read_champion(open_store(tmp_path), "flights")
+    record = champions(tmp_path)
     assert record.champion is not None
     assert record.champion.config == {"x": 0.9963}
     assert [night.sweep_id for night in record.history] == ["n1", "n1"]
@@ -86,7 +84,7 @@ def test_a_sweep_that_goes_on_does_not_have_to_beat_itself(tmp_path: Path) -> No
 
 
 def test_two_gates_of_one_sweep_have_verdicts_and_champions_of_their_own(tmp_path: Path) -> None:
-    spec, store = make_spec(tmp_path), open_store(tmp_path)
+    spec = make_spec(tmp_path)
     for name in ("flights", "strict"):
         assert settled(spec, stored(spec, swept("before", 0.8)), champion=name).promoted
     outcome = stored(spec, swept("n1", 0.85))
@@ -94,10 +92,10 @@ def test_two_gates_of_one_sweep_have_verdicts_and_champions_of_their_own(tmp_pat
     assert (easy.promoted, strict.promoted) == (True, False)
     assert settled(spec, outcome) == easy
     assert settled(spec, outcome, champion="strict", min_improvement=0.1) == strict
-    champions = [read_champion(store, name).champion for name in ("flights", "strict")]
-    assert [champion.config for champion in champions if champion] == [{"x": 0.85}, {"x": 0.8}]
+    found = [champions(tmp_path, name).champion for name in ("flights", "strict")]
+    assert [champion.config for champion in found if champion] == [{"x": 0.85}, {"x": 0.8}]
     assert settled(spec, outcome, champion="third").promoted
-    assert read_champion(store, "third").champion is not None
+    assert champions(tmp_path, "third").champion is not None
 
 
 def test_the_same_gate_of_the_same_outcome_runs_once(tmp_path: Path) -> None:
@@ -154,33 +152,71 @@ def test_what_was_run_anew_for_this_gate_decides(tmp_path: Path) -> None:
     assert prepared.settle(anew).promoted
 
 
-def test_a_gate_of_an_earlier_version_is_not_run_again(tmp_path: Path) -> None:
-    """`gate.json`, as it was; another gate of the sweep does not take it for its own."""
-    spec = make_spec(tmp_path)
-    outcome = stored(spec, swept("n1", 0.5, 0.7))
-    verdict = settled(spec, outcome)
-    [folder] = (tmp_path / "n1/gates").iterdir()
-    plan = json.loads((folder / "plan.json").read_text())
-    kept = {name: plan[name] for name in ("candidates", "champion")}
-    (tmp_path / "n1/gate-plan.json").write_text(json.dumps(kept))
-    earlier = json.loads(verdict.to_json())
-    for name in ("gate_id", "notes", "common_seeds"):
-        del earlier[name]
-    (tmp_path / "n1/gate.json").write_text(json.dumps(earlier))
-    for path in (*folder.iterdir(), folder, folder.parent):
-        path.unlink() if path.is_file() else path.rmdir()
-    record = json.loads((tmp_path / "champions/flights.json").read_text())
-    del record["history"][0]["gate"], record["champion"]["replaced"]
-    (tmp_path / "champions/flights.json").write_text(json.dumps(record | {"format_version": 1}))
+@pytest.mark.parametrize("status", ["deadline", "budget", "cancelled"])
+def test_a_gate_that_was_cut_short_decides_nothing_and_its_next_run_does(tmp_path: Path, status: Any) -> None:
+    """A verdict is final: it is not for what a deadline, a budget or a person ended before all had run."""
+    spec, store = make_spec(tmp_path), open_store(tmp_path)
+    assert settled(spec, stored(spec, swept("before", 0.8))).promoted
+    outcome = stored(spec, swept("n1", 0.9))
+    prepared = prepare_gate(spec, outcome, GATE)
+    whole = gave(prepared, 0.9, 0.8, 0.9, 0.8)
+    cut = whole.model_copy(update={"status": status, "trials": whole.trials[:3]})
+    wanted = (
+        rf"^gate not decided: '{cut.sweep_id}' was cut short \({status}\) after 3 of 4 runs; run the gate"
+    )
+    with pytest.raises(SweepFailedError, match=wanted):
+        prepared.settle(cut)
+    assert newest_verdict(store, "n1") is None
+    assert [night.sweep_id for night in champions(tmp_path).history] == ["before"]
+    later = prepare_gate(spec, outcome, GATE)
+    assert (later.verdict, later.request) == (None, prepared.request)
+    assert later.settle(whole).promoted
 
-    found = prepare_gate(spec, outcome, GATE).verdict
-    assert found is not None
-    assert (found.promoted, found.why, found.at) == (True, verdict.why, verdict.at)
-    assert newest_verdict(open_store(tmp_path), "n1") == found
-    for other in ({"min_improvement": 0.1}, {"champion": "other"}, {"confirm_top_k": 1}, {"seeds": 3}):
-        assert prepare_gate(spec, outcome, GATE | other).verdict is None
-    later = stored(spec, swept("n1", 0.5, 0.7, 0.9).model_copy(update={"generation": 2}))
-    assert prepare_gate(spec, later, GATE).verdict is None
+
+def test_a_gate_that_ran_out_of_time_behind_its_last_run_decides(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    prepared = prepare_gate(spec, stored(spec, swept("n1", 0.7)), GATE)
+    assert prepared.settle(gave(prepared, 0.7, None).model_copy(update={"status": "deadline"})).promoted
+
+
+def test_gates_of_other_metrics_have_champions_of_their_own(tmp_path: Path) -> None:
+    """A test by another metric every night; with one file for both, each forgot the other's champion."""
+    spec = make_spec(tmp_path)
+
+    def night(name: str, score: float) -> list[GateOutcome]:
+        outcome = swept(name, score)
+        trials = tuple(
+            trial.model_copy(update={"metrics": {"auc": score, "test_auc": score}})
+            for trial in outcome.trials
+        )
+        outcome = stored(spec, outcome.model_copy(update={"trials": trials}))
+        return [settled(spec, outcome), settled(spec, outcome, metric="test_auc", mode="max")]
+
+    first, second = night("n1", 0.9)
+    assert (first.promoted, second.promoted) == (True, True)
+    assert first.notes == ()
+    assert second.notes == (
+        "champion 'flights' has auc (max); this gate compares test_auc (max) and begins a new line",
+    )
+    for name, score in (("n2", 0.5), ("n3", 0.3)):
+        assert [verdict.promoted for verdict in night(name, score)] == [False, False]
+        assert [verdict.notes for verdict in night(f"{name}b", score)] == [(), ()]
+    for metric in ("auc", "test_auc"):
+        found = champions(tmp_path, metric=metric).champion
+        assert found is not None
+        assert (found.sweep_id, found.config) == ("n1", {"x": 0.9})
+
+
+def test_a_renamed_metric_and_another_data_set_begin_a_line_and_say_so(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    assert settled(spec, stored(spec, swept("n1", 0.9)), data="25").promoted
+    other = settled(spec, stored(spec, swept("n2", 0.5)), data="26")
+    assert other.promoted
+    assert other.notes == (
+        "champion 'flights' has auc (max) on 25; this gate compares auc (max) on 26 and begins a new line",
+    )
+    same = settled(spec, stored(spec, swept("n3", 0.5)), data="25")
+    assert (same.promoted, same.notes) == (False, ())
 
 
 TRAIN = {"name": "full", "trainable": "m:f", "config": {"rounds": 9}}
@@ -239,4 +275,4 @@ def test_the_outcome_of_a_training_is_of_its_own_config(tmp_path: Path) -> None:
         RunView("train", str(tmp_path), training_request(train, swept("n1", best), "night").run.id).outcome()
         for best in (0.7, 0.9)
     ]
-    assert found == [ended, None]
+    assert found == [ended.model_copy(update={"uri": f"{tmp_path}/{request.run.id}"}), None]

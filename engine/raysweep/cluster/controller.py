@@ -115,6 +115,11 @@ class Controller:
                 self._threads.shut_down()
                 self._snapshots.close()
 
+    @property
+    def last_segment(self) -> int:
+        """The number of the last segment of the journal that is durable."""
+        return self._writer.next_number - 1
+
     def _close_writer(self) -> None:
         if self._interrupts < 2:
             self._writer.close()
@@ -266,7 +271,7 @@ class Controller:
         self._slots.take_worker_connected(worker)
 
     def _keep_traceback(self, trial: int, attempt: int, text: str) -> str:
-        """Store a whole traceback in the background; where it will be."""
+        """Store a whole traceback in the background; where it will be, below the sweep's folder."""
         path = f"errors/{trial_id(trial)}-{attempt}.txt"
 
         def put() -> None:
@@ -276,7 +281,7 @@ class Controller:
                 log.warning("the traceback of trial %s was not stored: %s", trial_id(trial), error)
 
         self._spawn(self._off_loop(self._threads.keeping, put))
-        return self._held.folder.uri_of(path)
+        return path
 
     def _interrupt(self, name: str) -> None:
         self._interrupts += 1
@@ -417,7 +422,7 @@ class Controller:
 
     def _look_at_folder(self) -> None:
         try:
-            self._held.folder.check_is_there()
+            self._held.folder.check_is_there(self._held.claim.number)
         except SweepDamagedError:
             raise
         except StorageError as error:

@@ -41,6 +41,7 @@ from raysweep.runs.takeover import (
     follow,
     hold,
 )
+from raysweep.runs.wholeness import check_end
 from raysweep.show import show_progress
 from raysweep.spec import RunRequest, SweepSpec
 from raysweep.spec.again import Again
@@ -224,6 +225,9 @@ def _carry_through(
         retrying(OUTCOME_GIVE_UP_AFTER_S)(folder.check_is_there)
         if state.fault == "spec":
             raise spec_fault(state)
+        retrying(OUTCOME_GIVE_UP_AFTER_S)(
+            check_end, folder, state, claim=held.claim.number, last=controller.last_segment
+        )
     except SpecError as error:
         error.kept_uri = _make_way(folder, state, controller.progress(time.time()))
         raise

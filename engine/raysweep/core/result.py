@@ -23,6 +23,7 @@ from raysweep.outcome import (
     show_infeasible,
 )
 from raysweep.outcome.record import without_collector
+from raysweep.references import to_uri
 from raysweep.spec.repeat import without_seed
 from raysweep.spec.schedule import ScheduledConfig
 from raysweep.spec.space import grid_points
@@ -56,7 +57,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         raise RaysweepError(f"sweep {sweep_id} has not ended")
     best = best_shown(state)
     with without_collector():
-        trials = tuple(trial_outcome(state, trial) for trial in state.trials.values())
+        trials = tuple(trial_outcome(state, trial, uri) for trial in state.trials.values())
     return SweepOutcome(
         sweep_id=sweep_id,
         name=state.spec.name,
@@ -81,7 +82,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         ended_at=state.ended_at,
         uri=uri,
         generation=state.generation,
-        error=_first_error(state) if state.status == "failed" else None,
+        error=_first_error(state, uri) if state.status == "failed" else None,
         spec_digest=state.spec.digest(),
         code_digest=state.code,
         raysweep_version=version,
@@ -104,7 +105,7 @@ def explain(state: SweepState) -> str:
     best = best_shown(state)
     first = first_ranked(state) if best is None else None
     if first is not None:
-        nearest = trial_outcome(state, first)
+        nearest = trial_outcome(state, first, "")
         parts.append(show_infeasible(state.spec.constraints, nearest, state.spec.metric, state.spec.others))
     groups = ranked_groups(state) if state.rules.repeats > 1 else []
     if groups:
@@ -163,8 +164,8 @@ def num_trials(state: SweepState) -> int | None:
     return max(len(state.trials), spec.num_samples * points * state.rules.repeats)
 
 
-def trial_outcome(state: SweepState, trial: Trial) -> TrialOutcome:
-    """One trial as the outcome shows it."""
+def trial_outcome(state: SweepState, trial: Trial, uri: str) -> TrialOutcome:
+    """One trial as the outcome shows it; `uri`: of the sweep, below which its references lie."""
     is_final = trial.state in FINAL
     shown = trial.state if is_final or trial.state in ("pending", "running", "paused") else "pending"
     if trial.state == "stopping":
@@ -187,30 +188,30 @@ def trial_outcome(state: SweepState, trial: Trial) -> TrialOutcome:
         else {},
         reports=trial.reports,
         overrun_reports=trial.overrun,
-        attempts=tuple(_attempt_outcome(attempt) for attempt in trial.attempts),
-        checkpoint_uri=checkpoint.uri if checkpoint else None,
+        attempts=tuple(_attempt_outcome(attempt, uri) for attempt in trial.attempts),
+        checkpoint_uri=to_uri(uri, checkpoint.uri) if checkpoint else None,
         max_t=trial.max_t,
         started_at=trial.started_at,
         ended_at=trial.ended_at,
-        error=_error_info(failure) if failure else None,
+        error=_error_info(failure, uri) if failure else None,
         schedule=tuple(ScheduledConfig(start=start, config=config) for start, config in trial.lineage),
     )
 
 
-def _attempt_outcome(attempt: Attempt) -> AttemptOutcome:
+def _attempt_outcome(attempt: Attempt, uri: str) -> AttemptOutcome:
     return AttemptOutcome(
         attempt=attempt.attempt,
         node=attempt.node,
         started_at=attempt.started_at if attempt.started_at is not None else attempt.ended_at,
         ended_at=attempt.ended_at,
         end=_ENDS[attempt.end],
-        error=_error_info(attempt),
+        error=_error_info(attempt, uri),
         config=attempt.config,
         donor=attempt.donor,
     )
 
 
-def _error_info(attempt: Attempt) -> ErrorInfo | None:
+def _error_info(attempt: Attempt, uri: str) -> ErrorInfo | None:
     failure: Failure | None = attempt.failure
     if failure is None:
         return None
@@ -219,14 +220,14 @@ def _error_info(attempt: Attempt) -> ErrorInfo | None:
         type=failure.type,
         message=failure.message,
         traceback=failure.traceback or None,
-        traceback_uri=failure.traceback_uri or None,
+        traceback_uri=to_uri(uri, failure.traceback_uri) if failure.traceback_uri else None,
     )
 
 
-def _first_error(state: SweepState) -> ErrorInfo:
+def _first_error(state: SweepState, uri: str) -> ErrorInfo:
     for trial in state.trials.values():
         for attempt in trial.attempts:
-            info = _error_info(attempt)
+            info = _error_info(attempt, uri)
             if trial.state == "failed" and info is not None:
                 return info
     return ErrorInfo(kind=state.fault or "failed", type="SweepFailed", message=state.why, traceback=None)

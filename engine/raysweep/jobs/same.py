@@ -19,6 +19,7 @@ from raysweep.jobs.wire import JobInfo
 from raysweep.runs.view import Outcome, RunView
 from raysweep.spec import AnyRequest, Changes
 from raysweep.spec.outline import outline, outline_changes
+from raysweep.storage.identity import is_same_store
 
 STORAGE: Final = "raysweep_storage"
 """The field of a job's metadata that says where its run is stored."""
@@ -62,12 +63,13 @@ def find_newest(jobs: Sequence[JobInfo], request: AnyRequest, seen: Stored) -> N
         return None
     info = found[highest]
     elsewhere = info.metadata.get(STORAGE, seen.storage)
+    is_here = is_same_store(elsewhere, seen.storage)
     is_over = info.is_ended or highest <= seen.called_off
-    if elsewhere != seen.storage and not info.is_ended:
+    if not is_here and not info.is_ended:
         raise SpecChangedError(run_id, (f"storage_path: {elsewhere} -> {seen.storage}",))
     if not seen.has_spec and not is_over:
         check_job(info, request)
-    is_other = elsewhere != seen.storage or (not seen.has_spec and job_changes(info, request).unsafe)
+    is_other = not is_here or (not seen.has_spec and job_changes(info, request).unsafe)
     return Newest(number=highest, status="GONE" if is_other else info.status, is_noted=seen.recorded > 0)
 
 

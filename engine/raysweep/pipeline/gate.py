@@ -1,8 +1,9 @@
 """The gate: the best configs of a sweep run again with new seeds, beside the champion of earlier nights.
 
 They run as a sweep of their own, whose key follows from the night's and the gate (`plan.py`): one that was
-cut goes on where it was. What is run is written down first, what came out last, each once; in between the
-champion is replaced by compare-and-set. The same gate of the same outcome, run again, says the same.
+cut short decides nothing, and its next run continues it. What is run is written down first, what came out
+last, each once; in between the champion is replaced by compare-and-set. The same gate of the same outcome,
+run again, says the same.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from raysweep.errors import GateOutdatedError, SpecError, one_line
+from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_line
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.pipeline.decision import decide, measured, seeds_needed
 from raysweep.pipeline.plan import (
     GatePlan,
     as_confirmed,
-    champion_to_beat,
     find_verdict,
     keep_verdict,
+    line_of,
     make_plan,
 )
 from raysweep.run import run_sweep
@@ -34,6 +35,8 @@ from raysweep.spec.validation import Problem
 from raysweep.step.brief import stored_outcome
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
+
+_ENDED: Final = frozenset({"completed", "stopped", "failed"})
 
 
 def run_gate(
@@ -61,7 +64,10 @@ def run_gate(
     if prepared.verdict is not None:
         return prepared.verdict
     run = prepared.request
-    return prepared.settle(run_sweep(run.spec, key=run.run.key, address=address, on_progress=on_progress))
+    again = run_sweep(
+        run.spec, key=run.run.key, address=address, on_progress=on_progress, resume_cancelled=True
+    )
+    return prepared.settle(again)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +93,33 @@ class GateRun:
         """The verdict, by what they gave.
 
         Raises:
-            SweepFailedError: That is nothing to go by.
+            SweepFailedError: It failed, or was cut short: nothing is decided, and the next run continues it.
             GateOutdatedError: They ran for an outcome that is not the sweep's newest any more.
         """
         if self.verdict is not None:
             return self.verdict
-        again.raise_for_status()
+        if again.status == "failed":
+            raise SweepFailedError(again)
         run = self.request.run
         # One that was begun anew has a key that goes on from this one.
         if again.name != run.name or not again.key.startswith(run.key):
             raise GateOutdatedError(self.outcome.sweep_id, again.sweep_id)
         assert self.plan is not None
+        _check_whole(again, len(self.plan.ran) * self.gate.seeds)
         store = open_store(self.spec.storage_path)
         return settle(store, self.spec, self.outcome, self.gate, again, self.plan)
+
+
+def _check_whole(again: SweepOutcome, wanted: int) -> None:
+    """Refuse what was cut short, as a verdict is final. Raises: SweepFailedError."""
+    ended = sum(trial.state in _ENDED for trial in again.trials)
+    if ended >= wanted:
+        return
+    text = (
+        f"gate not decided: {again.sweep_id!r} was cut short ({again.status}) after {ended} of {wanted} runs;"
+        f" run the gate again: it continues, and decides when all have ended; see {again.uri}"
+    )
+    raise SweepFailedError(again, text)
 
 
 def prepare_gate(spec: Any, given: SweepOutcome | Mapping[str, Any], gate: Any) -> GateRun:
@@ -168,13 +188,13 @@ def settle(
     decided: list[GateOutcome] = []
 
     def choose(record: ChampionRecord) -> tuple[Night, Champion | None]:
-        now = champion_to_beat(record, spec, outcome.sweep_id)
+        now = record.champion_beside(outcome.sweep_id)
         if beside is not None and now is not None and now.at == plan.champion_at:
             verdict = decide(gate, spec.mode, confirmed, beside, lost=lost)
         else:
             # Another night has brought a new one since: of that there is its mean.
             verdict = decide(gate, spec.mode, confirmed, as_confirmed(now))
-        verdict = verdict.model_copy(update={"at": time.time()})
+        verdict = verdict.model_copy(update={"at": time.time(), "notes": (*verdict.notes, *plan.notes)})
         decided.append(verdict)
         best = verdict.best
         night = Night(
@@ -190,7 +210,7 @@ def settle(
             _champion(spec, gate, outcome, best, verdict.at) if verdict.promoted and best else None
         )
 
-    record = add_night(store, gate.champion or spec.name, outcome.sweep_id, choose, gate=plan.gate_id)
+    record = add_night(store, line_of(spec, gate), outcome.sweep_id, choose, gate=plan.gate_id)
     night = record.night(outcome.sweep_id, plan.gate_id)
     verdict = decided[-1] if decided else decide(gate, spec.mode, confirmed, beside, lost=lost)
     update: dict[str, Any] = {"sweep_id": again.sweep_id, "gate_id": plan.gate_id}
@@ -284,6 +304,7 @@ def _champion(spec: SweepSpec, gate: GateSpec, outcome: SweepOutcome, best: Conf
         name=gate.champion or spec.name,
         metric=spec.metric,
         mode=spec.mode,
+        data=gate.data or "",
         config=best.config,
         mean=best.mean or 0.0,
         spread=best.spread or 0.0,

@@ -5,9 +5,10 @@ the champion's name. The same gate of the same outcome, tried again, is the same
 and found more, or something else is asked of its best, it is another one, beside the first.
 
     <sweep_id>/gates/<gate>/plan.json       what is run again, written once: the champion may change meanwhile
-    <sweep_id>/gates/<gate>/verdict.json    what came out, written once
+    <sweep_id>/gates/<gate>/verdict.json    what came out, written once: final
 
-Sweeps of earlier versions had one gate: `gate-plan.json` and `gate.json`.
+A verdict of a gate that was cut short is not written down: the next run of the gate continues and decides.
+Checkpoints are named relative to the store.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import orjson
 
 from raysweep.errors import SpecError, StorageError, SweepFailedError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
-from raysweep.runs.champions import Champion, ChampionRecord, read_champion
+from raysweep.outcome.places import confirmed_with, gate_with
+from raysweep.references import to_reference, to_uri
+from raysweep.runs.champions import Champion, ChampionRecord, Line, list_champions, read_champion
 from raysweep.search.warm import at_constants
 from raysweep.spec import SweepSpec
 from raysweep.spec.identity import digest_of
@@ -30,8 +33,6 @@ from raysweep.storage.store import Store
 FOLDER: Final = "gates"
 PLAN: Final = "plan.json"
 VERDICT: Final = "verdict.json"
-_EARLIER_PLAN: Final = "gate-plan.json"
-_EARLIER_VERDICT: Final = "gate.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,8 @@ class GatePlan:
     """As it runs tonight: with tonight's constants."""
     champion_at: float | None = None
     """When it became champion: says later whether it still is."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of the champions of this name."""
 
     @property
     def ran(self) -> tuple[Confirmed, ...]:
@@ -51,10 +54,16 @@ class GatePlan:
         return (*self.candidates, *([self.champion] if self.champion is not None else []))
 
 
+def line_of(spec: SweepSpec, gate: GateSpec) -> Line:
+    """With which champions a gate compares; the spec's metric is the one that the gate compares by."""
+    return Line(name=gate.champion or spec.name, metric=spec.metric, mode=spec.mode, data=gate.data or "")
+
+
 def gate_id(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> str:
     """The gate of this outcome with these settings: 12 hex digits."""
+    storage = outcome.uri.rpartition("/")[0]
     best = [
-        (trial.trial_id, trial.config, trial.score, trial.checkpoint_uri)
+        (trial.trial_id, trial.config, trial.score, to_reference(storage, trial.checkpoint_uri or "") or None)
         for trial in distinct(outcome, gate.confirm_top_k + 1)
     ]
     asked = gate.model_dump(mode="json") | {"champion": gate.champion or spec.name}
@@ -94,17 +103,23 @@ def make_plan(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSp
         beside = fields["champion"]
         return GatePlan(
             gate_id=name,
-            candidates=tuple(Confirmed.model_validate(each) for each in fields["candidates"]),
-            champion=Confirmed.model_validate(beside) if beside else None,
+            candidates=tuple(_located(store, each) for each in fields["candidates"]),
+            champion=_located(store, beside) if beside else None,
             champion_at=fields["champion_at"],
+            notes=tuple(fields["notes"]),
         )
     except (ValueError, KeyError) as error:
         raise StorageError(f"{store.url}/{key}", f"is damaged ({error})", RESTORE_FIX) from error
 
 
+def _located(store: Store, fields: Any) -> Confirmed:
+    return confirmed_with(Confirmed.model_validate(fields), lambda name: to_uri(store.url, name))
+
+
 def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> dict[str, Any]:
-    record = read_champion(store, gate.champion or spec.name)
-    to_beat = champion_to_beat(record, spec, outcome.sweep_id)
+    line = line_of(spec, gate)
+    record = read_champion(store, line)
+    to_beat = record.champion_beside(outcome.sweep_id)
     champion = as_confirmed(to_beat)
     if champion is not None:
         champion = champion.model_copy(update={"config": at_constants(spec.param_space, champion.config)})
@@ -119,24 +134,31 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
         )
         for trial in top[: gate.confirm_top_k]
     ]
+
+    def stored(each: Confirmed) -> dict[str, Any]:
+        relative = confirmed_with(each, lambda uri: to_reference(store.url, uri))
+        return relative.model_dump(mode="json")
+
     return {
-        "format": 2,
+        "format": 3,
         "gate": gate.model_dump(mode="json") | {"champion": gate.champion or spec.name},
-        "candidates": [each.model_dump(mode="json") for each in candidates],
-        "champion": champion.model_dump(mode="json") if champion is not None else None,
+        "candidates": [stored(each) for each in candidates],
+        "champion": stored(champion) if champion is not None else None,
         "champion_at": to_beat.at if to_beat is not None else None,
+        "notes": _notes(store, line, record),
     }
 
 
-def champion_to_beat(record: ChampionRecord, spec: SweepSpec, sweep_id: str) -> Champion | None:
-    """The champion of other nights: a sweep that goes on does not have to beat itself.
-
-    One of another metric or mode is none.
-    """
-    champion = record.champion_beside(sweep_id)
-    if champion is None or (champion.metric, champion.mode) != (spec.metric, spec.mode):
-        return None
-    return champion
+def _notes(store: Store, line: Line, record: ChampionRecord) -> list[str]:
+    """Whether the name has champions already, and none of this line: the metric may have been renamed."""
+    if record.history:
+        return []
+    others = [each.line for each in list_champions(store, line.name) if each.line != line]
+    if not others:
+        return []
+    known = " and ".join(map(str, others))
+    text = f"champion {line.name!r} has {known}; this gate compares {line} and begins a new line"
+    return [text]
 
 
 def as_confirmed(champion: Champion | None) -> Confirmed | None:
@@ -155,23 +177,22 @@ def as_confirmed(champion: Champion | None) -> Confirmed | None:
 
 def find_verdict(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> GateOutcome | None:
     """What this gate has decided; None before that. Raises: StorageError."""
-    key = verdict_key(outcome.sweep_id, gate_id(spec, outcome, gate))
-    found = _read(store, key)
-    return found if found is not None else _earlier_verdict(store, spec, outcome, gate)
+    return _read(store, verdict_key(outcome.sweep_id, gate_id(spec, outcome, gate)))
 
 
 def keep_verdict(store: Store, sweep_id: str, name: str, verdict: GateOutcome) -> GateOutcome:
     """Write a verdict down, once; returns the one that is there."""
     key = verdict_key(sweep_id, name)
-    store.put_if_absent(key, verdict.to_json().encode(), durable=True)
+    relative = gate_with(verdict, lambda uri: to_reference(store.url, uri))
+    store.put_if_absent(key, relative.to_json().encode(), durable=True)
     return _read(store, key) or verdict
 
 
 def newest_verdict(store: Store, sweep_id: str) -> GateOutcome | None:
     """What the last of the sweep's gates decided. Raises: StorageError."""
-    names = [name for name in store.list_folders(f"{sweep_id}/{FOLDER}") if name]
-    keys = [f"{sweep_id}/{_EARLIER_VERDICT}", *(verdict_key(sweep_id, name) for name in names)]
-    found = [verdict for verdict in (_read(store, key) for key in keys) if verdict is not None]
+    names = store.list_folders(f"{sweep_id}/{FOLDER}")
+    verdicts = (_read(store, verdict_key(sweep_id, name)) for name in names)
+    found = [verdict for verdict in verdicts if verdict is not None]
     return max(found, key=lambda verdict: verdict.at, default=None)
 
 
@@ -180,29 +201,11 @@ def verdict_key(sweep_id: str, name: str) -> str:
     return f"{sweep_id}/{FOLDER}/{name}/{VERDICT}"
 
 
-def _earlier_verdict(
-    store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
-) -> GateOutcome | None:
-    """That of the one gate which a sweep once had, if it was this gate, of this outcome."""
-    verdict = _read(store, f"{outcome.sweep_id}/{_EARLIER_VERDICT}")
-    if verdict is None or (verdict.test, verdict.min_improvement) != (gate.test, gate.min_improvement):
-        return None
-    planned = orjson.loads(store.get(f"{outcome.sweep_id}/{_EARLIER_PLAN}") or b"{}")
-    known = (planned.get("champion") or {}).get("config")
-    best = [trial.trial_id for trial in outcome.top(gate.confirm_top_k + 1) if trial.config != known]
-    is_same = [each["trial_id"] for each in planned.get("candidates", [])] == best[: gate.confirm_top_k]
-    if not is_same or any(len(each.scores) != gate.seeds for each in verdict.candidates):
-        return None
-    # The files name no champion; its history says whether it was this one.
-    record = read_champion(store, gate.champion or spec.name)
-    return verdict if record.night(outcome.sweep_id) is not None else None
-
-
 def _read(store: Store, key: str) -> GateOutcome | None:
     found = store.get(key)
     if found is None:
         return None
     try:
-        return GateOutcome.from_json(found)
+        return gate_with(GateOutcome.from_json(found), lambda name: to_uri(store.url, name))
     except SpecError as error:
         raise StorageError(f"{store.url}/{key}", f"is damaged ({error})", RESTORE_FIX) from error

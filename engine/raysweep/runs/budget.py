@@ -36,6 +36,7 @@ from raysweep.runs.replay import damaged_record
 from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
 from raysweep.spec.identity import former_slug, slug
+from raysweep.storage.addresses import reference_of
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.journal import Journal
 from raysweep.storage.store import Store
@@ -143,7 +144,7 @@ def plan_budget(store: Store, name: str, budget_bytes: int) -> BudgetPlan:
     used_bytes = sum(_stored_bytes(folder) for folder in folders)
     if used_bytes <= budget_bytes:
         return BudgetPlan(name=name, budget_bytes=budget_bytes, used_bytes=used_bytes)
-    planning = _Planning(store=store, left_bytes=used_bytes - budget_bytes, pins=find_pins(store, name))
+    planning = _Planning(store=store, left_bytes=used_bytes - budget_bytes, pins=find_pins(store))
     ended = sorted(
         _ended(folders, planning), key=lambda each: (each.state.ended_at or 0.0, each.folder.sweep_id)
     )
@@ -230,8 +231,16 @@ def _pin_best(newest: _Ended, planning: _Planning) -> None:
     """What is done next with a sweep that has just ended (a gate, a training) begins from its best trial."""
     best = best_shown(newest.state)
     if best is not None and best.checkpoint is not None:
-        uri = best.checkpoint.uri
-        planning.pins = {**planning.pins, uri: (*planning.pins.get(uri, ()), "the best of the newest sweep")}
+        checkpoints = CheckpointStore(newest.folder.store, newest.folder.sweep_id)
+        # Of another trial's, perhaps, that it went on from.
+        name = f"{newest.folder.sweep_id}/{checkpoints.reference(best.checkpoint.uri)}"
+        reasons = (*planning.pins.get(name, ()), "the best of the newest sweep")
+        planning.pins = {**planning.pins, name: reasons}
+
+
+def _reference(folder: SweepFolder, trial: int, number: int) -> str:
+    """A checkpoint as pins name it."""
+    return f"{folder.sweep_id}/{reference_of(trial_id(trial), number)}"
 
 
 def _plan_sweep(ended: _Ended, planning: _Planning) -> None:
@@ -264,8 +273,10 @@ def _plan_trial(folder: SweepFolder, trial: Trial, place: str, planning: _Planni
     for checkpoint in trial.checkpoints:
         if planning.left_bytes <= 0:
             return
-        if checkpoint.uri in planning.pins:
-            planning.pinned.append((checkpoint.uri, ", ".join(planning.pins[checkpoint.uri])))
+        uri = store.uri(trial_id(trial.number), checkpoint.number)
+        reasons = planning.pins.get(_reference(folder, trial.number, checkpoint.number), ())
+        if reasons:
+            planning.pinned.append((uri, ", ".join(reasons)))
             continue
         uses.subtract(held[checkpoint.number])
         freed_bytes = sum(sizes[name] for name in held[checkpoint.number] if not uses[name])
@@ -275,7 +286,7 @@ def _plan_trial(folder: SweepFolder, trial: Trial, place: str, planning: _Planni
                 sweep_id=folder.sweep_id,
                 trial=trial.number,
                 number=checkpoint.number,
-                uri=checkpoint.uri,
+                uri=uri,
                 freed_bytes=freed_bytes,
                 why=f"over the budget; of the oldest sweep that can give, the trial {place}",
             )
@@ -289,13 +300,17 @@ def _let_go(folder: SweepFolder, releases: Sequence[Release]) -> list[Release]:
     found = _read_ended(folder)
     if found is None:
         return []
-    pins = find_pins(folder.store, found.state.spec.name)
+    pins = find_pins(folder.store)
     there = {
         (trial.number, checkpoint.number)
         for trial in found.state.trials.values()
         for checkpoint in trial.checkpoints
     }
-    releases = [each for each in releases if each.uri not in pins and (each.trial, each.number) in there]
+    releases = [
+        each
+        for each in releases
+        if (each.trial, each.number) in there and _reference(folder, each.trial, each.number) not in pins
+    ]
     event = _claim(found.journal, tuple((each.trial, each.number) for each in releases)) if releases else None
     if event is None:
         return []
@@ -339,7 +354,7 @@ def _seal(journal: Journal) -> None:
 def _tell_outcome(ended: _Ended) -> None:
     """Let the outcome name no checkpoint that the sweep does without; not one that was replaced meanwhile."""
     uris = {
-        number: trial_outcome(ended.state, trial).checkpoint_uri
+        number: trial_outcome(ended.state, trial, ended.folder.uri).checkpoint_uri
         for number, trial in ended.state.trials.items()
     }
 

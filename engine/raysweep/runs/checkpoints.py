@@ -13,8 +13,9 @@ from raysweep.core.state import SweepState
 from raysweep.core.trial import Checkpoint, Trial, trial_id
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.pins import find_pins
+from raysweep.runs.pins import find_pins, pins_of
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
+from raysweep.storage.addresses import reference_of
 from raysweep.storage.checkpoints import CheckpointStore
 
 _THREADS: Final = 8
@@ -63,7 +64,7 @@ def list_kept(folder: SweepFolder, state: SweepState) -> tuple[StoredCheckpoint,
             found[owner, checkpoint.number] = checkpoint
             reasons[owner, checkpoint.number].append(_reason(trial, owner, checkpoint))
     store = CheckpointStore(folder.store, folder.sweep_id, give_up_after_s=GIVE_UP_AFTER_S)
-    for (name, number), texts in pinned_numbers(folder, state.spec.name).items():
+    for (name, number), texts in pinned_numbers(folder).items():
         if name.isdecimal() and ((int(name), number) in found or store.exists(store.uri(name, number))):
             found.setdefault((int(name), number), None)
             reasons[int(name), number] += [_Reason(text, is_pin=True) for text in texts]
@@ -82,7 +83,7 @@ def list_trained(folder: RunFolder) -> tuple[StoredCheckpoint, ...]:
     """
     store = CheckpointStore(folder.store, folder.run_id, give_up_after_s=GIVE_UP_AFTER_S)
     numbers = store.numbers(CHECKPOINT_OWNER)
-    pins = find_pins(folder.store, "")
+    pins = pins_of(find_pins(folder.store), folder.run_id)
     found = []
     for number in numbers:
         uri = store.uri(CHECKPOINT_OWNER, number)
@@ -102,20 +103,19 @@ def list_trained(folder: RunFolder) -> tuple[StoredCheckpoint, ...]:
                 size_bytes=size_bytes,
                 new_bytes=new_bytes,
                 needed_by=("the newest" if number == numbers[-1] else "the one before",),
-                pinned_by=pins.get(uri, ()),
+                pinned_by=pins.get(reference_of(CHECKPOINT_OWNER, number), ()),
                 problem=problem,
             )
         )
     return tuple(found)
 
 
-def pinned_numbers(folder: SweepFolder, name: str) -> dict[tuple[str, int], tuple[str, ...]]:
+def pinned_numbers(folder: SweepFolder) -> dict[tuple[str, int], tuple[str, ...]]:
     """What else than the sweep needs its checkpoints, each by trial id and number. Raises: StorageError."""
-    prefix = f"{folder.uri}/checkpoints/"
     found = {}
-    for uri, reasons in find_pins(folder.store, name).items():
-        trial, _, number = uri.removeprefix(prefix).partition("/")
-        if uri.startswith(prefix) and number.isdecimal():
+    for reference, reasons in pins_of(find_pins(folder.store), folder.sweep_id).items():
+        trial, _, number = reference.removeprefix("checkpoints/").partition("/")
+        if reference.startswith("checkpoints/") and number.isdecimal():
             found[trial, int(number)] = reasons
     return found
 

@@ -98,7 +98,11 @@ class Claim:
             problem = "is gone: the run's folder was deleted, moved or unmounted while it ran"
             fix = "put the folder back, and run it again with the same key"
             raise StorageError(f"{self.folder.uri}/{attempt_name(self.number)}", problem, fix)
-        record = {"attempt": self.number, "at": time.time(), "outcome": orjson.loads(outcome.to_json())}
+        record = {
+            "attempt": self.number,
+            "at": time.time(),
+            "outcome": orjson.loads(self.folder.relative(outcome).to_json()),
+        }
         if not _append(self.folder, self.number + 1, record):
             raise FencedError(self.folder.run_id, self.number, self.number + 1)
         self.folder.write_outcome(outcome)
@@ -149,7 +153,9 @@ def read_newest(folder: RunFolder) -> Attempt:
     record = folder.read_attempt(number)
     try:
         if "outcome" in record:
-            return Attempt(number=number, outcome=TrainOutcome.model_validate(record["outcome"]))
+            return Attempt(
+                number=number, outcome=folder.located(TrainOutcome.model_validate(record["outcome"]))
+            )
         return Attempt(number=number, at=record["at"], holder=Holder.model_validate(record["holder"]))
     except (KeyError, TypeError, ValidationError) as error:
         raise folder.damaged(attempt_name(number), one_line(str(error))) from error

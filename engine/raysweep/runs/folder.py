@@ -10,7 +10,11 @@ import orjson
 
 from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepDamagedError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
+from raysweep.outcome.places import sweep_with
+from raysweep.references import to_reference, to_uri
+from raysweep.storage.identity import mark_store
 from raysweep.storage.journal import Journal
+from raysweep.storage.names import SegmentObject
 from raysweep.storage.retries import retrying
 from raysweep.storage.sealed import decode_sealed, seal, seal_parts, unseal
 from raysweep.storage.segment import RESTORE_FIX
@@ -114,19 +118,27 @@ class SweepFolder:
         except KeyError as error:
             raise SweepDamagedError(self._path("sweep.json"), f"has no {error}", RESTORE_FIX) from error
 
-    def check_is_there(self) -> None:
-        """For who runs the sweep: what it writes would make a folder anew that nobody could read.
+    def check_is_there(self, claim: int | None = None) -> None:
+        """For the process that runs the sweep: else its writes would make a new folder that cannot be read.
+
+        Args:
+            claim: The number of the journal segment that is this process's claim; no compaction takes that.
 
         Raises:
-            SweepDamagedError: sweep.json is gone.
+            SweepDamagedError: sweep.json, or that segment, is gone.
         """
         if not self.store.exists(self._key("sweep.json")):
             problem = "is gone: the sweep's folder was deleted, moved or unmounted while the sweep ran"
             fix = "put the folder back, and run it again with the same key: it goes on from its journal"
             raise SweepDamagedError(self._path("sweep.json"), problem, fix)
+        if claim is not None:
+            name = f"journal/{SegmentObject(first=claim, last=claim).name}"
+            if not self.store.exists(self._key(name)):
+                raise lost_part(self._path(name))
 
     def write_spec_if_absent(self, record: SweepRecord) -> bool:
         """Write sweep.json unless there is one; False if there was."""
+        mark_store(self.store)
         return self.store.put_if_absent(self._key("sweep.json"), _encode_spec(record), durable=True)
 
     def replace_spec(self, record: SweepRecord) -> None:
@@ -171,7 +183,7 @@ class SweepFolder:
         whole = unseal(data)
         try:
             if whole is not None:
-                return SweepOutcome.from_json(whole)
+                return self._located(SweepOutcome.from_json(whole))
             problem = "is damaged (its hash is wrong)"
         except SpecError as error:
             problem = f"is damaged ({error})"
@@ -181,7 +193,7 @@ class SweepFolder:
         self, outcome: SweepOutcome, *, give_up_after_s: float = OUTCOME_GIVE_UP_AFTER_S
     ) -> bool:
         """Write outcome.json, once; False if there is one. An outage is waited out."""
-        data = seal(outcome.to_json().encode())
+        data = self._sealed_outcome(outcome)
         put = retrying(give_up_after_s)
         return put(self.store.put_if_absent, self._key("outcome.json"), data, durable=True)
 
@@ -194,10 +206,19 @@ class SweepFolder:
         whole = unseal(found[0]) if found is not None else None
         if found is None or whole is None:
             return
-        outcome = SweepOutcome.from_json(whole)
-        text = mended(outcome).to_json()
-        if text != outcome.to_json():
-            self.store.put_if_version(self._key("outcome.json"), seal(text.encode()), found[1])
+        data = self._sealed_outcome(mended(self._located(SweepOutcome.from_json(whole))))
+        if data != found[0]:
+            self.store.put_if_version(self._key("outcome.json"), data, found[1])
+
+    def _sealed_outcome(self, outcome: SweepOutcome) -> bytes:
+        """As it is stored: what it names of this folder is relative to it."""
+        relative = sweep_with(outcome, lambda uri: to_reference(self.uri, uri))
+        return seal(relative.to_json().encode())
+
+    def _located(self, outcome: SweepOutcome) -> SweepOutcome:
+        """With all that it names where it is now: the store may have been moved, or have several names."""
+        found = sweep_with(outcome, lambda reference: to_uri(self.uri, reference))
+        return found if found.uri == self.uri else found.model_copy(update={"uri": self.uri})
 
     def check_journal_end(self, journal: Journal, progress: SweepProgress | None) -> None:
         """Whether a journal that was read reaches as far as the rest of the folder says that it did.
@@ -237,7 +258,7 @@ class SweepFolder:
         if outcome is None:
             return
         key = self._key(f"outcome-{outcome.generation:06d}.json")
-        self.store.put_if_absent(key, seal(outcome.to_json().encode()), durable=True)
+        self.store.put_if_absent(key, self._sealed_outcome(outcome), durable=True)
         self.store.delete(self._key("outcome.json"))
 
     def read_snapshot_latest(self) -> Snapshot:
@@ -381,6 +402,16 @@ class SweepFolder:
 
     def _path(self, name: str) -> str:
         return f"{self.store.url}/{self._key(name)}"
+
+
+def lost_part(path: str) -> SweepDamagedError:
+    """A part of the sweep's folder is gone that nothing of raysweep deletes."""
+    problem = "is gone: parts of the sweep's folder were deleted or moved while the sweep ran"
+    fix = (
+        "keep what cleans up files by age away from the storage path; put the part back, and run it again"
+        " with the same key; `raysweep verify` names all that is missing"
+    )
+    return SweepDamagedError(path, problem, fix)
 
 
 def list_sweeps(store: Store) -> list[str]:

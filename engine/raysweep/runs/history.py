@@ -41,8 +41,7 @@ def load(sweep: str, storage: str | None = None) -> SweepOutcome:
             f"sweep {folder.sweep_id!r} at {folder.store.url} has not ended: it runs, or was interrupted",
             "run_sweep with the same spec and key follows or resumes it; `raysweep status` shows which",
         )
-    # A folder that was copied elsewhere is read where it is now.
-    return outcome if outcome.uri == folder.uri else outcome.model_copy(update={"uri": folder.uri})
+    return outcome
 
 
 def read_reports(uri: str) -> Iterator[dict[str, Any]]:

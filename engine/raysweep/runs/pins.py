@@ -2,58 +2,49 @@
 
 | pin | from | to |
 |---|---|---|
-| the champion of a name | its promotion | another champion's, and that one's |
+| a champion of any line | its promotion | another champion's, and that one's |
 | a training that starts from it | the start of the training | its end; one that failed can be resumed |
 
-Nothing is written down for it: champions and trainings are asked, so no pin outlives who needs it.
+Nothing is written down for it: champions and trainings are asked, so no pin outlives who needs it. A pin is a
+reference within the store, so that it holds under each name of the store, and after a move.
 """
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 
-import orjson
-
-from raysweep.runs.champions import read_champion
-from raysweep.runs.training import list_trainings
+from raysweep.references import to_reference
+from raysweep.runs.champions import Champion, list_champions
+from raysweep.runs.training import list_trainings, read_warm_start
 from raysweep.storage.store import Store
 
 Pins = dict[str, tuple[str, ...]]
-"""By the URI of a checkpoint: what needs it."""
+"""By the reference of a checkpoint, relative to the store: what needs it."""
 
 
-def find_pins(store: Store, name: str) -> Pins:
-    """What champions of this name, and trainings at the same storage path, need.
+def find_pins(store: Store) -> Pins:
+    """What the champions and the trainings at a storage path need.
 
-    Raises: StorageError: it cannot be read, so that nobody knows what may be deleted.
+    Raises: StorageError: it cannot be read, so that it is unknown what may be deleted.
     """
     found: dict[str, list[str]] = defaultdict(list)
-    champion = read_champion(store, name).champion if name else None
-    if champion is not None:
-        if champion.checkpoint_uri:
-            found[champion.checkpoint_uri].append(f"the champion of {name!r}")
-        before = champion.replaced
-        if before is not None and before.checkpoint_uri:
-            found[before.checkpoint_uri].append(f"the champion of {name!r} before")
+    for champion in list_champions(store):
+        _pin(store, found, champion, f"the champion of {champion.name!r}")
+        if champion.replaced is not None:
+            _pin(store, found, champion.replaced, f"the champion of {champion.name!r} before")
     for run_id in list_trainings(store):
-        uri = _warm_start(store, run_id)
-        if uri and not store.exists(f"{run_id}/train_outcome.json"):
-            found[_as_stored(uri)].append(f"training {run_id} starts from it")
-    return {uri: tuple(reasons) for uri, reasons in found.items()}
+        reference = read_warm_start(store, run_id)
+        if reference and not store.exists(f"{run_id}/train_outcome.json"):
+            found[reference].append(f"training {run_id} starts from it")
+    return {reference: tuple(reasons) for reference, reasons in found.items()}
 
 
-def _as_stored(uri: str) -> str:
-    """A checkpoint's URI as its store spells it, however a person does."""
-    local = uri.removeprefix("file://")
-    return os.path.abspath(os.path.expanduser(local)) if "://" not in local else uri.rstrip("/")
+def pins_of(pins: Pins, run_id: str) -> Pins:
+    """Those that lie in one run's folder, by the reference relative to it."""
+    prefix = f"{run_id}/"
+    return {name.removeprefix(prefix): why for name, why in pins.items() if name.startswith(prefix)}
 
 
-def _warm_start(store: Store, run_id: str) -> str | None:
-    """The checkpoint that a training starts from; None where there is none, or its spec is damaged."""
-    try:
-        spec = orjson.loads(store.get(f"{run_id}/train.json") or b"{}")["spec"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return None  # such a run cannot be resumed either
-    uri = spec.get("warm_start_checkpoint") if isinstance(spec, dict) else None
-    return uri if isinstance(uri, str) else None
+def _pin(store: Store, found: dict[str, list[str]], champion: Champion, why: str) -> None:
+    if champion.checkpoint_uri:
+        found[to_reference(store.url, champion.checkpoint_uri)].append(why)

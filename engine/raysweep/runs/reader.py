@@ -94,7 +94,7 @@ class SweepReader:
             return outcome.trials if outcome is not None else ()
         with self._lock:
             _, state = self._catch_up(record)
-            return tuple(trial_outcome(state, trial) for trial in state.trials.values())
+            return tuple(trial_outcome(state, trial, self._folder.uri) for trial in state.trials.values())
 
     def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
         """Those that the sweep keeps, by trial and number. Raises: as `read` where `is_strict`."""

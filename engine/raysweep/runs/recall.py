@@ -13,7 +13,7 @@ from raysweep.core.rules import cost_rule
 from raysweep.core.scores import cost_of
 from raysweep.errors import StorageError
 from raysweep.outcome import SweepOutcome, TrialOutcome
-from raysweep.runs.champions import read_champion
+from raysweep.runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder
 from raysweep.schedulers import make_scheduler
 from raysweep.search import WarmStart
@@ -40,12 +40,14 @@ def recall(store: Store, spec: SweepSpec, own_id: str) -> WarmStart | None:
     """
     if spec.warm_start is None:
         return None
-    champion = read_champion(store, spec.name).champion
-    is_same = champion is not None and (champion.metric, champion.mode) == (spec.metric, spec.mode)
+    # On any data set: tonight's scores are measured anew.
+    goal = (spec.name, spec.metric, spec.mode)
+    champions = list_champions(store, spec.name)
+    champion = next((each for each in champions if (each.name, each.metric, each.mode) == goal), None)
     nights = _nights(store, spec, own_id)
     space, left_out = spec.space, []
     first: dict[str, Any] | None = None
-    if champion is not None and is_same:
+    if champion is not None:
         try:
             first = refit(space, champion.config)
         except ValueError as error:

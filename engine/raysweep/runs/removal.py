@@ -15,8 +15,8 @@ from raysweep.errors import (
     SweepHeldError,
     SweepNotFoundError,
 )
-from raysweep.runs.champions import read_champion
-from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.champions import list_champions
+from raysweep.runs.folder import SweepFolder
 from raysweep.runs.holder import current_holder, find_living
 from raysweep.runs.takeover import find_holder
 from raysweep.storage.opening import open_store
@@ -50,7 +50,7 @@ def _fence(folder: SweepFolder) -> None:
     record = folder.read_spec()
     if record is None:
         raise SweepNotFoundError(folder.sweep_id, folder.store.url)
-    _check_champion(folder, record)
+    _check_champion(folder)
     if record.leaving is not None:
         return  # it has been fenced; what was begun is completed
     try:
@@ -92,8 +92,8 @@ def _claim(folder: SweepFolder) -> None:
         ) from None
 
 
-def _check_champion(folder: SweepFolder, record: SweepRecord) -> None:
-    name = str(record.spec.get("name", ""))
-    champion = read_champion(folder.store, name).champion if name else None
-    if champion is not None and (champion.checkpoint_uri or "").startswith(f"{folder.uri}/"):
-        raise ChampionKeptError(folder.sweep_id, name)
+def _check_champion(folder: SweepFolder) -> None:
+    """Of any name: a gate may give its champion another one than the sweep's."""
+    for champion in list_champions(folder.store):
+        if (champion.checkpoint_uri or "").startswith(f"{folder.uri}/"):
+            raise ChampionKeptError(folder.sweep_id, champion.name)

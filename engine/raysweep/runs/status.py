@@ -307,7 +307,7 @@ def status_of_state(
     )
     found, on_front = _front_first(state)
     # Only those that are shown are made into outcomes: there may be ten thousand.
-    top = tuple(trial_outcome(state, trial) for trial in found[:TOP])
+    top = tuple(trial_outcome(state, trial, uri) for trial in found[:TOP])
     failed = sorted((t for t in trials if t.state == "failed"), key=lambda trial: -(trial.ended_at or 0.0))
     return RunStatus(
         run_id=uri.rpartition("/")[2],
@@ -330,8 +330,10 @@ def status_of_state(
         curve=curve,
         dots=dots,
         top=top,
-        failures=tuple(trial_outcome(state, trial) for trial in failed[:FAILURES]),
-        first_failure=trial_outcome(state, min(failed, key=lambda trial: trial.number)) if failed else None,
+        failures=tuple(trial_outcome(state, trial, uri) for trial in failed[:FAILURES]),
+        first_failure=trial_outcome(state, min(failed, key=lambda trial: trial.number), uri)
+        if failed
+        else None,
         started_at=state.started_at,
         deadline=state.deadline_at,
         expected_end_at=_expected_end(state, counts.ended, num_trials, now) if held == "alive" else None,

@@ -21,7 +21,7 @@ from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedEr
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import HolderWatch, current_holder, find_living
-from raysweep.runs.pins import find_pins
+from raysweep.runs.pins import find_pins, pins_of
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.runs.reopening import NOT_AGAIN, check_same, check_whole, reopens
 from raysweep.runs.replay import rebuild
@@ -90,7 +90,7 @@ class Ownership:
         Raises: StorageError.
         """
         has_ended = self.started.is_reopening or self.state.reopened
-        return find_pins(self.folder.store, self.state.spec.name) if has_ended else ()
+        return pins_of(find_pins(self.folder.store), self.folder.sweep_id) if has_ended else ()
 
 
 def find_outcome(folder: SweepFolder, asked: SweepRequest) -> SweepOutcome | None:

@@ -13,16 +13,19 @@ model_000001/          the last checkpoint as plain files, written by the attemp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import orjson
 
 from raysweep.errors import SpecChangedError, SpecError, StorageError
 from raysweep.outcome import SweepProgress, TrainOutcome
+from raysweep.outcome.places import training_with
+from raysweep.references import checkpoint_in, to_reference, to_uri
 from raysweep.spec import TrainSpec
-from raysweep.spec.changes import differences
+from raysweep.spec.changes import Difference, differences
 from raysweep.spec.trainable import are_same
+from raysweep.storage.identity import mark_store
 from raysweep.storage.store import Store
 
 FORMAT_VERSION = 1
@@ -50,6 +53,7 @@ class RunFolder:
 
         Raises: SpecChangedError with one line for each difference, StorageError.
         """
+        mark_store(self.store)
         record = {"format": FORMAT_VERSION, "digest": spec.digest(), "key": key, "spec": spec.to_dict()}
         if not self.store.put_if_absent(self._key("train.json"), orjson.dumps(record), durable=True):
             self.check_spec(spec)
@@ -85,14 +89,25 @@ class RunFolder:
         if data is None:
             return None
         try:
-            return TrainOutcome.from_json(data)
+            return self.located(TrainOutcome.from_json(data))
         except SpecError as error:
             raise self.damaged("train_outcome.json", str(error)) from error
 
     def write_outcome(self, outcome: TrainOutcome) -> None:
         """Write how the run ended, once: an earlier one stays."""
-        data = outcome.to_json().encode()
+        data = self.relative(outcome).to_json().encode()
         self.store.put_if_absent(self._key("train_outcome.json"), data, durable=True)
+
+    def relative(self, outcome: TrainOutcome) -> TrainOutcome:
+        """As it is stored: what it names of this folder is relative to it."""
+        relative = training_with(outcome, lambda uri: to_reference(self.uri, uri))
+        return _from(relative, lambda uri: to_reference(self.store.url, uri))
+
+    def located(self, outcome: TrainOutcome) -> TrainOutcome:
+        """With all that it names where it is now: the store may have been moved, or have several names."""
+        found = training_with(outcome, lambda reference: to_uri(self.uri, reference))
+        found = _from(found, lambda reference: to_uri(self.store.url, reference))
+        return found if found.uri == self.uri else found.model_copy(update={"uri": self.uri})
 
     def write_card(self, card: Mapping[str, Any]) -> None:
         """Write the model card, once. Raises: StorageError."""
@@ -163,14 +178,43 @@ def list_trainings(store: Store) -> list[str]:
     return [name for name in store.list_folders() if store.exists(f"{name}/train.json")]
 
 
+def read_warm_start(store: Store, run_id: str) -> str:
+    """The checkpoint that a training starts from, as a reference within its store; empty where there is none.
+
+    That of a training whose spec is damaged is none, as it cannot be resumed. Raises: StorageError.
+    """
+    try:
+        spec = orjson.loads(store.get(f"{run_id}/train.json") or b"{}")["spec"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return ""
+    uri = spec.get("warm_start_checkpoint") if isinstance(spec, dict) else None
+    return checkpoint_in(uri) if isinstance(uri, str) else ""
+
+
 def attempt_name(number: int) -> str:
     """Where an entry of the log of attempts lies in the folder."""
     return f"attempts/{number:06d}.json"
 
 
+def _from(outcome: TrainOutcome, change: Callable[[str], str]) -> TrainOutcome:
+    """The outcome with the place of the sweep that it comes from changed."""
+    source = outcome.source
+    if source is None:
+        return outcome
+    return outcome.model_copy(update={"source": source.model_copy(update={"sweep": change(source.sweep)})})
+
+
 def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     for each in differences(was, now):
-        if each.field == "trainable" and are_same(each.was, each.now):
+        if _are_same(each):
             continue
         if each.field.split(".")[0] not in (*_SAFE, "storage_path"):
             yield str(each)
+
+
+def _are_same(each: Difference) -> bool:
+    """Whether both are the same in other words."""
+    if each.field == "warm_start_checkpoint":  # the store may have been moved, or have several names
+        found = checkpoint_in(str(each.was))
+        return bool(found) and found == checkpoint_in(str(each.now))
+    return each.field == "trainable" and are_same(each.was, each.now)

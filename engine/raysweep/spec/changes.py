@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,8 +44,8 @@ class Changes:
 def changes(old: SweepSpec, new: SweepSpec, scheduled_at: float | None = None) -> Changes:
     """What differs from `old` to `new`.
 
-    A trainable is known by its name: whether its code is another is no matter here. What `new` leaves open
-    (`tpe.multivariate`) is as in `old`.
+    A trainable is known by its name: whether its code is another is no matter here. Nor is the storage path:
+    a store may have several names, and be moved. What `new` leaves open (`tpe.multivariate`) is as in `old`.
     Safe are: more samples (null is more than any number, and may come with a first limit), a later or no
     deadline, larger budgets or none, and any change of the concurrency, `autoscaled`, the isolation, the
     tags, the failure policy, `stop.min_trials`, how checkpoints are moved, or how much all of them may
@@ -106,6 +105,7 @@ def differences(
 def _with_kinds(spec: SweepSpec, old: SweepSpec, new: SweepSpec) -> dict[str, Any]:
     """The spec's data; where the kinds of search or scheduler differ, only the kind's name."""
     fields = spec.to_dict() | {"search": spec.search.effective().model_dump(mode="json")}
+    del fields["storage_path"]
     for name in ("search", "scheduler"):
         if getattr(old, name).kind != getattr(new, name).kind:
             fields[name] = getattr(spec, name).kind
@@ -161,19 +161,8 @@ def _moment(text: str, scheduled_at: float) -> datetime:
 
 def _is_said_otherwise(each: Difference) -> bool:
     """Whether both are the same in other words."""
-    if each.field == "trainable":
-        # Its name is what counts: which code it had is told by its digest (`spec.code`), and refused by none.
-        return are_same(each.was, each.now)
-    return each.field == "storage_path" and _is_same_place(each.was, each.now)
-
-
-def _is_same_place(was: Any, now: Any) -> bool:
-    return isinstance(was, str) and isinstance(now, str) and _place(was) == _place(now)
-
-
-def _place(path: str) -> str:
-    local = path.removeprefix("file://")
-    return path if "://" in local else os.path.abspath(os.path.expanduser(local))
+    # Its name is what counts: which code it had is told by its digest (`spec.code`), and refused by none.
+    return each.field == "trainable" and are_same(each.was, each.now)
 
 
 def _shown(value: Any) -> str:

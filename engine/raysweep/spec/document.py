@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 import orjson
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
@@ -70,6 +70,7 @@ def check_storage_path(given: Any) -> Any:
     return f"{scheme.lower()}://{tail or ('/' if rest.startswith('/') else '')}"
 
 
+DEFAULT_STORAGE: Final = "~/raysweep"
 Name = Annotated[str, AfterValidator(check_name)]
 StoragePath = Annotated[str, BeforeValidator(check_storage_path)]
 Trainable = Annotated[
@@ -78,6 +79,15 @@ Trainable = Annotated[
     PlainSerializer(trainable_name, return_type=str),
     WithJsonSchema({"type": "string", "minLength": 1}),
 ]
+
+
+def anywhere(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec's fields without its tags, and as if it had the default storage path.
+
+    What is stored is the same run under every name of its store, and after a move.
+    """
+    kept = {name: value for name, value in fields.items() if name != "tags"}
+    return kept | ({"storage_path": DEFAULT_STORAGE} if "storage_path" in kept else {})
 
 
 def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -149,10 +159,8 @@ class SpecDocument(SpecModel):
         return write_yaml(self.to_dict())
 
     def digest(self) -> str:
-        """32 hex digits over everything except the tags: equal specs have equal digests."""
-        fields = self.to_dict()
-        fields.pop("tags", None)
-        return digest_of(fields)
+        """32 hex digits over everything except tags and storage path: equal specs have equal digests."""
+        return digest_of(anywhere(self.to_dict()))
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

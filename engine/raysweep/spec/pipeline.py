@@ -46,11 +46,13 @@ class GateSpec(SpecModel):
     it has to be named."""
     mode: Mode | None = None
     """Whether less or more of it is better; default: as the sweep says of that metric."""
+    data: Annotated[str, Field(min_length=1)] | None = None
+    """Names the data set that is measured on: champions of another one are not compared. Default: none."""
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = handler(self)
-        for name in ("metric", "mode"):
+        for name in ("metric", "mode", "data"):
             if fields[name] is None:  # gates without are written, and named, as before there were any
                 del fields[name]
         return fields

@@ -20,7 +20,7 @@ from raysweep import tuneobjects
 from raysweep.spec.byconfig import check_by_config
 from raysweep.spec.constraints import Constraint, Constraints, parse_constraints
 from raysweep.spec.costs import check_costs
-from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
+from raysweep.spec.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable, anywhere
 from raysweep.spec.identity import Kind, digest_of
 from raysweep.spec.memory import Memory, WarmStartFrom, check_memory
 from raysweep.spec.objectives import METRIC_SCHEMA, MODE_SCHEMA, Mode, check_several, joined, split
@@ -154,7 +154,7 @@ class SweepSpec(SpecDocument):
     """
     tune: TuneOptions = TuneOptions()
     """How a class of Ray Tune runs: when it makes checkpoints, whether it is used again."""
-    storage_path: StoragePath = "~/raysweep"
+    storage_path: StoragePath = DEFAULT_STORAGE
     """Where the sweep is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)
     """Free labels; not part of the digest."""
@@ -307,15 +307,14 @@ class SweepSpec(SpecDocument):
         return joined(fields, self.others)
 
     def digest(self) -> str:
-        """32 hex digits over everything except the tags: equal specs have equal digests.
+        """32 hex digits over everything except tags and storage path: equal specs have equal digests.
 
         An option that is left open counts as its first default did, so that the id of a spec stays the same
         when the default changes; which of the two a stored sweep has, its spec says (`settled_by`).
         """
         fields = self.to_dict() | {"search": self.search.digested()}
         fields["resources"].pop("gpu_part", None)  # what a cluster has made of gpu_memory
-        fields.pop("tags", None)
-        return digest_of(fields)
+        return digest_of(anywhere(fields))
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated as a whole; `metric` stands for all metrics."""

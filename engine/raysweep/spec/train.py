@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from raysweep.spec.document import Name, SpecDocument, StoragePath, Trainable
+from raysweep.spec.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
 from raysweep.spec.identity import Kind
 from raysweep.spec.scaling import Scaling
 from raysweep.spec.schedule import Schedule, check_config
@@ -72,7 +72,7 @@ class TrainSpec(SpecDocument):
     """How often it is retried after workers died, or nodes were taken away, and how soon."""
     stop: TrainStop = TrainStop()
     """When the run ends though its function has not returned; its last checkpoint is the model then."""
-    storage_path: StoragePath = "~/raysweep"
+    storage_path: StoragePath = DEFAULT_STORAGE
     """Where the run is stored: a local path, or a URL of scheme file, s3, gs, az or memory."""
     tags: dict[str, str] = Field(default_factory=dict)
     """Free labels; not part of the digest."""

@@ -6,12 +6,13 @@
 
 A later checkpoint refers to what an earlier one of the same trial has stored; it is deleted with the last
 that does (ADR 49). The URI is `<storage_path>/<sweep_id>/checkpoints/<trial_id>/<n>`, and is all that
-`restore_uri` needs. Whatever is read back is checked, byte for byte, before it is handed out.
+`restore_uri` needs. In the sweep's own documents only the reference stands, `checkpoints/<trial_id>/<n>`,
+which holds wherever the sweep's folder is. Whatever is read back is checked, byte for byte, before it is
+handed out.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import shutil
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
+from raysweep.storage.addresses import new_folder, number_of, parse_reference, parse_uri, reference_of
 from raysweep.storage.directory import scan_directory
 from raysweep.storage.links import GONE, absolute, fetch, look
 from raysweep.storage.manifest import (
@@ -58,6 +60,11 @@ class CheckpointRef:
     size_bytes: int
     files: int
     manifest: Manifest = field(repr=False, compare=False)
+
+    @property
+    def reference(self) -> str:
+        """How the sweep's own documents name it."""
+        return reference_of(self.manifest.trial_id, self.number)
 
 
 class CheckpointStore:
@@ -216,8 +223,13 @@ class CheckpointStore:
         return linked.size_bytes
 
     def is_of(self, trial_id: str, uri: str) -> bool:
-        """Whether this is the URI of a checkpoint of this sweep and trial."""
-        return _parse_uri(uri)[1:3] == (self.sweep_id, trial_id)
+        """Whether this is the URI, or the reference, of a checkpoint of this sweep and trial."""
+        own = parse_reference(uri)
+        return own[0] == trial_id if own is not None else parse_uri(uri)[1:3] == (self.sweep_id, trial_id)
+
+    def reference(self, ref: CheckpointRef | str) -> str:
+        """How the sweep's own documents name a checkpoint of it."""
+        return reference_of(*self._locate(ref))
 
     def exists(self, ref: CheckpointRef | str) -> bool:
         """Whether the checkpoint is committed (and not deleted)."""
@@ -298,6 +310,18 @@ class CheckpointStore:
             self.check_object(manifest, index)
         return manifest
 
+    def find_missing(self, ref: CheckpointRef | str) -> tuple[str, ...]:
+        """The keys of those of its objects that are not there; none is read.
+
+        Raises: CheckpointDamagedError: there is no such checkpoint, or its manifest is damaged. StorageError.
+        """
+        manifest = self.read_manifest(ref)
+        if not manifest.objects:
+            return ()
+        there = {info.key for info in self.store.list(self._prefix(manifest.trial_id))}
+        keys = (self.object_key(manifest, stored) for stored in manifest.objects)
+        return tuple(key for key in keys if key not in there)
+
     def check_object(self, manifest: Manifest, index: int) -> None:
         """Read one object and check it against a manifest. Raises: CheckpointDamagedError, StorageError."""
         self.reading(manifest).check(index)
@@ -327,7 +351,7 @@ class CheckpointStore:
         keys = {
             info.key
             for info in self.store.list(prefix)
-            if _number_of(info.key.removeprefix(f"{prefix}/")) <= newest
+            if number_of(info.key.removeprefix(f"{prefix}/")) <= newest
         }
         self.store.delete(*sorted(keys - self._needed_keys(trial_id)))
 
@@ -400,7 +424,10 @@ class CheckpointStore:
     def _locate(self, ref: CheckpointRef | str) -> tuple[str, int]:
         """(trial_id, number) of a checkpoint of this sweep."""
         uri = ref if isinstance(ref, str) else ref.uri
-        _, sweep_id, trial_id, number = _parse_uri(uri)
+        own = parse_reference(uri)
+        if own is not None:
+            return own
+        _, sweep_id, trial_id, number = parse_uri(uri)
         if sweep_id != self.sweep_id:
             raise SpecError("checkpoint", f"{uri} is not of sweep {self.sweep_id!r}", "use restore_uri")
         return trial_id, number
@@ -424,19 +451,8 @@ class CheckpointStore:
         return f"{self.sweep_id}/checkpoints/{trial_id}"
 
 
-def new_folder(number: int) -> str:
-    """The folder of a new checkpoint's own objects: no other save has the same."""
-    return f"{number}-{secrets.token_hex(4)}"
-
-
 class _Gone(Exception):
     """A manifest was deleted since it was listed."""
-
-
-def _number_of(name: str) -> float:
-    """Which checkpoint stored the object of this name first; infinite for manifests and strangers."""
-    number, dash, _ = name.partition("/")[0].partition("-")
-    return int(number) if dash and number.isdecimal() else math.inf
 
 
 def restore_uri(
@@ -452,7 +468,7 @@ def restore_uri(
 
     Raises: SpecError for what is no checkpoint URI, CheckpointDamagedError, StorageError.
     """
-    storage_path, sweep_id, _, _ = _parse_uri(uri)
+    storage_path, sweep_id, _, _ = parse_uri(uri)
     store = CheckpointStore(open_store(storage_path), sweep_id, cache=cache)
     return store.restore(uri, target_dir, on_read=on_read)
 
@@ -469,22 +485,10 @@ def open_checkpoint(uri: str) -> Iterator[Path]:
 def _refuse_own(uri: str) -> None:
     """A checkpoint of a sweep is that sweep's to delete: nobody else may count on it."""
     try:
-        storage_path, sweep_id, trial_id, number = _parse_uri(absolute(uri))
+        storage_path, sweep_id, trial_id, number = parse_uri(absolute(uri))
     except SpecError:
         return
     store = CheckpointStore.at(storage_path, sweep_id)
     if store.exists(store.uri(trial_id, number)):
         problem = f"{uri} is a checkpoint of sweep {sweep_id!r}, which may delete it"
         raise SpecError("checkpoint_uri", problem, "restore it, and report its directory")
-
-
-def _parse_uri(uri: str) -> tuple[str, str, str, int]:
-    """(storage_path, sweep_id, trial_id, number)."""
-    parts = uri.rstrip("/").rsplit("/", 4)
-    if len(parts) != 5 or parts[2] != "checkpoints" or not parts[4].isdecimal():
-        raise SpecError(
-            "checkpoint",
-            f"{uri!r} is no checkpoint URI",
-            "use <storage_path>/<sweep_id>/checkpoints/<trial>/<n>",
-        )
-    return parts[0], parts[1], parts[3], int(parts[4])

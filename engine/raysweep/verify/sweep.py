@@ -46,7 +46,7 @@ def verify_sweep(folder: SweepFolder, *, is_quick: bool = False) -> VerifyReport
     known = journal.state if journal.is_whole else None
     checkpoints = [info for info in infos if info.key.startswith(f"{folder.sweep_id}/checkpoints/")]
     is_running = holder_state(progress, time.time()) == "alive"
-    pinned = pinned_numbers(folder, spec.name) if spec is not None else {}
+    pinned = pinned_numbers(folder)
     checking = CheckpointCheck(folder, checkpoints, checked, is_quick=is_quick)
     found = list(checking.run(known, pinned, journal.unsealed))
     findings += _still_wanted(folder, found) if is_running else found

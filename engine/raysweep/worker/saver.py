@@ -277,11 +277,12 @@ class Saver:
             self._link.send(Unsaved(*who, number=number, problem=str(saved)))
             return False
         # Before it is announced, and the one before is let go.
-        self.newest, self._parent, self._parent_capture = saved.uri, saved.manifest, capture
+        self.newest, self._parent, self._parent_capture = saved.reference, saved.manifest, capture
         self._is_last_stored = True
         ranks_by = self._place.ranks_by
         rank = _number(metrics.get(ranks_by)) if ranks_by else None
-        self._link.send(Saved(*who, number, report, saved.uri, saved.size_bytes, self._score(metrics), rank))
+        score = self._score(metrics)
+        self._link.send(Saved(*who, number, report, saved.reference, saved.size_bytes, score, rank))
         return True
 
     def _score(self, metrics: dict[str, Any]) -> float | None:

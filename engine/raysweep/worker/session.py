@@ -209,7 +209,7 @@ class Session:
         """
         while (uri := self._saver.newest) is not None:
             try:
-                _restore(uri, target, self._place.node_cache)
+                _restore(self._place, uri, target)
                 return
             except CheckpointDamagedError as error:
                 if uri != self._saver.newest:
@@ -357,11 +357,14 @@ class Session:
             saver.finish()
 
 
-def _restore(uri: str, target: Path, cache_bytes: int) -> None:
-    from raysweep.storage.checkpoints import restore_uri
+def _restore(place: SweepPlace, reference: str, target: Path) -> None:
+    from raysweep.storage.checkpoints import CheckpointStore
     from raysweep.storage.nodecache import open_cache
+    from raysweep.storage.opening import open_store
 
+    cache = open_cache(place.node_cache)
+    store = CheckpointStore(open_store(place.storage_path), place.sweep_id, cache=cache)
     try:
-        restore_uri(uri, target, cache=open_cache(cache_bytes))
+        store.restore(reference, target)
     except CheckpointDamagedError as error:
         raise CheckpointDamagedError(error.path, error.problem, _DAMAGED_FIX) from error

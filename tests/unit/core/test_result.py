@@ -161,7 +161,7 @@ def test_what_is_on_its_way_is_shown_as_what_it_was() -> None:
     """A file of an outcome knows six states: a queued trial is still pending, one that stops still runs."""
     sweep = running(2, trials=4)
     sweep.send(ev.CancelRequested)
-    shown = [trial_outcome(sweep.state, trial).state for trial in sweep.state.trials.values()]
+    shown = [trial_outcome(sweep.state, trial, "").state for trial in sweep.state.trials.values()]
     assert [trial.state for trial in sweep.state.trials.values()][:2] == ["stopping", "stopping"]
     assert shown[:2] == ["running", "running"]
 

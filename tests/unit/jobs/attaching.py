@@ -61,7 +61,9 @@ def finish(job: RunningJob, spec: SweepSpec, status: Any = "completed", **fields
     folder = folder_of(job)
     folder.write_spec_if_absent(SweepRecord(digest=spec.digest(), key=job.key, seed=0, spec=spec.to_dict()))
     folder.write_outcome_if_absent(outcome)
-    return outcome
+    found = folder.read_outcome()
+    assert found is not None
+    return found
 
 
 def submit(api: Api, spec: SweepSpec | TrainSpec, **options: Any) -> RunningJob:

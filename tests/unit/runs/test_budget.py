@@ -13,6 +13,7 @@ import pytest
 
 from raysweep.core import encode
 from raysweep.core import events as ev
+from raysweep.references import to_reference
 from raysweep.runs.budget import asked_budget, keep_budget, plan_budget
 from raysweep.runs.champions import Champion, Night, add_night
 from raysweep.runs.checkpoints import list_kept
@@ -74,7 +75,7 @@ def crown(store: Store, uri: str, sweep_id: str) -> None:
         at=1.0,
     )
     night = Night(sweep_id=sweep_id, at=1.0, promoted=True)
-    add_night(store, "night", sweep_id, lambda _: (night, champion))
+    add_night(store, champion.line, sweep_id, lambda _: (night, champion))
 
 
 def train_from(store: Store, uri: str, run_id: str = "train-0123456789") -> RunFolder:
@@ -433,5 +434,7 @@ def test_the_controller_of_a_sweep_that_is_reopened_knows_its_pins_and_that_of_a
     uri = old.state.trials[0].checkpoint.uri
     crown(old.folder.store, uri, old.folder.sweep_id)
     asked = type(old.asked)(**{**vars_of(old.asked), "again": Again(retry="failed")})
-    assert set(resume(Stored(old.folder, asked, old.state)).find_pins()) == {uri}
+    assert set(resume(Stored(old.folder, asked, old.state)).find_pins()) == {
+        to_reference(old.folder.uri, uri)
+    }
     assert resume(unfinished).find_pins() == ()

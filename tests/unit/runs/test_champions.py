@@ -14,13 +14,20 @@ from raysweep.runs.champions import (
     NIGHTS_KEPT,
     Champion,
     ChampionRecord,
+    Line,
     Night,
     add_night,
-    champion_key,
+    list_champions,
     read_champion,
 )
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
+
+LINE = Line(name="flights", metric="auc", mode="max")
+
+
+def line(name: str) -> Line:
+    return Line(name=name, metric="auc", mode="max")
 
 
 def decide(sweep_id: str, mean: float, name: str = "flights") -> tuple[Night, Champion]:
@@ -45,7 +52,7 @@ def add(store: Store, sweep_id: str, mean: float = 0.5, name: str = "flights") -
         is_better = record.champion is None or mean > record.champion.mean
         return night.model_copy(update={"promoted": is_better}), champion if is_better else None
 
-    return add_night(store, name, sweep_id, choose)
+    return add_night(store, line(name), sweep_id, choose)
 
 
 def test_a_version_that_has_gone_is_refused(store: Store) -> None:
@@ -62,15 +69,15 @@ def test_a_version_that_has_gone_is_refused(store: Store) -> None:
 
 
 def test_nights_follow_each_other(store: Store) -> None:
-    assert read_champion(store, "flights") == ChampionRecord()
+    assert read_champion(store, LINE) == ChampionRecord()
     add(store, "n1", 0.5)
     add(store, "n2", 0.4)
     record = add(store, "n2", 0.9)
     assert [night.sweep_id for night in record.history] == ["n1", "n2"], "a night is added once"
     assert record.champion is not None
     assert record.champion.sweep_id == "n1"
-    assert read_champion(store, "flights") == record
-    assert json.loads(store.get("champions/flights.json") or b"")["champion"]["mean"] == 0.5
+    assert read_champion(store, LINE) == record
+    assert json.loads(store.get("champions/flights/auc.max.json") or b"")["champion"]["mean"] == 0.5
 
 
 def test_the_history_is_short(tmp_path: Path) -> None:
@@ -93,14 +100,14 @@ def test_two_at_once_are_both_in_the_history(store: Store) -> None:
             asked[sweep_id].append(record.champion.sweep_id if record.champion else "")
             return decide(sweep_id, mean)
 
-        add_night(store, "flights", sweep_id, choose)
+        add_night(store, LINE, sweep_id, choose)
 
     threads = [threading.Thread(target=gate, args=pair) for pair in (("a", 0.5), ("b", 0.6))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    record = read_champion(store, "flights")
+    record = read_champion(store, LINE)
     assert sorted(night.sweep_id for night in record.history) == ["a", "b"]
     first, second = (night.sweep_id for night in record.history)
     assert asked[first] == [""]
@@ -120,13 +127,13 @@ def test_processes_lose_nothing(tmp_path: Path) -> None:
     for worker in workers:
         worker.join()
         assert worker.exitcode == 0
-    assert len({night.sweep_id for night in read_champion(open_store(tmp_path), "flights").history}) == 30
+    assert len({night.sweep_id for night in read_champion(open_store(tmp_path), LINE).history}) == 30
 
 
 def test_a_damaged_one_is_an_error(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.put(champion_key("flights"), b'{"champion": {}')
-    with pytest.raises(StorageError, match=r"champions/flights\.json: is damaged"):
+    store.put(LINE.key, b'{"champion": {}')
+    with pytest.raises(StorageError, match=r"champions/flights/auc\.max\.json: is damaged"):
         add(store, "n1")
 
 
@@ -137,40 +144,66 @@ LONG = "flights-from-new-york-in-2013-by-carrier-"
 def test_two_names_have_two_champions(store: Store, names: tuple[str, str]) -> None:
     for name, mean in zip(names, (0.5, 0.4), strict=True):
         add(store, "n1", mean, name)
-    records = [read_champion(store, name) for name in names]
+    records = [read_champion(store, line(name)) for name in names]
     assert [record.champion.mean for record in records if record.champion] == [0.5, 0.4]
     assert [len(record.history) for record in records] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("shared", "owner", "other"),
-    [("flights", "Flights!", "flights"), ("a" * 40, "a" * 41, "a" * 42), ("a" * 40, "a" * 41, "a" * 40)],
-)
-def test_a_file_that_two_names_shared_is_its_champions(
-    store: Store, shared: str, owner: str, other: str
-) -> None:
-    """As earlier versions left it."""
-    night, champion = decide("n1", 0.5, owner)
-    before = ChampionRecord(champion=champion, history=(night,), format_version=1)
-    store.put(f"champions/{shared}.json", before.model_dump_json().encode())
-    assert read_champion(store, other) == ChampionRecord()
-    assert read_champion(store, owner) == before
-    add(store, "n2", 0.4, other)
-    record = read_champion(store, owner)
-    assert (record.champion, record.history) == (champion, (night,)), "it has kept what was its own"
-    assert [each.sweep_id for each in read_champion(store, other).history] == ["n2"]
-    add(store, "n3", 0.6, owner)
-    record = read_champion(store, owner)
-    assert [each.sweep_id for each in record.history] == ["n1", "n3"]
-    assert record.champion is not None
-    assert record.champion.replaced == champion
-    assert [each.sweep_id for each in read_champion(store, other).history] == ["n2"]
+@pytest.mark.parametrize("version", [2, 4, "3", None])
+def test_a_file_of_another_format_is_refused_and_not_rewritten(store: Store, version: object) -> None:
+    add(store, "n1")
+    fields = json.loads(store.get(LINE.key) or b"")
+    data = json.dumps(fields | {"format_version": version, "champion": {"new": "fields"}}).encode()
+    store.put(LINE.key, data)
+    wanted = rf"auc\.max\.json: has format_version {version!r}; this version of raysweep reads 3"
+    for refused in (
+        lambda: add(store, "n2", 0.9),
+        lambda: read_champion(store, LINE),
+        lambda: list_champions(store),
+    ):
+        with pytest.raises(StorageError, match=wanted):
+            refused()
+    assert store.get(LINE.key) == data
+
+
+def test_other_metrics_modes_and_data_sets_are_other_lines(store: Store) -> None:
+    lines = [
+        Line(name="flights", metric=metric, mode=mode, data=data)
+        for metric in ("auc", "eval/auc")
+        for mode in ("min", "max")
+        for data in ("", "2025", "2026")
+    ]
+    assert len({each.key for each in lines}) == len(lines)
+    for number, each in enumerate(lines):
+        night, champion = decide("n1", number)
+        update = {"metric": each.metric, "mode": each.mode, "data": each.data, "at": number}
+        found = champion.model_copy(update=update)
+        add_night(store, each, "n1", lambda record, made=(night, found): made)  # type: ignore[misc]
+    assert [each.line for each in list_champions(store, "flights")] == lines[::-1], "the newest first"
+    assert list_champions(store) == list_champions(store, "flights")
+    assert list_champions(store, "other") == ()
+    means = [champion.mean for each in lines if (champion := read_champion(store, each).champion)]
+    assert means == [*range(len(lines))]
+
+
+def test_what_lies_in_the_store_is_named_relative_to_it(store: Store) -> None:
+    """As the checkpoint is where the store is, whatever it is called there."""
+    uris = [f"{store.url}/n1/checkpoints/00000/3", "s3://other/n2/checkpoints/00000/3", None]
+    for number, uri in enumerate(uris):
+        night, champion = decide(f"n{number}", number)
+        made = night, champion.model_copy(update={"checkpoint_uri": uri})
+        add_night(store, LINE, f"n{number}", lambda record, made=made: made)  # type: ignore[misc]
+        newest = read_champion(store, LINE).champion
+        assert newest is not None
+        assert newest.checkpoint_uri == uri
+        assert newest.replaced is None or newest.replaced.checkpoint_uri == uris[number - 1]
+        assert store.url not in (store.get(LINE.key) or b"").decode()
 
 
 def test_a_sweep_has_the_champion_of_other_sweeps_beside_it(store: Store) -> None:
     for sweep_id, mean in (("n1", 0.5), ("n2", 0.6), ("n2 again", 0.55)):
         add(store, sweep_id, mean)
-    record = read_champion(store, "flights")
+    record = read_champion(store, LINE)
     found = {name: record.champion_beside(name) for name in ("n1", "n2", "n3")}
     assert {name: champion and champion.mean for name, champion in found.items()} == {
         "n1": 0.6,
@@ -178,14 +211,7 @@ def test_a_sweep_has_the_champion_of_other_sweeps_beside_it(store: Store) -> Non
         "n3": 0.6,
     }
     add(store, "n5", 0.9)
-    last = read_champion(store, "flights").champion
+    last = read_champion(store, LINE).champion
     assert last is not None
     assert last.replaced is not None
     assert (last.replaced.sweep_id, last.replaced.replaced) == ("n2", None), "one before it, not all of them"
-    # Of an earlier version's champion it is not known what it replaced: better itself than none.
-    night, champion = decide("n4", 0.7)
-    earlier = ChampionRecord(champion=champion, history=(night,), format_version=1)
-    assert earlier.champion_beside("n4") == champion
-    after = earlier.after(*decide("n5", 0.8))
-    assert (after.format_version, after.champion_beside("n5")) == (2, champion)
-    assert earlier.after(night, None).champion_beside("n4") == champion

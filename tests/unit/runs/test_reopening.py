@@ -20,6 +20,8 @@ from raysweep.errors import (
     SweepNotFoundError,
 )
 from raysweep.outcome import NOTHING_RAN, SweepOutcome
+from raysweep.outcome.places import sweep_with
+from raysweep.references import to_uri
 from raysweep.runs.champions import Champion
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.holder import current_holder
@@ -238,7 +240,11 @@ def test_it_is_put_aside_whole_and_again_and_again(
     assert [name.partition("/")[0] for name in claimed] == ["journal"]
     assert {name: after[name] for name in before} == before
     archived = SweepFolder(open_store(where.rpartition("/")[0]), "001")
-    assert archived.read_outcome() == (SweepOutcome.from_json(before_outcome(before)) if is_ended else None)
+    kept = archived.read_outcome()
+    assert (kept is not None) == is_ended
+    if kept is not None:
+        whole = SweepOutcome.from_json(before_outcome(before))
+        assert kept == sweep_with(whole, lambda name: to_uri(where, name)), "what it names is there now"
     started = resume(stored)
     assert isinstance(started, Ownership)
     assert started.state.generation == 0
@@ -348,7 +354,6 @@ def test_a_controller_that_lives_on_unseen_is_fenced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("do", [put_aside, remove])
 def test_the_champion_keeps_its_checkpoint(do: Any, tmp_path: Path) -> None:
     from raysweep.runs.champions import ChampionRecord
-    from raysweep.spec.identity import file_name
 
     stored = store_sweep(tmp_path, is_ended=True)
     outcome = stored.folder.read_outcome()
@@ -368,7 +373,7 @@ def test_the_champion_keeps_its_checkpoint(do: Any, tmp_path: Path) -> None:
     )
     record = ChampionRecord(champion=champion)
     store = stored.folder.store
-    store.put(f"champions/{file_name('night')}.json", record.model_dump_json().encode())
+    store.put(champion.line.key, record.model_dump_json().encode())
     with pytest.raises(ChampionKeptError, match="champion of 'night'"):
         do(store.url, stored.folder.sweep_id)
     assert stored.folder.read_outcome() == outcome

@@ -188,7 +188,7 @@ def test_the_champion_runs_before_the_anchors(tmp_path: Path) -> None:
         name="flights", metric="auc", mode="max", config=config(lr=0.09), mean=0.9, spread=0, n=3,
         sweep_id=night, at=1.0,
     )  # fmt: skip
-    add_night(store, "flights", night, lambda _: (Night(sweep_id=night, at=1.0, promoted=True), champion))
+    add_night(store, champion.line, night, lambda _: (Night(sweep_id=night, at=1.0, promoted=True), champion))
     warm = recall(store, make_spec(tmp_path, warm_start=MEMORY), "own")
     assert warm is not None
     assert warm.first_configs[0]["lr"] == 0.09

@@ -118,7 +118,9 @@ def test_nights_are_told_and_the_rest_is_named(tmp_path: Path) -> None:
         sweep_id=second,
         at=1.0,
     )
-    add_night(store, "flights", second, lambda _: (Night(sweep_id=second, at=1.0, promoted=True), champion))
+    add_night(
+        store, champion.line, second, lambda _: (Night(sweep_id=second, at=1.0, promoted=True), champion)
+    )
     only = recall(store, make_spec(tmp_path, warm_start="champion"), own)
     assert only == WarmStart(first=config(lr=0.05, rows=100))
 

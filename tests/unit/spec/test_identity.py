@@ -39,7 +39,7 @@ def test_without_a_key_the_same_spec_is_the_same_run(spec: SweepSpec | TrainSpec
     run = RunId.of(spec, None)
     assert run.key == f"spec-{spec.digest()[:16]}"
     assert run == RunId.of(spec.replace(tags={"by": "me"}), None)
-    assert run != RunId.of(spec.replace(storage_path="/elsewhere"), None)
+    assert run == RunId.of(spec.replace(storage_path="/elsewhere"), None)
     assert run != RunId.of(spec, "")
 
 

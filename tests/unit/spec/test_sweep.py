@@ -208,8 +208,9 @@ def test_storage_paths_have_one_spelling(fields: dict[str, Any]) -> None:
         assert SweepSpec(**fields, storage_path=given).storage_path == stored
 
 
-def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
+def test_digest_covers_everything_but_tags_and_storage_path(spec: SweepSpec) -> None:
     assert spec.replace(tags={"who": "me"}).digest() == spec.digest()
+    assert spec.replace(storage_path="s3://elsewhere/x").digest() == spec.digest()
     spec = spec.replace(max_concurrent_trials=7)  # which `autoscaled` needs
     changed = {
         "name": "other",
@@ -237,9 +238,8 @@ def test_digest_covers_everything_but_the_tags(spec: SweepSpec) -> None:
         "stop": {"target": 1},
         "warm_start": "last",
         "tune": {"checkpoint_frequency": 2},
-        "storage_path": "/x",
     }
-    assert set(changed) | {"tags"} == set(SweepSpec.model_fields)
+    assert set(changed) | {"tags", "storage_path"} == set(SweepSpec.model_fields)
     digests = {spec.replace(**{field: value}).digest() for field, value in changed.items()}
     assert len(digests) == len(changed)
     assert spec.digest() not in digests

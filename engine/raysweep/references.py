@@ -1,0 +1,43 @@
+"""References: how a place in a store is written down in that store.
+
+What lies below a base (a sweep's folder, a storage path) is stored relative to it, so that it holds after the
+store has been moved, and under each of its names. Whatever is read is an absolute URI again.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+
+def to_reference(base: str, uri: str) -> str:
+    """A URI relative to `base`, empty for `base` itself; one that lies elsewhere as it is."""
+    if uri == base:
+        return ""
+    prefix = f"{base.rstrip('/')}/"
+    return uri[len(prefix) :] if uri.startswith(prefix) else uri
+
+
+def to_uri(base: str, reference: str) -> str:
+    """The URI that a reference stands for below `base`; an absolute one stays as it is."""
+    if not base:
+        return reference
+    if not reference:
+        return base
+    return reference if is_absolute(reference) else f"{base.rstrip('/')}/{reference}"
+
+
+def checkpoint_in(uri: str) -> str:
+    """The reference within its store, `<run>/checkpoints/<trial>/<n>`, of a checkpoint's URI; else empty.
+
+    A person's URI may name the store as it was called then, or as it is called elsewhere: what comes below
+    tells which checkpoint it is, as the id of the run has its name and key in it.
+    """
+    text = uri.rstrip("/") if "://" in uri else posixpath.normpath(uri)
+    parts = text.split("/")[-4:]
+    is_one = len(parts) == 4 and parts[1] == "checkpoints" and parts[3].isdecimal() and parts[0]
+    return "/".join(parts) if is_one else ""
+
+
+def is_absolute(reference: str) -> bool:
+    """Whether it is a URI, or a path from the root or from a home folder."""
+    return "://" in reference or reference.startswith(("/", "~"))
