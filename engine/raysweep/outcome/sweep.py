@@ -7,11 +7,14 @@ from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from pydantic import model_validator
+
 from raysweep.errors import RaysweepError, SweepFailedError
 from raysweep.fields import Counts, Metrics, Number
 from raysweep.frames import make_frame
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.record import ErrorInfo, Record, newer
+from raysweep.outcome.tupled import with_tuples_in
 from raysweep.pareto import Point, find_front, front_first, point_of
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.schedule import ScheduledConfig
@@ -236,6 +239,8 @@ class SweepOutcome(Record):
     """With `repeat`, the configs of which one completed, the best first; `best` is a trial of the first."""
     counts: Counts = Counts()
     """How many trials ended in each state."""
+    tuples: list[list[Any]] = newer([])
+    """The tuples of the search space, which configs have in Python; in JSON these are lists."""
     num_trials: int | None = None
     """How many were to run; None: as many as there was time for. Outcomes of earlier versions do not say."""
     is_open_ended: bool = newer(False)
@@ -255,6 +260,13 @@ class SweepOutcome(Record):
     """What a person should know besides: nodes that were excluded, checkpoints that were not stored, ..."""
     raysweep_version: str = ""
     format_version: int = 1
+
+    @model_validator(mode="after")
+    def _restore_tuples(self) -> Self:
+        if self.tuples:
+            for name in ("best", "trials", "configs"):
+                self.__dict__[name] = with_tuples_in(self.__dict__[name], self.tuples)
+        return self
 
     def __len__(self) -> int:
         return len(self.trials)

@@ -26,6 +26,7 @@ from raysweep.spec.identity import digest_of
 from raysweep.spec.pipeline import GateSpec
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.storage.store import Store
+from raysweep.tuples import as_lists
 
 FOLDER: Final = "gates"
 PLAN: Final = "plan.json"
@@ -107,12 +108,13 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
     to_beat = champion_to_beat(record, spec, outcome.sweep_id)
     champion = as_confirmed(to_beat)
     if champion is not None:
-        champion = champion.model_copy(update={"config": at_constants(spec.param_space, champion.config)})
+        fitted = as_lists(at_constants(spec.param_space, champion.config))
+        champion = champion.model_copy(update={"config": fitted})
     known = champion.config if champion is not None else None
-    top = [trial for trial in distinct(outcome, gate.confirm_top_k + 1) if trial.config != known]
+    top = [trial for trial in distinct(outcome, gate.confirm_top_k + 1) if as_lists(trial.config) != known]
     candidates = [
         Confirmed(
-            config=trial.config,
+            config=as_lists(trial.config),
             trial_id=trial.trial_id,
             sweep_id=outcome.sweep_id,
             checkpoint_uri=trial.checkpoint_uri,
@@ -189,7 +191,9 @@ def _earlier_verdict(
         return None
     planned = orjson.loads(store.get(f"{outcome.sweep_id}/{_EARLIER_PLAN}") or b"{}")
     known = (planned.get("champion") or {}).get("config")
-    best = [trial.trial_id for trial in outcome.top(gate.confirm_top_k + 1) if trial.config != known]
+    best = [
+        trial.trial_id for trial in outcome.top(gate.confirm_top_k + 1) if as_lists(trial.config) != known
+    ]
     is_same = [each["trial_id"] for each in planned.get("candidates", [])] == best[: gate.confirm_top_k]
     if not is_same or any(len(each.scores) != gate.seeds for each in verdict.candidates):
         return None
