@@ -12,11 +12,12 @@ from pydantic import model_validator
 from raysweep.errors import RaysweepError, SweepFailedError
 from raysweep.fields import Counts, Metrics, Number
 from raysweep.frames import make_frame
+from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.record import ErrorInfo, Record, newer
+from raysweep.outcome.text import sweep_text
 from raysweep.outcome.tupled import with_tuples_in
 from raysweep.pareto import Point, find_front, front_first, point_of
-from raysweep.spec.jsonable import leaves
 from raysweep.spec.schedule import ScheduledConfig
 
 if TYPE_CHECKING:
@@ -268,6 +269,12 @@ class SweepOutcome(Record):
                 self.__dict__[name] = with_tuples_in(self.__dict__[name], self.tuples)
         return self
 
+    def __repr__(self) -> str:
+        return f"<SweepOutcome {self.sweep_id}: {self.status}, {len(self.trials)} trials>"
+
+    def __str__(self) -> str:
+        return sweep_text(self)
+
     def __len__(self) -> int:
         return len(self.trials)
 
@@ -477,8 +484,7 @@ def trial_row(trial: TrialOutcome) -> dict[str, Any]:
     if trial.violations:
         row["violated"] = "; ".join(trial.violated)
     metrics = {(f"metrics/{name}" if name in row else name): value for name, value in trial.metrics.items()}
-    config = {f"config/{path}": value for path, value in leaves(trial.config, separator="/")}
-    return {**row, **metrics, **config}
+    return {**row, **metrics, **config_columns(trial.config)}
 
 
 def _finite(value: object) -> float | None:
