@@ -143,6 +143,8 @@ def _of_mapping(value: Mapping[Any, Any]) -> Translation | None:
         return "Ax", {"choice": list(value["values"])}
     if len(keys) == 1 and (word := next(iter(keys))) in list(_ALIASES) and _is_flat(value[word]):
         domain = _numeric(_ALIASES[word], value[word])
+        if domain and "randint" in domain:  # elsewhere the upper bound is included
+            domain = {"randint": [domain["randint"][0], domain["randint"][1] + 1]}
         return ("another tool", domain) if domain else None
     return None
 

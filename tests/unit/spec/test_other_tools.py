@@ -56,6 +56,7 @@ def make(space: dict[str, Any], **fields: Any) -> SweepSpec:
         ({"type": "int", "low": 1, "high": 8}, "Optuna", '{"randint": [1, 9]}'),
         ({"name": "x", "type": "range", "bounds": [0.0, 1.0]}, "Ax", '{"uniform": [0.0, 1.0]}'),
         ({"float": [0, 1]}, "another tool", '{"uniform": [0, 1]}'),
+        ({"int": [1, 8]}, "another tool", '{"randint": [1, 9]}'),
         ("choice(a,b)", "Hydra", '{"choice": ["a", "b"]}'),
         ("range(0, 10)", "Hydra", '{"randint": [0, 10]}'),
         ("range(0, 9, 3)", "Hydra", '{"choice": [0, 3, 6]}'),
