@@ -45,11 +45,13 @@ TICK_S: Final = 0.005
 SENDS: Final = 4
 
 
-def run(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
+def run(
+    sizes: tuple[int, ...] = SIZES, kinds: tuple[str, ...] = tuple(KINDS), kinds_size: int = KINDS_SIZE
+) -> dict[str, Any]:
     """Milliseconds of TPE, by number of trials in the study; and of each search at one number of them."""
     return {
-        **{str(trials): _measure(trials, "tpe") for trials in sizes},
-        "searches": {"trials": KINDS_SIZE, **{kind: _measure(KINDS_SIZE, kind) for kind in KINDS}},
+        "tpe": {str(trials): _measure(trials, "tpe") for trials in sizes},
+        "searches": {"trials": kinds_size, **{kind: _measure(kinds_size, kind) for kind in kinds}},
     }
 
 

@@ -6,17 +6,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import asking, core_scale, core_slots, first_resume
 from benchmarks.measure import Json, target
 
 
-def run(rounds: int, *, sizes: tuple[int, ...] = core_scale.SIZES) -> Json:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How large a run is; a test runs it small."""
+
+    trials: tuple[int, ...] = core_scale.SIZES
+    slots: tuple[int, ...] = core_slots.SLOTS
+    slot_events: int = core_slots.EVENTS
+    asked: tuple[int, ...] = asking.SIZES
+    searches: tuple[str, ...] = tuple(asking.KINDS)
+    searched: int = asking.KINDS_SIZE
+    resumed_trials: int = first_resume.TRIALS
+    resumed_events: int = first_resume.EVENTS
+
+
+def run(rounds: int, *, of: Sizes = Sizes()) -> Json:
     """Once, whatever `rounds` is: processor time, and the best of three replays within."""
-    figures, slots = core_scale.run(sizes), core_slots.run()
-    asks, resumed = asking.run(), first_resume.run()
-    what = f"the core alone, {' and '.join(map(str, sizes))} trials, {core_slots.SLOTS[-1]} slots"
+    sizes = of.trials
+    figures, slots = core_scale.run(sizes), core_slots.run(of.slots, of.slot_events)
+    asks = asking.run(of.asked, of.searches, of.searched)
+    resumed = first_resume.run(of.resumed_trials, of.resumed_events)
+    what = f"the core alone, {' and '.join(map(str, sizes))} trials, {of.slots[-1]} slots"
     return {
         "what": what,
         "schedulers": figures,
@@ -25,7 +42,7 @@ def run(rounds: int, *, sizes: tuple[int, ...] = core_scale.SIZES) -> Json:
         "first_resume": resumed,
         "targets": [
             *_by_trials(figures, sizes),
-            *_by_slots(slots),
+            *_by_slots(slots, of.slots),
             *_of_asks(asks),
             *_of_resume(resumed),
         ],
@@ -47,8 +64,8 @@ def _by_trials(figures: dict[str, Any], sizes: tuple[int, ...]) -> list[Json]:
     return targets
 
 
-def _by_slots(slots: dict[str, Any]) -> list[Json]:
-    few, many = core_slots.SLOTS[0], core_slots.SLOTS[-1]
+def _by_slots(slots: dict[str, Any], sizes: tuple[int, ...]) -> list[Json]:
+    few, many = sizes[0], sizes[-1]
     return [
         target(f"{phase}: cost of an event, {many} / {few} slots", figure["cost_growth"], at_most=1.3)
         for phase, figure in slots.items()
@@ -56,7 +73,7 @@ def _by_slots(slots: dict[str, Any]) -> list[Json]:
 
 
 def _of_asks(asks: dict[str, Any]) -> list[Json]:
-    trials, figure = list(asks.items())[-1]
+    trials, figure = list(asks["tpe"].items())[-1]
     return [target(f"ms that the loop waits for an ask at {trials} trials", figure["lag_ms"], at_most=20)]
 
 

@@ -55,7 +55,7 @@ def run(trials: int = TRIALS, events: int = EVENTS) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="raysweep-benchmark-") as path:
         written = write(Path(path), trials, events)
         with_snapshots = resume(path)
-        for snapshot in Path(path, SWEEP, "snapshots").iterdir():
+        for snapshot in Path(path, SWEEP, "snapshots").glob("*"):
             snapshot.unlink()
         without = resume(path)
     return {**written, "with_snapshots": with_snapshots, "without": without}

@@ -16,7 +16,7 @@ from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.outcome import NOTHING_RAN, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.show import is_notebook
 from raysweep.spec import RunRequest, SweepSpec, TrainSpec
-from raysweep.spec.wallclock import resolve_deadline
+from raysweep.spec.wallclock import check_scheduled_at, resolve_deadline
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
@@ -86,6 +86,7 @@ def run_sweep(
         JobStoppedError, JobFailedError: Only of a job: a person stopped it, or it failed for good.
     """
     asked = SweepSpec.from_any(spec)
+    check_scheduled_at(scheduled_at)
     if is_jobs_address(address):
         asked = _resolved(asked, scheduled_at)
         if num_cpus is not None:

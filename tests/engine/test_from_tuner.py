@@ -74,8 +74,33 @@ def test_a_plain_tuner_says_what_a_plain_spec_does(make: Make, tmp_path: Path) -
         mode="min",
         num_samples=7,
         failure={"max_failures": 0},
+        isolation="process",
         storage_path=str(tmp_path / "ray"),
     )
+
+
+def test_each_trial_has_a_process_of_its_own_as_in_tune(make: Make) -> None:
+    assert rs.from_tuner(make()).isolation == "process"
+    assert rs.from_tuner(make(reuse_actors=True)).isolation == "worker"
+    assert rs.from_tuner(make(), isolation="worker").isolation == "worker"
+    assert rs.from_tuner(make(), isolation=None).isolation is None
+    bundles = tune.PlacementGroupFactory([{"CPU": 1}, {"CPU": 1}])
+    assert rs.from_tuner(make(tune.with_resources(train, bundles))).isolation == "actor"
+
+
+def test_a_limiter_that_tells_in_batches_is_refused(make: Make) -> None:
+    batches = ConcurrencyLimiter(optuna(seed=3), max_concurrent=2, batch=True)
+    with pytest.raises(rs.SpecError, match=r"search_alg\.batch: True holds results back .*leave batch out"):
+        rs.from_tuner(make(search_alg=batches))
+    part = "tune_config.search_alg.batch"
+    assert rs.from_tuner(make(search_alg=batches), ignore=[part]).max_concurrent_trials == 2
+    one = ConcurrencyLimiter(optuna(seed=3), max_concurrent=1, batch=True)
+    assert rs.from_tuner(make(search_alg=one)).max_concurrent_trials == 1
+
+
+def test_a_tuple_in_a_tuner_is_a_tuple(make: Make) -> None:
+    spec = rs.from_tuner(make(space={"shape": tune.choice([(1, 1), (1, 2)])}))
+    assert spec.param_space == {"shape": {"choice": [(1, 1), (1, 2)]}}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +165,10 @@ def test_a_plain_tuner_says_what_a_plain_spec_does(make: Make, tmp_path: Path) -
                 "checkpoint_config": tune.CheckpointConfig(checkpoint_frequency=5, checkpoint_at_end=True),
                 "reuse_actors": True,
             },
-            {"tune": {"checkpoint_frequency": 5, "checkpoint_at_end": True, "reuse_actors": True}},
+            {
+                "tune": {"checkpoint_frequency": 5, "checkpoint_at_end": True, "reuse_actors": True},
+                "isolation": "worker",
+            },
         ),
     ],
     ids=lambda value: None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -355,3 +356,20 @@ def test_tasks_of_an_inline_trial_have_the_whole_cluster(run: Run) -> None:
         return float(ray.get(task.remote(), timeout=60))
 
     assert run(train, resources={"cpu": 2}, **INLINE).counts == {"completed": 1}
+
+
+def test_a_trial_gets_the_tuples_of_the_space_and_may_nest_its_metric(run: Run) -> None:
+    names = {(1, 1): 1.0, (1, 2): 2.0}
+
+    def train(config: dict[str, Any]) -> None:
+        rs.report({"eval": {"acc": names[config["shape"]]}})
+
+    space = {"shape": {"grid_search": [(1, 1), (1, 2)]}, "kept": ("a", "b", "c")}
+    fields = {"param_space": space, "metric": "eval/acc", "mode": "max", "num_samples": 1}
+    for _ in range(2):  # the second is the stored outcome of the first
+        outcome = run(train, **fields, **INLINE)
+        assert outcome.counts == {"completed": 2}
+        assert outcome.best is not None
+        assert outcome.best.config == {"shape": (1, 2), "kept": ("a", "b", "c")}
+        assert outcome.best.metrics == {"eval": {"acc": 2.0}, "eval/acc": 2.0}
+    assert [json.loads(trial.to_json())["config"]["shape"] for trial in outcome.trials] == [[1, 1], [1, 2]]

@@ -153,3 +153,11 @@ class Stumbles(Climbs):
         if int(trial_id) % 3 == 1:
             raise ArithmeticError("the matrix is singular")
         return given
+
+
+class Overshoots(Climbs):
+    """Suggests what lies beyond the bounds, now on this side, now on the other."""
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        is_even = int(trial_id) % 2 == 0
+        return {"x": 1.5 if is_even else -2.0, "n": 9 if is_even else 1}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import asking, fidelity, schedulers
+from benchmarks import asking, core, fidelity, schedulers
 from benchmarks.gang import targets
 from benchmarks.measure import Contender, Sample, alternate, compare, describe, ratio, spread, target
 from benchmarks.notes import read_notes
@@ -78,6 +78,21 @@ def test_targets_are_met_at_their_limit() -> None:
     assert not target("x", 39.9, at_least=40)["met"]
     assert target("x", 0.3, at_most=0.3)["met"]
     assert not target("x", 0.301, at_most=0.3)["met"]
+
+
+def test_core_scale_runs_at_a_tiny_size() -> None:
+    sizes = core.Sizes(
+        trials=(20, 40),
+        slots=(2, 4),
+        slot_events=200,
+        asked=(15,),
+        searches=("random",),
+        searched=15,
+        resumed_trials=20,
+        resumed_events=400,
+    )
+    found = core.run(1, of=sizes)
+    assert [goal["value"] >= 0 for goal in found["targets"]] == [True] * 13
 
 
 def test_an_unknown_benchmark_is_refused_with_the_names_of_all() -> None:

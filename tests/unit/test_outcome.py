@@ -19,12 +19,14 @@ from raysweep.outcome import (
     ConfigOutcome,
     ErrorInfo,
     Holder,
+    PipelineOutcome,
     RunningTrial,
     SweepOutcome,
     SweepProgress,
     TrainOutcome,
     TrialOutcome,
     Usage,
+    trial_row,
 )
 from raysweep.outcome.record import Record
 from raysweep.spec.schedule import ScheduledConfig
@@ -277,3 +279,33 @@ def test_dataframe() -> None:
     assert (frame["score"][0], frame["metrics/score"][0]) == (0.5, 9)
     assert frame["error"][1] == "bang"
     assert len(sweep().to_dataframe()) == 0
+
+
+def test_an_outcome_prints_as_a_few_lines_and_its_parts_as_one() -> None:
+    trials = [
+        trial(number, number / 10).model_copy(update={"config": {"x": list(range(50))}})
+        for number in range(100)
+    ]
+    outcome = sweep(*trials, why="100 of 100 trials ended", uri="s3://b/s/s-0", notes=("one", "two", "three"))
+    outcome = outcome.model_copy(update={"best": trials[-1]})
+    assert str(outcome).splitlines() == [
+        "s-0: completed",
+        "100 of 100 trials ended",
+        "best: trial t99, auc 9.9, config {'x': [" + ", ".join(map(str, range(50))) + "]}",
+        "stored at s3://b/s/s-0",
+        "note: one",
+        "note: two",
+        "and 1 more in notes",
+    ]
+    assert repr(outcome) == "<SweepOutcome s-0: completed, 100 trials>"
+    assert "\n" not in repr(outcome.trials[3])
+    assert len(repr(outcome.trials[3])) < 400
+    assert repr(sweep(trial(0, None), status="failed")).startswith("<SweepOutcome")
+    assert len(str(PipelineOutcome(sweep=outcome, skipped="not promoted"))) < 1000
+
+
+def test_parameters_with_one_path_have_a_column_each() -> None:
+    config = {"a/b": 1, "a": {"b": 2, "c": 3}, "d/e": 4}
+    row = trial_row(trial(0, 1.0).model_copy(update={"config": config}))
+    columns = {name: value for name, value in row.items() if name.startswith("config/")}
+    assert columns == {"config/a\\/b": 1, "config/a/b": 2, "config/a/c": 3, "config/d/e": 4}

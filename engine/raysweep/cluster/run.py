@@ -46,6 +46,7 @@ from raysweep.show import show_progress
 from raysweep.spec import RunRequest, SweepSpec
 from raysweep.spec.again import Again
 from raysweep.spec.code import code_digest
+from raysweep.spec.wallclock import check_scheduled_at
 from raysweep.storage.opening import open_store
 from raysweep.storage.retries import retrying
 from raysweep.threads import result_of, start_thread
@@ -105,9 +106,7 @@ def _ask(
     again: Again,
     job_number: int = 0,
 ) -> tuple[SweepRequest, SweepFolder]:
-    if scheduled_at is not None and scheduled_at.utcoffset() is None:
-        text = scheduled_at.isoformat()
-        raise SpecError("scheduled_at", f"{text} has no offset from UTC", "give an aware datetime")
+    check_scheduled_at(scheduled_at)
     spec, run = request.spec, request.run
     again.check_for(spec)
     folder = SweepFolder(open_store(spec.storage_path), run.id)

@@ -15,7 +15,7 @@ from raysweep import allowed, faultplan
 from raysweep.cluster.logs import log_limit
 from raysweep.cluster.rungs import rungs_of
 from raysweep.core.ends import NOTHING_REPORTED
-from raysweep.core.rules import checkpoint_metric
+from raysweep.core.rules import checkpoint_metric, reported_names
 from raysweep.core.state import SweepState
 from raysweep.errors import (
     InfeasibleResourcesError,
@@ -26,6 +26,7 @@ from raysweep.errors import (
 )
 from raysweep.search import make_searcher
 from raysweep.spec import Resources, SweepSpec, load_trainable
+from raysweep.spec.heldtuples import tuples_of
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
 from raysweep.tuneobjects import has_parameters
@@ -166,6 +167,8 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,
             rungs=rungs_of(spec),
+            nested=tuple(name for name in reported_names(spec) if "/" in name),
+            tuples=tuples_of(spec.param_space),
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,
         ),
         sys_path=tuple(path or os.getcwd() for path in ["", *sys.path]),

@@ -132,7 +132,8 @@ class SlotKeeper:
         slot, worker = self.fleet.crew.slot_of(number), self.fleet.crew.find(number)
         node = (worker.node or slot.node) if slot is not None and worker is not None else ""
         failure = explain_end(error, node)
-        log.warning("worker on node %s ended: %s: %s", node[:8] or "?", failure.type, failure.message)
+        where = f" on node {node[:8]}" if node else ""  # an inline one has no node
+        log.warning("worker%s ended: %s: %s", where, failure.type, failure.message)
         self.fleet.worker_ended(number, failure, now())
         self._act()
 

@@ -24,6 +24,7 @@ from raysweep.core.state import SweepState
 from raysweep.core.trial import Slot, Trial
 from raysweep.spec import SweepSpec
 from raysweep.spec.code import is_other_code
+from raysweep.spec.othertools import space_notes
 
 Out = list[Command]
 # How long a trial on a node that is about to go may take to its next checkpoint: GRACE where it is unknown
@@ -68,6 +69,7 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     state.generation, state.generation_started_at = event.generation, event.at
     if state.started_at is None:
         state.started_at = event.at
+        _note_space(state)
     state.tally.touch(*state.slots)
     state.slots.clear()
     state.hungry.clear()
@@ -100,6 +102,13 @@ def _note_code(state: SweepState, event: ev.ControllerStarted) -> None:
         text = f"the trainable's code was changed: what began before run {event.generation} of this sweep"
         moves.note(state, f"{text} had the earlier code")
     state.code = event.code or state.code
+
+
+def _note_space(state: SweepState) -> None:
+    spec = state.spec
+    is_repeated = (spec.num_samples or 2) > 1 and not (spec.points or spec.search.kind == "configs")
+    for text in space_notes(spec.param_space, is_repeated=is_repeated):
+        moves.note(state, text)
 
 
 def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None:

@@ -24,6 +24,7 @@ from raysweep.outcome import (
 )
 from raysweep.outcome.record import without_collector
 from raysweep.references import to_uri
+from raysweep.spec.heldtuples import tuples_of
 from raysweep.spec.repeat import without_seed
 from raysweep.spec.schedule import ScheduledConfig
 from raysweep.spec.space import grid_points
@@ -73,6 +74,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         constraints=state.spec.constraints,
         best=trials[best.number] if best else None,
         trials=trials,
+        tuples=tuples_of(state.spec.param_space),
         configs=_configs(state),
         num_trials=num_trials(state),
         is_open_ended=state.spec.is_open_ended,

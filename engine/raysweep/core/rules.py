@@ -219,6 +219,12 @@ def _compared(spec: SweepSpec) -> str:
     return metric if is_named and (metric != spec.metric or spec.others) else ""
 
 
+def reported_names(spec: SweepSpec) -> tuple[str, ...]:
+    """The names of all values that a spec looks for in reports; not those in constraints."""
+    time_attr = getattr(spec.scheduler.options, "time_attr", TRAINING_ITERATION)
+    return tuple(dict.fromkeys((*spec.objectives, spec.compared[0], time_attr, *_named(spec))))
+
+
 def _named(spec: SweepSpec) -> dict[str, str]:
     """None that the engine itself reports, or without which no trial has a score."""
     plateau, cost = spec.stop.trial_plateau, spec.search.options.costs_by

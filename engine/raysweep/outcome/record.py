@@ -19,6 +19,7 @@ from pydantic import (
 
 from raysweep.errors import SpecError, one_line
 from raysweep.fielddocs import Described
+from raysweep.outcome.text import short_repr
 from raysweep.spec.validation import issues_of, spec_error
 
 TRACEBACK_CHARACTERS = 4096
@@ -49,6 +50,12 @@ class Record(Described):
     """Frozen, and open for fields of later versions, which are passed over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return repr(self)
 
     def to_json(self) -> str:
         """As JSON text on one line."""

@@ -7,13 +7,17 @@ from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from pydantic import model_validator
+
 from raysweep.errors import RaysweepError, SweepFailedError
 from raysweep.fields import Counts, Metrics, Number
 from raysweep.frames import make_frame
+from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.record import ErrorInfo, Record, newer
+from raysweep.outcome.text import sweep_text
+from raysweep.outcome.tupled import with_tuples_in
 from raysweep.pareto import Point, find_front, front_first, point_of
-from raysweep.spec.jsonable import leaves
 from raysweep.spec.schedule import ScheduledConfig
 
 if TYPE_CHECKING:
@@ -236,6 +240,8 @@ class SweepOutcome(Record):
     """With `repeat`, the configs of which one completed, the best first; `best` is a trial of the first."""
     counts: Counts = Counts()
     """How many trials ended in each state."""
+    tuples: list[list[Any]] = newer([])
+    """The tuples of the search space, which configs have in Python; in JSON these are lists."""
     num_trials: int | None = None
     """How many were to run; None: as many as there was time for. Outcomes of earlier versions do not say."""
     is_open_ended: bool = newer(False)
@@ -255,6 +261,19 @@ class SweepOutcome(Record):
     """What a person should know besides: nodes that were excluded, checkpoints that were not stored, ..."""
     raysweep_version: str = ""
     format_version: int = 1
+
+    @model_validator(mode="after")
+    def _restore_tuples(self) -> Self:
+        if self.tuples:
+            for name in ("best", "trials", "configs"):
+                self.__dict__[name] = with_tuples_in(self.__dict__[name], self.tuples)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<SweepOutcome {self.sweep_id}: {self.status}, {len(self.trials)} trials>"
+
+    def __str__(self) -> str:
+        return sweep_text(self)
 
     def __len__(self) -> int:
         return len(self.trials)
@@ -465,8 +484,7 @@ def trial_row(trial: TrialOutcome) -> dict[str, Any]:
     if trial.violations:
         row["violated"] = "; ".join(trial.violated)
     metrics = {(f"metrics/{name}" if name in row else name): value for name, value in trial.metrics.items()}
-    config = {f"config/{path}": value for path, value in leaves(trial.config, separator="/")}
-    return {**row, **metrics, **config}
+    return {**row, **metrics, **config_columns(trial.config)}
 
 
 def _finite(value: object) -> float | None:

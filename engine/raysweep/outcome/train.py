@@ -8,6 +8,7 @@ from raysweep.errors import TrainingFailedError
 from raysweep.fields import Metrics, Number
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.sweep import GateOutcome, SweepOutcome, Usage
+from raysweep.outcome.text import train_text
 
 
 class TrainSource(Record):
@@ -84,6 +85,9 @@ class TrainOutcome(Record):
     raysweep_version: str = ""
     format_version: int = 1
 
+    def __str__(self) -> str:
+        return train_text(self)
+
     @property
     def took_s(self) -> float:
         """From its start to its end, in seconds: of the attempt that ended it (`usage.active_s`: of all)."""
@@ -106,3 +110,7 @@ class PipelineOutcome(Record):
     """The training; None where there was none, or it was skipped."""
     skipped: str = ""
     """Why the training was skipped; empty where it was not."""
+
+    def __str__(self) -> str:
+        parts = (self.sweep, self.gate.why if self.gate is not None else "", self.train, self.skipped)
+        return "\n".join(str(part) for part in parts if part)

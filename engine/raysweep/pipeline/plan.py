@@ -29,6 +29,7 @@ from raysweep.spec.identity import digest_of
 from raysweep.spec.pipeline import GateSpec
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.storage.store import Store
+from raysweep.tuples import as_lists
 
 FOLDER: Final = "gates"
 PLAN: Final = "plan.json"
@@ -122,12 +123,13 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
     to_beat = record.champion_beside(outcome.sweep_id)
     champion = as_confirmed(to_beat)
     if champion is not None:
-        champion = champion.model_copy(update={"config": at_constants(spec.param_space, champion.config)})
+        fitted = as_lists(at_constants(spec.param_space, champion.config))
+        champion = champion.model_copy(update={"config": fitted})
     known = champion.config if champion is not None else None
-    top = [trial for trial in distinct(outcome, gate.confirm_top_k + 1) if trial.config != known]
+    top = [trial for trial in distinct(outcome, gate.confirm_top_k + 1) if as_lists(trial.config) != known]
     candidates = [
         Confirmed(
-            config=trial.config,
+            config=as_lists(trial.config),
             trial_id=trial.trial_id,
             sweep_id=outcome.sweep_id,
             checkpoint_uri=trial.checkpoint_uri,

@@ -9,6 +9,7 @@ Ray is not imported here: whoever named such a class has.
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,8 @@ BREACHES: Final = 20
 """How many suggestions in a row may break `where`; then the config is drawn."""
 _TRIED: Final = 3
 """How many configs two of them are compared by, before a sweep begins."""
+_MOVED_SAID: Final = frozenset(10**power for power in range(7))
+"""At which numbers of values out of their domains that is remarked."""
 _SEEDS: Final = ("seed", "random_state", "random_state_seed")
 _METRIC: Final = "value"
 
@@ -109,6 +112,8 @@ class RaySearcher:
         # Trials whose configs it did not suggest; of those it is told about, the values.
         self._foreign: dict[int, dict[str, Any] | None] = {}
         self._said: set[str] = set()
+        # How many of its values lay out of their domains.
+        self._moved = 0
         self._remarks: list[str] = []
         self._check_space()
         with self._seeded(-1):
@@ -305,7 +310,20 @@ class RaySearcher:
             for part in path:
                 node = node[part]
             values[path] = _as_value(domain, node)
+            if isinstance(domain, Float | Integer) and _is_moved(values[path], node):
+                self._say_moved(path, node, domain)
         return values
+
+    def _say_moved(self, path: tuple[str, ...], given: Any, domain: Float | Integer) -> None:
+        """Have it remarked that a value lay out of its domain: the first, the tenth, the hundredth."""
+        self._moved += 1
+        if self._moved in _MOVED_SAID:
+            values = "a value" if self._moved == 1 else f"{self._moved} values"
+            ends = f"{domain.lower} to {domain.upper}" if isinstance(domain, Float) else _whole_ends(domain)
+            self._say(
+                f"suggested {values} outside param_space: such trials run at the nearest bound;"
+                f" the last: {'.'.join(path)} = {given}, outside {ends}"
+            )
 
     def _config(self, values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
         """The config of these values, with the spec's constants, as plain JSON."""
@@ -349,7 +367,18 @@ def _as_value(domain: Domain, given: Any) -> Any:
     value = given.item() if hasattr(given, "item") and not isinstance(domain, Choice) else given
     if isinstance(domain, Float):
         return min(max(float(value), domain.lower), domain.upper)
-    return int(value) if isinstance(domain, Integer) else value
+    return min(max(int(value), domain.low), domain.high) if isinstance(domain, Integer) else value
+
+
+def _is_moved(value: float, given: Any) -> bool:
+    """Whether a value is another than the one that was given, by more than rounding and the part below 1."""
+    if isinstance(value, int):
+        return value != int(given)
+    return not math.isclose(value, float(given), rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _whole_ends(domain: Integer) -> str:
+    return f"{domain.low} to {domain.high}"
 
 
 def _seed_fix(wrapped: type) -> str:

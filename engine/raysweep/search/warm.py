@@ -26,6 +26,7 @@ from raysweep.search.points import FirstPoints, holds
 from raysweep.spec.branches import switch_of
 from raysweep.spec.jsonable import leaves
 from raysweep.spec.space import VOCABULARY, Space, has_domain
+from raysweep.tuples import as_lists
 
 _ABSENT: Final = object()
 
@@ -181,6 +182,7 @@ def refit(space: Space, config: dict[str, Any]) -> dict[str, Any]:
         ValueError: it does not fit; names the parameter, its value, and why.
     """
     values: dict[LeafPath, Any] = {}
+    config = as_lists(config)
     for path, domain in space.searched:
         name = ".".join(path)
         if not space.is_reached(path, values):
@@ -225,6 +227,6 @@ def _now(node: Any, earlier: Any) -> Any:
     if isinstance(node, Mapping):
         if len(node) > 1 or next(iter(node)) not in VOCABULARY:
             return at_constants(node, earlier if isinstance(earlier, Mapping) else {})
-        return node.get("const", earlier)
+        return as_lists(node.get("const", earlier))
     known = earlier if isinstance(earlier, list) and len(earlier) == len(node) else [None] * len(node)
     return [_now(item, value) for item, value in zip(node, known, strict=True)]

@@ -11,6 +11,7 @@ from raysweep.spec.branches import Branches
 from raysweep.spec.domains import Const, SampleFrom
 from raysweep.spec.jsonable import plain
 from raysweep.spec.validation import Problem, dotted
+from raysweep.tuples import Tuples, with_tuples
 
 _ATOMS: Final = frozenset({float, int, str, bool, type(None)})
 
@@ -21,15 +22,17 @@ def fill(template: Mapping[str, Any], values: Mapping[tuple[str, ...], Any]) -> 
     return config
 
 
-def build(template: Mapping[str, Any], values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+def build(
+    template: Mapping[str, Any], values: Mapping[tuple[str, ...], Any], tuples: Tuples = ()
+) -> dict[str, Any]:
     """The whole config: see `Space.build`."""
     waiting: list[tuple[tuple[str, ...], SampleFrom]] = []
     config: dict[str, Any] = _filled(template, (), values, waiting)
     while waiting:
-        later = [(path, domain) for path, domain in waiting if not _resolve_into(config, path, domain)]
+        later = [each for each in waiting if not _resolve_into(config, *each, tuples)]
         if len(later) == len(waiting):
             path, domain = later[0]
-            _resolve_into(config, path, domain, is_last_chance=True)
+            _resolve_into(config, path, domain, tuples, is_last_chance=True)
         waiting = later
     return config
 
@@ -77,12 +80,16 @@ def _place(config: Any, path: tuple[str, ...], value: Any) -> None:
 
 
 def _resolve_into(
-    config: dict[str, Any], path: tuple[str, ...], domain: SampleFrom, is_last_chance: bool = False
+    config: dict[str, Any],
+    path: tuple[str, ...],
+    domain: SampleFrom,
+    tuples: Tuples,
+    is_last_chance: bool = False,
 ) -> bool:
     """Put the function's value into the config; False where it asked for a key that is not there yet."""
     field = f"param_space.{dotted(path)}"
     try:
-        value = plain(domain.resolve(copy.deepcopy(config)))
+        value = plain(domain.resolve(with_tuples(copy.deepcopy(config), tuples)))
     except KeyError as error:
         if is_last_chance:
             what = f"sample_from found no {error} in the config"

@@ -14,6 +14,7 @@ from raysweep.spec.space import is_domain
 from raysweep.spec.sweep import SweepSpec
 from raysweep.spec.trainable import are_same
 from raysweep.spec.wallclock import looks_like_wall_clock, next_time
+from raysweep.tuples import as_lists
 
 _ABSENT = object()
 _ALWAYS_SAFE = ("max_concurrent_trials", "autoscaled", "tags", "failure", "isolation")
@@ -161,8 +162,16 @@ def _moment(text: str, scheduled_at: float) -> datetime:
 
 def _is_said_otherwise(each: Difference) -> bool:
     """Whether both are the same in other words."""
+    if each.field.startswith("param_space."):
+        # A list in YAML is a tuple in Python.
+        return bool(_without_tuples(each.was) == _without_tuples(each.now))
     # Its name is what counts: which code it had is told by its digest (`spec.code`), and refused by none.
     return each.field == "trainable" and are_same(each.was, each.now)
+
+
+def _without_tuples(value: Any) -> Any:
+    is_const = isinstance(value, dict) and value.keys() == {"const"}
+    return as_lists(value["const"] if is_const else value)
 
 
 def _shown(value: Any) -> str:

@@ -29,6 +29,7 @@ _SAME_SCHEME = {
     "wasb": "az",
     "local": "file",
 }
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 
 
@@ -43,6 +44,7 @@ def check_storage_path(given: Any) -> Any:
     text = given.strip()
     if not text:
         raise Problem("is empty", 'write "~/raysweep" or "s3://bucket/sweeps", or leave it out')
+    _refuse_variable(text, given)
     found = _SCHEME.match(text)
     if found is None:
         return text.rstrip("/") or "/"
@@ -54,6 +56,7 @@ def check_storage_path(given: Any) -> Any:
         fix = f"did you mean '{same}://'?" if same else did_you_mean(scheme, SCHEMES)
         raise Problem(f"unknown scheme {scheme!r} in {show(given)}", fix)
     rest = text[found.end() :]
+    _refuse_query(scheme.lower(), rest)
     if not slashes:
         raise Problem(f"{show(given)} is not a URL", f'write "{scheme.lower()}://{rest.lstrip("/")}"')
     if scheme.lower() == "file":
@@ -68,6 +71,32 @@ def check_storage_path(given: Any) -> Any:
         )
     tail = rest.rstrip("/")
     return f"{scheme.lower()}://{tail or ('/' if rest.startswith('/') else '')}"
+
+
+def _refuse_variable(text: str, given: Any) -> None:
+    """No variable is expanded: a path means the same on each machine that reads the spec."""
+    found = _VARIABLE.search(text)
+    if found is not None:
+        home = found.group(1) or found.group(2)
+        fix = f'write "~{text[found.end() :]}"' if home == "HOME" and not found.start() else ""
+        problem = f"{show(given)} has {found.group()}, and variables are not expanded"
+        raise Problem(problem, fix or "write the path itself, or expand it with os.path.expandvars")
+
+
+def _refuse_query(scheme: str, rest: str) -> None:
+    """A query, such as Ray Tune's `?endpoint_override=`, would be a part of the folder's name."""
+    path, mark, query = rest.partition("?")
+    if not mark or scheme in ("file", "memory"):
+        return
+    options = dict(part.partition("=")[::2] for part in query.split("&"))
+    endpoint = options.get("endpoint_override")
+    url = f'write "{scheme}://{path}"'
+    if endpoint and scheme == "s3":
+        address = endpoint if "://" in endpoint else f"{options.get('scheme', 'https')}://{endpoint}"
+        url += f", and set AWS_ENDPOINT_URL={address} in the environment where the sweep runs"
+    else:
+        url += ", and give options by environment variables (docs/guides/storage.md)"
+    raise Problem(f"has a query, ?{query}, which a path cannot have", url)
 
 
 DEFAULT_STORAGE: Final = "~/raysweep"

@@ -14,7 +14,7 @@ from raysweep.spec.rayschedulers import ANOTHER, by_own_metric, read_scheduler
 from raysweep.spec.raysearches import read_tpe, seed_of
 from raysweep.spec.raystoppers import read_stop
 from raysweep.spec.space import uses
-from raysweep.spec.sweep import SweepSpec
+from raysweep.spec.sweep import Isolation, SweepSpec
 from raysweep.spec.validation import show
 
 _DATED: Final = re.compile(r"_\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2}$")
@@ -31,6 +31,7 @@ def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> Sw
         fields: Fields of `SweepSpec` that take the place of what the tuner says, such as `scheduler="asha"`.
 
     A field with parts of its own is replaced whole: `stop={"target": 0.1}` replaces the tuner's criteria.
+    As in Tune each trial has a process of its own: see `_own_process`.
 
     Raises:
         SpecError: Parts of the tuner have no counterpart. Names the first and its fix; `others` has the rest.
@@ -44,10 +45,22 @@ def from_tuner(tuner: Any, *, ignore: Collection[str] = (), **fields: Any) -> Sw
     found = reading.read()
     problems = [problem for problem in reading.problems if problem[0] not in ignore]
     if not problems:
-        return SweepSpec.model_validate(found | fields)
+        spec = SweepSpec.model_validate(found | fields)
+        return spec if "isolation" in fields else spec.replace(isolation=_own_process(spec))
     first, *rest = (SpecError(*problem) for problem in problems)
     first.others = (*map(str, rest), *_problems_of(found | fields))
     raise first
+
+
+def _own_process(spec: SweepSpec) -> Isolation:
+    """The isolation in which trials run as in Tune: a process for each, or one for all with `reuse_actors`.
+
+    A forked process has no Ray: trials that hold bundles for what they start through Ray have actors.
+    """
+    if spec.tune.reuse_actors:
+        return "worker"
+    starts_more = spec.scaling is None and (spec.resources.train or len(spec.resources.to_bundles()) > 1)
+    return "actor" if starts_more else "process"
 
 
 def _problems_of(fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -178,7 +191,15 @@ class _Reading:
         return {"num_samples": None}
 
     def _read_concurrency(self) -> dict[str, Any]:
-        layers = _layers(self._config.search_alg)
+        layers = list(_layers(self._config.search_alg))
+        if any(_tells_in_batches(search) for search, _ in layers):
+            self._refuse(
+                "tune_config.search_alg.batch",
+                "True holds results back from the search, which here receives each as its trial ends",
+                "leave batch out of the ConcurrencyLimiter, which keeps its max_concurrent;"
+                " or from_tuner(…, ignore=['tune_config.search_alg.batch'])",
+                "search",
+            )
         limits = [_own_limit(search) * repeat for search, repeat in layers]
         limits.append(self._config.max_concurrent_trials or 0)
         found = [limit for limit in limits if limit]
@@ -354,6 +375,12 @@ def _layers(search: Any) -> Iterator[tuple[Any, int]]:
 def _own_limit(search: Any) -> int:
     """How many of its configs it lets run at once; 0: no limit. TuneBOHB has another name for it."""
     return getattr(search, "max_concurrent", 0) or max(getattr(search, "_max_concurrent", 0), 0)
+
+
+def _tells_in_batches(search: Any) -> bool:
+    """Whether it is a ConcurrencyLimiter that holds results back until a batch of trials has ended."""
+    is_limit = kind_of(search) == "ConcurrencyLimiter" and getattr(search, "_limit_concurrency", True)
+    return bool(is_limit and search.batch and search.max_concurrent > 1)
 
 
 def _asks_by_config(trainable: Callable[..., Any]) -> str:

@@ -98,6 +98,8 @@ class RunId:
     """`slug-0123456789`: the slug of the name, and blake2b of the key; equal kind, name and key, equal id."""
 
     def __post_init__(self) -> None:
+        _check_text("name", self.name)
+        _check_text("key", self.key)
         if not slug(self.name):
             problem = f"{show(self.name)} has no ASCII letter or digit"
             raise SpecError("name", problem, 'give a name such as "flights"')
@@ -120,6 +122,13 @@ def _key_digest(kind: Kind, key: str) -> str:
     # A key from outside may hold lone surrogates; they must not make the id fail.
     hashed = (_PREFIXES[kind] + key).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(hashed, digest_size=5).hexdigest()
+
+
+def _check_text(field_name: str, given: object) -> None:
+    """See that it is text: YAML and templates make dates and numbers of some."""
+    if not isinstance(given, str):
+        problem = f"expected text, got {show(given)} ({type(given).__name__})"
+        raise SpecError(field_name, problem, f'write {field_name}="{given}", in YAML in quotes')
 
 
 def sweep_id(name: str, key: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from raysweep.spec.validation import Path, Problem, show
+from raysweep.tuples import is_marked
 
 
 def unwrap_number(value: Any) -> Any:
@@ -16,10 +17,11 @@ def unwrap_number(value: Any) -> Any:
     return value
 
 
-def plain(value: Any, path: Path = ()) -> Any:
+def plain(value: Any, path: Path = (), *, keeps_tuples: bool = False) -> Any:
     """A deep copy made of what JSON holds: None, bool, int, float, str, list, dict with string keys.
 
     Tuples become lists and numpy scalars become numbers. Raises Problem for anything else, with the path.
+    `keeps_tuples`: tuples stay tuples, and `{"tuple": [...]}` becomes one (see `raysweep.tuples`).
     """
     value = unwrap_number(value)
     if value is None or isinstance(value, bool):
@@ -32,10 +34,16 @@ def plain(value: Any, path: Path = ()) -> Any:
         if not math.isfinite(value):
             raise Problem(f"{value} cannot be written in JSON", "use a finite number or a string", path)
         return float(value)
+    if keeps_tuples and is_marked(value):
+        return tuple(plain(value["tuple"], (*path, "tuple"), keeps_tuples=True))
     if isinstance(value, Mapping):
-        return {text_key(key, path): plain(item, (*path, str(key))) for key, item in value.items()}
+        return {
+            text_key(key, path): plain(item, (*path, str(key)), keeps_tuples=keeps_tuples)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [plain(item, (*path, number)) for number, item in enumerate(value)]
+        items = [plain(item, (*path, n), keeps_tuples=keeps_tuples) for n, item in enumerate(value)]
+        return tuple(items) if keeps_tuples and isinstance(value, tuple) else items
     raise Problem(
         f"{show(value)} is a {type(value).__name__}, which JSON cannot hold",
         "use numbers, strings, booleans, lists and mappings; build objects from them in the trainable",

@@ -11,18 +11,19 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_s
 from raysweep.spec.base import SpecModel
 from raysweep.spec.jsonable import plain
 from raysweep.spec.validation import Problem, show
+from raysweep.tuples import marked
 
 _FIX: Final = 'give a list such as [{"from": 0, "config": {"lr": 0.1}}, {"from": 20, "config": {"lr": 0.05}}]'
 
 
 def check_config(given: Any) -> Any:
-    """A config as plain JSON. Raises Problem."""
+    """A config as plain JSON, with the tuples that it has. Raises Problem."""
     if not isinstance(given, Mapping):
         raise Problem(
             f"expected a mapping, got {show(given)}",
             "give the config of a trial, such as outcome.best.config",
         )
-    return plain(given)
+    return plain(given, keeps_tuples=True)
 
 
 class ScheduledConfig(SpecModel):
@@ -37,7 +38,7 @@ class ScheduledConfig(SpecModel):
 
     @model_serializer(mode="plain")
     def _write(self) -> dict[str, Any]:
-        return {"from": self.start, "config": self.config}
+        return {"from": self.start, "config": marked(self.config)}
 
 
 def _as_tuple(given: Any) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
+    PlainSerializer,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -20,6 +23,15 @@ from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
 from raysweep.spec.validation import Problem
 
 TimeAttr = Annotated[str, Field(min_length=1)]
+TRAINING_ITERATION: Final = "training_iteration"
+
+
+def _whole(given: float) -> float:
+    """1.0 as 1: one spelling makes equal specs equal."""
+    return int(given) if given == int(given) else given
+
+
+Grace = Annotated[float, Field(gt=0), AfterValidator(_whole), PlainSerializer(_whole, return_type=Any)]
 
 
 class ComparingOptions(SpecModel):
@@ -55,7 +67,7 @@ class AshaOptions(ComparingOptions):
 
     max_t: int = Field(default=100, ge=1)
     """The most time that a trial gets, in units of `time_attr`."""
-    grace_period: int = Field(default=1, ge=1)
+    grace_period: Grace = 1
     """The time before which no trial is stopped."""
     reduction_factor: float = Field(default=4.0, gt=1)
     """The top 1/reduction_factor of each rung goes on."""
@@ -71,7 +83,7 @@ class AshaOptions(ComparingOptions):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_grace(self.grace_period, self.max_t)
+        _check_grace(self.grace_period, self.max_t, self.time_attr)
         if self.delayed and self.type == "stopping":
             raise Problem(
                 "is for type: promotion, where trials wait at rungs",
@@ -88,7 +100,7 @@ class PashaOptions(ComparingOptions):
 
     max_t: int = Field(default=100, ge=1)
     """The most time that a trial may ever get, in units of `time_attr`."""
-    grace_period: int = Field(default=1, ge=1)
+    grace_period: Grace = 1
     """The time of the first rung."""
     reduction_factor: float = Field(default=3.0, gt=1)
     """The top 1/reduction_factor of each rung goes on."""
@@ -99,7 +111,7 @@ class PashaOptions(ComparingOptions):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_grace(self.grace_period, self.max_t)
+        _check_grace(self.grace_period, self.max_t, self.time_attr)
         return self
 
 
@@ -108,7 +120,7 @@ class MoashaOptions(SpecModel):
 
     max_t: int = Field(default=100, ge=1)
     """The most time that a trial gets, in units of `time_attr`."""
-    grace_period: int = Field(default=1, ge=1)
+    grace_period: Grace = 1
     """The time before which no trial is stopped."""
     reduction_factor: float = Field(default=3.0, gt=1)
     """The first 1/reduction_factor of each rung go on."""
@@ -119,7 +131,7 @@ class MoashaOptions(SpecModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_grace(self.grace_period, self.max_t)
+        _check_grace(self.grace_period, self.max_t, self.time_attr)
         return self
 
 
@@ -163,7 +175,7 @@ class FreezeThawOptions(ComparingOptions):
 
     max_t: int = Field(default=81, ge=1)
     """The most time that a trial gets, in units of `time_attr`."""
-    grace_period: int = Field(default=1, ge=1)
+    grace_period: Grace = 1
     """The time before which no trial is paused."""
     interval: float = Field(default=1, gt=0)
     """So much time a trial runs until it is decided about again; it needs a checkpoint there."""
@@ -174,7 +186,7 @@ class FreezeThawOptions(ComparingOptions):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_grace(self.grace_period, self.max_t)
+        _check_grace(self.grace_period, self.max_t, self.time_attr)
         return self
 
 
@@ -312,7 +324,13 @@ class SchedulerSpec(KindSpec):
         return (path, found) if isinstance(found, ComparingOptions) else None
 
 
-def _check_grace(grace_period: float, max_t: float) -> None:
+def _check_grace(grace_period: float, max_t: float, time_attr: str) -> None:
+    if time_attr == TRAINING_ITERATION and grace_period != int(grace_period):
+        raise Problem(
+            f"{grace_period} is no number of reports, which {TRAINING_ITERATION} counts",
+            f"write {math.ceil(grace_period)}, or set time_attr to a metric with fractions, such as epochs",
+            ("grace_period",),
+        )
     if grace_period > max_t:
         raise Problem(
             f"{grace_period} is above max_t {max_t}",

@@ -10,6 +10,7 @@ A mapping with one key out of the vocabulary is a domain; others nest; anything 
     {"choice": [...]}         {"grid_search": [...]}        one of the values / all of them
     {"choice": {"a": …}}      {"grid_search": {"a": …}}     one of the branches / all of them (`branches`)
     {"const": value}                                        the value as it is, even if like a domain
+    {"tuple": [...]}                                        a tuple, also among the values of a choice
     {"sample_from": f}                                      a callable that is given the config, or its name
 
 `ray.tune` objects are converted to this form.
@@ -48,10 +49,13 @@ from raysweep.spec.domains import (
     Normal,
     SampleFrom,
 )
+from raysweep.spec.heldtuples import same_in_json, tuples_of
 from raysweep.spec.jsonable import plain, text_key, unwrap_number
+from raysweep.spec.othertools import refuse_space_of_another_tool
 from raysweep.spec.relations import Relation, all_hold, parse_relation
 from raysweep.spec.trainable import load_function, trainable_ref
 from raysweep.spec.validation import Path, Problem, did_you_mean, dotted, nearest, show
+from raysweep.tuples import Tuples, as_lists, is_marked, marked
 
 LISTS = ("choice", "grid_search")
 VOCABULARY: tuple[str, ...] = (*NUMERIC, *LISTS, "const", "sample_from")
@@ -70,6 +74,8 @@ class Space:
     template: dict[str, Any]
     where: tuple[Relation, ...] = ()
     """What each config satisfies."""
+    tuples: Tuples = ()
+    """Where the functions in it find tuples in the config that they are called with."""
     parents: Parents = field(init=False, repr=False, compare=False)
     """Which leaves are in a branch. The choice between branches is a leaf itself, and comes before them."""
 
@@ -135,7 +141,7 @@ class Space:
         one that raises KeyError is called again after the others, whose values it may need. Raises KeyError
         for a missing leaf, SampleFromError if a function fails or gives what JSON cannot hold.
         """
-        return build(self.template, values)
+        return build(self.template, values, self.tuples)
 
     def sample(self, rng: Random) -> dict[str, Any]:
         """One config, every leaf drawn with `rng` in order, anew until `where` holds.
@@ -205,7 +211,8 @@ def parse(space: Mapping[str, Any], where: Iterable[str] = ()) -> Space:
     """The parsed form of a normalised space, with the relations that its configs satisfy."""
     template: dict[str, Any] = {key: _parsed(value, ("param_space", key)) for key, value in space.items()}
     relations = parse_where(where, space)
-    return Space(leaves=tuple(_leaves(template, ())), template=template, where=relations)
+    leaves = tuple(_leaves(template, ()))
+    return Space(leaves=leaves, template=template, where=relations, tuples=tuples_of(space))
 
 
 def parse_where(where: Iterable[str], space: Mapping[str, Any]) -> tuple[Relation, ...]:
@@ -262,7 +269,7 @@ def _parsed(value: Any, path: Path) -> Any:
         if isinstance(value, dict):
             return {key: _parsed(item, (*path, key)) for key, item in value.items()}
         return [_parsed(item, (*path, number)) for number, item in enumerate(value)]
-    return Const(value=value)
+    return Const(value=as_lists(value))
 
 
 def _branches(word: str, argument: Mapping[str, Any], path: Path) -> Branches:
@@ -280,13 +287,12 @@ def _domain(word: str, argument: Any, path: Path) -> Domain:
         if word in WHOLE:
             return Integer(lower=first, upper=second, log="log" in word, q=q)
         return Float(lower=float(first), upper=float(second), log="log" in word, q=q)
-    if word == "choice":
-        return Choice(values=tuple(argument))
-    if word == "grid_search":
-        return Grid(values=tuple(argument))
+    if word in LISTS:
+        values = tuple(map(as_lists, argument))
+        return Choice(values=values) if word == "choice" else Grid(values=values)
     if word == "sample_from":
         return SampleFrom(function=load_function(argument, dotted(path)))
-    return Const(value=argument)
+    return Const(value=as_lists(argument))
 
 
 def _normal(value: Any, path: Path) -> Any:
@@ -296,8 +302,12 @@ def _normal(value: Any, path: Path) -> Any:
         return _normal_mapping(value, path)
     if isinstance(value, tuple):
         _refuse_bounds(value, path)
+        if not _hides_domain(value):
+            return {"const": plain(value, path, keeps_tuples=True)}
     if isinstance(value, list | tuple):
         return [_normal(item, (*path, number)) for number, item in enumerate(value)]
+    if isinstance(value, str):
+        refuse_space_of_another_tool(value, path)
     if callable(value):
         raise Problem(
             f"{show(value)} is a function or class, which is not a constant",
@@ -317,6 +327,10 @@ def _normal_mapping(value: Mapping[Any, Any], path: Path) -> dict[str, Any]:
         )
     if words:
         return {words[0]: _argument(words[0], value[words[0]], path)}
+    if is_marked(value):
+        _refuse_domain_inside(value, path)
+        return {"const": plain(value, path, keeps_tuples=True)}
+    refuse_space_of_another_tool(value, path)
     _refuse_misspelt(value, path)
     return {text_key(key, path): _normal(item, (*path, str(key))) for key, item in value.items()}
 
@@ -331,7 +345,7 @@ def _refuse_bounds(value: tuple[Any, ...], path: Path) -> None:
     raise Problem(
         f"{show(value)} is neither a range nor a choice here: it would be the same in every trial",
         f'write {{"{word}": [{low}, {high}]}} for a range, {{"choice": [{low}, {high}]}} for one of the two,'
-        f" [{low}, {high}] for that list",
+        f' [{low}, {high}] for that list, {{"const": ({low}, {high})}} for that tuple',
         path,
     )
 
@@ -363,7 +377,7 @@ def _argument(word: str, argument: Any, path: Path) -> Any:
         return _parts(word, argument, inside) if is_tree else _values(argument, inside)
     if word == "sample_from":
         return _function(argument, inside)
-    return plain(argument, inside)
+    return plain(argument, inside, keeps_tuples=True)
 
 
 def _parts(word: str, argument: Mapping[Any, Any], path: Path) -> dict[str, Any]:
@@ -408,16 +422,24 @@ def _values(argument: Any, path: Path) -> list[Any]:
         raise Problem("has no values", "give at least one", path)
     copied = []
     for number, value in enumerate(values):
-        if rayobjects.is_tune_domain(value) or (
-            isinstance(value, dict | list | tuple) and _hides_domain(value)
-        ):
-            raise Problem(
-                "a value holds a search domain, which would not be sampled",
-                'give it its own parameter, or write branches, each with its own: {"choice": {"a": {...}}}',
-                (*path, number),
-            )
-        copied.append(plain(value, (*path, number)))
+        _refuse_domain_inside(value, (*path, number))
+        copied.append(plain(value, (*path, number), keeps_tuples=True))
+    if (same := same_in_json(copied)) is not None:
+        raise Problem(
+            f"{show(same[0])} and {show(same[1])} are the same in JSON, in which configs are stored",
+            "give one of them, or text that the trainable makes them of",
+            path,
+        )
     return copied
+
+
+def _refuse_domain_inside(value: Any, path: Path) -> None:
+    if _hides_domain(value):
+        raise Problem(
+            "a value holds a search domain, which would not be sampled",
+            'give it its own parameter, or write branches, each with its own: {"choice": {"a": {...}}}',
+            path,
+        )
 
 
 def _hides_domain(value: Any) -> bool:
@@ -442,13 +464,13 @@ def grid_points(space: Mapping[str, Any]) -> int:
 
 
 def space_to_json(space: Mapping[str, Any]) -> dict[str, Any]:
-    """A normalised space with functions as references: `{"sample_from": "module:name"}`."""
+    """A normalised space as JSON: functions as references, tuples marked."""
 
     def written(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: written(item) for key, item in value.items()}
         if isinstance(value, list):
             return [written(item) for item in value]
-        return trainable_ref(value) if callable(value) else value
+        return trainable_ref(value) if callable(value) else marked(value)
 
     return {key: written(value) for key, value in space.items()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import (
     BeforeValidator,
     Field,
+    PlainSerializer,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -19,6 +20,7 @@ from raysweep.spec.scaling import Scaling
 from raysweep.spec.schedule import Schedule, check_config
 from raysweep.spec.trainparts import DataAddress, DatasetSource, Framework, TrainFailure, TrainStop
 from raysweep.spec.validation import Problem
+from raysweep.tuples import marked
 
 if TYPE_CHECKING:
     import os
@@ -42,8 +44,12 @@ class TrainSpec(SpecDocument):
     """The run's name; its id starts with it."""
     trainable: Trainable
     """What each worker runs: an import path `package.module:function`, or in Python a callable."""
-    config: Annotated[dict[str, Any], BeforeValidator(check_config)] = Field(default_factory=dict)
-    """What the trainable is given: plain JSON."""
+    config: Annotated[
+        dict[str, Any],
+        BeforeValidator(check_config),
+        PlainSerializer(marked, return_type=dict[str, Any]),
+    ] = Field(default_factory=dict)
+    """What the trainable is given: plain JSON, and tuples, in a file as `{tuple: [1, 2]}`."""
     schedule: Schedule = ()
     """What a population's best trial was trained with: `[{from: 0, config: {…}}, {from: 20, config: {…}}]`.
 

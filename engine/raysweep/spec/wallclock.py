@@ -72,6 +72,22 @@ def next_time(text: str, after: datetime) -> datetime:
     return datetime.fromtimestamp(found_at.timestamp(), UTC).astimezone(timezone(offset))
 
 
+def check_scheduled_at(scheduled_at: object) -> None:
+    """Refuse a time of scheduling that is no moment.
+
+    Raises:
+        SpecError: It is not a datetime with an offset from UTC, nor None.
+    """
+    fix = "give an aware datetime, such as datetime(2026, 11, 25, 2, tzinfo=UTC)"
+    if scheduled_at is None:
+        return
+    if not isinstance(scheduled_at, datetime):
+        kind = type(scheduled_at).__name__
+        raise SpecError("scheduled_at", f"expected a datetime, got {show(scheduled_at)} ({kind})", fix)
+    if scheduled_at.utcoffset() is None:
+        raise SpecError("scheduled_at", f"{scheduled_at.isoformat()} has no offset from UTC", fix)
+
+
 def resolve_deadline(deadline: datetime | str | None, scheduled_at: float) -> datetime | None:
     """The moment that `stop.deadline` means for a sweep scheduled at `scheduled_at` (UTC seconds)."""
     if isinstance(deadline, str):

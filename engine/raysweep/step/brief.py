@@ -10,6 +10,7 @@ from raysweep.errors import SpecError, SweepNotFoundError, one_line
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.view import RunView
 from raysweep.spec.schedule import ScheduledConfig
+from raysweep.tuples import with_tuples
 
 MAX_BYTES: Final = 16_384
 _TEXT: Final = 400
@@ -63,7 +64,9 @@ def best_config(brief: Any) -> Mapping[str, Any]:
     """
     best = _best_of(brief)
     config = best["config"]
-    return config if isinstance(config, Mapping) else _stored_trial(brief, best).config
+    if not isinstance(config, Mapping):
+        return _stored_trial(brief, best).config
+    return with_tuples(dict(config), best.get("tuples", ()))
 
 
 def best_schedule(brief: Any) -> tuple[ScheduledConfig, ...]:
@@ -159,8 +162,8 @@ def _sweep(outcome: SweepOutcome, top_k: int) -> dict[str, Any]:
         "metric": outcome.metric,
         "mode": outcome.mode,
         **({"others": dict(outcome.others), "pareto": _pareto(outcome)} if outcome.others else {}),
-        "best": _trial(outcome.found_best, outcome.metric) if outcome.found_best is not None else None,
-        "top_k": [_trial(trial, outcome.metric) for trial in outcome.top(top_k)],
+        "best": _trial(outcome.found_best, outcome) if outcome.found_best is not None else None,
+        "top_k": [_trial(trial, outcome) for trial in outcome.top(top_k)],
         "promoted": outcome.promoted,
         "gate": _gate(outcome.gate) if outcome.gate is not None else None,
         "sweep_id": outcome.sweep_id,
@@ -194,13 +197,14 @@ def _training(outcome: TrainOutcome) -> dict[str, Any]:
     }
 
 
-def _trial(trial: TrialOutcome, metric: str) -> dict[str, Any]:
+def _trial(trial: TrialOutcome, outcome: SweepOutcome) -> dict[str, Any]:
     """With the report that gave the score: the last one, or with `score: best` the best one."""
     fields = trial.model_dump(mode="json")
-    is_last = trial.metrics.get(metric) == trial.score or not trial.best_metrics
+    is_last = trial.metrics.get(outcome.metric) == trial.score or not trial.best_metrics
     return {
         "trial_id": trial.trial_id,
         "config": fields["config"],
+        **({"tuples": outcome.tuples} if outcome.tuples else {}),
         "metrics": fields["metrics"] if is_last else fields["best_metrics"],
         "score": fields["score"],
         "checkpoint_uri": trial.checkpoint_uri,

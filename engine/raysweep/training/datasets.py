@@ -6,6 +6,7 @@ Ray Train reserves what its workers take with a coordinator that Ray Data asks, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -50,13 +51,19 @@ def _function(name: str, source: DatasetSource) -> Callable[..., Any] | None:
     return None if source.function is None else load_function(source.function, f"datasets.{name}")
 
 
+def _expanded(files: str | None) -> str:
+    """With the home folder for `~`, as in other paths of a spec: Ray Data does not know it."""
+    path = files or ""
+    return path if "://" in path else os.path.expanduser(path)
+
+
 def _make(field: str, name: str, source: DatasetSource, spec: TrainSpec) -> Any:
     import ray.data
 
     make = _function(name, source)
     try:
         if make is None:
-            return getattr(ray.data, f"read_{source.format}")(source.files)
+            return getattr(ray.data, f"read_{source.format}")(_expanded(source.files))
         made = make(dict(spec.config))
     except Exception as error:
         what = one_line(f"{type(error).__name__}: {error}", 300)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from raysweep.tuples import Tuples
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassOptions:
@@ -76,5 +78,9 @@ class SweepPlace:
     limits: tuple[tuple[str, float | None, float | None, float | None], ...] = ()
     """See `StopPolicy.trial_limits`: a class of Ray Tune, which runs step by step, ends with the step that
     reaches one."""
+    nested: tuple[str, ...] = ()
+    """Names such as `eval/acc` that the spec has: metrics of a report `{"eval": {"acc": 1}}`, too."""
+    tuples: Tuples = ()
+    """The tuples of the search space, which are lists in a trial's config until the trainable gets it."""
     rungs: Rungs = Rungs()
     """Where a trial of one process waits for what is decided; see `worker.rungs`."""

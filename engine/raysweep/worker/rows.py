@@ -92,6 +92,18 @@ def _measure_keys(keys: tuple[str, ...]) -> int:
     return sum(sizes)
 
 
+def with_nested(metrics: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The metrics, with those of these names that lie in mappings: `eval/acc` of `{"eval": {"acc": 1}}`."""
+    found = {name: _inside(metrics, name) for name in names if name not in metrics}
+    return metrics | {name: value for name, value in found.items() if value is not None}
+
+
+def _inside(metrics: Any, name: str) -> Any:
+    for part in name.split("/"):
+        metrics = metrics.get(part) if isinstance(metrics, dict) else None
+    return metrics
+
+
 def to_json(name: str, value: Any) -> Any:
     """The value as JSON; non-finite numbers as the strings `NaN`, `Infinity`, `-Infinity`."""
     item = getattr(value, "item", None)

@@ -19,6 +19,7 @@ from raysweep import trial as trial_api
 from raysweep.allowed import check_found, check_named
 from raysweep.errors import RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
+from raysweep.tuples import with_tuples
 from raysweep.worker import gang
 from raysweep.worker.members import make_session
 from raysweep.worker.output import Output
@@ -141,7 +142,7 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
             session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
             with gang.joined(session), RayCalls(session, place):
-                _report_returned(_call(trainable, job.config), place.metric)
+                _report_returned(_call(trainable, with_tuples(job.config, place.tuples)), place.metric)
         finally:
             _interruptible = None
     except TrialDone:

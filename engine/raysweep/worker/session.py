@@ -18,7 +18,7 @@ from raysweep.messages import Answer, Busy, Damaged, Gang, Interrupt, Job, Order
 from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.worker.link import Link
 from raysweep.worker.place import SweepPlace
-from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker
+from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker, with_nested
 from raysweep.worker.rungs import RungWatch
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Session:
         """Guards what other threads change, and is notified of it."""
         self._link = link
         self._place = place
+        self._nested = place.nested
         self._thread = get_ident()
         self._reporting = threading.RLock()
         """Held from a report's number until it is sent: threads may report, too."""
@@ -109,6 +110,8 @@ class Session:
                 index, rows = self._reports, self._rows
                 if self.stop_reason is not None and self._leaves_before(index, checkpoint is not None):
                     self._raise_stopped()
+                if self._nested:
+                    metrics = with_nested(metrics, self._nested)
                 if tuple(metrics) != rows.keys:
                     rows.set_keys(tuple(metrics))
                 keys = rows.keys

@@ -290,6 +290,19 @@ def test_every_domain_is_handed_on_with_constants_filled_in() -> None:
     assert all(config["fixed"] == {"k": "v"} and config["deep"]["list"][1] == 7 for config in configs)
 
 
+def test_values_out_of_their_domain_run_at_its_bound_and_are_noted() -> None:
+    space = {"x": {"uniform": [0, 1]}, "n": {"randint": [1, 5]}}
+    found = searcher(f"{HERE}:Overshoots", param_space=space, num_samples=30)
+    assert [found.ask(0), found.ask(1)] == [{"x": 1.0, "n": 4}, {"x": 0.0, "n": 1}]
+    remark = take_remark(found)
+    assert remark is not None
+    assert "suggested a value outside param_space: such trials run at the nearest bound" in remark
+    assert "the last: n = 9, outside 1 to 4" in remark
+    for number in range(2, 10):
+        found.ask(number)
+    assert "suggested 10 values outside" in str(take_remark(found))
+
+
 def test_an_object_is_refused_with_the_line_to_write() -> None:
     with pytest.raises(SpecError, match=r'^search: a .*Climbs object .* \{"tests.*:Climbs": '):
         make_spec(search=Climbs())

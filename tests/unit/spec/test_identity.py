@@ -3,7 +3,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -151,3 +153,13 @@ def test_names_that_would_be_one_run_are_refused_before_they_run() -> None:
         SpecError, match=r"^data_sets: 'flights-東' and 'flights-西' .* id, flights-…; let them"
     ):
         check_distinct(["flights-\u6771", "flights-\u897f"], "data_sets")
+
+
+@pytest.mark.parametrize("key", [date(2026, 11, 25), 20261125, 1.5, b"k"])
+def test_a_key_that_is_no_text_is_refused_in_one_line(key: Any) -> None:
+    """YAML makes a date of 2026-11-25 without quotes, a template a number."""
+    kind = type(key).__name__
+    with pytest.raises(SpecError, match=rf'^key: expected text, got .* \({kind}\); write key=".*", in YAML'):
+        RunId.of(SWEEP, key)
+    with pytest.raises(SpecError, match=r"^name: expected text"):
+        sweep_id(key, "k")

@@ -173,7 +173,7 @@ def test_train_spec_in_every_form() -> None:
         storage_path="s3://b/p",
         tags={"a": "b"},
     )
-    assert spec.config["layers"] == [64, 64]
+    assert spec.config["layers"] == (64, 64)
     assert spec.scaling.resources_per_worker == {"CPU": 2.0}
     assert TrainSpec.from_json(spec.to_json()) == TrainSpec.from_yaml(spec.to_yaml()) == spec
     TRAIN_SCHEMA.validate(spec.to_dict())

@@ -78,6 +78,27 @@ def test_defaults(spec: SweepSpec) -> None:
         ({"storage_path": "gcs://b/p"}, "storage_path: unknown scheme 'gcs' in 'gcs://b/p'; did you mean 'gs://'?"),
         ({"storage_path": "s3:/b/p"}, "storage_path: 's3:/b/p' is not a URL; write \"s3://b/p\""),
         ({"storage_path": "s3://"}, "storage_path: 's3://' names no bucket or folder; write \"s3://bucket/folder\""),
+        ({"storage_path": "$HOME/s"}, "storage_path: '$HOME/s' has $HOME, and variables are not expanded; write \"~/s\""),
+        (
+            {"storage_path": "s3://${BUCKET}/s"},
+            ("storage_path: 's3://${BUCKET}/s' has ${BUCKET}, and variables are not expanded;"
+            " write the path itself, or expand it with os.path.expandvars"),
+        ),
+        (
+            {"storage_path": "s3://b/s?endpoint_override=minio:9000&scheme=http"},
+            ("storage_path: has a query, ?endpoint_override=minio:9000&scheme=http, which a path cannot have;"
+            ' write "s3://b/s", and set AWS_ENDPOINT_URL=http://minio:9000 in the environment where the sweep runs'),
+        ),
+        (
+            {"storage_path": "gs://b/s?x=1"},
+            ("storage_path: has a query, ?x=1, which a path cannot have;"
+            ' write "gs://b/s", and give options by environment variables (docs/guides/storage.md)'),
+        ),
+        (
+            {"scheduler": {"asha": {"grace_period": 0.5}}},
+            ("scheduler.asha.grace_period: 0.5 is no number of reports, which training_iteration counts;"
+            " write 1, or set time_attr to a metric with fractions, such as epochs"),
+        ),
         ({"storage_path": 3}, 'storage_path: expected a path or a URL, got 3; write "~/raysweep" or "s3://bucket/sweeps"'),
         ({"trainable": "train"}, "trainable: 'train' names no module; write \"package.module:train\""),
         ({"trainable": ""}, 'trainable: is empty; write "package.module:function"'),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raysweep import run_sweep
 from raysweep.errors import SpecError
 from raysweep.spec import SweepSpec, changes
 from raysweep.spec.wallclock import next_time, resolve_deadline
@@ -129,3 +130,11 @@ def test_later_is_safe(
     found = changes(old, new, at)
     assert bool(found.safe) == is_safe
     assert bool(found.unsafe) == (not is_safe)
+
+
+@pytest.mark.parametrize("given_at", ["2026-11-25", date(2026, 11, 25), 5, datetime(2026, 11, 25)])  # noqa: DTZ001
+def test_when_it_was_scheduled_is_a_moment(given_at: Any) -> None:
+    fields = {"name": "t", "trainable": "a:b", "param_space": {"x": 1}, "metric": "loss", "mode": "min"}
+    for address in (None, "http://localhost:1"):
+        with pytest.raises(SpecError, match=r"^scheduled_at: .*; give an aware datetime, such as "):
+            run_sweep(fields, address=address, scheduled_at=given_at)
