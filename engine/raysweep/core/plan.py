@@ -20,6 +20,8 @@ Out = list[Command]
 MIN_ASK: Final = 16
 MAX_ASK: Final = 256
 MAX_AHEAD: Final = 2048
+# A target is no limit: that a trial has reached it holds also where it is the last.
+_LIMITS: Final = frozenset({"deadline", "budget", "plateau"})
 
 
 def advance(state: SweepState, at: float, out: Out) -> None:
@@ -151,12 +153,33 @@ def _complete(state: SweepState) -> bool:
     done = state.counts.get("completed", 0) + state.counts.get("stopped", 0)
     if done and again.extend(state):
         return True
-    if done or not state.trials:
-        state.phase, state.status, state.why = "stopping", "completed", "every trial has ended"
-    else:
-        state.phase, state.status, state.why = "stopping", "failed", "every trial failed"
-        state.fault = ends.fault_of(state)
+    state.phase = "stopping"
+    _name_end(state)
     return False
+
+
+def _name_end(state: SweepState) -> None:
+    """Set the status of a sweep in which every trial has run to its own end."""
+    if state.counts.get("completed", 0) + state.counts.get("stopped", 0) or not state.trials:
+        state.status, state.why = "completed", "every trial has ended"
+    else:
+        state.status, state.why = "failed", "every trial failed"
+        state.fault = ends.fault_of(state)
+
+
+def _settle(state: SweepState) -> None:
+    """A limit that has cut nothing has not ended the sweep: it has completed."""
+    if state.status in _LIMITS and state.extend_to is None and _has_run_all(state):
+        state.ended_by = None
+        _name_end(state)
+
+
+def _has_run_all(state: SweepState) -> bool:
+    """Whether every trial that the spec asks for has run to its own end: none was cut, none is missing."""
+    if state.counts.get("cancelled") or state.active:
+        return False
+    wanted = stopping.wanted_trials(state)
+    return state.is_exhausted or (wanted is not None and len(state.trials) >= wanted)
 
 
 def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
@@ -167,6 +190,7 @@ def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
         return
     if state.phase == "stopping" and state.status is not None:
         state.phase = "ending"
+        _settle(state)
         if state.rules.named:
             names.note_missing(state, "any trial")
         out.append(EndSweep(status=state.status, why=state.why))

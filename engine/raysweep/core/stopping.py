@@ -29,6 +29,7 @@ from raysweep.core.lifecycle import Cause
 from raysweep.core.scores import consider_best, is_better, may_be_best
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Trial
+from raysweep.spec.space import grid_points
 
 Out = list[Command]
 
@@ -281,9 +282,17 @@ def _why(end: End, value: JsonValue) -> str:
 
 
 def _ask(state: SweepState, trial: Trial, grace_s: float, out: Out, *, wants_checkpoint: bool) -> None:
-    state.has_cut = True
     grace_s = max(0.0, grace_s)
     moves.ask_to_end(state, trial, "ending", out, grace_s=grace_s, wants_checkpoint=wants_checkpoint)
+
+
+def wanted_trials(state: SweepState) -> int | None:
+    """The number of trials that the spec asks for; None where only the searcher knows."""
+    spec = state.spec
+    if spec.is_open_ended or not spec.search.options.is_counted or spec.num_samples is None:
+        return None
+    points = 1 if state.rules.max_trials is not None else grid_points(spec.param_space)
+    return spec.num_samples * points * state.rules.repeats
 
 
 # -- after the end ------------------------------------------------------------------------------------------
