@@ -78,7 +78,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         counts={name: number for name, number in sorted(state.counts.items()) if number},
         seed=state.seed,
         started_at=state.started_at,
-        ended_at=state.ended_at,
+        ended_at=state.ended_at + max(0.0, state.clock_ahead_s),
         uri=uri,
         generation=state.generation,
         error=_first_error(state, uri) if state.status == "failed" else None,

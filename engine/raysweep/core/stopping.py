@@ -63,7 +63,8 @@ def end_in_sight(state: SweepState) -> End | None:
     ends: list[End] = []
     if state.deadline_at is not None:
         limit = state.deadline_text or state.deadline_at
-        ends.append(End(at=state.deadline_at, status="deadline", rule="stop.deadline", limit=limit))
+        at = state.deadline_at - state.clock_ahead_s
+        ends.append(End(at=at, status="deadline", rule="stop.deadline", limit=limit))
     if rules.time_budget_s is not None:
         at = state.generation_started_at + rules.time_budget_s - state.active_before_s
         ends.append(End(at=at, status="budget", rule="stop.time_budget_s", limit=rules.time_budget_s))
@@ -203,7 +204,7 @@ def end_sweep(state: SweepState, end: End, at: float, out: Out) -> None:
     if state.phase != "running":
         return
     used = usage(state, at)
-    value: JsonValue = used["active_s"] if end.rule == "stop.time_budget_s" else at
+    value: JsonValue = used["active_s"] if end.rule == "stop.time_budget_s" else at + state.clock_ahead_s
     if end.rule.startswith("stop.budget."):
         value = used[end.rule.rpartition(".")[2]]
     for slot in state.slots.values():
@@ -293,6 +294,16 @@ def wanted_trials(state: SweepState) -> int | None:
         return None
     points = 1 if state.rules.max_trials is not None else grid_points(spec.param_space)
     return spec.num_samples * points * state.rules.repeats
+
+
+def wait_no_longer(state: SweepState, last_at: float, at: float) -> None:
+    """A clock that was set back between two controllers (`last_at`, `at`) makes no trial back off longer."""
+    if at >= last_at:
+        return
+    for number, due_at in state.waiting.items():
+        due_at += at - last_at
+        state.trials[number].due_at = state.waiting[number] = due_at
+        state.tally.wait(number, due_at)
 
 
 # -- after the end ------------------------------------------------------------------------------------------

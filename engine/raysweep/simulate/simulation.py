@@ -223,7 +223,7 @@ class _Simulation:
         outcome = find_outcome(self.folder, self.asked)
         if outcome is not None:
             return outcome
-        held = hold(self.folder, self.asked, at=self.clock.now, holder=HOLDER)
+        held = hold(self.folder, self.asked, at=self.clock.wall(), holder=HOLDER)
         if held is None:
             raise RaysweepError("nobody else claims a simulated sweep")
         self.generation = held.claim.generation
@@ -242,7 +242,7 @@ class _Simulation:
         controller = SimulatedController(held, self.clock, writer, self.watched, is_checked=self.is_checked)
         # As the real one: an ended sweep is here only for its outcome, before which its controller died.
         if held.state.phase != "ended" or held.started.is_reopening:
-            cluster = self._make_cluster(held.state, controller.emit)
+            cluster = self._make_cluster(held.state, controller)
             self.clusters.append(cluster)
             controller.begin(cluster)
             if self.disturb is not None:
@@ -281,7 +281,7 @@ class _Simulation:
         if idle_s > MAX_IDLE_S or events > MAX_IDLE_EVENTS:
             raise SimulationStuckError(f"{events} events in {idle_s:g} s moved no trial")
 
-    def _make_cluster(self, state: SweepState, emit: Callable[[Event], None]) -> SimulatedCluster:
+    def _make_cluster(self, state: SweepState, controller: SimulatedController) -> SimulatedCluster:
         return SimulatedCluster(
             spec=state.spec,
             nodes=self.nodes,
@@ -289,8 +289,9 @@ class _Simulation:
             work=self.work,
             store=self.store,
             sweep_id=self.folder.sweep_id,
-            emit=emit,
+            emit=controller.emit,
             note=self._note,
+            now=lambda: controller.now,
         )
 
     def _note(self, what: str, **fields: Any) -> None:

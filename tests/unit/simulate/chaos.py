@@ -109,6 +109,7 @@ class Disturber:
             "hurried": self._hurry,
             "load failed": self._fail_loads,
             "storage stalled": self._stall_storage,
+            "clock moved": self._move_clock,
         }
 
     def __call__(self, running: Running) -> None:
@@ -181,20 +182,20 @@ class Disturber:
         raise ControllerKilled
 
     def _interrupt(self, running: Running) -> bool:
-        running.controller.emit(ev.InterruptRequested(at=running.clock.now))
+        running.controller.emit(ev.InterruptRequested(at=running.controller.now))
         return True
 
     def _cancel(self, running: Running) -> bool:
         if self._random.random() < 0.8:
             return False
-        running.controller.emit(ev.CancelRequested(at=running.clock.now))
+        running.controller.emit(ev.CancelRequested(at=running.controller.now))
         return True
 
     def _hurry(self, running: Running) -> bool:
         if self._random.random() < 0.8:
             return False
         running.cluster.hurry()
-        running.controller.emit(ev.CancelRequested(at=running.clock.now))
+        running.controller.emit(ev.CancelRequested(at=running.controller.now))
         return True
 
     def _fail_loads(self, running: Running) -> bool:
@@ -205,6 +206,10 @@ class Disturber:
         writer = running.controller.writer
         writer.put_s = self._random.choice([1.0, 5.0, 20.0])
         running.clock.after(self._random.random() * 30.0, lambda: setattr(writer, "put_s", Costs().put_s))
+        return True
+
+    def _move_clock(self, running: Running) -> bool:
+        running.clock.set_wall(self._random.choice([-7200.0, -3600.0, -60.0, 60.0, 3600.0, 7200.0]))
         return True
 
     def _takes_load_failure(self) -> bool:
