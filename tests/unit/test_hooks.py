@@ -1,4 +1,4 @@
-"""Whatever a hook of the user's raises, an exception that is no `Exception` included: a clear end, no hang."""
+"""Whatever a hook of the user raises, no `Exception` included: the sweep ends clearly, and never hangs."""
 
 from __future__ import annotations
 
@@ -240,5 +240,5 @@ def test_a_rebuilt_searcher_names_its_class() -> None:
     state = SweepState.create(spec, 1)
     state.trials[0] = Trial(number=0, config={"x": 0.5})
     hooks.RAISES["search.restore"] = SystemExit(0)
-    with pytest.raises(SpecError, match="'tests.unit.hooks:Search' failed in restore: SystemExit: 0"):
+    with pytest.raises(SpecError, match=r"'tests.unit.hooks:Search' failed in restore: SystemExit: 0"):
         rebuild_searcher(spec, state)

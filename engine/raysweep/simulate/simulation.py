@@ -24,6 +24,7 @@ from raysweep.simulate.delays import Costs, Delays
 from raysweep.simulate.journal import SimulatedWriter
 from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, appended
 from raysweep.simulate.nodes import Node, Nodes
+from raysweep.simulate.oracles import check_stored
 from raysweep.simulate.trials import Curve, Moment, Pace, Work
 from raysweep.spec import RunId, SweepSpec
 from raysweep.storage.opening import open_store
@@ -194,6 +195,8 @@ class _Simulation:
             self.asked = replace(self.asked, spec=spec)
             outcome = self._run_controllers()
         plain = SweepFolder(self.store, self.folder.sweep_id)
+        if self.is_checked:
+            check_stored(outcome, plain)
         return Simulated(
             outcome=outcome,
             timeline=tuple(self.timeline),
