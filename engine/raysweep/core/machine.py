@@ -68,6 +68,8 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     if not state.deadline_text:
         stopping.set_deadline(state, event.deadline)
     if state.phase == "ended":
+        if event.extend_to is not None:
+            stopping.rest(state)
         stopping.reopen(state)
     _note_code(state, event)
     state.generation, state.generation_started_at = event.generation, event.at

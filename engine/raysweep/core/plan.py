@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
+
+from pydantic import JsonValue
 
 from raysweep.core import again, ends, line, memory, moves, names, order, stopping, verdicts
 from raysweep.core.commands import (
@@ -11,6 +13,7 @@ from raysweep.core.commands import (
     LeaveSweep,
     SetTimer,
     SuggestConfigs,
+    SweepStatus,
 )
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Slot, Trial
@@ -158,9 +161,22 @@ def _complete(state: SweepState) -> bool:
     return False
 
 
+def _go_further(state: SweepState) -> bool:
+    """Whether the search has ended by itself, by a plateau or a target, and trials are to go further now."""
+    if state.extend_to is None or state.status not in (*stopping.ENDS_THAT_STAY, "completed"):
+        return False
+    stopping.rest(state)
+    state.phase, state.status, state.why, state.ended_by = "running", None, "", None
+    return True
+
+
 def _name_end(state: SweepState) -> None:
     """Set the status of a sweep in which every trial has run to its own end."""
-    if state.counts.get("completed", 0) + state.counts.get("stopped", 0) or not state.trials:
+    if state.ended_as is not None:
+        state.status = cast(SweepStatus, state.ended_as["status"])
+        state.why = str(state.ended_as["why"])
+        state.ended_by = cast(dict[str, JsonValue] | None, state.ended_as["ended_by"])
+    elif state.counts.get("completed", 0) + state.counts.get("stopped", 0) or not state.trials:
         state.status, state.why = "completed", "every trial has ended"
     else:
         state.status, state.why = "failed", "every trial failed"
@@ -169,7 +185,8 @@ def _name_end(state: SweepState) -> None:
 
 def _settle(state: SweepState) -> None:
     """A limit that has cut nothing has not ended the sweep: it has completed."""
-    if state.status in _LIMITS and state.extend_to is None and _has_run_all(state):
+    is_done = state.ended_as is None and (state.extend_to is None or state.status == "plateau")
+    if state.status in _LIMITS and is_done and _has_run_all(state):
         state.ended_by = None
         _name_end(state)
 
@@ -189,8 +206,14 @@ def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
     if state.tally.busy_slots:
         return
     if state.phase == "stopping" and state.status is not None:
-        state.phase = "ending"
         _settle(state)
+        if _go_further(state):
+            advance(state, at, out)
+            return
+        if state.extend_to is not None and state.status in _LIMITS:
+            why = f"no trial has gone further, as the sweep was ended by {state.why}"
+            moves.note(state, f"extend: {why}; raise that limit, and it follows once the sweep has completed")
+        state.phase = "ending"
         if state.rules.named:
             names.note_missing(state, "any trial")
         out.append(EndSweep(status=state.status, why=state.why))

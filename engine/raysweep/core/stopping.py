@@ -35,6 +35,8 @@ Out = list[Command]
 
 BEHAVIOUR: Final = 8
 """Raised when the same events lead to other decisions than before; a journal says which it was written by."""
+ENDS_THAT_STAY: Final = frozenset({"plateau", "target"})
+"""How a search ends for good: trials of it can go further, and it stays ended so."""
 _WINDOW: Final = 20
 _CAUTIOUS: Final = 0.9
 # What a report needs to get here, and what steps vary by.
@@ -315,12 +317,22 @@ def set_deadline(state: SweepState, text: str) -> None:
         state.deadline_text, state.deadline_at = text, datetime.fromisoformat(text).timestamp()
 
 
+def rest(state: SweepState) -> None:
+    """The search stays as it has ended, by a plateau or a target, while some of its trials go further."""
+    if state.status in ENDS_THAT_STAY:
+        state.ended_as = {"status": state.status, "why": state.why, "ended_by": state.ended_by}
+        state.is_exhausted, state.has_cut, state.target_trial = True, False, None
+
+
 def reopen(state: SweepState) -> None:
-    """A sweep that a limit had ended goes on: what was cut is to run again, from its checkpoints."""
+    """A sweep that had ended goes on: what was cut is to run again, from its checkpoints.
+
+    Not where its search is over (`rest`), and only trials go further.
+    """
     state.phase, state.status, state.ended_at, state.ended_by = "running", None, None, None
     state.why, state.fault, state.fault_field = "", None, ""
     state.reopened += 1
-    if state.behaviour >= 3:
+    if state.behaviour >= 3 and state.ended_as is None:
         # Perhaps more samples are asked for: the searcher says so itself.
         state.is_exhausted = False
     bring_back(state)
@@ -330,7 +342,7 @@ def bring_back(state: SweepState) -> None:
     """What an end in sight had cut is to run after all."""
     state.has_cut = False
     for number, trial in sorted(state.trials.items()):
-        if trial.state != "cancelled":
+        if trial.state != "cancelled" or (state.ended_as is not None and trial.max_t is None):
             continue
         trial = take_back(state, trial, "brought")
         if trial.max_t is None:
