@@ -56,7 +56,7 @@ def check_times(
     lost = [moment.at for moment in timeline if moment.what in ("killed", "left")]
     ran_s = sum(lost) + ended_at - sum(claims)
     last_s = ended_at - claims[-1]
-    active_s = outcome.usage.active_s
+    active_s = outcome.usage.active_s if outcome.usage is not None else 0.0
     assert last_s - _LAST_WRITE_S <= active_s <= ran_s + _ROUNDING_S, (
         f"{active_s:g} s are counted, of {ran_s:g} s that controllers ran ({last_s:g} s the last one)"
     )

@@ -18,7 +18,7 @@ _SAID: Final = {"deadline": "stop.deadline", "time_budget": "stop.time_budget_s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """One limit, on the clock that it goes by: a deadline on the wall clock, a budget on the monotonic one."""
+    """One limit, and its clock: the wall clock of a deadline, the monotonic one of a budget."""
 
     reason: Reason
     ends_at: float
