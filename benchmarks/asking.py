@@ -15,7 +15,7 @@ import asyncio
 import json
 import socket
 from random import Random
-from time import monotonic, process_time
+from time import monotonic, process_time, time
 from typing import Any, Final
 
 from raysweep.cluster.asking import Asking
@@ -82,7 +82,7 @@ def _measure(trials: int, kind: str) -> dict[str, float]:
 async def _lag(searcher: Searcher, kind: str, first: int, asks: int) -> dict[str, float]:
     """How much later than every 5 ms the loop comes round, at most, while so many asks are answered."""
     answered: asyncio.Queue[ev.ConfigsSuggested] = asyncio.Queue()
-    asking = Asking(searcher, answered.put_nowait, _raise)
+    asking = Asking(searcher, answered.put_nowait, _raise, time)
     lags: list[tuple[float, float]] = []
     ticker = asyncio.get_running_loop().create_task(_tick(lags))
     began = monotonic()

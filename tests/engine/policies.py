@@ -83,3 +83,34 @@ class Climber:
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         pass
+
+
+class Quits:
+    """Raises SystemExit for trial 2: `at` its ask, or when it is told of its end."""
+
+    class Options(BaseModel):
+        at: str = "ask"
+
+    is_adaptive = True
+    total: int | None = None
+    note: str | None = None
+
+    def __init__(self, options: Options, setup: SearchSetup) -> None:
+        self._at = options.at
+        self._space = setup.space
+        self._seed = setup.seed
+
+    def ask(self, number: int) -> Config | None:
+        if (self._at, number) == ("ask", 2):
+            raise SystemExit(0)
+        return self._space.sample(derived_rng(self._seed, number)) if number < 4 else None
+
+    def restore(self, number: int, config: Config) -> None:
+        pass
+
+    def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
+        if (self._at, number) == ("tell", 2):
+            raise SystemExit(0)
+
+    def tell_earlier(self, config: Config, value: float) -> None:
+        pass

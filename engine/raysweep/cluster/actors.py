@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -186,8 +185,3 @@ def explain_end(error: BaseException | None, node: str = "") -> Failure:
     why = "killed by a signal, or a crash in C code; `isolation: process` tells which signal"
     message = f"the trial's process died without a word: {why}: {first_line}"
     return Failure(origin="process", type="WorkerDied", message=message, node_state=state)
-
-
-def now() -> float:
-    """Unix time in seconds: the shell's only clock for events."""
-    return time.time()

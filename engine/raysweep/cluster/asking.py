@@ -20,9 +20,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
-from time import time as now
 from typing import Final, TypeVar
 
+from raysweep import usercode
 from raysweep.cluster.suggesting import suggest, tell
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
@@ -39,7 +39,8 @@ T = TypeVar("T")
 class Asking:
     """Asks and tells a searcher: an adaptive one on a thread, any other at once, which is faster.
 
-    `emit` gets the answers and `fail` what the searcher raised, both on the event loop.
+    `emit` gets the answers and `fail` what the searcher raised, both on the event loop; `now` is the
+    controller's clock.
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class Asking:
         searcher: Searcher,
         emit: Callable[[ev.ConfigsSuggested], None],
         fail: Callable[[BaseException], None],
+        now: Callable[[], float],
     ) -> None:
         self._searcher = searcher
         self._emit = emit
         self._fail = fail
+        self._now = now
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_over = False
@@ -60,7 +63,7 @@ class Asking:
         if self._searcher.is_adaptive:
             self._submit(command)
         else:
-            self._emit(suggest(self._searcher, command, now()))
+            self._emit(suggest(self._searcher, command, self._now()))
 
     def tell(self, command: Told) -> None:
         """Have it know how a trial ended, or how far it had come."""
@@ -89,8 +92,8 @@ class Asking:
         while (work := self._work.get()) is not None and not self._is_over:
             try:
                 self._do(work, loop)
-            except Exception as error:  # noqa: BLE001  it ends the sweep, as it would have on the loop
-                self._call(loop, self._fail, error)
+            except BaseException as error:  # noqa: BLE001  it ends the sweep, as it would have on the loop
+                self._call(loop, self._fail, usercode.as_exception(error))
                 return
 
     def _do(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
@@ -98,7 +101,7 @@ class Asking:
             tell(self._searcher, work)
             return
         with _yielding:
-            event = suggest(self._searcher, work, now())
+            event = suggest(self._searcher, work, self._now())
         self._call(loop, self._answer, event)
 
     def _call(self, loop: asyncio.AbstractEventLoop, take: Callable[[T], None], argument: T) -> None:
@@ -111,7 +114,7 @@ class Asking:
 
     def _answer(self, event: ev.ConfigsSuggested) -> None:
         # It happens now: what came while it was computed is in the journal already.
-        self._emit(replace(event, at=now()))
+        self._emit(replace(event, at=self._now()))
 
 
 class _Yielding:

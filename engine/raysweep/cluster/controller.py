@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Final
 
 from raysweep import faultplan
-from raysweep.cluster.actors import now
 from raysweep.cluster.asking import Asking
+from raysweep.cluster.clock import SteadyClock
 from raysweep.cluster.connection import RayConnection
 from raysweep.cluster.discards import Discards
 from raysweep.cluster.durability import Durability
@@ -63,6 +63,8 @@ class Controller:
         self._stage = stage
         self.state = held.state
         self._held = held
+        self._clock = SteadyClock(held.started.at)
+        self._now = self._clock.now
         self._connection = connection
         self._on_progress = on_progress
         self._carry: dict[type, Callable[[Any], None]] = {}
@@ -92,7 +94,7 @@ class Controller:
         self._durability = Durability(self._writer, self._threads.flushing)
         checkpoints = CheckpointStore(held.folder.store, held.folder.sweep_id)
         self._discards = Discards(checkpoints, self._writer, held.discarded, held.find_pins)
-        self._asking = Asking(held.searcher, self.emit, self._fail)
+        self._asking = Asking(held.searcher, self.emit, self._fail, self._now)
         self._snapshots = Snapshots(held.folder, self._writer, held.state, self._discards.undeleted)
 
     def run_to_end(self) -> None:
@@ -141,6 +143,7 @@ class Controller:
             self._server,
             self.emit,
             self._keep_traceback,
+            now=self._now,
             owns_cluster=self._connection.is_embedded,
             stage=self._stage,
         )
@@ -151,6 +154,7 @@ class Controller:
             self._slots.pool.orphans,
             self.emit,
             self._threads.watching,
+            self._clock,
         )
         self._carry |= self._slots.carry | {
             cmd.SuggestConfigs: self._asking.ask,
@@ -224,7 +228,7 @@ class Controller:
         reason, self._early_cancel = self._early_cancel, None
         self._is_hurried = True
         self._slots.hurry()
-        self.emit(ev.CancelRequested(at=now(), reason=reason))
+        self.emit(ev.CancelRequested(at=self._now(), reason=reason))
 
     def _take_interrupts(self) -> None:
         while self._early_interrupts and self._has_begun:
@@ -287,7 +291,7 @@ class Controller:
         self._interrupts += 1
         if self._interrupts == 1:
             log.info("%s: ending the running trials; once more to end at once", name)
-            self.emit(ev.InterruptRequested(at=now(), reason=f"interrupted by {name}"))
+            self.emit(ev.InterruptRequested(at=self._now(), reason=f"interrupted by {name}"))
         else:
             self._fail(SweepInterrupted(self._held.folder.sweep_id))
 
@@ -351,18 +355,29 @@ class Controller:
             self._timer.cancel()
         self._timer = None
         if command.at is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, command.at - now()), self._fire)
+            self._timer = asyncio.get_running_loop().call_later(
+                max(0.0, command.at - self._now()), self._fire
+            )
 
     def _see_storage(self) -> None:
         """Say when the journal begins to lag behind, and when it has caught up: silence is no sign then."""
         is_stalled = self._server.is_held or self._writer.is_stalled
-        if is_stalled != self.state.is_stalled and self.state.phase != "ended" and not self._done.done():
-            self.emit(ev.StorageStalled(at=now(), is_over=not is_stalled))
+        if is_stalled != self.state.is_stalled and not self._is_over:
+            self.emit(ev.StorageStalled(at=self._now(), is_over=not is_stalled))
+
+    def _see_clock(self) -> None:
+        """Say when the wall clock was set, or the machine slept: deadlines go by it."""
+        if self._clock.has_moved(self.state.clock_ahead_s) and not self._is_over:
+            self.emit(ev.ClockMoved(at=self._now(), ahead_s=self._clock.ahead_s()))
+
+    @property
+    def _is_over(self) -> bool:
+        return self.state.phase == "ended" or self._done.done()
 
     def _fire(self) -> None:
         self._timer = None
         self._see_storage()
-        self.emit(ev.TimerFired(at=now()))
+        self.emit(ev.TimerFired(at=self._now()))
 
     def _end(self, command: cmd.EndSweep) -> None:
         self._ending = self._watched(self._end_slowly())
@@ -371,7 +386,7 @@ class Controller:
         self._slots.close_all()
         if self._discards:
             await self._is_durable()
-        self.emit(ev.SweepEnded(at=now()))
+        self.emit(ev.SweepEnded(at=self._now()))
         if self._discards and await self._is_durable():
             self._delete_discarded()
         await self._settle()
@@ -400,11 +415,12 @@ class Controller:
         written_at = 0.0
         pulse: asyncio.Task[None] | None = None
         while True:
-            at = now()
+            at = self._now()
+            self._see_clock()
             self._see_storage()
             self._delete_discarded()
             self._snapshots.look()
-            progress = self.progress(at)
+            progress = self.progress()
             if self._on_progress is not None:
                 self._on_progress(progress)
             if at - written_at >= HEARTBEAT_S and (pulse is None or pulse.done()):
@@ -415,8 +431,8 @@ class Controller:
     async def _beat_once(self, progress: SweepProgress) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._threads.beating, self._write_progress, progress)
-        if progress.at - self._looked_at >= LOOK_S:
-            self._looked_at = progress.at
+        if self._now() - self._looked_at >= LOOK_S:
+            self._looked_at = self._now()
             await loop.run_in_executor(self._threads.beating, self._look_at_folder)
         await self._look_for_cancellation()
 
@@ -429,9 +445,9 @@ class Controller:
             if self._has_pulse:  # else that was said
                 log.warning("whether the sweep's folder is there was not seen: %s", error)
 
-    def progress(self, at: float) -> SweepProgress:
-        """The progress as of now."""
-        held = self._held
+    def progress(self) -> SweepProgress:
+        """The progress as of now, by the wall clock: other machines compare it with theirs."""
+        held, at = self._held, self._now() + self._clock.ahead_s()
         return make_progress(
             self.state, sweep_id=held.folder.sweep_id, holder=held.holder, at=at, total=held.searcher.total
         )
@@ -453,7 +469,7 @@ class Controller:
         self._cancellation = asked
         if asked.concerns(self._held.asked.job_number):
             by = f" (by {asked.by})" if asked.by else ""
-            self.emit(ev.CancelRequested(at=now(), reason=f"{asked.reason or 'cancelled'}{by}"))
+            self.emit(ev.CancelRequested(at=self._now(), reason=f"{asked.reason or 'cancelled'}{by}"))
 
     def _read_cancellation(self) -> Cancellation | None:
         try:

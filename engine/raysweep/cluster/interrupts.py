@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
+from raysweep import usercode
+
 if TYPE_CHECKING:
     from raysweep.cluster.controller import Controller
 
@@ -98,6 +100,7 @@ def heard_by(interrupts: Interrupts, *, is_here: bool) -> Iterator[None]:
     def hear(number: int, frame: FrameType | None) -> None:
         nonlocal count
         count += 1
+        usercode.note_signal()
         interrupts.interrupt(signal.Signals(number).name)
         if count >= INSISTS:
             raise KeyboardInterrupt
@@ -124,6 +127,7 @@ def signals_wait() -> Iterator[None]:
     waiting: list[int] = []
 
     def keep(number: int, frame: FrameType | None) -> None:
+        usercode.note_signal()
         waiting.append(number)
         if len(waiting) >= INSISTS:
             waiting.clear()

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
-from raysweep.outcome import SweepProgress
+from raysweep import usercode
 
 log = logging.getLogger("raysweep")
+ProgressT = TypeVar("ProgressT")
 
 
-class Listener:
-    """Calls it; an error of it is said once, with its traceback, and the sweep runs on."""
+class Listener(Generic[ProgressT]):
+    """Calls it; an error of it is logged once, with its traceback, and the run goes on."""
 
-    def __init__(self, call: Callable[[SweepProgress], None]) -> None:
+    def __init__(self, call: Callable[[ProgressT], None]) -> None:
         self._call = call
         self._has_failed = False
 
-    def __call__(self, progress: SweepProgress) -> None:
+    def __call__(self, progress: ProgressT) -> None:
         try:
-            self._call(progress)
+            usercode.call(self._call, progress)
         except Exception:
             # Whatever it raises, it is no reason to end hours of work.
             if not self._has_failed:
-                log.warning("on_progress raised; the sweep runs on and calls it again", exc_info=True)
+                log.warning("on_progress raised; the run goes on and calls it again", exc_info=True)
             self._has_failed = True
 
     def stage(self, text: str) -> None:
         """Say what is done before there is progress, to a call that also takes this (`LiveTable` does)."""
         stage = getattr(self._call, "stage", None)
         if callable(stage):
-            stage(text)
+            usercode.call(stage, text)

@@ -228,12 +228,12 @@ def _carry_through(
             check_end, folder, state, claim=held.claim.number, last=controller.last_segment
         )
     except SpecError as error:
-        error.kept_uri = _make_way(folder, state, controller.progress(time.time()))
+        error.kept_uri = _make_way(folder, state, controller.progress())
         raise
     except FencedError:
         raise
     except BaseException as error:
-        progress = controller.progress(time.time())
+        progress = controller.progress()
         _leave(folder, progress)
         if isinstance(error, KeyboardInterrupt):
             raise SweepInterrupted(folder.sweep_id, so_far=show_progress(progress)) from None
@@ -242,7 +242,7 @@ def _carry_through(
         state, sweep_id=folder.sweep_id, key=held.asked.key, uri=folder.uri, version=raysweep.__version__
     )
     folder.write_outcome_if_absent(outcome)
-    progress = controller.progress(time.time())
+    progress = controller.progress()
     with suppress(StorageError):  # the outcome is there: nobody needs it
         folder.write_progress(progress)
     if on_progress is not None:

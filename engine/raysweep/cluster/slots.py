@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from raysweep.cluster.actors import ActorPool, explain_end, now
+from raysweep.cluster.actors import ActorPool, explain_end
 from raysweep.cluster.demand import Holdings, explain_place
 from raysweep.cluster.inline import InlinePool
 from raysweep.cluster.server import LinkServer
@@ -32,7 +32,7 @@ class SlotKeeper:
     """The slots of one controller. Methods and callbacks run on the event loop.
 
     `owns_cluster`: nobody else uses this Ray. `keep_traceback` stores a text in the background and says
-    where.
+    where; `now` is the controller's clock.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class SlotKeeper:
         emit: Emit,
         keep_traceback: KeepTraceback,
         *,
+        now: Callable[[], float],
         owns_cluster: bool,
         stage: InlineStage | None = None,
     ) -> None:
@@ -55,6 +56,7 @@ class SlotKeeper:
         self._server = server
         self._emit = emit
         self._keep_traceback = keep_traceback
+        self._now = now
         self._owns_cluster = owns_cluster
         self._names: dict[int, str] = {}
         self._loop = asyncio.get_running_loop()
@@ -83,7 +85,7 @@ class SlotKeeper:
 
     def hurry(self) -> None:
         """End within a second: this process is about to be killed."""
-        self.fleet.hurry(now())
+        self.fleet.hurry(self._now())
         self._act()
 
     def avoid(self, nodes: Collection[str]) -> None:
@@ -111,21 +113,21 @@ class SlotKeeper:
         """Messages of a worker, in order."""
         number = self.pool.number_of(name)
         if number is not None:
-            self.fleet.take(number, messages, now())
+            self.fleet.take(number, messages, self._now())
             self._act()
 
     def take_worker_connected(self, name: str) -> None:
         """A worker's process is up."""
         number = self.pool.number_of(name)
         if number is not None:
-            self.fleet.connected(number, now())
+            self.fleet.connected(number, self._now())
             self._act()
 
     def take_worker_gone(self, name: str) -> None:
         """The link to a worker is closed."""
         number = self.pool.number_of(name)
         if number is not None:
-            self.fleet.link_closed(number, now())
+            self.fleet.link_closed(number, self._now())
             self._act()
 
     def _take_ended(self, number: int, error: BaseException | None) -> None:
@@ -134,7 +136,7 @@ class SlotKeeper:
         failure = explain_end(error, node)
         where = f" on node {node[:8]}" if node else ""  # an inline one has no node
         log.warning("worker%s ended: %s: %s", where, failure.type, failure.message)
-        self.fleet.worker_ended(number, failure, now())
+        self.fleet.worker_ended(number, failure, self._now())
         self._act()
 
     def _shorten(self, trial: int, attempt: int, failure: Failure) -> Failure:
@@ -179,7 +181,7 @@ class SlotKeeper:
                 self._server.hang_up(name)
             case fl.ExplainDelay(slot=slot, group=group):
                 problem = explain_place(self.pool.bundles_of(group), self.find_holdings())
-                self._emit(ev.SlotDelayed(at=now(), slot=slot, problem=problem))
+                self._emit(ev.SlotDelayed(at=self._now(), slot=slot, problem=problem))
 
     def _set_alarm(self) -> None:
         at = self.fleet.alarms.next_at
@@ -188,11 +190,11 @@ class SlotKeeper:
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_at = at
-        self._alarm = self._loop.call_later(max(0.0, at - now()), self._tick)
+        self._alarm = self._loop.call_later(max(0.0, at - self._now()), self._tick)
 
     def _tick(self) -> None:
         self._alarm, self._alarm_at = None, float("inf")
-        self.fleet.tick(now())
+        self.fleet.tick(self._now())
         self.flush()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from raysweep import usercode
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.failures import Failure
@@ -31,6 +32,10 @@ def suggest(searcher: Searcher, command: cmd.SuggestConfigs, at: float) -> ev.Co
 
 def tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:
     """Let the searcher know how a trial ended, or how far it had come."""
+    usercode.call(_tell, searcher, command)
+
+
+def _tell(searcher: Searcher, command: cmd.TellSearch | cmd.TellRung) -> None:
     if isinstance(command, cmd.TellRung):
         tell_rung(searcher, command.trial, command.time, command.value)
         return

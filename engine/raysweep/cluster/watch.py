@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
 
-from raysweep.cluster.actors import now
+from raysweep.cluster.clock import SteadyClock
 from raysweep.cluster.demand import DemandWatch, Holdings, Waiting, look_for_waiting
 from raysweep.cluster.nodes import Room, find_room_or_why
 from raysweep.cluster.orphans import Orphans
@@ -51,6 +51,7 @@ class ClusterWatch:
         orphans: Orphans,
         emit: Callable[[ev.Event], None],
         threads: Executor,
+        clock: SteadyClock,
     ) -> None:
         self._state = state
         self._find_holdings = find_holdings
@@ -58,6 +59,7 @@ class ClusterWatch:
         self._orphans = orphans
         self._emit = emit
         self._threads = threads
+        self._clock = clock
         self._demand = DemandWatch(state.rules.placement_timeout_s)
         self._said_at: dict[str, float] = {}
         self._told: Room | None = None
@@ -69,7 +71,7 @@ class ClusterWatch:
             self._told = room
             self._emit(
                 ev.CapacityChanged(
-                    at=now(),
+                    at=self._clock.now(),
                     slots=room.slots,
                     nodes=room.nodes,
                     memory_bytes=room.memory_bytes,
@@ -81,10 +83,10 @@ class ClusterWatch:
     async def run(self) -> None:
         """Look for ever."""
         loop = asyncio.get_running_loop()
-        room_at = demand_at = now()
+        room_at = demand_at = self._clock.now()
         while True:
             await asyncio.sleep(min(DRAIN_S, self._demand.timeout_s))
-            at = now()
+            at = self._clock.now()
             sees_room = at - room_at >= ROOM_S or not self._state.capacity
             held = self._find_holdings() if at - demand_at >= min(DEMAND_S, self._demand.timeout_s) else None
             sizes = needed_sizes(self._state)
@@ -114,7 +116,9 @@ class ClusterWatch:
         self._avoid(sight.draining)
         for node, deadline in sight.draining.items():
             if node not in self._state.draining:
-                self._emit(ev.NodeDraining(at=at, node=node, deadline=deadline, reason="drained"))
+                # Ray tells it by the wall clock.
+                goes_at = None if deadline is None else deadline - self._clock.ahead_s()
+                self._emit(ev.NodeDraining(at=at, node=node, deadline=goes_at, reason="drained"))
         if sight.room is not None:
             self.see_room(sight.room)
         if sight.waiting is not None:

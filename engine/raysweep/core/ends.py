@@ -65,6 +65,7 @@ def stop_attempt(state: SweepState, trial: Trial, at: float, out: Out, where: st
         case "sweep":
             _close(state, trial, at, "cut", out)
         case "ending":
+            state.has_cut = True
             _close(state, trial, at, "cut", out)
         case "interrupt":
             _close(state, trial, at, "kept", out)

@@ -11,7 +11,7 @@ reads no clock. Replaying a sweep's events in order rebuilds its state exactly.
 | `SlotOpened`, `SlotDelayed`, `SlotFailed`, `SlotLost` | the cluster shell, about one worker in its group |
 | `NodeDraining`, `DemandStuck` | the cluster shell, about the cluster |
 | `ConfigsSuggested` | the search shell, in answer to `SuggestConfigs` |
-| `StorageStalled` | the controller, about its journal |
+| `StorageStalled`, `ClockMoved` | the controller, about its journal and its machine's clock |
 | `TrialStarted`, `TrialReported`, `TrialBusy`, `CheckpointCommitted`, `CheckpointFailed` | a worker |
 | `CheckpointDamaged`, `TrialNoted` | a worker |
 | `TrialReturned`, `TrialStopped`, `TrialFailed`, `TrialsRecalled` | a worker, or the shell in its stead |
@@ -231,6 +231,17 @@ class StorageStalled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockMoved:
+    """The wall clock is `ahead_s` ahead of the time that events carry: it was set, or the machine slept.
+
+    Within a generation `at` goes by the monotonic clock, so durations hold. Deadlines go by the wall clock.
+    """
+
+    at: float
+    ahead_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointCommitted:
     """The manifest of checkpoint `number` is in the store; it belongs to the attempt's report `report`.
 
@@ -364,6 +375,7 @@ Event = (
     | NodeDraining
     | DemandStuck
     | StorageStalled
+    | ClockMoved
     | ConfigsSuggested
     | TrialStarted
     | TrialReported

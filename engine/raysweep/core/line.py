@@ -20,6 +20,7 @@ from typing import Final
 
 from raysweep.core import memory, moves, order
 from raysweep.core.commands import Command, StartTrial
+from raysweep.core.lifecycle import Cause
 from raysweep.core.seeds import derive_seed
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Slot, Trial
@@ -31,6 +32,8 @@ Out = list[Command]
 # attempt can store.
 CHECKPOINTS_AN_ATTEMPT: Final = 1_000_000_000
 ATTEMPTS_A_GENERATION: Final = 1_000
+# Ends of attempts after which a scheduler has a trial go on from its checkpoint.
+_PAUSES: Final[frozenset[Cause]] = frozenset({"paused", "resumed", "exploited"})
 # Before behaviour 2: an attempt that stored more unseen ran into the next one's numbers.
 _OLD_CHECKPOINTS_AN_ATTEMPT: Final = 1_000
 
@@ -128,6 +131,10 @@ def _to_spread(state: SweepState, loaded: Slot) -> list[int]:
 
 def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
     checkpoint = trial.checkpoint
+    if checkpoint is None and trial.iteration and trial.attempts[-1].end in _PAUSES:
+        kind = state.spec.scheduler.kind
+        text = f"scheduler {kind} pauses trials, and one without a checkpoint restarts from zero each time"
+        moves.note(state, f"{text}: report checkpoints, or use a scheduler that does not pause (asha)")
     moves.move(state, trial, "assigned")
     # Which of its nodes a gang's failure is to be blamed on, nobody knows.
     trial.slot, trial.node = slot.number, "" if slot.others else slot.node

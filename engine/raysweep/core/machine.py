@@ -31,6 +31,8 @@ Out = list[Command]
 # when the node goes, else until MARGIN before.
 PREEMPT_GRACE_S: Final = 30.0
 PREEMPT_MARGIN_S: Final = 10.0
+# A clock that runs a little fast or slow is corrected all the time.
+NOTED_MOVE_S: Final = 60.0
 
 
 def step(state: SweepState, event: ev.Event) -> list[Command]:
@@ -56,7 +58,10 @@ def step(state: SweepState, event: ev.Event) -> list[Command]:
 def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: Out) -> None:
     if event.generation <= state.generation:
         return
-    seen_at = min(event.at, max(state.last_at, event.seen_at or 0.0))
+    # The heartbeat goes by the wall clock, which may have been set since.
+    seen_at = max(state.last_at, min(event.at, (event.seen_at or 0.0) - state.clock_ahead_s))
+    state.clock_ahead_s = 0.0
+    stopping.wait_no_longer(state, state.last_at, event.at)
     if state.generation:
         state.active_before_s = state.active_s(seen_at if state.phase != "ended" else state.last_at)
     stopping.count_until(state, seen_at)
@@ -64,6 +69,8 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     if not state.deadline_text:
         stopping.set_deadline(state, event.deadline)
     if state.phase == "ended":
+        if event.extend_to is not None:
+            stopping.rest(state)
         stopping.reopen(state)
     _note_code(state, event)
     state.generation, state.generation_started_at = event.generation, event.at
@@ -264,6 +271,14 @@ def _on_storage_stalled(state: SweepState, event: ev.StorageStalled, out: Out) -
             slot.heard_at = event.at
 
 
+def _on_clock_moved(state: SweepState, event: ev.ClockMoved, out: Out) -> None:
+    by_s, state.clock_ahead_s = event.ahead_s - state.clock_ahead_s, event.ahead_s
+    if abs(by_s) >= NOTED_MOVE_S:
+        how = f"{'forward' if by_s > 0 else 'back'} by {abs(by_s):.0f} s"
+        text = f"the clock of the controller's machine moved {how} (set, or suspended): only deadlines follow"
+        moves.note(state, text)
+
+
 def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Out) -> None:
     if event.first != state.suggested or state.phase != "running":
         return
@@ -431,6 +446,7 @@ _HANDLERS: Final[dict[type[ev.Event], Callable[[SweepState, Never, Out], None]]]
     ev.NodeDraining: _on_node_draining,
     ev.DemandStuck: _on_demand_stuck,
     ev.StorageStalled: _on_storage_stalled,
+    ev.ClockMoved: _on_clock_moved,
     ev.SlotFailed: _on_slot_failed,
     ev.SlotLost: _on_slot_lost,
     ev.ConfigsSuggested: _on_configs_suggested,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
+
+from pydantic import JsonValue
 
 from raysweep.core import again, ends, line, memory, moves, names, order, stopping, verdicts
 from raysweep.core.commands import (
@@ -11,6 +13,7 @@ from raysweep.core.commands import (
     LeaveSweep,
     SetTimer,
     SuggestConfigs,
+    SweepStatus,
 )
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Slot, Trial
@@ -20,6 +23,8 @@ Out = list[Command]
 MIN_ASK: Final = 16
 MAX_ASK: Final = 256
 MAX_AHEAD: Final = 2048
+# A target is no limit: that a trial has reached it holds also where it is the last.
+_LIMITS: Final = frozenset({"deadline", "budget", "plateau"})
 
 
 def advance(state: SweepState, at: float, out: Out) -> None:
@@ -151,12 +156,47 @@ def _complete(state: SweepState) -> bool:
     done = state.counts.get("completed", 0) + state.counts.get("stopped", 0)
     if done and again.extend(state):
         return True
-    if done or not state.trials:
-        state.phase, state.status, state.why = "stopping", "completed", "every trial has ended"
-    else:
-        state.phase, state.status, state.why = "stopping", "failed", "every trial failed"
-        state.fault = ends.fault_of(state)
+    state.phase = "stopping"
+    _name_end(state)
     return False
+
+
+def _go_further(state: SweepState) -> bool:
+    """Whether the search has ended by itself, by a plateau or a target, and trials are to go further now."""
+    if state.extend_to is None or state.status not in (*stopping.ENDS_THAT_STAY, "completed"):
+        return False
+    stopping.rest(state)
+    state.phase, state.status, state.why, state.ended_by = "running", None, "", None
+    return True
+
+
+def _name_end(state: SweepState) -> None:
+    """Set the status of a sweep in which every trial has run to its own end."""
+    if state.ended_as is not None:
+        state.status = cast(SweepStatus, state.ended_as["status"])
+        state.why = str(state.ended_as["why"])
+        state.ended_by = cast(dict[str, JsonValue] | None, state.ended_as["ended_by"])
+    elif state.counts.get("completed", 0) + state.counts.get("stopped", 0) or not state.trials:
+        state.status, state.why = "completed", "every trial has ended"
+    else:
+        state.status, state.why = "failed", "every trial failed"
+        state.fault = ends.fault_of(state)
+
+
+def _settle(state: SweepState) -> None:
+    """A limit that has cut nothing has not ended the sweep: it has completed."""
+    is_done = state.ended_as is None and (state.extend_to is None or state.status == "plateau")
+    if state.status in _LIMITS and is_done and _has_run_all(state):
+        state.ended_by = None
+        _name_end(state)
+
+
+def _has_run_all(state: SweepState) -> bool:
+    """Whether every trial that the spec asks for has run to its own end: none was cut, none is missing."""
+    if state.counts.get("cancelled") or state.active:
+        return False
+    wanted = stopping.wanted_trials(state)
+    return state.is_exhausted or (wanted is not None and len(state.trials) >= wanted)
 
 
 def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
@@ -166,6 +206,13 @@ def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
     if state.tally.busy_slots:
         return
     if state.phase == "stopping" and state.status is not None:
+        _settle(state)
+        if _go_further(state):
+            advance(state, at, out)
+            return
+        if state.extend_to is not None and state.status in _LIMITS:
+            why = f"no trial has gone further, as the sweep was ended by {state.why}"
+            moves.note(state, f"extend: {why}; raise that limit, and it follows once the sweep has completed")
         state.phase = "ending"
         if state.rules.named:
             names.note_missing(state, "any trial")

@@ -179,7 +179,10 @@ def _own_verdict(state: SweepState, trial: Trial, decisions: Decisions, out: Out
 
 def _reaches_target(state: SweepState, trial: Trial, metrics: Metrics, value: float | None) -> bool:
     rules = state.rules
-    if value is None or rules.target is None or not _hits(value, rules.target, rules.is_max):
+    # A search that has ended by its target has trials go further than that.
+    if state.ended_as is not None or value is None or rules.target is None:
+        return False
+    if not _hits(value, rules.target, rules.is_max):
         return False
     if violation(state, metrics):
         return False

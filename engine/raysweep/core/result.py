@@ -9,7 +9,7 @@ from raysweep.core.lifecycle import FINAL, Cause
 from raysweep.core.repeats import Group, best_trial, ranked_groups
 from raysweep.core.scores import best_ranked, first_ranked, score_of, violations
 from raysweep.core.state import SweepState
-from raysweep.core.stopping import usage
+from raysweep.core.stopping import usage, wanted_trials
 from raysweep.core.trial import Attempt, Trial, trial_id
 from raysweep.errors import RaysweepError
 from raysweep.outcome import (
@@ -27,7 +27,6 @@ from raysweep.references import to_uri
 from raysweep.spec.heldtuples import tuples_of
 from raysweep.spec.repeat import without_seed
 from raysweep.spec.schedule import ScheduledConfig
-from raysweep.spec.space import grid_points
 
 # What a person calls the causes in the lifecycle table.
 _ENDS: Final[dict[Cause, str]] = {
@@ -81,7 +80,7 @@ def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, versio
         counts={name: number for name, number in sorted(state.counts.items()) if number},
         seed=state.seed,
         started_at=state.started_at,
-        ended_at=state.ended_at,
+        ended_at=state.ended_at + max(0.0, state.clock_ahead_s),
         uri=uri,
         generation=state.generation,
         error=_first_error(state, uri) if state.status == "failed" else None,
@@ -160,10 +159,8 @@ def num_trials(state: SweepState) -> int | None:
     spec = state.spec
     if not state.is_exhausted and spec.is_open_ended:
         return None
-    if state.is_exhausted or not spec.search.options.is_counted or spec.num_samples is None:
-        return len(state.trials)
-    points = 1 if state.rules.max_trials is not None else grid_points(spec.param_space)
-    return max(len(state.trials), spec.num_samples * points * state.rules.repeats)
+    wanted = None if state.is_exhausted else wanted_trials(state)
+    return max(len(state.trials), wanted or 0)
 
 
 def trial_outcome(state: SweepState, trial: Trial, uri: str) -> TrialOutcome:

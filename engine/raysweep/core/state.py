@@ -47,6 +47,8 @@ class SweepState:
     of the user's own, says in which order it was asked and told: n is the end of trial n, `~n` an ask for the
     configs from number n on. `rungs`, of a search that looks at these: trial, time and value, whenever the
     scheduler compared one. `paused`: what the search was told of trials that paused, until they end.
+    `clock_ahead_s`: how far the wall clock is ahead of the events' time (`ClockMoved`).
+    `ended_as`: how the search has ended whose trials go further now (`again.begin_extension`).
     `seen_names`: of the further values that the spec names (`Rules.named`), those
     that were reported, or of which it was said that they were not.
     """
@@ -111,6 +113,8 @@ class SweepState:
     first_reports_s: tuple[float, ...] = ()
     saves_s: tuple[float, ...] = ()
     has_cut: bool = False
+    clock_ahead_s: float = 0.0
+    ended_as: dict[str, JsonValue] | None = None
     plateau_best: float | None = None
     plateau_since: int = 0
     ended_by: dict[str, JsonValue] | None = None
@@ -183,6 +187,8 @@ class SweepState:
             "curves": tuple(self.curves.items()),
             "histories": tuple(self.histories.items()),
             "reference": self.reference,
+            "clock_ahead_s": self.clock_ahead_s,
+            "ended_as": self.ended_as,
             "best_group": self.best_group,
             "search_log": tuple(self.search_log),
             "rungs": tuple(self.rungs),
@@ -222,6 +228,8 @@ _STRUCTURED = {
     "curves",
     "histories",
     "reference",
+    "clock_ahead_s",
+    "ended_as",
     "best_group",
     "search_log",
     "rungs",
@@ -268,6 +276,8 @@ def _restore(plain: dict[str, JsonValue]) -> SweepState:
     histories = dict(cast(list[tuple[int, JsonValue]], plain.get("histories", [])))
     state.histories = _HISTORIES.validate_python(histories)
     state.reference = cast(int | None, plain.get("reference"))
+    state.clock_ahead_s = cast(float, plain.get("clock_ahead_s", 0.0))
+    state.ended_as = cast(dict[str, JsonValue] | None, plain.get("ended_as"))
     state.best_group = cast(int | None, plain.get("best_group"))
     if state.rules.logs_search and "search_log" not in plain:
         raise ValueError("it does not say in which order the search was asked and told")

@@ -29,11 +29,14 @@ from raysweep.core.lifecycle import Cause
 from raysweep.core.scores import consider_best, is_better, may_be_best
 from raysweep.core.state import SweepState
 from raysweep.core.trial import Trial
+from raysweep.spec.space import grid_points
 
 Out = list[Command]
 
 BEHAVIOUR: Final = 8
 """Raised when the same events lead to other decisions than before; a journal says which it was written by."""
+ENDS_THAT_STAY: Final = frozenset({"plateau", "target"})
+"""How a search ends for good: trials of it can go further, and it stays ended so."""
 _WINDOW: Final = 20
 _CAUTIOUS: Final = 0.9
 # What a report needs to get here, and what steps vary by.
@@ -62,7 +65,8 @@ def end_in_sight(state: SweepState) -> End | None:
     ends: list[End] = []
     if state.deadline_at is not None:
         limit = state.deadline_text or state.deadline_at
-        ends.append(End(at=state.deadline_at, status="deadline", rule="stop.deadline", limit=limit))
+        at = state.deadline_at - state.clock_ahead_s
+        ends.append(End(at=at, status="deadline", rule="stop.deadline", limit=limit))
     if rules.time_budget_s is not None:
         at = state.generation_started_at + rules.time_budget_s - state.active_before_s
         ends.append(End(at=at, status="budget", rule="stop.time_budget_s", limit=rules.time_budget_s))
@@ -202,7 +206,7 @@ def end_sweep(state: SweepState, end: End, at: float, out: Out) -> None:
     if state.phase != "running":
         return
     used = usage(state, at)
-    value: JsonValue = used["active_s"] if end.rule == "stop.time_budget_s" else at
+    value: JsonValue = used["active_s"] if end.rule == "stop.time_budget_s" else at + state.clock_ahead_s
     if end.rule.startswith("stop.budget."):
         value = used[end.rule.rpartition(".")[2]]
     for slot in state.slots.values():
@@ -281,9 +285,27 @@ def _why(end: End, value: JsonValue) -> str:
 
 
 def _ask(state: SweepState, trial: Trial, grace_s: float, out: Out, *, wants_checkpoint: bool) -> None:
-    state.has_cut = True
     grace_s = max(0.0, grace_s)
     moves.ask_to_end(state, trial, "ending", out, grace_s=grace_s, wants_checkpoint=wants_checkpoint)
+
+
+def wanted_trials(state: SweepState) -> int | None:
+    """The number of trials that the spec asks for; None where only the searcher knows."""
+    spec = state.spec
+    if spec.is_open_ended or not spec.search.options.is_counted or spec.num_samples is None:
+        return None
+    points = 1 if state.rules.max_trials is not None else grid_points(spec.param_space)
+    return spec.num_samples * points * state.rules.repeats
+
+
+def wait_no_longer(state: SweepState, last_at: float, at: float) -> None:
+    """A clock that was set back between two controllers (`last_at`, `at`) makes no trial back off longer."""
+    if at >= last_at:
+        return
+    for number, due_at in state.waiting.items():
+        due_at += at - last_at
+        state.trials[number].due_at = state.waiting[number] = due_at
+        state.tally.wait(number, due_at)
 
 
 # -- after the end ------------------------------------------------------------------------------------------
@@ -295,12 +317,22 @@ def set_deadline(state: SweepState, text: str) -> None:
         state.deadline_text, state.deadline_at = text, datetime.fromisoformat(text).timestamp()
 
 
+def rest(state: SweepState) -> None:
+    """The search stays as it has ended, by a plateau or a target, while some of its trials go further."""
+    if state.status in ENDS_THAT_STAY:
+        state.ended_as = {"status": state.status, "why": state.why, "ended_by": state.ended_by}
+        state.is_exhausted, state.has_cut, state.target_trial = True, False, None
+
+
 def reopen(state: SweepState) -> None:
-    """A sweep that a limit had ended goes on: what was cut is to run again, from its checkpoints."""
+    """A sweep that had ended goes on: what was cut is to run again, from its checkpoints.
+
+    Not where its search is over (`rest`), and only trials go further.
+    """
     state.phase, state.status, state.ended_at, state.ended_by = "running", None, None, None
     state.why, state.fault, state.fault_field = "", None, ""
     state.reopened += 1
-    if state.behaviour >= 3:
+    if state.behaviour >= 3 and state.ended_as is None:
         # Perhaps more samples are asked for: the searcher says so itself.
         state.is_exhausted = False
     bring_back(state)
@@ -310,7 +342,7 @@ def bring_back(state: SweepState) -> None:
     """What an end in sight had cut is to run after all."""
     state.has_cut = False
     for number, trial in sorted(state.trials.items()):
-        if trial.state != "cancelled":
+        if trial.state != "cancelled" or (state.ended_as is not None and trial.max_t is None):
             continue
         trial = take_back(state, trial, "brought")
         if trial.max_t is None:

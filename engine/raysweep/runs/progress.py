@@ -49,7 +49,7 @@ def make_progress(
         running=_running(state),
         slots=sum(slot.is_open for slot in state.slots.values()),
         deadline=state.deadline_at,
-        expected_end_at=end.at if end is not None else None,
+        expected_end_at=end.at + state.clock_ahead_s if end is not None else None,
         notes=(*state.notes[-MAX_NOTES:], *([state.why] if state.is_interrupted else [])),
     )
 
@@ -71,7 +71,11 @@ def _running(state: SweepState) -> tuple[RunningTrial, ...]:
             config=state.trials[number].config,
             iteration=state.trials[number].iteration,
             score=score_of(state, state.trials[number]),
-            started_at=state.trials[number].attempt_started_at,
+            started_at=_by_wall_clock(state, state.trials[number].attempt_started_at),
         )
         for number in heads[:MAX_RUNNING]
     )
+
+
+def _by_wall_clock(state: SweepState, at: float | None) -> float | None:
+    return None if at is None else at + state.clock_ahead_s

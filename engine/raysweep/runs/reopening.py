@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
+from raysweep.core.stopping import ENDS_THAT_STAY
 from raysweep.errors import SpecChangedError, SpecError, SweepDamagedError
 from raysweep.outcome import NOTHING_RAN, SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
@@ -24,18 +25,28 @@ def reopens(outcome: SweepOutcome, diff: Changes, again: Again) -> bool:
 
     One that a deadline or a budget ended does when that limit has been moved; one that was cancelled, when
     `again.resume_cancelled` is asked for; one that has completed, when there are more samples; one that has
-    completed or failed, when trials are to run again. Never where a change would mix two searches.
+    completed or failed, when trials are to run again; one that has completed, or has ended by a plateau or a
+    target, when trials are to go further. Never where a change would mix two searches.
+
+    Raises: SpecError where trials are to go further, and cannot.
     """
     if diff.unsafe:
         return False
     if outcome.status == "cancelled":
         return again.resume_cancelled
-    if outcome.status in _LIMITS:
-        rule = outcome.ended_by.rule if outcome.ended_by else _LIMITS[outcome.status]
-        return _is_moved(rule, diff)
+    if outcome.status in _LIMITS and _is_moved(_rule_of(outcome), diff):
+        return True
     if outcome.status == "completed" and _is_moved("num_samples", diff):
         return True
-    return has_retries(outcome, again) or (again.extend is not None and has_extensions(outcome, again.extend))
+    if has_retries(outcome, again):
+        return True
+    if again.extend is None or (outcome.status in ENDS_THAT_STAY and diff):
+        return False
+    return has_extensions(outcome, again.extend)
+
+
+def _rule_of(outcome: SweepOutcome) -> str:
+    return outcome.ended_by.rule if outcome.ended_by else _LIMITS[outcome.status]
 
 
 def _is_moved(rule: str, diff: Changes) -> bool:
@@ -55,16 +66,18 @@ def has_retries(outcome: SweepOutcome, again: Again) -> bool:
 def has_extensions(outcome: SweepOutcome, extend: Extension) -> bool:
     """Whether some of its trials are to go further than they have been told to.
 
-    Raises: SpecError where some should, and none has a checkpoint to go on from.
+    Raises: SpecError where some should, and none can: the search is not over, or no trial has a checkpoint.
     """
-    if outcome.status != "completed":
+    if outcome.status not in ("completed", *ENDS_THAT_STAY, *_LIMITS):
         return False
     done = [trial for trial in outcome.trials if trial.state in ("completed", "stopped")]
     wanted = set(extend.trials)
     chosen = [trial for trial in done if trial.number in wanted] if wanted else done
     told = sum(trial.max_t is not None and trial.max_t >= extend.max_t for trial in chosen)
-    if told >= (extend.top or len(chosen)):
+    if chosen and told >= (extend.top or len(chosen)):
         return False
+    if outcome.status in _LIMITS:
+        raise _not_over(outcome)
     rest = [trial for trial in chosen if trial.max_t is None or trial.max_t < extend.max_t]
     if any(trial.checkpoint_uri for trial in rest):
         return True
@@ -72,6 +85,15 @@ def has_extensions(outcome: SweepOutcome, extend: Extension) -> bool:
         return False
     problem = f"no trial of {outcome.sweep_id} has a checkpoint to resume from"
     raise SpecError("extend", problem, "have the trainable report checkpoints, and run a new sweep")
+
+
+def _not_over(outcome: SweepOutcome) -> SpecError:
+    """Trials of a sweep are to go further whose search a limit has ended before it was over."""
+    rule = _rule_of(outcome)
+    fix = f"raise {rule}: the sweep resumes, and extends its best trials once it has completed"
+    if outcome.is_open_ended:
+        fix = f"set num_samples to a number and raise {rule}: without a number the search is never over"
+    return SpecError("extend", f"{outcome.sweep_id} was ended by {rule} before it completed", fix)
 
 
 def check_same(

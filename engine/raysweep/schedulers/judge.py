@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
+from raysweep import usercode
 from raysweep.errors import SpecError, one_line
 from raysweep.spec.jsonable import plain
 from raysweep.spec.sweep import SweepSpec
@@ -42,7 +43,7 @@ class Judge:
         reports = [_as_reported(metrics) for metrics in history]
         where = f"for report {len(reports)} of trial {trial}"
         try:
-            given = self._function(reports)
+            given = usercode.call(self._function, reports)
         except Exception as error:
             what = one_line(f"{type(error).__name__}: {error}", 200)
             problem = f"{self._path!r} failed {where}: {what}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
+from raysweep import usercode
 from raysweep.errors import SpecError
 from raysweep.search.base import (
     Judging,
@@ -60,11 +63,11 @@ class PluginSearcher:
 
     def take_remark(self) -> str | None:
         """See `Remarking`."""
-        return take_remark(self._inner)
+        return usercode.call(take_remark, self._inner)
 
     def ask(self, number: int) -> dict[str, Any] | None:
         """Return the config of trial `number`, as plain JSON."""
-        given: object = self._inner.ask(number)
+        given: object = usercode.call(self._inner.ask, number)
         if given is None:
             return None
         try:
@@ -81,61 +84,43 @@ class PluginSearcher:
 
     def restore(self, number: int, config: dict[str, Any]) -> None:
         """Take note of a config that an earlier run asked for."""
-        try:
-            self._inner.restore(number, config)
-        except SpecError:
-            raise
-        except Exception as error:
-            raise PLUGINS.failed(self._kind, "restore", error) from error
+        self._call("restore", self._inner.restore, number, config)
 
     def replay_failed(self, number: int) -> None:
         """See `raysweep.search.base.Replaying`."""
-        replay_failed(self._inner, number)
+        self._call("ask", replay_failed, self._inner, number)
 
     def take_given(self, number: int, config: dict[str, Any]) -> None:
         """Take note of a config that it did not suggest; a class without this method gets it by `restore`."""
-        try:
-            take_given(self._inner, number, config)
-        except SpecError:
-            raise
-        except Exception as error:
-            raise PLUGINS.failed(self._kind, "take_given", error) from error
+        self._call("take_given", take_given, self._inner, number, config)
 
     def tell(self, number: int, value: float | None, state: TrialEnd) -> None:
         """Report how a trial ended."""
-        try:
-            self._inner.tell(number, value, state)
-        except Exception as error:
-            raise PLUGINS.failed(self._kind, "tell", error) from error
+        self._call("tell", self._inner.tell, number, value, state)
 
     def tell_result(self, number: int, result: Result, state: TrialEnd) -> None:
         """Report how a trial ended; a class without this method is told as `tell_end` says."""
-        try:
-            tell_end(self._inner, number, result, state=state)
-        except Exception as error:
-            raise PLUGINS.failed(self._kind, "tell_result", error) from error
+        self._call("tell_result", partial(tell_end, self._inner, number, result, state=state))
 
     def tell_earlier_result(self, config: dict[str, Any], result: Result) -> None:
         """Report a trial of an earlier sweep, in the same way."""
-        try:
-            tell_earlier(self._inner, config, result)
-        except SpecError:
-            raise
-        except Exception as error:
-            raise PLUGINS.failed(self._kind, "tell_earlier_result", error) from error
+        self._call("tell_earlier_result", tell_earlier, self._inner, config, result)
 
     def tell_earlier(self, config: dict[str, Any], value: float) -> None:
         """Report a trial of an earlier sweep."""
+        self._call("tell_earlier", self._inner.tell_earlier, config, value)
+
+    def _call(self, method: str, call: Callable[..., None], *arguments: object) -> None:
         try:
-            self._inner.tell_earlier(config, value)
+            usercode.call(call, *arguments)
         except SpecError:
             raise
         except Exception as error:
-            raise PLUGINS.failed(self._kind, "tell_earlier", error) from error
+            raise PLUGINS.failed(self._kind, method, error) from error
 
     def _read(self, name: str, expected: Any, words: str) -> Any:
         try:
-            value = getattr(self._inner, name)
+            value = usercode.call(getattr, self._inner, name)
         except Exception as error:
             raise PLUGINS.failed(self._kind, name, error) from error
         if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):

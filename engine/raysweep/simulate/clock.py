@@ -1,4 +1,7 @@
-"""Virtual time: a heap of (time, counter), so that what is due at one time happens in the order of asking."""
+"""Virtual time: a heap of (time, counter), so that what is due at one time happens in the order of asking.
+
+It is the monotonic clock of all machines; `set_wall` moves their wall clock against it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,17 @@ class Clock:
 
     def __init__(self, starts_at: float = 0.0) -> None:
         self.now = starts_at
+        self.ahead_s = 0.0
         self._due: list[tuple[float, int, Call]] = []
         self._counter = count()
+
+    def wall(self) -> float:
+        """The wall clock's time."""
+        return self.now + self.ahead_s
+
+    def set_wall(self, by_s: float) -> None:
+        """Set the wall clock forward, or back where `by_s` is negative."""
+        self.ahead_s += by_s
 
     def at(self, when: float, call: Call) -> None:
         """Call at `when`, or now if that has passed."""

@@ -22,7 +22,10 @@ from raysweep.storage.store import Store
 
 
 class SimulatedCluster:
-    """Everything under one controller. `emit` gets the fleet's events, `note` what happens to trials."""
+    """Everything under one controller. `emit` gets the fleet's events, `note` what happens to trials.
+
+    `now` is the controller's clock.
+    """
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class SimulatedCluster:
         sweep_id: str,
         emit: Callable[[ev.Event], None],
         note: Callable[..., None],
+        now: Callable[[], float],
     ) -> None:
         # Of a gang, one process stands for all.
         self.fleet = fl.Fleet(replace(fl.FleetPolicy.of(spec), world_size=0))
@@ -47,6 +51,7 @@ class SimulatedCluster:
         )
         self._emit = emit
         self._note = note
+        self._now = now
         self._fails_to_load: Callable[[], bool] = lambda: False
         self._is_gone = self._is_letting_go = False
         self._alarm_at: float | None = None
@@ -55,7 +60,7 @@ class SimulatedCluster:
 
     def carry(self, command: cmd.Command) -> None:
         """A command of the core to its slots."""
-        fleet, at = self.fleet, self._clock.now
+        fleet, at = self.fleet, self._now()
         match command:
             case cmd.OpenSlot():
                 fleet.open(command, at)
@@ -83,7 +88,7 @@ class SimulatedCluster:
     def hurry(self) -> None:
         """The controller's process is about to be killed."""
         self._is_letting_go = True
-        self.fleet.hurry(self._clock.now)
+        self.fleet.hurry(self._now())
         self._act()
 
     def flush(self) -> None:
@@ -154,7 +159,7 @@ class SimulatedCluster:
             case fl.Send(worker=number, messages=messages):
                 self._send(self.actors[number], messages)
             case fl.ExplainDelay(slot=slot):
-                self._emit(ev.SlotDelayed(at=self._clock.now, slot=slot, problem="no place"))
+                self._emit(ev.SlotDelayed(at=self._now(), slot=slot, problem="no place"))
 
     def _check_that_nobody_else_is_killed(self, number: int) -> None:
         """A trial that has run for a while is killed only for its own sake, or at the end of everything."""
@@ -175,12 +180,12 @@ class SimulatedCluster:
         at = self.fleet.alarms.next_at
         if at is not None and (self._alarm_at is None or at < self._alarm_at):
             self._alarm_at = at
-            self._clock.at(at, lambda: self._tick(at))
+            self._clock.after(at - self._now(), lambda: self._tick(at))
 
     def _tick(self, at: float) -> None:
         if self._alarm_at == at and not self._is_gone:
             self._alarm_at = None
-            self.fleet.tick(self._clock.now)
+            self.fleet.tick(self._now())
             self.flush()
 
     # -- Ray ---------------------------------------------------------------------------------------
@@ -205,7 +210,7 @@ class SimulatedCluster:
             return
         actor.is_up = actor.is_linked = True
         actor.process = Process(lambda message: self._post(actor, message), is_forked=self._trials.is_forked)
-        self.fleet.connected(actor.number, self._clock.now)
+        self.fleet.connected(actor.number, self._now())
         self._delays.after(self._delays.costs.load_s, lambda: self._load(actor))
 
     def _load(self, actor: Actor) -> None:
@@ -228,7 +233,7 @@ class SimulatedCluster:
 
     def _say_ended(self, actor: Actor, failure: Failure) -> None:
         if self.actors.get(actor.number) is actor and not self._is_gone:
-            self.fleet.worker_ended(actor.number, failure, self._clock.now)
+            self.fleet.worker_ended(actor.number, failure, self._now())
             self.flush()
 
     def lose_node(self, node: Node) -> None:
@@ -260,7 +265,7 @@ class SimulatedCluster:
     def _close_link(self, actor: Actor) -> None:
         if actor.is_linked and not self._is_gone:
             actor.is_linked = False
-            self.fleet.link_closed(actor.number, self._clock.now)
+            self.fleet.link_closed(actor.number, self._now())
             self.flush()
 
     # -- links -------------------------------------------------------------------------------------
@@ -278,7 +283,7 @@ class SimulatedCluster:
 
     def _deliver(self, actor: Actor, message: FromWorker) -> None:
         if actor.is_linked and not self._is_gone:
-            self.fleet.take(actor.number, [message], self._clock.now)
+            self.fleet.take(actor.number, [message], self._now())
             self._act()
             self._clock.after(0.0, self.flush)
 

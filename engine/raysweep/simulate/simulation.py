@@ -24,6 +24,7 @@ from raysweep.simulate.delays import Costs, Delays
 from raysweep.simulate.journal import SimulatedWriter
 from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, appended
 from raysweep.simulate.nodes import Node, Nodes
+from raysweep.simulate.oracles import check_stored
 from raysweep.simulate.trials import Curve, Moment, Pace, Work
 from raysweep.spec import RunId, SweepSpec
 from raysweep.storage.opening import open_store
@@ -194,6 +195,8 @@ class _Simulation:
             self.asked = replace(self.asked, spec=spec)
             outcome = self._run_controllers()
         plain = SweepFolder(self.store, self.folder.sweep_id)
+        if self.is_checked:
+            check_stored(outcome, plain)
         return Simulated(
             outcome=outcome,
             timeline=tuple(self.timeline),
@@ -223,7 +226,7 @@ class _Simulation:
         outcome = find_outcome(self.folder, self.asked)
         if outcome is not None:
             return outcome
-        held = hold(self.folder, self.asked, at=self.clock.now, holder=HOLDER)
+        held = hold(self.folder, self.asked, at=self.clock.wall(), holder=HOLDER)
         if held is None:
             raise RaysweepError("nobody else claims a simulated sweep")
         self.generation = held.claim.generation
@@ -242,7 +245,7 @@ class _Simulation:
         controller = SimulatedController(held, self.clock, writer, self.watched, is_checked=self.is_checked)
         # As the real one: an ended sweep is here only for its outcome, before which its controller died.
         if held.state.phase != "ended" or held.started.is_reopening:
-            cluster = self._make_cluster(held.state, controller.emit)
+            cluster = self._make_cluster(held.state, controller)
             self.clusters.append(cluster)
             controller.begin(cluster)
             if self.disturb is not None:
@@ -281,7 +284,7 @@ class _Simulation:
         if idle_s > MAX_IDLE_S or events > MAX_IDLE_EVENTS:
             raise SimulationStuckError(f"{events} events in {idle_s:g} s moved no trial")
 
-    def _make_cluster(self, state: SweepState, emit: Callable[[Event], None]) -> SimulatedCluster:
+    def _make_cluster(self, state: SweepState, controller: SimulatedController) -> SimulatedCluster:
         return SimulatedCluster(
             spec=state.spec,
             nodes=self.nodes,
@@ -289,8 +292,9 @@ class _Simulation:
             work=self.work,
             store=self.store,
             sweep_id=self.folder.sweep_id,
-            emit=emit,
+            emit=controller.emit,
             note=self._note,
+            now=lambda: controller.now,
         )
 
     def _note(self, what: str, **fields: Any) -> None:

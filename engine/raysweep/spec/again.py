@@ -55,3 +55,11 @@ class Again(SpecModel):
         if self.extend is not None and spec.repeat is not None:
             problem = "with repeat, trials are repeats of a config, and longer ones would enter its mean"
             raise SpecError("extend", problem, "run a new sweep whose trials are longer, or without repeat")
+        if self.extend is not None and spec.is_open_ended and not _may_end_for_good(spec):
+            problem = "with num_samples: null the sweep runs until its limit, and never completes"
+            fix = "set num_samples to a number, or end the search by stop.plateau or stop.target"
+            raise SpecError("extend", problem, fix)
+
+
+def _may_end_for_good(spec: SweepSpec) -> bool:
+    return spec.stop.plateau is not None or spec.stop.target is not None

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from raysweep import usercode
 from raysweep.errors import SampleFromError
 from raysweep.spec.branches import Branches
 from raysweep.spec.domains import Const, SampleFrom
@@ -89,7 +90,7 @@ def _resolve_into(
     """Put the function's value into the config; False where it asked for a key that is not there yet."""
     field = f"param_space.{dotted(path)}"
     try:
-        value = plain(domain.resolve(with_tuples(copy.deepcopy(config), tuples)))
+        value = plain(usercode.call(domain.resolve, with_tuples(copy.deepcopy(config), tuples)))
     except KeyError as error:
         if is_last_chance:
             what = f"sample_from found no {error} in the config"

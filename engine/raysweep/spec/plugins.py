@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from raysweep import usercode
 from raysweep.errors import SpecError, one_line
 from raysweep.spec.kinds import CLASS_EXAMPLE
 from raysweep.spec.space import Space, parse
@@ -102,7 +103,7 @@ class Plugins(Generic[PolicyT]):
             raise SpecError(self._field, problem, "who runs it, or verifies it, imports it")
         checked = self._options(kind, cls, options.model_dump())
         try:
-            return cast(PolicyT, cls(checked, setup))
+            return cast(PolicyT, usercode.call(cls, checked, setup))
         except SpecError:
             raise
         except Exception as error:

@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from raysweep import usercode
 from raysweep.allowed import check_found, check_named
 from raysweep.errors import TrainableImportError, one_line
 from raysweep.spec.validation import Problem, nearest, show
@@ -250,7 +251,7 @@ def _is_module(name: str, field: str) -> bool:
     if name in sys.modules:
         return True
     try:
-        return importlib.util.find_spec(name) is not None
+        return usercode.call(importlib.util.find_spec, name) is not None
     except ModuleNotFoundError:
         return False
     except Exception as error:  # find_spec runs the parent package's own code
@@ -259,7 +260,7 @@ def _is_module(name: str, field: str) -> bool:
 
 def _import(name: str, field: str) -> types.ModuleType:
     try:
-        return importlib.import_module(name)
+        return usercode.call(importlib.import_module, name)
     except ModuleNotFoundError as error:
         missing = error.name or name
         if name == missing or name.startswith(missing + "."):

@@ -17,25 +17,45 @@ _SAID: Final = {"deadline": "stop.deadline", "time_budget": "stop.time_budget_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """The first of a run's limits. Times are UTC seconds."""
+class Limit:
+    """One limit, and its clock: the wall clock of a deadline, the monotonic one of a budget."""
 
-    ends_at: float | None = None
-    """None: there is no limit."""
-    reason: Reason = ""
-    """Which limit it is."""
+    reason: Reason
+    ends_at: float
+    clock: Callable[[], float]
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until it comes; negative: it has come."""
+        return self.ends_at - self.clock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """The limits of a run. Which of them comes first may change where the wall clock is set."""
+
+    limits: tuple[Limit, ...] = ()
     grace_s: float = 60.0
-    clock: Callable[[], float] = time.time
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the run ends; infinite where there is no limit."""
+        return min((limit.left_s for limit in self.limits), default=math.inf)
+
+    @property
+    def reason(self) -> Reason:
+        """The limit that comes first; empty where there is none."""
+        return min(self.limits, key=lambda limit: limit.left_s).reason if self.limits else ""
 
     @property
     def is_over(self) -> bool:
         """Whether the run is to end now."""
-        return self.ends_at is not None and self.clock() >= self.ends_at
+        return self.left_s <= 0
 
     @property
     def asks_in_s(self) -> float:
         """Seconds until the workers are asked for a checkpoint; infinite where there is no limit."""
-        return math.inf if self.ends_at is None else self.ends_at - self.grace_s - self.clock()
+        return self.left_s - self.grace_s
 
     @property
     def wants_checkpoint(self) -> bool:
@@ -44,27 +64,30 @@ class Ending:
 
 
 def ending_of(
-    stop: TrainStop, *, began_at: float, used: Usage | None, clock: Callable[[], float] = time.time
+    stop: TrainStop,
+    *,
+    began_at: float,
+    used: Usage | None,
+    wall: Callable[[], float] = time.time,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Ending:
-    """The first limit that a run will meet.
+    """What ends a run.
 
     Args:
         stop: The limits.
         began_at: When the run was started for the first time, in UTC seconds.
         used: What earlier attempts have used.
-        clock: Gives UTC seconds.
+        wall: Gives UTC seconds.
+        monotonic: Gives seconds that only grow.
     """
-    limits: list[tuple[float, Reason]] = []
+    limits = []
     deadline = resolve_deadline(stop.deadline, began_at)
     if deadline is not None:
-        limits.append((deadline.timestamp(), "deadline"))
+        limits.append(Limit(reason="deadline", ends_at=deadline.timestamp(), clock=wall))
     if stop.time_budget_s is not None:
-        left = stop.time_budget_s - (used.active_s if used is not None else 0.0)
-        limits.append((clock() + left, "time_budget"))
-    if not limits:
-        return Ending(clock=clock)
-    ends_at, reason = min(limits)
-    return Ending(ends_at=ends_at, reason=reason, grace_s=stop.grace_s, clock=clock)
+        left_s = stop.time_budget_s - (used.active_s if used is not None else 0.0)
+        limits.append(Limit(reason="time_budget", ends_at=monotonic() + left_s, clock=monotonic))
+    return Ending(limits=tuple(limits), grace_s=stop.grace_s)
 
 
 def no_checkpoint(reason: Reason) -> ErrorInfo:

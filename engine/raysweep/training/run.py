@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raysweep.cluster.listener import Listener
 from raysweep.errors import (
     CheckpointDamagedError,
     RaysweepError,
@@ -122,7 +123,8 @@ def _train(
     meter = Meter(spec.scaling.worker_bundle(), time.monotonic)
     beat = folder.read_progress()
     meter.resume(beat.usage if beat is not None else None)
-    watch = Watch(run_id=folder.run_id, meter=meter, data=data, on_progress=on_progress)
+    listener = Listener(on_progress) if on_progress is not None else None
+    watch = Watch(run_id=folder.run_id, meter=meter, data=data, on_progress=listener)
     stop = threading.Event()
     ending = ending_of(
         spec.stop,

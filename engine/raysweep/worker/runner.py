@@ -88,7 +88,7 @@ def load_by_reference(reference: str) -> Trainable:
         if callable(found):
             check_found(reference, module, found, "trainable")
             return cast(Trainable, found)
-    except Exception:  # noqa: BLE001  the loader of the specs meets it again, and explains it
+    except BaseException:  # noqa: BLE001  the loader of the specs meets it again, and explains it
         pass
     # Imported only here: building the models of the specs would be a tenth of a worker's start.
     from raysweep.spec.trainable import load_trainable

@@ -75,7 +75,7 @@ class Shell:
     def __init__(self, searcher: Searcher) -> None:
         self.events: list[ev.ConfigsSuggested] = []
         self.errors: list[BaseException] = []
-        self.asking = Asking(searcher, self.events.append, self.errors.append)
+        self.asking = Asking(searcher, self.events.append, self.errors.append, time)
 
     async def until(self, is_so: Callable[[], object]) -> None:
         deadline = monotonic() + 10

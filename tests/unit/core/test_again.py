@@ -16,6 +16,7 @@ from raysweep.core.scores import told
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.core.trial import Told
 from tests.unit.core.sweep import ASHA, Sweep, running
+from tests.unit.core.test_stopping import until
 from tests.unit.core.world import RAISED, World, make_spec
 
 KEEPS_ON = {"max_failures": 0, "breaker_trials": 0, "bad_node_failures": 0}
@@ -279,6 +280,104 @@ def test_the_only_checkpoint_of_a_trial_is_kept_also_where_it_lies_past_its_end(
     assert not [each for each in sweep.saved(0, 0, 4) if isinstance(each, cmd.DeleteCheckpoint)]
     sweep.returned(0)
     assert sweep.state.trials[0].checkpoint is not None
+
+
+PLATEAU = {"plateau": {"window": 1, "min_improvement": 1.0}}
+TARGET = {"target": 0.15}
+
+
+def searched(stop: dict[str, Any], **started: Any) -> Sweep:
+    """One trial at a time of five; the second ends the search: it is no better, or as good as is wanted."""
+    sweep = Sweep(num_samples=5, scheduler=ASHA, stop=stop, failure=KEEPS_ON)
+    sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR, **started)
+    sweep.suggest(5)
+    open_slots(sweep, 1)
+    for trial, value in ((0, 0.3), (1, 0.1)):
+        sweep.began(trial)
+        for number in range(4):
+            sweep.at += 5.0
+            sweep.report(trial, 0.3 if number < 3 else value)
+        sweep.saved(trial, 0, 3)
+        sweep.stopped(trial)
+    return sweep
+
+
+@pytest.mark.parametrize(("stop", "status"), [(PLATEAU, "plateau"), (TARGET, "target")])
+@pytest.mark.parametrize("asked", ["at its start", "at its end"])
+def test_a_search_that_ended_by_itself_stays_so_while_its_best_goes_further(
+    stop: dict[str, Any], status: str, asked: str
+) -> None:
+    wanted = {"extend_to": 6.0, "extend_top": 1}
+    sweep = searched(stop, **(wanted if asked == "at its start" else {}))
+    if asked == "at its end":
+        end(sweep)
+        ended = outcome_of(sweep.state)
+        assert ended.status == status
+        reopen(sweep, **wanted)
+        sweep.suggest(0)
+        open_slots(sweep, 1)
+    assert [sweep.trial_state(trial) for trial in range(5)] == ["completed", "queued", *["cancelled"] * 3]
+    sweep.began(1, attempt=2)
+    for value in (0.08, 0.05):
+        assert sweep.trial_state(1) == "running"
+        sweep.report(1, value, attempt=2)
+    last = sweep.stopped(1, attempt=2)
+    assert [each.status for each in last if isinstance(each, cmd.EndSweep)] == [status]
+    end(sweep)
+    outcome = outcome_of(sweep.state)
+    assert outcome.ended_by is not None
+    assert (outcome.status, outcome.ended_by.rule) == (status, f"stop.{status}")
+    assert outcome.best is not None
+    assert (outcome.best.score, outcome.best.max_t) == (0.05, 6.0)
+    assert outcome.counts == {"cancelled": 3, "completed": 2}
+    if asked == "at its end":
+        assert outcome.why.partition(";")[0] == ended.why.partition(";")[0]
+    again = outcome_of(SweepState.from_json(sweep.state.to_json()))
+    assert again == outcome
+
+
+def test_a_limit_that_cuts_what_goes_further_brings_only_that_back() -> None:
+    sweep = searched(PLATEAU | {"time_budget_s": 1000}, extend_to=9.0, extend_top=1)
+    sweep.began(1, attempt=2)
+    sweep.timer(1200.0)
+    sweep.stopped(1, attempt=2)
+    end(sweep)
+    assert sweep.state.status == "budget"
+    reopen(sweep)
+    spec = sweep.state.spec.replace(stop=PLATEAU | {"time_budget_s": 9000}).to_dict()
+    sweep.send(ev.SpecChanged, spec=spec, changes=("stop.time_budget_s: 1000 -> 9000",))
+    sweep.suggest(0)
+    open_slots(sweep, 1)
+    assert [sweep.trial_state(trial) for trial in range(5)] == ["completed", "queued", *["cancelled"] * 3]
+
+
+@pytest.mark.parametrize("stop", [{"time_budget_s": 10}, until(110)], ids=["budget", "deadline"])
+def test_a_limit_that_comes_before_is_noted(stop: dict[str, Any]) -> None:
+    sweep = Sweep(num_samples=2, stop=stop)
+    sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR, extend_to=8.0, extend_top=1)
+    sweep.suggest(2)
+    open_slots(sweep, 1)
+    sweep.began(0)
+    sweep.timer(110.0)
+    sweep.stopped(0)
+    assert "extend: no trial has gone further, as the sweep was ended by" in sweep.state.notes[-1]
+
+
+def test_a_plateau_at_the_last_trial_is_no_end_of_the_search() -> None:
+    sweep = Sweep(num_samples=2, scheduler=ASHA, stop=PLATEAU)
+    sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR, extend_to=6.0, extend_top=1)
+    sweep.suggest(2)
+    open_slots(sweep, 1)
+    for trial in (0, 1):
+        sweep.began(trial)
+        sweep.report(trial, 0.5, 0.5, 0.5, 0.5)
+        sweep.saved(trial, 0, 3)
+        sweep.stopped(trial)
+    assert [sweep.trial_state(trial) for trial in (0, 1)] == ["queued", "completed"]
+    sweep.began(0, attempt=2)
+    sweep.report(0, 0.5, 0.5, attempt=2)
+    sweep.stopped(0, attempt=2)
+    assert sweep.state.status == "completed"
 
 
 def test_it_can_be_asked_for_from_the_start() -> None:

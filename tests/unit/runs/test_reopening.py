@@ -19,7 +19,7 @@ from raysweep.errors import (
     SweepHeldError,
     SweepNotFoundError,
 )
-from raysweep.outcome import NOTHING_RAN, SweepOutcome
+from raysweep.outcome import NOTHING_RAN, EndedBy, SweepOutcome
 from raysweep.outcome.places import sweep_with
 from raysweep.references import to_uri
 from raysweep.runs.champions import Champion
@@ -27,8 +27,9 @@ from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
 from raysweep.runs.removal import put_aside, remove
-from raysweep.runs.reopening import NOT_AGAIN, told
+from raysweep.runs.reopening import NOT_AGAIN, reopens, told
 from raysweep.runs.takeover import Ownership, find_outcome
+from raysweep.spec import Changes
 from raysweep.spec.again import Again, Extension
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
@@ -126,6 +127,36 @@ def test_where_no_trial_has_a_checkpoint_extending_is_refused(tmp_path: Path) ->
     stored.folder.write_outcome_if_absent(outcome.model_copy(update={"trials": bare}))
     with pytest.raises(SpecError, match=r"no trial of .* has a checkpoint"):
         resume(asking(stored, Again(extend=Extension(max_t=9, top=2))))
+
+
+@pytest.mark.parametrize(
+    ("status", "rule", "is_done"),
+    [
+        ("plateau", "stop.plateau", True),
+        ("target", "stop.target", True),
+        ("budget", "stop.time_budget_s", False),
+        ("budget", "stop.budget.cost", False),
+        ("deadline", "stop.deadline", False),
+    ],
+)
+def test_extending_is_done_or_refused_however_the_search_has_ended(
+    status: Any, rule: str, is_done: bool, tmp_path: Path
+) -> None:
+    stored = store_sweep(tmp_path, is_ended=True)
+    outcome = stored.folder.read_outcome()
+    assert outcome is not None
+    ended_by = EndedBy(rule=rule, limit=1.0, value=2.0)
+    ended = outcome.model_copy(update={"status": status, "ended_by": ended_by})
+    again = Again(extend=Extension(max_t=9, top=2))
+    if is_done:
+        assert reopens(ended, Changes(), again)
+        assert not reopens(ended, Changes(safe=("num_samples: 5 -> 6",)), again), "its search is over"
+        return
+    with pytest.raises(SpecError, match=f"ended by {rule} before it completed; raise {rule}"):
+        reopens(ended, Changes(), again)
+    assert reopens(ended, Changes(safe=(f"{rule}: 1 -> 2",)), again)
+    with pytest.raises(SpecError, match="set num_samples to a number"):
+        reopens(ended.model_copy(update={"is_open_ended": True}), Changes(), again)
 
 
 def test_more_samples_once_more_are_more_than_the_last_time(tmp_path: Path) -> None:

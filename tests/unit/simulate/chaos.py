@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from raysweep.outcome import ErrorInfo
 from raysweep.simulate import Costs, Simulated, TrialHangs, TrialOverMemory, WorkerDied, simulate
 from raysweep.simulate.kills import ControllerKilled
 from raysweep.simulate.nodes import Node, Nodes
+from raysweep.simulate.oracles import check_limit, check_times
 from raysweep.simulate.simulation import Running
 from raysweep.spec import SweepSpec
 from tests.unit.simulate import sweeps
@@ -109,6 +111,7 @@ class Disturber:
             "hurried": self._hurry,
             "load failed": self._fail_loads,
             "storage stalled": self._stall_storage,
+            "clock moved": self._move_clock,
         }
 
     def __call__(self, running: Running) -> None:
@@ -181,20 +184,20 @@ class Disturber:
         raise ControllerKilled
 
     def _interrupt(self, running: Running) -> bool:
-        running.controller.emit(ev.InterruptRequested(at=running.clock.now))
+        running.controller.emit(ev.InterruptRequested(at=running.controller.now))
         return True
 
     def _cancel(self, running: Running) -> bool:
         if self._random.random() < 0.8:
             return False
-        running.controller.emit(ev.CancelRequested(at=running.clock.now))
+        running.controller.emit(ev.CancelRequested(at=running.controller.now))
         return True
 
     def _hurry(self, running: Running) -> bool:
         if self._random.random() < 0.8:
             return False
         running.cluster.hurry()
-        running.controller.emit(ev.CancelRequested(at=running.clock.now))
+        running.controller.emit(ev.CancelRequested(at=running.controller.now))
         return True
 
     def _fail_loads(self, running: Running) -> bool:
@@ -205,6 +208,10 @@ class Disturber:
         writer = running.controller.writer
         writer.put_s = self._random.choice([1.0, 5.0, 20.0])
         running.clock.after(self._random.random() * 30.0, lambda: setattr(writer, "put_s", Costs().put_s))
+        return True
+
+    def _move_clock(self, running: Running) -> bool:
+        running.clock.set_wall(self._random.choice([-7200.0, -3600.0, -60.0, 60.0, 3600.0, 7200.0]))
         return True
 
     def _takes_load_failure(self) -> bool:
@@ -298,9 +305,9 @@ def _draw_spec(random: Random, length: int, nodes: Nodes) -> SweepSpec:
         "non_finite": pick(["fail", "ignore"]),
     }
     stop: dict[str, Any] = {"grace_s": pick([0.1, 2.0, 15.0])}
-    if random.random() < 0.25:
+    if random.random() < 0.4:
         stop |= pick(
-            [{"trial_time_s": 20.0}, {"time_budget_s": 60.0}, {"target": 0.12}, _BELOW, _TARGET_AT_A_LIMIT]
+            [{"trial_time_s": 20.0}, {"target": 0.12}, _BELOW, _TARGET_AT_A_LIMIT, *_draw_ends(random)]
         )
     fields: dict[str, Any] = {
         "num_samples": random.randint(1, 12),
@@ -320,6 +327,17 @@ def _draw_spec(random: Random, length: int, nodes: Nodes) -> SweepSpec:
     if nodes.memory_bytes:
         fields["resources"] = {"cpu": 1, "memory": nodes.memory_bytes}
     return sweeps.make_spec(**fields)
+
+
+def _draw_ends(random: Random) -> list[dict[str, Any]]:
+    """What ends a sweep by itself, at a moment when it may have done everything."""
+    seconds = random.choice([5.0, 20.0, 60.0])
+    return [
+        {"time_budget_s": seconds},
+        {"deadline": datetime.fromtimestamp(seconds, UTC)},
+        {"budget": {"cpu_hours": seconds / 1800.0}},
+        {"plateau": {"window": random.randint(1, 3), "min_improvement": 0.0}},
+    ]
 
 
 def _draw_options(random: Random) -> dict[str, Any]:
@@ -362,6 +380,8 @@ def check(drawn: Drawn, simulated: Simulated) -> None:
         )
     assert not drawn.nodes.groups, f"groups are left on the cluster: {list(drawn.nodes.groups)}"
     _check_target(drawn.spec, simulated)
+    check_limit(outcome)
+    check_times(outcome, simulated.timeline, simulated.journal, simulated.duration_s)
 
 
 def _is_given_up(error: ErrorInfo) -> bool:

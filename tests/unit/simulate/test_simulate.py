@@ -194,3 +194,22 @@ def test_a_gang_is_simulated_as_one_process() -> None:
     spec = make_spec(num_samples=4, scaling={"num_workers": 3})
     simulated = simulate(spec, curve, step_s=60.0, slots=2)
     assert simulated.outcome.counts == {"completed": 4}
+
+
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        {"hyperband": {"max_t": 9, "reduction_factor": 3}},
+        {"pbt": {"perturbation_interval": 1, "synch": True, "max_t": 4, "hyperparam_mutations": ["x"]}},
+        {"asha": {"max_t": 9, "reduction_factor": 3, "type": "promotion"}},
+        {"freeze_thaw": {"max_t": 9}},
+    ],
+    ids=lambda scheduler: next(iter(scheduler)),
+)
+def test_trials_that_pause_without_checkpoints_are_noted_once(scheduler: dict[str, Any]) -> None:
+    spec = make_spec(num_samples=9, scheduler=scheduler)
+    bare = simulate(spec, curve, slots=2).outcome
+    (note,) = [note for note in bare.notes if "restarts from zero" in note]
+    assert note.startswith(f"scheduler {next(iter(scheduler))} pauses trials")
+    saving = simulate(spec, curve, slots=2, save_every=1).outcome
+    assert not [note for note in saving.notes if "restarts from zero" in note]
