@@ -218,7 +218,7 @@ class SweepFolder:
     def _located(self, outcome: SweepOutcome) -> SweepOutcome:
         """With all that it names where it is now: the store may have been moved, or have several names."""
         found = sweep_with(outcome, lambda reference: to_uri(self.uri, reference))
-        return found if found.uri == self.uri else found.model_copy(update={"uri": self.uri})
+        return found.model_copy(update={"uri": self.uri}) if found.uri else found
 
     def check_journal_end(self, journal: Journal, progress: SweepProgress | None) -> None:
         """Whether a journal that was read reaches as far as the rest of the folder says that it did.
