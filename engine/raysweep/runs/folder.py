@@ -12,7 +12,7 @@ from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepD
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.outcome.places import sweep_with
 from raysweep.references import to_reference, to_uri
-from raysweep.storage.identity import mark_store
+from raysweep.storage.identity import mark_store, unmark_if_empty
 from raysweep.storage.journal import Journal
 from raysweep.storage.names import SegmentObject
 from raysweep.storage.retries import retrying
@@ -303,6 +303,7 @@ class SweepFolder:
         if self.store.exists(self._key("outcome.json")):
             raise StorageError(self._path("outcome.json"), "exists: a sweep with a result is not withdrawn")
         self._delete_all()
+        unmark_if_empty(self.store)
 
     def _delete_all(self) -> None:
         infos = list(self.store.list(self.sweep_id))
