@@ -7,23 +7,28 @@ store has been moved, and under each of its names. Whatever is read is an absolu
 from __future__ import annotations
 
 import posixpath
+from typing import Final
+
+HERE: Final = "."
 
 
 def to_reference(base: str, uri: str) -> str:
-    """A URI relative to `base`, empty for `base` itself; one that lies elsewhere as it is."""
+    """A URI relative to `base`, `.` for `base` itself; one that lies elsewhere as it is."""
+    if not base or not uri:
+        return uri
     if uri == base:
-        return ""
+        return HERE
     prefix = f"{base.rstrip('/')}/"
     return uri[len(prefix) :] if uri.startswith(prefix) else uri
 
 
 def to_uri(base: str, reference: str) -> str:
     """The URI that a reference stands for below `base`; an absolute one stays as it is."""
-    if not base:
-        return reference
-    if not reference:
+    if reference == HERE:
         return base
-    return reference if is_absolute(reference) else f"{base.rstrip('/')}/{reference}"
+    if not base or not reference or is_absolute(reference):
+        return reference
+    return f"{base.rstrip('/')}/{reference}"
 
 
 def checkpoint_in(uri: str) -> str:

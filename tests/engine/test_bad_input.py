@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def listing(folder: Path) -> list[str]:
-    return sorted(str(path) for path in folder.rglob("*"))
+    return sorted(str(path) for path in folder.rglob("*") if path.name != "store.json")
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ import pytest
 import raysweep as rs
 from raysweep.cli import main
 from raysweep.outcome import NOTHING_RAN
+from raysweep.runs.folder import SweepFolder
+from raysweep.storage.opening import open_store
 from tests.engine.conftest import INLINE, ROOT, Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -112,10 +114,10 @@ def test_a_script_whose_bug_is_fixed_and_its_spec_file_are_one_sweep(
     assert (code, anew.counts, anew.generation) == (0, {"completed": 6}, 1)
     assert f"now at {storage}/aside/{old.sweep_id}/001" in said
     assert [trial.config for trial in anew.trials] == [trial.config for trial in more.trials]
-    kept = rs.SweepOutcome.from_json(
-        (tmp_path / f"sweeps/aside/{old.sweep_id}/001/outcome.json").read_bytes()
-    )
-    assert kept == more
+    aside = SweepFolder(open_store(f"{storage}/aside/{old.sweep_id}"), "001")
+    kept = aside.read_outcome()
+    assert kept is not None
+    assert (kept.uri, kept.counts, kept.why) == (aside.uri, more.counts, more.why)
     assert main(["rm", "quickstart-", "--storage", storage]) == 2, "nobody can be asked"
     assert main(["rm", "quickstart-", "--storage", storage, "--yes"]) == 0
     assert not (tmp_path / "sweeps" / old.sweep_id / "sweep.json").exists()

@@ -202,3 +202,31 @@ def test_a_folder_that_goes_away_is_no_success(
     outcome = rs.run_sweep(spec, key="k")
     assert outcome.counts == {"completed": 4}
     assert verify_sweep(SweepFolder(open_store(str(storage)), outcome.sweep_id)).is_sound
+
+
+@pytest.mark.parametrize(("looks_s", "parts"), [(0.0, ["journal"]), (1000.0, ["checkpoints"])])
+def test_parts_that_go_away_are_no_success(
+    looks_s: float,
+    parts: list[str],
+    ray_cluster: object,
+    make_spec: Callable[..., rs.SweepSpec],
+    storage: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cleanup by age, or half of an `rm -r`: no outcome promises what is not there."""
+    monkeypatch.setattr(controller_room, "LOOK_S", looks_s)
+
+    def train(config: dict[str, Any]) -> None:
+        with rs.new_checkpoint() as folder:
+            (folder / "weights").write_text(str(config["x"]))
+            rs.report({"loss": rs.get_context().number}, checkpoint=folder)
+        if rs.get_context().number == 1:
+            (sweep,) = storage.glob("*-*")
+            for part in parts:
+                shutil.rmtree(sweep / part)
+            time.sleep(0.0 if looks_s else 20.0)
+
+    spec = make_spec(train, num_samples=2, **INLINE)
+    with pytest.raises(SweepDamagedError, match=f"{parts[0]}/.*(is gone|no such checkpoint)"):
+        rs.run_sweep(spec, key="k")
+    assert not list(storage.glob("*/outcome.json"))

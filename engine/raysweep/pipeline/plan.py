@@ -64,8 +64,9 @@ def gate_id(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> str:
     """The gate of this outcome with these settings: 12 hex digits."""
     storage = outcome.uri.rpartition("/")[0]
     best = [
-        (trial.trial_id, trial.config, trial.score, to_reference(storage, trial.checkpoint_uri or "") or None)
+        (trial.trial_id, trial.config, trial.score, uri and to_reference(storage, uri))
         for trial in distinct(outcome, gate.confirm_top_k + 1)
+        for uri in [trial.checkpoint_uri]
     ]
     asked = gate.model_dump(mode="json") | {"champion": gate.champion or spec.name}
     judged = {"constraints": list(spec.constraints)} if spec.constraints else {}

@@ -12,7 +12,7 @@ from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepD
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.outcome.places import sweep_with
 from raysweep.references import to_reference, to_uri
-from raysweep.storage.identity import mark_store
+from raysweep.storage.identity import mark_store, unmark_if_empty
 from raysweep.storage.journal import Journal
 from raysweep.storage.names import SegmentObject
 from raysweep.storage.retries import retrying
@@ -218,7 +218,7 @@ class SweepFolder:
     def _located(self, outcome: SweepOutcome) -> SweepOutcome:
         """With all that it names where it is now: the store may have been moved, or have several names."""
         found = sweep_with(outcome, lambda reference: to_uri(self.uri, reference))
-        return found if found.uri == self.uri else found.model_copy(update={"uri": self.uri})
+        return found.model_copy(update={"uri": self.uri}) if found.uri else found
 
     def check_journal_end(self, journal: Journal, progress: SweepProgress | None) -> None:
         """Whether a journal that was read reaches as far as the rest of the folder says that it did.
@@ -303,6 +303,7 @@ class SweepFolder:
         if self.store.exists(self._key("outcome.json")):
             raise StorageError(self._path("outcome.json"), "exists: a sweep with a result is not withdrawn")
         self._delete_all()
+        unmark_if_empty(self.store)
 
     def _delete_all(self) -> None:
         infos = list(self.store.list(self.sweep_id))

@@ -107,7 +107,7 @@ class RunFolder:
         """With all that it names where it is now: the store may have been moved, or have several names."""
         found = training_with(outcome, lambda reference: to_uri(self.uri, reference))
         found = _from(found, lambda reference: to_uri(self.store.url, reference))
-        return found if found.uri == self.uri else found.model_copy(update={"uri": self.uri})
+        return found.model_copy(update={"uri": self.uri}) if found.uri else found
 
     def write_card(self, card: Mapping[str, Any]) -> None:
         """Write the model card, once. Raises: StorageError."""

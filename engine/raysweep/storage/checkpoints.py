@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
+from raysweep.references import to_reference, to_uri
 from raysweep.storage.addresses import new_folder, number_of, parse_reference, parse_uri, reference_of
 from raysweep.storage.directory import scan_directory
 from raysweep.storage.links import GONE, absolute, fetch, look
@@ -256,7 +257,8 @@ class CheckpointStore:
         fields = decode_sealed(data)
         if fields is None or (fields["trial_id"], fields["number"]) != (trial_id, number):
             raise CheckpointDamagedError(f"{uri}.json", "the manifest is damaged", CHOOSE_FIX)
-        return decode_manifest(fields, uri)
+        manifest = decode_manifest(fields, uri)
+        return replace(manifest, link=to_uri(self.store.url, manifest.link)) if manifest.link else manifest
 
     def restore(
         self,
@@ -412,6 +414,8 @@ class CheckpointStore:
 
     def _commit(self, manifest: Manifest) -> None:
         key = self._manifest_key(manifest.trial_id, manifest.number)
+        if manifest.link:
+            manifest = replace(manifest, link=to_reference(self.store.url, manifest.link))
         data = encode_sealed(encode_manifest(manifest))
 
         def put() -> bool:

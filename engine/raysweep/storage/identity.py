@@ -25,6 +25,15 @@ def mark_store(store: Store) -> None:
         store.put_if_absent(STORE_FILE, data, durable=True)
 
 
+def unmark_if_empty(store: Store) -> None:
+    """Take the id of a store back that has nothing in it: a spec that was refused leaves nothing behind.
+
+    Raises: StorageError.
+    """
+    if not store.list_folders():
+        store.delete(STORE_FILE)
+
+
 def store_id(store: Store) -> str:
     """The store's id; empty where nothing has been stored in it, or the file is damaged.
 

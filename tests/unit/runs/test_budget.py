@@ -13,7 +13,6 @@ import pytest
 
 from raysweep.core import encode
 from raysweep.core import events as ev
-from raysweep.references import to_reference
 from raysweep.runs.budget import asked_budget, keep_budget, plan_budget
 from raysweep.runs.champions import Champion, Night, add_night
 from raysweep.runs.checkpoints import list_kept
@@ -245,7 +244,7 @@ def test_the_newest_spec_says_the_budget(tmp_path: Path) -> None:
 def test_what_a_champion_or_a_training_needs_stays(sweeps: list[Stored]) -> None:
     old = sweeps[0]
     store, state = old.folder.store, old.state
-    champion, start = (state.trials[number].checkpoint.uri for number in (0, 3))
+    champion, start = (old.uri(number) for number in (0, 3))
     crown(store, champion, old.folder.sweep_id)
     training = train_from(store, start)
     plan = plan_budget(store, "night", 0)
@@ -265,14 +264,14 @@ def test_what_a_champion_or_a_training_needs_stays(sweeps: list[Stored]) -> None
 def test_a_training_pins_however_its_spec_spells_the_checkpoint(sweeps: list[Stored], spell: str) -> None:
     old = sweeps[0]
     newest = old.state.trials[0].checkpoint
-    train_from(old.folder.store, spell.format(newest.uri, number=newest.number))
-    assert newest.uri in dict(plan_budget(old.folder.store, "night", 0).pinned)
+    train_from(old.folder.store, spell.format(old.uri(0), number=newest.number))
+    assert old.uri(0) in dict(plan_budget(old.folder.store, "night", 0).pinned)
 
 
 def test_what_is_pinned_after_the_plan_was_made_stays(sweeps: list[Stored]) -> None:
     old = sweeps[0]
     plan = plan_budget(old.folder.store, "night", 0)
-    uri = old.state.trials[0].checkpoint.uri
+    uri = old.uri(0)
     crown(old.folder.store, uri, old.folder.sweep_id)
     assert uri in {each.uri for each in plan.releases}
     assert uri not in {each.uri for each in keep_budget(old.folder.store, plan)}
@@ -281,8 +280,8 @@ def test_what_is_pinned_after_the_plan_was_made_stays(sweeps: list[Stored]) -> N
 def test_the_list_says_what_pins(cli: Cli, sweeps: list[Stored]) -> None:
     old, _, unfinished = sweeps
     store, state = old.folder.store, old.state
-    crown(store, state.trials[0].checkpoint.uri, old.folder.sweep_id)
-    train_from(store, state.trials[0].checkpoint.uri)
+    crown(store, old.uri(0), old.folder.sweep_id)
+    train_from(store, old.uri(0))
     rows = {
         (row["trial_id"], row["number"]): row
         for row in json.loads(cli("checkpoints", old.path, "--json").out)
@@ -337,8 +336,8 @@ def test_a_pinned_checkpoint_that_its_sweep_has_let_go_of_is_no_orphan(
     checkpoints.verify(uri)
     (row,) = [row for row in json.loads(cli("checkpoints", old.path, "--json").out) if row["uri"] == uri]
     assert (row["iteration"], row["needed_by"], row["pinned_by"]) == (None, [], ["the champion of 'night'"])
-    crown(store, old.state.trials[0].checkpoint.uri, "another-0123456789")
-    crown(store, old.state.trials[0].checkpoint.uri, "third-0123456789")
+    crown(store, old.uri(0), "another-0123456789")
+    crown(store, old.uri(0), "third-0123456789")
     assert json.loads(cli("gc", old.path, "--json").out)["freed_bytes"] > 0
     assert not checkpoints.exists(uri)
 
@@ -355,7 +354,7 @@ def test_gc_by_name_says_what_goes_and_why_and_then_does_it(cli: Cli, sweeps: li
     assert "would free" in ran.out
     assert "over the budget" in ran.out
     assert "place 3" in " ".join(ran.out.split())
-    assert f"pinned: {new.state.trials[0].checkpoint.uri} (the best of the newest sweep)" in ran.out
+    assert f"pinned: {new.uri(0)} (the best of the newest sweep)" in ran.out
     assert "it has not ended" in ran.out
     assert [kept(each) for each in sweeps] == before
     said = json.loads(cli("gc", "night", *storage, "--budget", "1 B", "--json").out)
@@ -431,10 +430,10 @@ def test_the_controller_of_a_sweep_that_is_reopened_knows_its_pins_and_that_of_a
     sweeps: list[Stored],
 ) -> None:
     old, _, unfinished = sweeps
-    uri = old.state.trials[0].checkpoint.uri
+    uri = old.uri(0)
     crown(old.folder.store, uri, old.folder.sweep_id)
     asked = type(old.asked)(**{**vars_of(old.asked), "again": Again(retry="failed")})
     assert set(resume(Stored(old.folder, asked, old.state)).find_pins()) == {
-        to_reference(old.folder.uri, uri)
+        old.state.trials[0].checkpoint.uri
     }
     assert resume(unfinished).find_pins() == ()

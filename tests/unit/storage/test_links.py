@@ -54,6 +54,18 @@ def test_one_file_is_a_folder_with_it(checkpoints: CheckpointStore, theirs: Stor
     assert read(tmp_path / "back") == {"model.bin": FILES["model.bin"]}
 
 
+def test_one_that_lies_in_the_store_is_found_after_a_move(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "sweeps")
+    store.put("models/7/weights", b"7")
+    saved = CheckpointStore(store, "s-1").save_link("00000", 0, f"{store.url}/models/7")
+    (tmp_path / "sweeps").rename(tmp_path / "moved")
+    manifest = CheckpointStore(open_store(tmp_path / "moved"), "s-1").restore(
+        saved.reference, tmp_path / "back"
+    )
+    assert manifest.link == f"{tmp_path}/moved/models/7"
+    assert read(tmp_path / "back") == {"weights": b"7"}
+
+
 def test_nothing_there_is_refused_and_keeps_nothing(checkpoints: CheckpointStore, theirs: Store) -> None:
     for address in ("runs/8", "runs/7/mod", "run"):
         with pytest.raises(CheckpointDamagedError, match="nothing is stored there"):

@@ -136,7 +136,7 @@ class Shell:
             saved = self.checkpoints.save(f"{start.trial:05d}", number, self.source)
             self.events.append(
                 ev.CheckpointCommitted(
-                    at=self.at, number=number, report=report, uri=saved.uri, size_bytes=128, **who
+                    at=self.at, number=number, report=report, uri=saved.reference, size_bytes=128, **who
                 )
             )
         self.events.append(ev.TrialReturned(at=self.at + 1, **who))
@@ -155,6 +155,12 @@ class Stored:
         path = self.folder.store.local_path(self.folder.sweep_id)
         assert path is not None
         return path
+
+    def uri(self, trial: int) -> str:
+        """Of a trial's newest checkpoint, where the store is now."""
+        checkpoint = self.state.trials[trial].checkpoint
+        assert checkpoint is not None
+        return f"{self.folder.uri}/{checkpoint.uri}"
 
     def files(self) -> list[str]:
         """The paths of all files, relative to the folder."""
