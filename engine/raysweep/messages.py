@@ -146,9 +146,13 @@ class Damaged(AttemptMessage, frozen=True):
 
 
 class Noted(AttemptMessage, frozen=True):
-    """What whoever runs the sweep should know of this attempt; the trial goes on."""
+    """What whoever runs the sweep should know of this attempt; the trial goes on.
+
+    `count`: how often that was so up to now; the highest one is noted.
+    """
 
     text: str
+    count: int = 0
 
 
 class Returned(AttemptMessage, frozen=True):

@@ -117,6 +117,9 @@ class _WatchedSession:
     def new_checkpoint(self) -> AbstractContextManager[Path]:
         return self._session.new_checkpoint()
 
+    def count_stray(self, call: str) -> None:
+        self._session.count_stray(call)
+
 
 _current: ActivePlan | None = None
 _current_path = ""

@@ -19,7 +19,9 @@ from raysweep import trial as trial_api
 from raysweep.allowed import check_found, check_named
 from raysweep.errors import RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
+from raysweep.owners import ENDED, watch_pools
 from raysweep.worker import gang
+from raysweep.worker.imports import after_import
 from raysweep.worker.members import make_session
 from raysweep.worker.output import Output
 from raysweep.worker.place import SweepPlace
@@ -27,6 +29,7 @@ from raysweep.worker.rows import is_scalar
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import Attempt, WorkerShell
+from raysweep.worker.strays import tell_strays
 from raysweep.worker.trainruns import RayCalls
 from raysweep.worker.tunecalls import TrialDone, flatten
 
@@ -110,6 +113,7 @@ def run_attempt(
     if output is None or job.rank:  # an attempt has one log, that of rank 0
         output = Output()
     session = make_session(job, place, shell.link)
+    after_import("concurrent.futures.thread", watch_pools)
     output.begin(job)
     trial_api.activate(session)
     shell.begin(attempt_of(session))
@@ -117,6 +121,7 @@ def run_attempt(
     gang.close()
     session.finish()
     trial_api.activate(None)
+    tell_strays()
     output.end(_last_words(end))
     shell.end(end)
 
@@ -147,6 +152,8 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
     except TrialDone:
         return Returned(*job.who)
     except TrialStopped as stopped:
+        if stopped.reason == ENDED:  # it waited for what an earlier trial has left behind
+            return Failed(*job.who, failure=describe(stopped, max_chars=FULL_TRACEBACK_CHARS))
         where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
         return Stopped(*job.who, where=where)
     except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
