@@ -176,6 +176,15 @@ class Failed(AttemptMessage, frozen=True):
     is_echo: bool = False
 
 
+class Spent(AttemptMessage, frozen=True):
+    """After the end of this attempt: the worker begins no other, and waits for being replaced.
+
+    `leftover`: what the attempt has left behind in its process that cannot be put back.
+    """
+
+    leftover: str
+
+
 class Met(AttemptMessage, frozen=True):
     """Of rank 0: the gang of this attempt meets at this port of its host.
 
@@ -286,6 +295,7 @@ FromWorker = (
     | Unsaved
     | Damaged
     | Noted
+    | Spent
     | Met
     | Upcoming
     | Leaving

@@ -253,7 +253,7 @@ def activate(session: TrialSession | None) -> None:
         end_attempt()
     else:
         watch_threads()
-    plan = faultplan.current()
+    plan = faultplan.current() if session is not None else None
     own = session if session is None or plan is None else plan.watch_session(session)
     _session = own or _NOT_HERE
     _thread = threading.get_ident()

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any, Final, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
 import raysweep
 from raysweep import faultplan
@@ -19,9 +19,9 @@ from raysweep import trial as trial_api
 from raysweep.allowed import check_found, check_named
 from raysweep.errors import RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
-from raysweep.owners import ENDED, watch_pools
+from raysweep.owners import ENDED
 from raysweep.worker import gang
-from raysweep.worker.imports import after_import
+from raysweep.worker.libraries import end_runs
 from raysweep.worker.members import make_session
 from raysweep.worker.output import Output
 from raysweep.worker.place import SweepPlace
@@ -30,8 +30,12 @@ from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import Attempt, WorkerShell
 from raysweep.worker.strays import tell_strays
+from raysweep.worker.timers import disarm_timers
 from raysweep.worker.trainruns import RayCalls
 from raysweep.worker.tunecalls import TrialDone, flatten
+
+if TYPE_CHECKING:
+    from raysweep.worker.leftovers import Leftovers
 
 Trainable = Callable[[dict[str, Any]], Any]
 # What a start's failure may carry; a trial's may carry all that is of use.
@@ -105,25 +109,29 @@ def run_attempt(
     shell: WorkerShell,
     output: Output | None = None,
     attempt_of: Callable[[Session], Attempt] = LocalAttempt,
+    leftovers: Leftovers | None = None,
 ) -> None:
     """Run the trainable, and say how it began, what it reports, and how it ended.
 
     `output` takes what it prints, and the traceback of what it raises. `attempt_of`: how orders reach it.
+    `leftovers`: of a process that runs others after it.
     """
     if output is None or job.rank:  # an attempt has one log, that of rank 0
         output = Output()
     session = make_session(job, place, shell.link)
-    after_import("concurrent.futures.thread", watch_pools)
     output.begin(job)
+    if leftovers is not None:
+        leftovers.begin()
     trial_api.activate(session)
     shell.begin(attempt_of(session))
-    end = _run(trainable, job, session, place)
+    end = _run(trainable, job, session, place, disarm_timers if leftovers is None else leftovers.disarm)
     gang.close()
     session.finish()
     trial_api.activate(None)
     tell_strays()
+    leftover = leftovers.clear(end, shell.link) if leftovers is not None else end_runs(end, {})
     output.end(_last_words(end))
-    shell.end(end)
+    shell.end(end, leftover if leftovers is not None else "")
 
 
 def _last_words(end: End) -> str:
@@ -137,7 +145,9 @@ def _last_words(end: End) -> str:
             return ""
 
 
-def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) -> End:
+def _run(
+    trainable: Trainable, job: Job, session: Session, place: SweepPlace, disarm: Callable[[], None]
+) -> End:
     global _interruptible
     try:
         try:
@@ -149,6 +159,7 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
                 _report_returned(_call(trainable, job.config), place.metric)
         finally:
             _interruptible = None
+            disarm()
     except TrialDone:
         return Returned(*job.who)
     except TrialStopped as stopped:

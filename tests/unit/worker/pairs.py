@@ -1,4 +1,4 @@
-"""Attempts one after the other in this process, as a warm worker runs them; and what each of them has said."""
+"""Attempts one after the other in this process, as a warm worker runs them, and all that they say."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from raysweep.messages import Answer, End, Failed, FromWorker, Job, Noted, Returned, Rows, Saved, Stopped
 from raysweep.storage.checkpoints import restore_uri
+from raysweep.worker.leftovers import Leftovers
 from raysweep.worker.link import Take
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.runner import run_attempt
@@ -20,10 +21,11 @@ Trainable = Callable[[dict[str, Any]], Any]
 class Worker:
     """One warm worker without Ray, and the `Link` that it talks on."""
 
-    def __init__(self, storage: Path) -> None:
+    def __init__(self, storage: Path, *, can_replace: bool = True, has_gpus: bool = False) -> None:
         self.rows: dict[int, list[dict[str, Any]]] = defaultdict(list)
         self.said: list[FromWorker] = []
         self._place = SweepPlace(sweep_id="pairs", storage_path=str(storage), resources={})
+        self._leftovers = Leftovers(can_replace=can_replace, has_gpus=has_gpus)
         self._take: Take = lambda messages: None
         self._shell = WorkerShell(self)
         self.listen(self._shell.take, self._shell.lose_link)
@@ -32,10 +34,19 @@ class Worker:
         """Each as a trial of its own; they are numbered from 0 on."""
         for trainable in trainables:
             number = len(self.ends)
-            self._take([Job(trial=number, attempt=1, config=config or {}, seed=seed)])
+            self.hand(number, config, seed)
+            assert self.has_next(), self.said
             job = self._shell.next_job()
             assert job is not None
-            run_attempt(trainable, job, self._place, self._shell)
+            run_attempt(trainable, job, self._place, self._shell, leftovers=self._leftovers)
+
+    def hand(self, number: int, config: dict[str, Any] | None = None, seed: int = 1) -> None:
+        """Give it a trial, which it is to run once `next_job` is asked."""
+        self._take([Job(trial=number, attempt=1, config=config or {}, seed=seed)])
+
+    def has_next(self) -> bool:
+        """Whether it would begin one now."""
+        return self._shell._next is not None
 
     @property
     def ends(self) -> list[End]:

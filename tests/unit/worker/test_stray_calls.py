@@ -163,9 +163,7 @@ def test_what_outlives_its_trial_is_refused_and_counted(
     assert not worker.notes(1)
 
 
-@pytest.mark.parametrize(
-    "call", [rs.get_checkpoint, rs.new_checkpoint, rs.get_context, rs.should_checkpoint]
-)
+@pytest.mark.parametrize("call", [rs.get_checkpoint, rs.new_checkpoint, rs.get_context, rs.should_checkpoint])
 def test_the_other_calls_are_refused_as_well(call: Callable[[], Any], stage: Stage, worker: Worker) -> None:
     worker.run(lambda config: by_thread(stage, stage.late(call)), stage.plain)
     assert isinstance(stage.raised[0], TrialStopped)
