@@ -177,7 +177,7 @@ class Failed(AttemptMessage, frozen=True):
 
 
 class Spent(AttemptMessage, frozen=True):
-    """After the end of this attempt: the worker begins no other, and waits for being replaced.
+    """Right before the end of this attempt: the worker begins no other, and waits to be replaced.
 
     `leftover`: what the attempt has left behind in its process that cannot be put back.
     """

@@ -150,7 +150,8 @@ def report(
         wait: Wait for the controller, and for the checkpoint.
 
     Raises:
-        TrialStopped: The trial should end now (let it pass through; clean up in `finally`).
+        TrialStopped: The trial should end now (let it pass through; clean up in `finally`), or it has ended,
+            and this thread or task is left of it.
         RaysweepError: Called outside a trial, or in a process that the trial has forked; without metrics by
             name, a metric is not JSON, or all of them take more than 16 MiB; or nothing is stored at
             `checkpoint_uri`.

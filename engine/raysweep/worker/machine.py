@@ -161,10 +161,11 @@ class WorkerMachine:
         self._excess = None
         self._kept.clear()
         self._is_closed |= not goes_on
-        self.actions.append(Say(end))
         if leftover:
+            # First: with the end, a gang would get its next trial.
             self._is_spent = True
             self.actions.append(Say(Spent(*end.who, leftover=leftover)))
+        self.actions.append(Say(end))
         self._go_on()
 
     def die(self, exit_code: int, *, is_kernel_oom: bool = False) -> None:
