@@ -98,8 +98,8 @@ class TrialSession(Protocol):
 
     def new_checkpoint(self) -> AbstractContextManager[Path]: ...
 
-    def count_stray(self, call: str) -> None:
-        """The attempt has ended, and a thread or a task of its made this call, which is refused."""
+    def count_stray(self) -> None:
+        """The attempt has ended, and a call of a thread or a task of its is refused."""
         ...
 
 
@@ -278,7 +278,7 @@ def _find_session(call: str) -> TrialSession:
             _refuse_unowned(call)
         own = _session
     if own is not _session:
-        own.count_stray(call)
+        own.count_stray()
         raise TrialStopped(ENDED, f"{call}() is refused: the trial whose thread or task called it has ended")
     return own
 

@@ -145,7 +145,7 @@ def test_an_error_that_cannot_be_pickled_arrives(
 
 
 @pytest.mark.parametrize("where", [{"isolation": "worker", "max_concurrent_trials": 1}, INLINE])
-@pytest.mark.timeout(120, method="thread")
+@pytest.mark.timeout(300, method="thread")
 def test_a_plain_trial_after_one_that_leaves_all_behind_has_its_own(
     where: dict[str, Any], run: Run, tmp_path: Path
 ) -> None:

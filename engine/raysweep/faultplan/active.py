@@ -117,8 +117,8 @@ class _WatchedSession:
     def new_checkpoint(self) -> AbstractContextManager[Path]:
         return self._session.new_checkpoint()
 
-    def count_stray(self, call: str) -> None:
-        self._session.count_stray(call)
+    def count_stray(self) -> None:
+        self._session.count_stray()
 
 
 _NAME: Final = VARIABLE.encode()

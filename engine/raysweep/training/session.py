@@ -92,7 +92,7 @@ class TrainWorkerSession:
         """A temporary folder: Ray Train stores what is reported before `report` returns."""
         return temporary_folder()
 
-    def count_stray(self, call: str) -> None:
+    def count_stray(self) -> None:
         """Nothing counts them: the process ends with its run."""
 
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:

@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import ModuleType
 from typing import Any, Final
@@ -127,6 +128,8 @@ def _put_root_handlers(before: list[logging.Handler]) -> None:
 
 
 def _put_stream(name: str, before: Any) -> None:
+    with suppress(Exception):  # what it holds back is of the trial that has put it there
+        getattr(sys, name).flush()
     if not getattr(before, "closed", False):
         setattr(sys, name, before)
 

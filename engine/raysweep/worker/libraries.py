@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from raysweep.messages import End, Failed, Stopped
+from raysweep.worker.link import Link
+from raysweep.worker.timers import disarm_timers
 
-_CUDA: Final = re.compile(r"\bCUDA(_ERROR)?\b|\bHIP error|\bcu(BLAS|DNN|SPARSE|FFT|SOLVER)", re.IGNORECASE)
+_CUDA: Final = re.compile(r"\bCUDA\b|CUDA_ERROR|\bHIP error|\b(cu|CU)(DNN|BLAS|SPARSE|FFT|SOLVER)|\bNCCL\b")
 
 
 class Setting(NamedTuple):
@@ -122,8 +125,12 @@ def _mlflow_status(end: End) -> str:
 
 def find_runs() -> dict[str, Any]:
     """The runs that are open at trackers."""
-    modules = {name: sys.modules[name] for name in _TRACKERS if name in sys.modules}
-    return {name: _TRACKERS[name].find(module) for name, module in modules.items()}
+    found = {}
+    for name, tracker in _TRACKERS.items():
+        if (module := sys.modules.get(name)) is not None:
+            with suppress(Exception):  # it is being imported, or is something else of this name
+                found[name] = tracker.find(module)
+    return found
 
 
 def end_runs(end: End, before: Mapping[str, Any]) -> str:
@@ -139,6 +146,26 @@ def end_runs(end: End, before: Mapping[str, Any]) -> str:
         except Exception as error:  # noqa: BLE001  the tracker may be out of reach
             return f"a run of {name} that could not be ended ({error})"
     return ""
+
+
+class BriefProcess:
+    """As `Leftovers`, in a process that ends with its attempt: nothing else of it reaches another one."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Any] = {}
+
+    def begin(self) -> None:
+        """The attempt is about to begin."""
+        self._runs = find_runs()
+
+    def disarm(self) -> None:
+        """User code has ended, and its checkpoints are stored yet."""
+        disarm_timers()
+
+    def clear(self, end: End, link: Link) -> str:
+        """The attempt has ended."""
+        end_runs(end, self._runs)
+        return ""
 
 
 def find_broken(end: End, *, has_gpus: bool) -> str:

@@ -21,7 +21,7 @@ from raysweep.errors import RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
 from raysweep.owners import ENDED
 from raysweep.worker import gang
-from raysweep.worker.libraries import end_runs
+from raysweep.worker.libraries import BriefProcess
 from raysweep.worker.members import make_session
 from raysweep.worker.output import Output
 from raysweep.worker.place import SweepPlace
@@ -30,7 +30,6 @@ from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import Attempt, WorkerShell
 from raysweep.worker.strays import tell_strays
-from raysweep.worker.timers import disarm_timers
 from raysweep.worker.trainruns import RayCalls
 from raysweep.worker.tunecalls import TrialDone, flatten
 
@@ -109,7 +108,7 @@ def run_attempt(
     shell: WorkerShell,
     output: Output | None = None,
     attempt_of: Callable[[Session], Attempt] = LocalAttempt,
-    leftovers: Leftovers | None = None,
+    leftovers: Leftovers | BriefProcess | None = None,
 ) -> None:
     """Run the trainable, and say how it began, what it reports, and how it ended.
 
@@ -120,18 +119,18 @@ def run_attempt(
         output = Output()
     session = make_session(job, place, shell.link)
     output.begin(job)
-    if leftovers is not None:
-        leftovers.begin()
+    leftovers = leftovers or BriefProcess()
+    leftovers.begin()
     trial_api.activate(session)
     shell.begin(attempt_of(session))
-    end = _run(trainable, job, session, place, disarm_timers if leftovers is None else leftovers.disarm)
+    end = _run(trainable, job, session, place, leftovers.disarm)
     gang.close()
     session.finish()
     trial_api.activate(None)
     tell_strays()
-    leftover = leftovers.clear(end, shell.link) if leftovers is not None else end_runs(end, {})
+    leftover = leftovers.clear(end, shell.link)
     output.end(_last_words(end))
-    shell.end(end, leftover if leftovers is not None else "")
+    shell.end(end, leftover)
 
 
 def _last_words(end: End) -> str:

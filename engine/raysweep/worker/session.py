@@ -100,7 +100,7 @@ class Session:
                     self._known_saver.finish()
             return self._known_saver
 
-    def count_stray(self, call: str) -> None:
+    def count_stray(self) -> None:
         """See `trial.TrialSession`."""
         with self.changed:
             if self._strays is None:
@@ -200,7 +200,7 @@ class Session:
     @contextmanager
     def _restored(self) -> Iterator[Path]:
         if self._is_finished:
-            self.count_stray("get_checkpoint")
+            self.count_stray()
             raise TrialStopped(ENDED, "the checkpoint is not restored: the trial that asked for it has ended")
         target = Path(tempfile.mkdtemp(prefix="raysweep-checkpoint-"))
         try:

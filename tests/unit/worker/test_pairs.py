@@ -27,7 +27,7 @@ from tests.unit.worker.pairs import Worker
 
 Trial = Callable[[dict[str, Any]], None]
 SHORT_S = 0.05
-pytestmark = pytest.mark.timeout(60, method="thread")
+pytestmark = pytest.mark.timeout(300, method="thread")
 """By default a test's own timer would be the one that trials set."""
 
 
