@@ -149,8 +149,8 @@ def test_an_error_that_cannot_be_pickled_arrives(
 def test_a_plain_trial_after_one_that_leaves_all_behind_has_its_own(
     where: dict[str, Any], run: Run, tmp_path: Path
 ) -> None:
-    space = {"x": {"grid_search": [0, 1]}, "marker": str(tmp_path / "next-runs")}
-    outcome = run(f"{HERE}:leaves_all_behind", space, num_samples=1, search="grid", **where)
+    marker = tmp_path / "next-runs"
+    outcome = run(f"{HERE}:leaves_all_behind", {"marker": str(marker)}, num_samples=2, **where)
     first, plain = outcome.trials
     assert outcome.counts == {"completed": 2}
     assert (plain.reports, plain.metrics["from"], plain.checkpoint_uri) == (1, 1, None)
@@ -164,10 +164,9 @@ def test_a_plain_trial_after_one_that_leaves_all_behind_has_its_own(
 
 
 def test_a_worker_that_may_have_a_broken_gpu_is_replaced(run: Run, tmp_path: Path) -> None:
-    space = {"x": {"grid_search": [0, 1, 2]}, "pids": str(tmp_path)}
     failure = {"max_failures": 0, "breaker_trials": 0}
-    single = {"isolation": "worker", "max_concurrent_trials": 1, "num_samples": 1}
-    outcome = run(f"{HERE}:breaks_the_gpu", space, search="grid", failure=failure, **single)
+    one = {"isolation": "worker", "max_concurrent_trials": 1}
+    outcome = run(f"{HERE}:breaks_the_gpu", {"pids": str(tmp_path)}, num_samples=3, failure=failure, **one)
     assert outcome.counts == {"failed": 1, "completed": 2}
     first, second, third = ((tmp_path / str(number)).read_text() for number in range(3))
     assert first != second == third

@@ -172,8 +172,14 @@ def find_broken(end: End, *, has_gpus: bool) -> str:
     """What the trial has broken for good in this process, or nothing."""
     if isinstance(end, Failed) and (has_gpus or _CUDA.search(f"{end.failure.type} {end.failure.message}")):
         return f"a GPU that may be in no state for another trial, since it failed ({end.failure.type})"
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "distributed"):
+    try:
+        return _broken_torch(sys.modules.get("torch"))
+    except AttributeError:  # it is being imported, or is something else of this name
+        return ""
+
+
+def _broken_torch(torch: Any) -> str:
+    if torch is None:
         return ""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return "a process group of torch.distributed"
