@@ -508,6 +508,6 @@ class TrialStopped(BaseException):
     A `BaseException`, so that `except Exception` in user code does not keep a stopped trial running.
     """
 
-    def __init__(self, reason: str = "") -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str = "", message: str = "") -> None:
+        super().__init__(message or reason)
         self.reason = reason

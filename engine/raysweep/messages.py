@@ -146,9 +146,13 @@ class Damaged(AttemptMessage, frozen=True):
 
 
 class Noted(AttemptMessage, frozen=True):
-    """What whoever runs the sweep should know of this attempt; the trial goes on."""
+    """What whoever runs the sweep should know of this attempt; the trial goes on.
+
+    `count`: how often that was so up to now; the highest one is noted.
+    """
 
     text: str
+    count: int = 0
 
 
 class Returned(AttemptMessage, frozen=True):
@@ -170,6 +174,15 @@ class Failed(AttemptMessage, frozen=True):
 
     failure: FailureFacts
     is_echo: bool = False
+
+
+class Spent(AttemptMessage, frozen=True):
+    """Right before the end of this attempt: the worker begins no other, and waits to be replaced.
+
+    `leftover`: what the attempt has left behind in its process that cannot be put back.
+    """
+
+    leftover: str
 
 
 class Met(AttemptMessage, frozen=True):
@@ -282,6 +295,7 @@ FromWorker = (
     | Unsaved
     | Damaged
     | Noted
+    | Spent
     | Met
     | Upcoming
     | Leaving

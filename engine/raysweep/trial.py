@@ -6,14 +6,16 @@ The same calls work in the workers of the downstream training step.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Union
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Union, cast
 
 from raysweep import faultplan
-from raysweep.errors import RaysweepError
+from raysweep.errors import RaysweepError, TrialStopped
+from raysweep.owners import ENDED, OWN, find_owner, is_foreign, watch_threads
 from raysweep.restored import RestoredCheckpoint, end_attempt, local_folder
 
 if TYPE_CHECKING:
@@ -96,15 +98,25 @@ class TrialSession(Protocol):
 
     def new_checkpoint(self) -> AbstractContextManager[Path]: ...
 
+    def count_stray(self) -> None:
+        """The attempt has ended, and a call of a thread or a task of its is refused."""
+        ...
 
-_session: TrialSession | None = None
-_is_forked = False
-"""Whether this process was forked by one in which a trial runs: its link is the trial's."""
+
+_NOT_HERE: Final = cast("TrialSession", object())
+_session: TrialSession = _NOT_HERE
+"""Of the attempt that runs here, if one does; the calling code may belong to another (see `owners`)."""
+_own: Final = OWN.get
+_thread = 0
+"""The thread that runs it."""
+_forked_from: TrialSession | None = None
+"""Set in a process that was forked by one in which a trial runs: its link is the trial's."""
 
 
 def _note_fork() -> None:
-    global _is_forked
-    _is_forked = _session is not None
+    global _session, _forked_from
+    if _session is not _NOT_HERE:
+        _session, _forked_from = _NOT_HERE, _session
 
 
 os.register_at_fork(after_in_child=_note_fork)
@@ -138,14 +150,15 @@ def report(
         wait: Wait for the controller, and for the checkpoint.
 
     Raises:
-        TrialStopped: The trial should end now (let it pass through; clean up in `finally`).
+        TrialStopped: The trial should end now (let it pass through; clean up in `finally`), or it has ended,
+            and this thread or task is left of it.
         RaysweepError: Called outside a trial, or in a process that the trial has forked; without metrics by
             name, a metric is not JSON, or all of them take more than 16 MiB; or nothing is stored at
             `checkpoint_uri`.
     """
-    session = _session or _need_session("report")
-    if _is_forked:
-        _refuse_fork("report")
+    session: TrialSession = _own()
+    if session is not _session:
+        session = _find_session("report")
     if not isinstance(metrics, dict):
         raise RaysweepError(
             f"report() takes metrics by name, got a {type(metrics).__name__}:"
@@ -178,9 +191,9 @@ def get_checkpoint() -> RestoredCheckpoint | None:
         CheckpointDamagedError: On entry: what is stored does not match its manifest, and there is no older
             one to resume from. TrialStopped: There is: the trial's next attempt resumes from it.
     """
-    session = _session or _need_session("get_checkpoint")
-    if _is_forked:
-        _refuse_fork("get_checkpoint")
+    session: TrialSession = _own()
+    if session is not _session:
+        session = _find_session("get_checkpoint")
     opened = session.get_checkpoint()
     return None if opened is None else RestoredCheckpoint(opened, session.get_checkpoint)
 
@@ -199,9 +212,9 @@ def new_checkpoint() -> AbstractContextManager[Path]:
     Raises:
         RaysweepError: Called outside a trial. OSError: There is no place for it.
     """
-    session = _session or _need_session("new_checkpoint")
-    if _is_forked:
-        _refuse_fork("new_checkpoint")
+    session: TrialSession = _own()
+    if session is not _session:
+        session = _find_session("new_checkpoint")
     return session.new_checkpoint()
 
 
@@ -211,7 +224,7 @@ def get_context() -> TrialContext:
     Raises:
         RaysweepError: Called outside a trial.
     """
-    return (_session or _need_session("get_context")).context
+    return _find_session("get_context").context
 
 
 def should_checkpoint() -> bool:
@@ -227,28 +240,68 @@ def should_checkpoint() -> bool:
     Raises:
         RaysweepError: Called outside a trial.
     """
-    return (_session or _need_session("should_checkpoint")).should_checkpoint
+    return _find_session("should_checkpoint").should_checkpoint
 
 
 def activate(session: TrialSession | None) -> None:
-    """Make `session` the one that `report` and its siblings talk to (None: no trial runs here)."""
-    global _session, _is_forked
-    _is_forked = False
+    """Make `session` the one that `report` and its siblings talk to (None: no trial runs here).
+
+    It is that of the calling thread, and of all that this starts from now on: see `owners`.
+    """
+    global _session, _thread, _forked_from
+    _forked_from = None
     if session is None:
         end_attempt()
-    plan = faultplan.current()
-    _session = session if session is None or plan is None else plan.watch_session(session)
+    else:
+        watch_threads()
+    plan = faultplan.current() if session is not None else None
+    own = session if session is None or plan is None else plan.watch_session(session)
+    _session = own or _NOT_HERE
+    _thread = threading.get_ident()
+    OWN.set(own)
 
 
-def _need_session(call: str) -> TrialSession:
+def _find_session(call: str) -> TrialSession:
+    """The session of the attempt that the calling code belongs to; refuses what has none that runs.
+
+    Raises:
+        TrialStopped: Its attempt has ended.
+        RaysweepError: No attempt started it, or it is in a process that one has forked.
+    """
+    if _forked_from is not None:
+        return _find_forked(call, _forked_from)
+    own: TrialSession | None = find_owner()
+    if own is None:
+        if _session is _NOT_HERE:
+            _need_session(call)
+        if threading.get_ident() != _thread and not is_foreign():
+            _refuse_unowned(call)
+        own = _session
+    if own is not _session:
+        own.count_stray()
+        raise TrialStopped(ENDED, f"{call}() is refused: the trial whose thread or task called it has ended")
+    return own
+
+
+def _find_forked(call: str, parent: TrialSession) -> TrialSession:
+    if call in ("get_context", "should_checkpoint"):
+        return find_owner() or parent
+    raise RaysweepError(
+        f"{call}() works only in the trial's own process, not in one that it has forked:"
+        " send the values back, by a queue or a pipe, and report them there"
+    )
+
+
+def _need_session(call: str) -> NoReturn:
     raise RaysweepError(
         f"{call}() works only inside a trial or a training worker:"
         " run the trainable with raysweep.run_sweep or raysweep.run_training"
     )
 
 
-def _refuse_fork(call: str) -> NoReturn:
+def _refuse_unowned(call: str) -> NoReturn:
+    name = threading.current_thread().name
     raise RaysweepError(
-        f"{call}() works only in the trial's own process, not in one that it has forked:"
-        " send the values back, by a queue or a pipe, and report them there"
+        f"{call}() on thread {name!r} belongs to no trial, since no trial has started the thread:"
+        " start it in the trainable, or call by contextvars.copy_context().run, made on the trial's thread"
     )

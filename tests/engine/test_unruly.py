@@ -142,3 +142,34 @@ def test_an_error_that_cannot_be_pickled_arrives(
     assert line.rpartition(": ")[2] in str(raised.value)
     assert "worker died" not in str(raised.value)
     assert line.partition(":")[0].rpartition(".")[2] in str(raised.value)
+
+
+@pytest.mark.parametrize("where", [{"isolation": "worker", "max_concurrent_trials": 1}, INLINE])
+@pytest.mark.timeout(300, method="thread")
+def test_a_plain_trial_after_one_that_leaves_all_behind_has_its_own(
+    where: dict[str, Any], run: Run, tmp_path: Path
+) -> None:
+    marker = tmp_path / "next-runs"
+    outcome = run(f"{HERE}:leaves_all_behind", {"marker": str(marker)}, num_samples=2, **where)
+    first, plain = outcome.trials
+    assert outcome.counts == {"completed": 2}
+    assert (plain.reports, plain.metrics["from"], plain.checkpoint_uri) == (1, 1, None)
+    assert plain.metrics["home"] == first.metrics["home"]
+    assert plain.metrics["variable"] is None
+    assert plain.metrics["pid"] == first.metrics["pid"], "one process ran both"
+    assert len(plain.attempts) == 1
+    (note,) = [note for note in outcome.notes if "calls of raysweep were refused" in note]
+    assert note.startswith("trial 0: ")
+    assert note.endswith("(3 times)")
+
+
+def test_a_worker_that_may_have_a_broken_gpu_is_replaced(run: Run, tmp_path: Path) -> None:
+    failure = {"max_failures": 0, "breaker_trials": 0}
+    one = {"isolation": "worker", "max_concurrent_trials": 1}
+    outcome = run(f"{HERE}:breaks_the_gpu", {"pids": str(tmp_path)}, num_samples=3, failure=failure, **one)
+    assert outcome.counts == {"failed": 1, "completed": 2}
+    first, second, third = ((tmp_path / str(number)).read_text() for number in range(3))
+    assert first != second == third
+    assert [len(trial.attempts) for trial in outcome.trials] == [1, 1, 1]
+    (note,) = [note for note in outcome.notes if "its worker was replaced" in note]
+    assert "a GPU that may be in no state for another trial" in note

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +154,43 @@ def raises_speechless(config: Config) -> None:
 
 def reports_an_object(config: Config) -> None:
     rs.report({"loss": 1.0, "model": object()})
+
+
+def leaves_all_behind(config: Config) -> None:
+    """The first trial leaves a thread, a timer, a folder that is gone and a variable; the next is plain."""
+    marker = Path(config["marker"])
+    if rs.get_context().number:
+        marker.touch()
+        home, variable = os.getcwd(), os.environ.get("OF_THE_FIRST")
+        time.sleep(0.6)
+        rs.report({"loss": 1.0, "from": 1, "pid": os.getpid(), "home": home, "variable": variable})
+        return
+
+    def late() -> None:
+        while not marker.exists():
+            time.sleep(0.02)
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(3):
+                try:
+                    rs.report({"loss": -1.0, "from": 0}, checkpoint=folder)
+                except rs.TrialStopped:
+                    continue
+
+    rs.report({"loss": 2.0, "from": 0, "pid": os.getpid(), "home": os.getcwd()})
+    threading.Thread(target=late, daemon=True).start()
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    os.environ["OF_THE_FIRST"] = "1"
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+
+
+class AcceleratorError(RuntimeError):
+    """As PyTorch raises it."""
+
+
+def breaks_the_gpu(config: Config) -> None:
+    """The first trial does."""
+    Path(config["pids"], str(rs.get_context().number)).write_text(str(os.getpid()))
+    if rs.get_context().number == 0:
+        raise AcceleratorError("CUDA error: device-side assert triggered")
+    rs.report({"loss": 1.0})

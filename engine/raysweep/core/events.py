@@ -284,12 +284,16 @@ class CheckpointDamaged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialNoted:
-    """What whoever runs the sweep should know of this attempt; nothing follows from it."""
+    """What whoever runs the sweep should know of this attempt; nothing follows from it.
+
+    `count`: how often that was so up to now; the highest one is noted.
+    """
 
     at: float
     trial: int
     attempt: int
     text: str
+    count: int = 0
 
 
 @hot_value

@@ -369,7 +369,7 @@ def _on_checkpoint_damaged(state: SweepState, event: ev.CheckpointDamaged, out: 
 
 def _on_trial_noted(state: SweepState, event: ev.TrialNoted, out: Out) -> None:
     if event.trial in state.trials:
-        moves.note(state, f"trial {event.trial}: {event.text}")
+        moves.note(state, f"trial {event.trial}: {event.text}", event.count)
 
 
 def _on_trial_returned(state: SweepState, event: ev.TrialReturned, out: Out) -> None:

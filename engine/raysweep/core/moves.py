@@ -236,8 +236,16 @@ def recalling(state: SweepState, slot: Slot) -> list[int]:
     ]
 
 
-def note(state: SweepState, text: str) -> None:
-    """Keep a line for the user, once; a storage that is down all night must not fill the state."""
+def note(state: SweepState, text: str, count: int = 0) -> None:
+    """Keep a line for the user, once; a storage that is down all night must not fill the state.
+
+    `count`: with how often that was so, in the place of a lower number.
+    """
+    if count:
+        known = [line for line in state.notes if line.startswith(f"{text} (")]
+        state.notes = tuple(line for line in state.notes if line not in known)
+        count = max(count, *(int(line[len(text) + 2 :].split()[0]) for line in known), 0)
+        text = f"{text} ({count} time{'s' * (count > 1)})"
     if text not in state.notes and len(state.notes) < MAX_NOTES:
         state.notes += (text,)
 

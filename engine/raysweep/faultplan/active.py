@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from raysweep.errors import RaysweepError
 from raysweep.faultplan.faults import Fault, Here, Place, When, matches, perform
@@ -117,7 +117,13 @@ class _WatchedSession:
     def new_checkpoint(self) -> AbstractContextManager[Path]:
         return self._session.new_checkpoint()
 
+    def count_stray(self) -> None:
+        self._session.count_stray()
 
+
+_NAME: Final = VARIABLE.encode()
+_VARIABLES: Final[dict[bytes, bytes]] = vars(os.environ)["_data"]
+"""Of this process: an attempt looks here several times, which takes longer by their names."""
 _current: ActivePlan | None = None
 _current_path = ""
 
@@ -129,8 +135,7 @@ def current() -> ActivePlan | None:
         RaysweepError: The variable names no plan.
     """
     global _current, _current_path
-    path = os.environ.get(VARIABLE)
-    if not path:
+    if _NAME not in _VARIABLES or not (path := os.environ.get(VARIABLE)):
         return None
     if path != _current_path or _current is None:
         try:

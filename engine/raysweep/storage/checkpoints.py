@@ -122,7 +122,7 @@ class CheckpointStore:
             go_on: Called before each object; what it raises ends the save.
             limits: How much of the network it may use.
 
-        Raises: SpecError for a directory that cannot be kept (missing, links or special files in it),
+        Raises: SpecError for a directory that cannot be kept (missing, special files or links out of it),
             StorageError if the number is taken, StorageUnavailableError.
         """
         folder = new_folder(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from raysweep.errors import SpecError
 
@@ -11,14 +12,17 @@ from raysweep.errors import SpecError
 def scan_directory(directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(paths of the files, paths of the empty folders), relative and sorted.
 
-    Raises: SpecError for what is no directory, and for links, special files and undecodable names in it.
+    A relative symbolic link that stays in the directory counts as what it leads to, a file or a folder: it is
+    restored as that. Where its content is stored once already, it takes no more room.
+
+    Raises: SpecError for what is no directory, and for other links, special files and undecodable names.
     """
     if not directory.is_dir():
         what = "is not a directory" if directory.exists() else "does not exist"
         raise SpecError("checkpoint", f"{directory} {what}", "report the path of a directory")
     files: list[str] = []
     empty_folders: list[str] = []
-    _scan(directory, "", files, empty_folders)
+    _Scan(Path(os.path.realpath(directory)), files, empty_folders).scan(directory, "", ())
     return tuple(sorted(files)), tuple(sorted(empty_folders))
 
 
@@ -49,24 +53,58 @@ def unreadable(path: Path, why: str) -> SpecError:
     )
 
 
-def _scan(folder: Path, prefix: str, files: list[str], empty_folders: list[str]) -> None:
-    with os.scandir(folder) as entries:
-        found = list(entries)
-    if not found and prefix:
-        empty_folders.append(prefix.rstrip("/"))
-    for entry in found:
-        name = f"{prefix}{entry.name}"
-        try:
-            name.encode()
-        except UnicodeEncodeError:
+class _Scan(NamedTuple):
+    root: Path
+    files: list[str]
+    empty_folders: list[str]
+
+    def scan(self, folder: Path, prefix: str, above: tuple[Path, ...]) -> None:
+        """What is in a folder. `above`: where the folders around it are, links resolved."""
+        with os.scandir(folder) as entries:
+            found = list(entries)
+        if not found and prefix:
+            self.empty_folders.append(prefix.rstrip("/"))
+        above = (*above, Path(os.path.realpath(folder)))
+        for entry in found:
+            name = f"{prefix}{entry.name}"
+            try:
+                name.encode()
+            except UnicodeEncodeError:
+                problem = f"{folder} holds a file name that is not UTF-8"
+                raise SpecError("checkpoint", problem, "rename it") from None
+            if entry.is_symlink():
+                self._check_link(entry.path, above)
+            if entry.is_dir():
+                self.scan(Path(entry.path), f"{name}/", above)
+            elif entry.is_file():
+                self.files.append(name)
+            else:
+                raise SpecError(
+                    "checkpoint", f"{entry.path} is no regular file", "leave pipes and sockets out"
+                )
+
+    def _check_link(self, path: str, above: tuple[Path, ...]) -> None:
+        """Raises: SpecError: it would not be the same in the folder's copy, or does not end."""
+        target, leads_to = os.readlink(path), Path(os.path.realpath(path))
+        problem, depth = "", len(above[-1].relative_to(self.root).parts)
+        if _leaves(target, depth) or not leads_to.is_relative_to(self.root):
+            problem = "which is not a path inside of the checkpoint"
+        elif not os.path.exists(path):
+            problem = "which does not exist"
+        elif leads_to in above:
+            problem = "a folder that it lies in itself"
+        if problem:
             raise SpecError(
-                "checkpoint", f"{folder} holds a file name that is not UTF-8", "rename it"
-            ) from None
-        if entry.is_symlink():
-            raise SpecError("checkpoint", f"{entry.path} is a symbolic link", "put the file itself there")
-        if entry.is_dir(follow_symlinks=False):
-            _scan(Path(entry.path), f"{name}/", files, empty_folders)
-        elif entry.is_file(follow_symlinks=False):
-            files.append(name)
-        else:
-            raise SpecError("checkpoint", f"{entry.path} is no regular file", "leave pipes and sockets out")
+                "checkpoint",
+                f"{path} is a symbolic link to {target}, {problem}",
+                "link to a file of the checkpoint by a relative path, or put the file itself there",
+            )
+
+
+def _leaves(target: str, depth: int) -> bool:
+    """Whether a path from a folder so deep leaves the checkpoint, be it to come back by its name of now."""
+    for part in target.split("/"):
+        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+        if depth < 0:
+            return True
+    return os.path.isabs(target)

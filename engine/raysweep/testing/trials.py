@@ -25,6 +25,7 @@ from raysweep.messages import (
     Stopped,
 )
 from raysweep.worker.checking import check_trainable
+from raysweep.worker.leftovers import Leftovers
 from raysweep.worker.link import Take
 from raysweep.worker.place import ClassOptions, SweepPlace
 from raysweep.worker.runner import Trainable, run_attempt
@@ -95,12 +96,13 @@ def run_trial(
             tune=ClassOptions(**(tune or {})),
         )
         function = as_function(trainable, place)
+        leftovers = Leftovers(can_replace=False)
         job = Job(trial=number, attempt=1, config=config, seed=seed)
         while True:
             recorder.hand(job)
             begun = shell.next_job()
             assert begun is job
-            run_attempt(function, job, place, shell)
+            run_attempt(function, job, place, shell, leftovers=leftovers)
             attempts = recorder.attempts
             if attempts[-1].end != "failed" or len(attempts) > max_failures:
                 close_trainable(function)

@@ -92,6 +92,9 @@ class TrainWorkerSession:
         """A temporary folder: Ray Train stores what is reported before `report` returns."""
         return temporary_folder()
 
+    def count_stray(self) -> None:
+        """Nothing counts them: the process ends with its run."""
+
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:
         """See `train_get_checkpoint`."""
         return train_get_checkpoint()

@@ -16,6 +16,7 @@ from raysweep import allowed, faultplan
 from raysweep.messages import Hello, Unready
 from raysweep.worker.cpus import use_cpus
 from raysweep.worker.keeping import Keeping
+from raysweep.worker.leftovers import Leftovers
 from raysweep.worker.link import Link, SocketLink
 from raysweep.worker.output import Output
 from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
@@ -86,9 +87,10 @@ class TrialWorker:
         install_interrupt()
         announce_exits(shell)
         output = keeping.output if keeping is not None else Output()
+        leftovers = Leftovers(has_gpus=bool(setup.gpus)) if setup.isolation == "worker" else None
         say_ready(shell, setup)
         while (job := shell.next_job(output.rest)) is not None:
-            run_attempt(trainable, job, setup.place, shell, output)
+            run_attempt(trainable, job, setup.place, shell, output, leftovers=leftovers)
         close_trainable(trainable)
 
 

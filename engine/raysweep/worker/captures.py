@@ -166,22 +166,30 @@ class Captures:
 
     def _copy(self, directory: Path, capture: Capture, files: list[str]) -> None:
         began_ns, mapped = time.time_ns(), mapped_inodes()
+        copies: dict[Version, Path] = {}
         for path in files:
             target = capture.folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            version = self._copy_steadily(directory / path, target)
+            version = self._copy_steadily(directory / path, target, copies)
             if version is None:
                 capture.unsteady.append(path)
             else:
+                copies[version] = target
                 _note_version(capture, path, version, began_ns, mapped)
 
-    def _copy_steadily(self, source: Path, target: Path) -> Version | None:
-        """The version that was copied; None: it changed each time that it was."""
+    def _copy_steadily(self, source: Path, target: Path, copies: dict[Version, Path]) -> Version | None:
+        """The version that was copied; None: it changed each time that it was.
+
+        `copies`: what was copied just now; a file with several names, or links to it, is copied once.
+        """
         for _ in range(TRIES):
             self._go_on()
             before = Version.of(source)
             target.unlink(missing_ok=True)
-            copy_file(source, target, self._go_on)
+            if (copy := copies.get(before)) is not None:
+                os.link(copy, target)
+            else:
+                copy_file(source, target, self._go_on)
             if Version.of(source) == before:
                 return before
         return None

@@ -12,16 +12,19 @@ from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 InsideT = TypeVar("InsideT")
-_waiting: Final[dict[str, Callable[[ModuleType], None]]] = {}
+_waiting: Final[dict[str, dict[str, Callable[[ModuleType], None]]]] = {}
 
 
-def after_import(name: str, call: Callable[[ModuleType], None]) -> None:
-    """Call `call(module)` once the module of this name is imported; a later call for it takes the place."""
+def after_import(name: str, call: Callable[[ModuleType], None], key: str = "") -> None:
+    """Call `call(module)` once the module of this name is imported.
+
+    A later call for it, with the same key, takes the place of this one.
+    """
     module = sys.modules.get(name)
     if module is not None and not _is_loading(module):
         call(module)
         return
-    _waiting[name] = call
+    _waiting.setdefault(name, {})[key] = call
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 
@@ -71,13 +74,13 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        call = _waiting.pop(fullname, None)
-        if call is None:
+        calls = _waiting.pop(fullname, None)
+        if calls is None:
             return None
         try:
             spec = importlib.util.find_spec(fullname)
         finally:
-            _waiting.setdefault(fullname, call)
+            _waiting.setdefault(fullname, calls)
         if spec is not None and spec.loader is not None:
             spec.loader = _CallingLoader(spec.loader, fullname)
         return spec
@@ -96,8 +99,7 @@ class _CallingLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._inner.exec_module(module)
-        call = _waiting.pop(self._name, None)
-        if call is not None:
+        for call in _waiting.pop(self._name, {}).values():
             call(module)
 
     def __getattr__(self, name: str) -> Any:

@@ -21,6 +21,7 @@ from typing import Any, Final
 from raysweep.messages import Hello, Interrupt, Order, Ready, Unready
 from raysweep.spec.trainable import load_trainable
 from raysweep.worker.checking import check_resources, check_trainable
+from raysweep.worker.leftovers import Leftovers
 from raysweep.worker.link import SocketLink
 from raysweep.worker.runner import INTERRUPT, Trainable, describe, install_interrupt, run_attempt
 from raysweep.worker.session import Session
@@ -115,8 +116,10 @@ class InlineStage:
         shell.link.send(Ready(node=node_id(), pid=os.getpid()))
         try:
             with _own_breakpoints():
+                leftovers = Leftovers(can_replace=False)
                 while (job := shell.next_job()) is not None:
-                    run_attempt(trainable, job, setup.place, shell, attempt_of=InlineAttempt)
+                    attempt = (trainable, job, setup.place, shell)
+                    run_attempt(*attempt, attempt_of=InlineAttempt, leftovers=leftovers)
         finally:
             close_trainable(trainable)
 

@@ -95,6 +95,9 @@ class InnerSession:
         """A temporary folder: Ray Train stores what is reported before `report` returns."""
         return temporary_folder()
 
+    def count_stray(self) -> None:
+        """Nothing counts them: the process ends with its run."""
+
     def get_checkpoint(self) -> AbstractContextManager[Path] | None:
         """As `ray.train.get_checkpoint`."""
         import ray.train

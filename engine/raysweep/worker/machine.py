@@ -8,8 +8,8 @@ machine (`worker.shell`). Rules:
    for it, in order.
 3. The controller hears `Began` of an attempt whose user code runs, and exactly one end of each attempt.
 4. Each `Recall` is answered by one `Recalled`: the attempts that had not begun, and never will.
-5. After `Exit` nothing begins. When the link is gone, nobody could learn of what the present attempt does:
-   it is abandoned.
+5. After `Exit` nothing begins, nor after an attempt with a leftover. When the link is gone, nobody could
+   learn of what the present attempt does: it is abandoned.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from raysweep.messages import (
     Order,
     Recall,
     Recalled,
+    Spent,
     Stopped,
     ToWorker,
 )
@@ -82,7 +83,7 @@ class WorkerMachine:
         self._queue: deque[Job] = deque()
         self._kept: list[Order] = []
         self._is_reached = self._was_killed = False
-        self._is_closed = self._is_alone = False
+        self._is_closed = self._is_alone = self._is_spent = False
         self._excess: FailureFacts | None = None
 
     # -- from the controller -----------------------------------------------------------------------
@@ -148,8 +149,11 @@ class WorkerMachine:
         self.end(Failed(*self.job.who, failure=failure), goes_on=False)
         self.actions.append(Abandon(has_news=True))
 
-    def end(self, end: End, *, goes_on: bool = True) -> None:
-        """The attempt says how it ended; one that has ended already says it to nobody."""
+    def end(self, end: End, *, goes_on: bool = True, leftover: str = "") -> None:
+        """The attempt says how it ended; one that has ended already says it to nobody.
+
+        With a `leftover` no other attempt begins: the controller replaces the worker.
+        """
         if self.job is None or end.who != self.job.who:
             return
         self.job = None
@@ -157,6 +161,10 @@ class WorkerMachine:
         self._excess = None
         self._kept.clear()
         self._is_closed |= not goes_on
+        if leftover:
+            # First: with the end, a gang would get its next trial.
+            self._is_spent = True
+            self.actions.append(Say(Spent(*end.who, leftover=leftover)))
         self.actions.append(Say(end))
         self._go_on()
 
@@ -179,7 +187,7 @@ class WorkerMachine:
             return
         if self._is_closed:
             self.actions.append(Leave())
-        elif self._queue:
+        elif self._queue and not self._is_spent:
             self.job = self._queue.popleft()
             self.actions.append(Begin(self.job))
 

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any, Final, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
 import raysweep
 from raysweep import faultplan
@@ -19,8 +19,10 @@ from raysweep import trial as trial_api
 from raysweep.allowed import check_found, check_named
 from raysweep.errors import RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
+from raysweep.owners import ENDED
 from raysweep.tuples import with_tuples
 from raysweep.worker import gang
+from raysweep.worker.libraries import BriefProcess
 from raysweep.worker.members import make_session
 from raysweep.worker.output import Output
 from raysweep.worker.place import SweepPlace
@@ -28,8 +30,12 @@ from raysweep.worker.rows import is_scalar
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import Attempt, WorkerShell
+from raysweep.worker.strays import tell_strays
 from raysweep.worker.trainruns import RayCalls
 from raysweep.worker.tunecalls import TrialDone, flatten
+
+if TYPE_CHECKING:
+    from raysweep.worker.leftovers import Leftovers
 
 Trainable = Callable[[dict[str, Any]], Any]
 # What a start's failure may carry; a trial's may carry all that is of use.
@@ -103,23 +109,29 @@ def run_attempt(
     shell: WorkerShell,
     output: Output | None = None,
     attempt_of: Callable[[Session], Attempt] = LocalAttempt,
+    leftovers: Leftovers | BriefProcess | None = None,
 ) -> None:
     """Run the trainable, and say how it began, what it reports, and how it ended.
 
     `output` takes what it prints, and the traceback of what it raises. `attempt_of`: how orders reach it.
+    `leftovers`: of a process that runs others after it.
     """
     if output is None or job.rank:  # an attempt has one log, that of rank 0
         output = Output()
     session = make_session(job, place, shell.link)
     output.begin(job)
+    leftovers = leftovers or BriefProcess()
+    leftovers.begin()
     trial_api.activate(session)
     shell.begin(attempt_of(session))
-    end = _run(trainable, job, session, place)
+    end = _run(trainable, job, session, place, leftovers.disarm)
     gang.close()
     session.finish()
     trial_api.activate(None)
+    tell_strays()
+    leftover = leftovers.clear(end, shell.link)
     output.end(_last_words(end))
-    shell.end(end)
+    shell.end(end, leftover)
 
 
 def _last_words(end: End) -> str:
@@ -133,7 +145,9 @@ def _last_words(end: End) -> str:
             return ""
 
 
-def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) -> End:
+def _run(
+    trainable: Trainable, job: Job, session: Session, place: SweepPlace, disarm: Callable[[], None]
+) -> End:
     global _interruptible
     try:
         try:
@@ -145,9 +159,12 @@ def _run(trainable: Trainable, job: Job, session: Session, place: SweepPlace) ->
                 _report_returned(_call(trainable, with_tuples(job.config, place.tuples)), place.metric)
         finally:
             _interruptible = None
+            disarm()
     except TrialDone:
         return Returned(*job.who)
     except TrialStopped as stopped:
+        if stopped.reason == ENDED:  # it waited for what an earlier trial has left behind
+            return Failed(*job.who, failure=describe(stopped, max_chars=FULL_TRACEBACK_CHARS))
         where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
         return Stopped(*job.who, where=where)
     except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from raysweep import faultplan
 from raysweep.errors import CheckpointDamagedError, TrialStopped, one_line
 from raysweep.messages import Answer, Busy, Damaged, Gang, Interrupt, Job, Order, Rows, Stop
+from raysweep.owners import ENDED
 from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.worker.link import Link
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker, with_nested
 from raysweep.worker.rungs import RungWatch
+from raysweep.worker.strays import Strays
 
 if TYPE_CHECKING:
     from raysweep.worker.saver import Saver
@@ -60,6 +62,7 @@ class Session:
         # Made when they are first asked for: most attempts of a short trial need neither.
         self._known_context: TrialContext | None = None
         self._known_saver: Saver | None = None
+        self._strays: Strays | None = None
         self._is_finished = False
 
     @property
@@ -97,6 +100,13 @@ class Session:
                 if self._is_finished:
                     self._known_saver.finish()
             return self._known_saver
+
+    def count_stray(self) -> None:
+        """See `trial.TrialSession`."""
+        with self.changed:
+            if self._strays is None:
+                self._strays = Strays(self.job, self._link)
+        self._strays.count()
 
     def report(self, metrics: dict[str, Any], checkpoint: Reported, wait: bool) -> None:
         """See `raysweep.report`."""
@@ -192,6 +202,9 @@ class Session:
 
     @contextmanager
     def _restored(self) -> Iterator[Path]:
+        if self._is_finished:
+            self.count_stray()
+            raise TrialStopped(ENDED, "the checkpoint is not restored: the trial that asked for it has ended")
         target = Path(tempfile.mkdtemp(prefix="raysweep-checkpoint-"))
         try:
             self._send_busy(is_over=False)

@@ -87,9 +87,9 @@ class WorkerShell:
         self._attempt = attempt
         self._machine.reach()
 
-    def end(self, end: End) -> None:
-        """The attempt says how it ended."""
-        self._do(lambda: self._machine.end(end))
+    def end(self, end: End, leftover: str = "") -> None:
+        """The attempt says how it ended. `leftover`: why no other one may run in this process."""
+        self._do(lambda: self._machine.end(end, leftover=leftover))
 
     def die(self, exit_code: int, *, is_kernel_oom: bool) -> None:
         """The attempt's process has ended and did not say how."""

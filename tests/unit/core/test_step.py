@@ -246,6 +246,14 @@ def test_what_a_worker_notes_is_said_and_changes_nothing() -> None:
     assert sweep.state.notes == ("trial 0: no place",)
 
 
+def test_what_a_worker_counts_is_noted_once_with_the_highest_count() -> None:
+    sweep = running(1)
+    sweep.send(ev.TrialNoted, trial=0, attempt=1, text="no place")
+    for count in (1, 8, 2):
+        sweep.send(ev.TrialNoted, trial=0, attempt=1, text="stray calls", count=count)
+    assert sweep.state.notes == ("trial 0: no place", "trial 0: stray calls (8 times)")
+
+
 # -- late and doubled -------------------------------------------------------------------------------
 
 

@@ -26,6 +26,10 @@ def returned(trial: int, attempt: int) -> msg.Returned:
     return msg.Returned(trial=trial, attempt=attempt)
 
 
+def spent(trial: int, attempt: int) -> msg.Spent:
+    return msg.Spent(trial=trial, attempt=attempt, leftover="a broken context of CUDA")
+
+
 def stopped(trial: int, attempt: int, *, was_killed: bool = False) -> msg.Stopped:
     return msg.Stopped(trial=trial, attempt=attempt, was_killed=was_killed)
 

@@ -26,7 +26,7 @@ from raysweep.core.fleet.policy import (
     SILENCE_S,
 )
 from raysweep.messages import FailureFacts, Memory, Ready, Recalled, Unready
-from tests.unit.fleet.fleet import DIED, NODE_DIED, RAISED, Driven, began, failed, returned, stopped
+from tests.unit.fleet.fleet import DIED, NODE_DIED, RAISED, Driven, began, failed, returned, spent, stopped
 
 
 def end_of(event: ev.Event) -> tuple[Any, ...]:
@@ -268,6 +268,23 @@ def test_what_was_asked_back_of_a_killed_worker_is_answered_for_it() -> None:
     driven.stop(0, 1, grace_s=0.0).later(0.0).later(INTERRUPT_GRACE_S).link_closed(0)
     assert told(driven) == [("TrialStopped", 1), ("TrialsRecalled", 0, (3,))]
     assert [message[:2] for message in driven.up(1).sent()] == [(1, "job")]
+
+
+def test_a_worker_that_is_spent_is_replaced_when_its_trial_has_ended() -> None:
+    """What had not begun there goes to the next one; that is noted once."""
+    driven = Driven(can_spare=False).running(1, 2).say(0, spent(1, 1))
+    assert told(driven) == [("TrialNoted", 1)]
+    assert driven.did(KillWorker) == []
+    driven.say(0, returned(1, 1))
+    assert told(driven) == [("TrialReturned", 1)]
+    assert driven.did(KillWorker) == [KillWorker(worker=0)]
+    assert driven.hand(0, 3).sent() == [], "it gets no other trial"
+    assert driven.link_closed(0).events == []
+    assert driven.did(StartWorker) == [StartWorker(worker=1, group=0, is_spare=False)]
+    assert [message[:3] for message in driven.up(1).sent()] == [(1, "job", 2), (1, "job", 3)]
+    driven.say(1, began(2, 1), spent(2, 1), returned(2, 1))
+    assert told(driven) == [("TrialStarted", 2), ("TrialReturned", 2)]
+    assert driven.did(KillWorker) == [KillWorker(worker=1)]
 
 
 def test_a_trial_over_its_memory_takes_its_worker_and_nobody_else() -> None:

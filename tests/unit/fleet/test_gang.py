@@ -18,7 +18,7 @@ from raysweep.core.fleet.policy import (
     FleetPolicy,
 )
 from tests.unit.core.world import make_spec
-from tests.unit.fleet.fleet import NODE_DIED, RAISED, Driven, began, failed, returned, stopped
+from tests.unit.fleet.fleet import NODE_DIED, RAISED, Driven, began, failed, returned, spent, stopped
 from tests.unit.fleet.test_fleet import told
 
 OVER_MEMORY = msg.FailureFacts(origin="memory", type="MemoryLimit", message="too much")
@@ -148,6 +148,19 @@ def test_the_next_trial_goes_out_when_all_members_have_ended_the_one_before() ->
     driven.say(1, returned(7, 1))
     assert told(driven) == [("TrialReturned", 7)]
     assert [(worker, kind) for worker, kind, *_ in driven.sent()] == [(0, "job"), (1, "job")]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_gang_is_replaced_whole_once_all_have_ended_where_one_is_spent(order: tuple[int, int]) -> None:
+    driven = at_work().hand(0, 8)
+    for rank in order:
+        assert driven.did(KillWorker) == []
+        driven.say(rank, *([spent(7, 1)] if rank else []), returned(7, 1))
+    assert told(driven)[-1] == ("TrialReturned", 7)
+    assert driven.did(KillWorker) == [KillWorker(worker=0), KillWorker(worker=1)]
+    assert driven.sent() == [], "trial 8 waits for the next members"
+    driven.link_closed(0)
+    assert sorted(worker for worker, *_ in driven.up(3).up(2).sent()) == [2, 3]
 
 
 def test_what_has_not_gone_out_is_given_back_without_asking_anybody() -> None:

@@ -55,8 +55,8 @@ GIB = 2**30
             ev.CheckpointDamaged(at=100.0, trial=3, attempt=2, uri="mem://c", problem="its hash is wrong"),
         ),
         (
-            msg.Noted(trial=3, attempt=2, text="no place"),
-            ev.TrialNoted(at=100.0, trial=3, attempt=2, text="no place"),
+            msg.Noted(trial=3, attempt=2, text="no place", count=4),
+            ev.TrialNoted(at=100.0, trial=3, attempt=2, text="no place", count=4),
         ),
         (
             msg.Busy(trial=3, attempt=2, is_over=True),

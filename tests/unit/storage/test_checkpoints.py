@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import shutil
 import socket
 import tempfile
 from pathlib import Path
@@ -180,7 +181,15 @@ def test_a_manifest_that_leads_outside_is_refused(
 
 def test_links_and_special_files_are_refused(store: Store, tmp_path: Path) -> None:
     checkpoints = CheckpointStore(store, "sweep")
-    for kind in ("file link", "folder link", "dangling link", "pipe", "socket"):
+    links = {
+        "absolute link": __file__,
+        "folder link": str(tmp_path),
+        "dangling link": "nowhere",
+        "link out": "..",
+        "link out and in": "../{}/inner",
+        "link to itself": ".",
+    }
+    for kind in (*links, "pipe", "socket"):
         folder = Path(tempfile.mkdtemp(dir="/tmp"))
         path = folder / "thing"
         if kind == "pipe":
@@ -189,14 +198,41 @@ def test_links_and_special_files_are_refused(store: Store, tmp_path: Path) -> No
             with socket.socket(socket.AF_UNIX) as server:
                 server.bind(str(path))
         else:
-            path.symlink_to(
-                {"file link": __file__, "folder link": tmp_path, "dangling link": "nowhere"}[kind]
-            )
+            (folder / "inner").touch()
+            path.symlink_to(links[kind].format(folder.name))
         with pytest.raises(SpecError, match="symbolic link" if "link" in kind else "no regular file"):
             checkpoints.save("t1", 1, folder)
-        path.unlink()
-        folder.rmdir()
+        shutil.rmtree(folder)
     assert list(store.list()) == []
+
+
+def test_links_that_stay_inside_are_kept_as_what_they_lead_to(store: Store, tmp_path: Path) -> None:
+    """As Lightning's `save_last="link"` and the caches of model hubs have them."""
+    folder = tmp_path / "checkpoint"
+    (folder / "snapshots" / "1").mkdir(parents=True)
+    (folder / "blobs").mkdir()
+    (folder / "blobs" / "abc").write_bytes(os.urandom(3_000_000))
+    (folder / "snapshots" / "1" / "model").symlink_to("../../blobs/abc")
+    (folder / "last.ckpt").symlink_to("snapshots/1/model")
+    (folder / "newest").symlink_to("snapshots/1")
+    checkpoints = CheckpointStore(store, "sweep")
+    ref = checkpoints.save("t1", 1, folder)
+    target = tmp_path / "restored"
+    checkpoints.restore(ref, target)
+    names = ["blobs/abc", "last.ckpt", "newest/model", "snapshots/1/model"]
+    assert [entry.path for entry in ref.manifest.files] == names
+    content = (folder / "blobs" / "abc").read_bytes()
+    assert all((target / name).read_bytes() == content for name in names)
+    assert ref.manifest.new_bytes < 1.01 * len(content), "the content is stored once"
+
+
+def test_folders_that_link_to_each_other_are_refused(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    for name, other in (("a", "b"), ("b", "a")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "other").symlink_to(f"../{other}")
+    with pytest.raises(SpecError, match="a folder that it lies in itself"):
+        CheckpointStore(store, "sweep").save("t1", 1, folder)
 
 
 def test_what_is_no_directory_is_refused(store: Store, tmp_path: Path) -> None:

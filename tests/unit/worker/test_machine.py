@@ -24,6 +24,7 @@ from raysweep.messages import (
     Recall,
     Recalled,
     Returned,
+    Spent,
     Stop,
     Stopped,
     ToWorker,
@@ -194,6 +195,18 @@ def test_an_end_of_another_attempt_ends_nothing() -> None:
 TRIALS = st.integers(min_value=0, max_value=4)
 RARELY = st.integers(min_value=0, max_value=15)
 KINDS = st.sampled_from([Stop, Interrupt, Kill, Answer])
+
+
+def test_after_a_leftover_nothing_begins_and_what_waits_can_be_asked_back() -> None:
+    worker = Driven()
+    worker.take(job(1))
+    worker.take(job(2))
+    worker.begin()
+    spent = Say(Spent(1, 1, leftover="a process group"))
+    assert worker.end(returned(1), leftover="a process group") == [spent, Say(returned(1))]
+    assert worker.take(job(3)) == []
+    assert worker.take(Recall(trials=[2])) == [Say(Recalled(trials=[2]))]
+    assert worker.take(Exit()) == [Leave()]
 
 
 class Interleavings(RuleBasedStateMachine):

@@ -41,3 +41,28 @@ def test_numpy_is_seeded_when_it_is_imported_late() -> None:
 
 def test_numpy_takes_what_it_can_of_a_large_seed() -> None:
     assert len(set(_run(LARGE))) == 1
+
+
+TORCH = """
+import sys
+from pathlib import Path
+from tests.unit.worker.pairs import Worker
+
+def train(config):
+    import torch
+    print(torch.rand(1).item(), torch.initial_seed())
+
+assert "torch" not in sys.modules
+worker = Worker(Path("unused"))
+worker.run(train, seed=7)
+worker.run(train, seed=8)
+worker.run(train, seed=7)
+worker.run(train, seed=2**63 + 7)
+"""
+
+
+def test_torch_is_seeded_when_it_is_imported_late_and_in_each_attempt() -> None:
+    first, other, again, large = _run(TORCH)
+    assert first == again
+    assert first.split()[1] == "7"
+    assert len({first, other, large}) == 3

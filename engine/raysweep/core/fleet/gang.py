@@ -53,7 +53,7 @@ def heard(
                 if handed is not None and not handed.is_damaged:
                     handed.is_damaged = True
                     yield message
-            case msg.Ready() | msg.Unready() | msg.Memory():
+            case msg.Ready() | msg.Unready() | msg.Memory() | msg.Noted() | msg.Spent():
                 yield message
             case msg.Met() if message.is_each:
                 _take_port(fleet, slot, worker, message)

@@ -68,6 +68,7 @@ class Fleet:
         self._is_in_order = policy.isolation != "actor" and not policy.world_size
         self._dirty: dict[int, FleetSlot] = {}
         self._large_opening: set[int] = set()
+        self._leftovers: set[str] = set()
 
     @property
     def has_large_opening(self) -> bool:
@@ -245,6 +246,8 @@ class Fleet:
             for member in slot.members:
                 self.crew.kill(member)
             self._replace(slot.worker, at)
+        elif slot.is_spent and self.slots.get(slot.number) is slot:
+            self.retire(slot, at)
         elif self.policy.world_size and self.slots.get(slot.number) is slot:
             self._pump(slot)  # of these a gang has one at a time
 
@@ -254,6 +257,9 @@ class Fleet:
                 self._take_failed(slot, message, at)
             case msg.Memory():
                 slot.held_bytes = max(slot.held_bytes or 0, message.held_bytes)
+            case msg.Spent():
+                worker.is_spent = True
+                self._note_spent(message, at)
             case msg.Recalled():
                 self._take_recalled(slot, message.trials, at)
             case msg.Ready():
@@ -280,6 +286,14 @@ class Fleet:
         slot.worker.is_ending = True
         if message.failure.origin == "memory":
             self.retire(slot, at)
+
+    def _note_spent(self, spent: msg.Spent, at: float) -> None:
+        """Once for each kind: it may be so with every trial."""
+        if spent.leftover not in self._leftovers:
+            self._leftovers.add(spent.leftover)
+            text = f"its worker was replaced, as after each trial that does so: it left {spent.leftover}"
+            who = {"trial": spent.trial, "attempt": spent.attempt}
+            self.events.append(ev.TrialNoted(at=at, text=text, **who))
 
     def _take_ready(self, slot: FleetSlot, worker: Worker, ready: msg.Ready, at: float) -> None:
         if worker.state != "loading":

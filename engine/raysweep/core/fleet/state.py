@@ -42,8 +42,8 @@ class Worker:
 
     `has_link`: its connection is open; `failure`: how it died, once Ray has said so. `has_run`: it was handed
     a trial (with `isolation="actor"` it gets no second one). `is_loaded`: it was ready once.
-    `is_ending`: with its trial, which has said so; nobody else is to blame. `host`, `devices`: see
-    `messages.Ready`.
+    `is_ending`: with its trial, which has said so; nobody else is to blame. `is_spent`: it begins no other
+    trial (see `messages.Spent`). `host`, `devices`: see `messages.Ready`.
     """
 
     number: int
@@ -55,6 +55,7 @@ class Worker:
     has_run: bool = False
     is_loaded: bool = False
     is_ending: bool = False
+    is_spent: bool = False
     host: str = ""
     devices: str | None = None
     failure: Failure | None = None
@@ -138,6 +139,11 @@ class FleetSlot:
         if len(self.members) == 1:
             return self.members[0].state == "ready"
         return all(member.state == "ready" for member in self.members)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether one of its members begins no other trial, and none runs in the others."""
+        return any(member.is_spent for member in self.members) and self.begun is None
 
     @property
     def begun(self) -> Handed | None:

@@ -1,0 +1,98 @@
+"""Attempts one after the other in this process, as a warm worker runs them, and all that they say."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from raysweep.messages import Answer, End, Failed, FromWorker, Job, Noted, Returned, Rows, Saved, Stopped
+from raysweep.storage.checkpoints import restore_uri
+from raysweep.worker.leftovers import Leftovers
+from raysweep.worker.link import Take
+from raysweep.worker.place import SweepPlace
+from raysweep.worker.runner import run_attempt
+from raysweep.worker.shell import WorkerShell
+
+Trainable = Callable[[dict[str, Any]], Any]
+
+
+class Worker:
+    """One warm worker without Ray, and the `Link` that it talks on."""
+
+    def __init__(self, storage: Path, *, can_replace: bool = True, has_gpus: bool = False) -> None:
+        self.rows: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        self.said: list[FromWorker] = []
+        self._place = SweepPlace(sweep_id="pairs", storage_path=str(storage), resources={})
+        self._leftovers = Leftovers(can_replace=can_replace, has_gpus=has_gpus)
+        self._take: Take = lambda messages: None
+        self._shell = WorkerShell(self)
+        self.listen(self._shell.take, self._shell.lose_link)
+
+    def run(self, *trainables: Trainable, config: dict[str, Any] | None = None, seed: int = 1) -> None:
+        """Each as a trial of its own; they are numbered from 0 on."""
+        for trainable in trainables:
+            number = len(self.ends)
+            self.hand(number, config, seed)
+            assert self.has_next(), self.said
+            job = self._shell.next_job()
+            assert job is not None
+            run_attempt(trainable, job, self._place, self._shell, leftovers=self._leftovers)
+
+    def hand(self, number: int, config: dict[str, Any] | None = None, seed: int = 1) -> None:
+        """Give it a trial, which it is to run once `next_job` is asked."""
+        self._take([Job(trial=number, attempt=1, config=config or {}, seed=seed)])
+
+    def has_next(self) -> bool:
+        """Whether it would begin one now."""
+        return self._shell._next is not None
+
+    @property
+    def ends(self) -> list[End]:
+        return [message for message in self.said if isinstance(message, Returned | Stopped | Failed)]
+
+    def losses(self, trial: int) -> list[Any]:
+        return [row["loss"] for row in self.rows[trial]]
+
+    def notes(self, trial: int) -> list[Noted]:
+        return [each for each in self.said if isinstance(each, Noted) and each.trial == trial]
+
+    def saved(self, trial: int, target: Path) -> list[str]:
+        """What the file `who` holds in each checkpoint of the trial."""
+        uris = [each.uri for each in self.said if isinstance(each, Saved) and each.trial == trial]
+        found = []
+        for index, uri in enumerate(uris):
+            restore_uri(uri, target / f"{trial}-{index}")
+            found.append((target / f"{trial}-{index}" / "who").read_text())
+        return found
+
+    # -- as a link ---------------------------------------------------------------------------------
+
+    def listen(self, take: Take, on_gone: Callable[[], None]) -> None:
+        self._take = take
+
+    def send(self, message: FromWorker, *, waits: bool = False) -> None:
+        self.said.append(message)
+        if isinstance(message, Rows):
+            for row in message.rows:
+                self.rows[message.trial].append(dict(zip(message.keys, row, strict=True)))
+            if message.is_waiting:
+                self._take([Answer(*message.who, report=message.first + len(message.rows) - 1)])
+
+    def send_now(self, message: FromWorker) -> None:
+        self.send(message)
+
+    def send_row(
+        self,
+        trial: int,
+        attempt: int,
+        index: int,
+        keys: tuple[str, ...],
+        row: list[Any],
+        packed: bytes | None = None,
+    ) -> None:
+        self.rows[trial].append(dict(zip(keys, row, strict=True)))
+
+    def close(self, timeout_s: float | None = 10.0) -> None:
+        pass
