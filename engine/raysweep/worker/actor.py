@@ -28,6 +28,8 @@ from raysweep.worker.setup import (
     say_ready,
 )
 from raysweep.worker.shell import LAST_WORDS_S, WorkerShell
+from raysweep.worker.strayguard import guard_descendants
+from raysweep.worker.strays import Strays
 
 
 class TrialWorker:
@@ -67,6 +69,7 @@ class TrialWorker:
 
     def _serve(self, setup: WorkerSetup, shell: WorkerShell) -> None:
         keeping = Keeping(setup) if setup.log_bytes else None
+        guard_descendants()
         memory = None
         # Imported only here, as what pins and what forks: each module costs a start a millisecond or two.
         if setup.gpus:
@@ -86,9 +89,10 @@ class TrialWorker:
         install_interrupt()
         announce_exits(shell)
         output = keeping.output if keeping is not None else Output()
+        strays = Strays(keeps_pools=True)
         say_ready(shell, setup)
         while (job := shell.next_job(output.rest)) is not None:
-            run_attempt(trainable, job, setup.place, shell, output)
+            run_attempt(trainable, job, setup.place, shell, output, strays=strays)
         close_trainable(trainable)
 
 

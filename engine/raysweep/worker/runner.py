@@ -27,6 +27,7 @@ from raysweep.worker.rows import is_scalar
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import Attempt, WorkerShell
+from raysweep.worker.strays import Strays
 from raysweep.worker.trainruns import RayCalls
 from raysweep.worker.tunecalls import TrialDone, flatten
 
@@ -102,22 +103,27 @@ def run_attempt(
     shell: WorkerShell,
     output: Output | None = None,
     attempt_of: Callable[[Session], Attempt] = LocalAttempt,
+    strays: Strays | None = None,
 ) -> None:
     """Run the trainable, and say how it began, what it reports, and how it ended.
 
     `output` takes what it prints, and the traceback of what it raises. `attempt_of`: how orders reach it.
+    `strays` ends the processes that it leaves running; None: they are the user's.
     """
     if output is None or job.rank:  # an attempt has one log, that of rank 0
         output = Output()
     session = make_session(job, place, shell.link)
     output.begin(job)
     trial_api.activate(session)
+    if strays is not None:
+        strays.begin()
     shell.begin(attempt_of(session))
     end = _run(trainable, job, session, place)
     gang.close()
+    left = strays.end() if strays is not None else ""
     session.finish()
     trial_api.activate(None)
-    output.end(_last_words(end))
+    output.end(_last_words(end) + left)
     shell.end(end)
 
 
