@@ -31,8 +31,8 @@ log = logging.getLogger("raysweep")
 class SlotKeeper:
     """The slots of one controller. Methods and callbacks run on the event loop.
 
-    `owns_cluster`: nobody else uses this Ray. `keep_traceback` stores a text in the background and says
-    where.
+    `owns_cluster`: whether nothing else uses this Ray. `keep_traceback` stores a text in the background and
+    says where.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SlotKeeper:
         emit: Emit,
         keep_traceback: KeepTraceback,
         *,
-        owns_cluster: bool,
+        owns_cluster: Callable[[], bool],
         stage: InlineStage | None = None,
     ) -> None:
         self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), self._shorten)
@@ -103,7 +103,7 @@ class SlotKeeper:
             for slot in self.fleet.slots.values()
             for member in slot.members
         }
-        return Holdings(groups=self.pool.find_groups(), workers=workers, owns_cluster=self._owns_cluster)
+        return Holdings(groups=self.pool.find_groups(), workers=workers, owns_cluster=self._owns_cluster())
 
     # -- from the workers --------------------------------------------------------------------------
 
