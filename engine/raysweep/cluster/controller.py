@@ -179,6 +179,7 @@ class Controller:
             watch.cancel()
             self._asking.close()
             self._slots.close_all()
+            await self._slots.pool.leave()
             watching = self._threads.watching
             await self._loop.run_in_executor(watching, self._slots.pool.orphans.remove_last)
             await self._logs.finish(is_hurried=self._is_hurried or self._interrupts > 1)
