@@ -89,7 +89,7 @@ class TrialWorker:
         install_interrupt()
         announce_exits(shell)
         output = keeping.output if keeping is not None else Output()
-        strays = Strays(keeps_pools=True)
+        strays = Strays(keeps_pools=True, keeps_all=lambda: getattr(trainable, "has_kept", False))
         say_ready(shell, setup)
         while (job := shell.next_job(output.rest)) is not None:
             run_attempt(trainable, job, setup.place, shell, output, strays=strays)

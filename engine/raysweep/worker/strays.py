@@ -5,8 +5,10 @@ parent has ended becomes their child and not that of init, so a walk over childr
 A trial without children costs one system call.
 
 Processes that were there before the trial stay: those that the worker or the user's module has started. In a
-worker that runs trial after trial (`keeps_pools`), the pools of `multiprocessing`, `concurrent.futures` and
-joblib stay too, and W&B's service: objects of this process own them, and the next trial uses them.
+worker that runs trial after trial (`keeps_pools`) these stay too, as objects of this process own them and the
+next trial may use them: pools of `multiprocessing`, `concurrent.futures` and joblib, managers, W&B's service,
+and what a class of Ray Tune has started that `reuse_actors` keeps.
+
 The death of a whole worker is not seen from inside it: see `strayguard`.
 """
 
@@ -19,7 +21,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -36,7 +38,7 @@ _TRACKERS: Final = (
     "joblib.externals.loky.backend.resource_tracker",
     "loky.backend.resource_tracker",
 )
-_POOLS: Final = ("PoolWorker", "LokyProcess")
+_POOLS: Final = ("PoolWorker", "LokyProcess", "Manager-")
 _SERVICES: Final = frozenset({"wandb-core"})
 log = logging.getLogger("raysweep")
 _lock: Final = threading.Lock()
@@ -63,10 +65,14 @@ def unrelated() -> Iterator[None]:
 
 
 class Strays:
-    """The processes of one attempt after the other. `keeps_pools`: see the module."""
+    """The processes of one attempt after the other. `keeps_pools`: see the module.
 
-    def __init__(self, *, keeps_pools: bool = False) -> None:
+    `keeps_all` says after an attempt whether its processes serve the next one.
+    """
+
+    def __init__(self, *, keeps_pools: bool = False, keeps_all: Callable[[], bool] = lambda: False) -> None:
         self._keeps_pools = keeps_pools
+        self._keeps_all = keeps_all
         self._before: frozenset[int] = frozenset()
         _adopting.add(os.getpid())
         adopt()
@@ -77,7 +83,7 @@ class Strays:
 
     def end(self) -> str:
         """End what the attempt has left running; a line that names it, for the attempt's log."""
-        if not has_children():
+        if not has_children() or self._keeps_all():
             return ""
         ended: dict[int, str] = {}
         deadline = time.monotonic() + END_S

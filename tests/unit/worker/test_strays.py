@@ -118,6 +118,10 @@ from concurrent.futures import ProcessPoolExecutor
 pool = ProcessPoolExecutor(1, mp_context=get_context("fork"))
 use = lambda: pool.submit(os.getpid).result()
 """,
+    "a manager": """
+pool = get_context("fork").Manager()
+use = lambda: pool.Namespace()._token.address
+""",
     "joblib": """
 from joblib import Parallel, delayed
 use = lambda: Parallel(2)(delayed(os.getppid)() for _ in range(2))[0]
@@ -178,3 +182,22 @@ time.sleep(1)
     assert gone(other)
     assert not gone(own, 0.1)
     assert gone(own)
+
+
+def test_the_processes_of_an_object_that_serves_the_next_attempt_stay(
+    program: Callable[[str], list[str]],
+) -> None:
+    pid, *rest = program("""
+kept = [True]
+strays = Strays(keeps_all=lambda: kept[0])
+strays.begin()
+pid = sleep()
+assert strays.end() == ""
+os.kill(pid, 0)
+kept.clear(); kept.append(False)
+strays.begin()
+assert strays.end() == ""
+print(pid)
+""")
+    assert not rest
+    os.kill(int(pid), 9)
