@@ -58,7 +58,8 @@ def run_sweep(
         on_progress: Called about twice a second, in the thread that runs the sweep; for a job, with each of
             its heartbeats.
         takeover: Take the sweep from a controller that seems to live; that one ends with `FencedError`.
-        num_cpus: How many CPUs an embedded Ray offers; default: the machine's cores.
+        num_cpus: How many CPUs an embedded Ray offers; default: the machine's cores. Ignored, with a warning,
+            where another run of this process has started it.
         scheduled_at: When this run was scheduled, with its offset from UTC (an orchestrator's logical date):
             a deadline such as `06:00 Europe/Berlin` is the next one after it. The first start of a sweep
             decides; default: when that is.

@@ -52,6 +52,8 @@ OUT_OF_SCOPE = {
     "cluster/watch.py": NEEDS_RAY,
     "worker/actor.py": NEEDS_PROCESSES,
     "worker/setup.py": NEEDS_PROCESSES,
+    "worker/strayguard.py": NEEDS_PROCESSES,
+    "worker/descendants.py": NEEDS_PROCESSES,
     "worker/zygote.py": NEEDS_PROCESSES,
 }
 """Modules that only a real Ray can run, with the reason."""

@@ -138,6 +138,9 @@ class ActorPool:
             ray.kill(actor.handle)
             self.orphans.add(actor.name)
 
+    async def leave(self) -> None:
+        """The sweep ends: it wants no more places."""
+
     def forget(self, worker: int, name: str) -> None:
         """Ignore whatever still comes from this actor."""
         self._numbers.pop(name, None)

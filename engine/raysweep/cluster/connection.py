@@ -7,11 +7,12 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from threading import Lock
 
 from raysweep.cluster.interrupts import signals_wait
+from raysweep.cluster.sharing import FoundRay, RayConnection, SharedRay
 from raysweep.cluster.tempfolder import ray_folder
 from raysweep.errors import ClusterUnreachableError
 from raysweep.raycompat.importing import quiet_import
@@ -21,45 +22,33 @@ from raysweep.raycompat.signals import handlers_kept
 # Imported into each prestarted worker process of an embedded cluster, before the first actor needs them.
 PRELOAD = "raysweep.worker.actor"
 CONNECT_S = 10.0
-_sharing: ExitStack | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RayConnection:
-    """A live connection of this process to Ray; `is_ours`: it ends with the sweep.
-
-    `host` is where this process can be reached from the cluster's nodes.
-    """
-
-    address: str
-    host: str
-    is_embedded: bool
-    is_ours: bool
+_importing = Lock()
 
 
 @contextmanager
 def connect(address: str | None = None, num_cpus: float | None = None) -> Iterator[RayConnection]:
     """Use the Ray that this process is connected to; else connect to `address`; else start an embedded one.
 
+    On several threads at once, they use one.
+
     Args:
         address: None or `"local"` (embedded), `"auto"`, or `host:port`.
         num_cpus: For an embedded Ray; the machine's cores by default.
 
     Raises:
-        ClusterUnreachableError: Nothing answers at `address`.
+        ClusterUnreachableError: Nothing answers at `address`, or another thread uses another Ray.
     """
-    with signals_wait(), quiet_import():  # half an import of Ray could not be completed in this process
-        import ray
+    # Half an import of Ray could not be completed in this process.
+    with signals_wait(), _importing, quiet_import():
+        import ray  # noqa: F401
 
-    if ray.is_initialized():
-        yield RayConnection(address=address or "", host=_own_host(), is_embedded=False, is_ours=False)
-        return
-    if _sharing is not None:
-        # It stays up for those who come after, and ends with `sharing`.
-        yield _sharing.enter_context(_started(address, num_cpus))
-        return
-    with _started(address, num_cpus) as connection:
+    with _shared.used(address, num_cpus) as connection:
         yield connection
+
+
+def is_alone() -> bool:
+    """Whether nothing else of this process uses the Ray that it has started."""
+    return _shared.has_one_user
 
 
 def stage_of(address: str | None) -> str:
@@ -70,16 +59,9 @@ def stage_of(address: str | None) -> str:
     return "starting Ray" if address in (None, "local") else f"connecting to Ray at {address}"
 
 
-@contextmanager
-def sharing() -> Iterator[None]:
-    """Whoever connects first in here does so for all: one Ray for several steps, none if none needs it."""
-    global _sharing
-    with ExitStack() as stack:
-        before, _sharing = _sharing, stack
-        try:
-            yield
-        finally:
-            _sharing = before
+def sharing() -> AbstractContextManager[None]:
+    """One Ray for several steps in a context: the first that needs one starts it, and it ends with this."""
+    return _shared.kept()
 
 
 @contextmanager
@@ -214,3 +196,18 @@ def _start(num_cpus: float | None, folder: Path) -> None:
     except Exception as error:  # Ray raises plain Exception where a process of it does not come up in time
         problem = next(iter(str(error).splitlines()), type(error).__name__)
         raise ClusterUnreachableError("", f"Ray did not start: {problem}", "try again") from error
+
+
+def _find() -> FoundRay | None:
+    import ray
+
+    if not ray.is_initialized():
+        return None
+    return FoundRay(
+        gcs_address=str(ray.get_runtime_context().gcs_address),
+        host=_own_host(),
+        cpus=float(ray.cluster_resources().get("CPU", 0.0)),  # type: ignore[no-untyped-call]
+    )
+
+
+_shared = SharedRay(_started, _find)

@@ -17,13 +17,14 @@ from typing import Any, Final
 from raysweep import faultplan
 from raysweep.cluster.asking import Asking
 from raysweep.cluster.clock import SteadyClock
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.connection import is_alone
 from raysweep.cluster.discards import Discards
 from raysweep.cluster.durability import Durability
 from raysweep.cluster.logs import LogKeepers
 from raysweep.cluster.nodes import find_room_or_why
 from raysweep.cluster.server import LinkServer
 from raysweep.cluster.setup import make_setup, spec_fault
+from raysweep.cluster.sharing import RayConnection
 from raysweep.cluster.slots import SlotKeeper
 from raysweep.cluster.snapshots import Snapshots
 from raysweep.cluster.threads import Threads
@@ -144,7 +145,7 @@ class Controller:
             self.emit,
             self._keep_traceback,
             now=self._now,
-            owns_cluster=self._connection.is_embedded,
+            owns_cluster=lambda: self._connection.is_embedded and is_alone(),
             stage=self._stage,
         )
         self._watch = ClusterWatch(
@@ -182,6 +183,7 @@ class Controller:
             watch.cancel()
             self._asking.close()
             self._slots.close_all()
+            await self._slots.pool.leave()
             watching = self._threads.watching
             await self._loop.run_in_executor(watching, self._slots.pool.orphans.remove_last)
             await self._logs.finish(is_hurried=self._is_hurried or self._interrupts > 1)

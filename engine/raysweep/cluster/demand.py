@@ -62,7 +62,7 @@ class _Sight:
     def of(cls, held: Holdings) -> _Sight:
         available = cluster.free_by_node()
         # Groups that have no place yet hold nothing.
-        placed = {_group_of(name) for node in available.values() for name in node if "_group_" in name}
+        placed = _placed(available)
         groups = {group: bundles for group, bundles in held.groups.items() if group in placed}
         return cls(
             held=replace(held, groups=groups),
@@ -82,6 +82,18 @@ def look_for_waiting(held: Holdings) -> list[Waiting]:
     found = [_of_demand(demand, sight) for demand in load.demands]
     found += [_of_group(group, sight) for group in load.groups]
     return [item for item in found if item is not None]
+
+
+def look_for_room() -> tuple[Bundle, set[str]] | None:
+    """What is free on the cluster, and the placement groups that have a place; None: nodes may be added."""
+    if cluster.can_grow():
+        return None
+    available = cluster.free_by_node()
+    return _sum(map(_plain, available.values())), _placed(available)
+
+
+def _placed(available: Mapping[str, Bundle]) -> set[str]:
+    return {_group_of(name) for node in available.values() for name in node if "_group_" in name}
 
 
 def explain_place(asked: Sequence[Bundle], held: Holdings) -> str:

@@ -86,9 +86,15 @@ class Interrupts:
             request(controller)
 
 
+_listening: Final[list[Interrupts]] = []
+"""Those of all sweeps that run in this process, on whatever thread."""
+
+
 @contextmanager
 def heard_by(interrupts: Interrupts, *, is_here: bool) -> Iterator[None]:
-    """On the main thread SIGINT and SIGTERM are interrupts in here; on others nothing changes.
+    """On the main thread SIGINT and SIGTERM are interrupts in here, of the sweeps on other threads too.
+
+    On other threads it handles no signals: Python has them on the main thread only.
 
     Also where asyncio has a handler of its own for Ctrl-C, which would cancel the task that waits here and
     lose the outcome. `is_here`: the sweep runs on this thread, and what comes before its controller may be
@@ -101,14 +107,19 @@ def heard_by(interrupts: Interrupts, *, is_here: bool) -> Iterator[None]:
         nonlocal count
         count += 1
         usercode.note_signal()
-        interrupts.interrupt(signal.Signals(number).name)
+        for each in _listening:
+            each.interrupt(signal.Signals(number).name)
         if count >= INSISTS:
             raise KeyboardInterrupt
         if is_here and not interrupts.is_taken:
             _raise_early(interrupts, before[number], number, frame)
 
-    with _handled(hear, before):
-        yield
+    _listening.append(interrupts)
+    try:
+        with _handled(hear, before):
+            yield
+    finally:
+        _listening.remove(interrupts)
 
 
 def _raise_early(interrupts: Interrupts, before: Any, number: int, frame: FrameType | None) -> None:

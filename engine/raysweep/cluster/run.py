@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 import raysweep
-from raysweep.cluster.connection import RayConnection, connect, stage_of
+from raysweep.cluster.connection import connect, stage_of
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.listener import Listener
 from raysweep.cluster.setup import (
@@ -22,6 +22,7 @@ from raysweep.cluster.setup import (
     keeping_parameters,
     spec_fault,
 )
+from raysweep.cluster.sharing import RayConnection
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted

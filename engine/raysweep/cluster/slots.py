@@ -11,6 +11,7 @@ from typing import Any, Final
 from raysweep.cluster.actors import ActorPool, explain_end
 from raysweep.cluster.demand import Holdings, explain_place
 from raysweep.cluster.inline import InlinePool
+from raysweep.cluster.ordered import OrderedPool
 from raysweep.cluster.server import LinkServer
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
@@ -31,8 +32,8 @@ log = logging.getLogger("raysweep")
 class SlotKeeper:
     """The slots of one controller. Methods and callbacks run on the event loop.
 
-    `owns_cluster`: nobody else uses this Ray. `keep_traceback` stores a text in the background and says
-    where; `now` is the controller's clock.
+    `owns_cluster`: whether nothing else uses this Ray. `keep_traceback` stores a text in the background and
+    says where; `now` is the controller's clock.
     """
 
     def __init__(
@@ -44,15 +45,11 @@ class SlotKeeper:
         keep_traceback: KeepTraceback,
         *,
         now: Callable[[], float],
-        owns_cluster: bool,
+        owns_cluster: Callable[[], bool],
         stage: InlineStage | None = None,
     ) -> None:
         self.fleet = fl.Fleet(fl.FleetPolicy.of(spec), self._shorten)
-        self.pool = (
-            ActorPool(spec.trial_resources, setup, self._take_ended, is_gang=spec.scaling is not None)
-            if stage is None
-            else InlinePool(spec.resources, setup, self._take_ended, stage)
-        )
+        self.pool = self._make_pool(spec, setup, stage)
         self._server = server
         self._emit = emit
         self._keep_traceback = keep_traceback
@@ -72,6 +69,14 @@ class SlotKeeper:
             cmd.RecallTrials: self._then(lambda command: fleet.recall(command, now())),
         }
         """How the core's commands to slots are carried out."""
+
+    def _make_pool(self, spec: SweepSpec, setup: WorkerSetup, stage: InlineStage | None) -> ActorPool:
+        if stage is not None:
+            return InlinePool(spec.resources, setup, self._take_ended, stage)
+        is_gang = spec.scaling is not None
+        if spec.autoscaled:
+            return ActorPool(spec.trial_resources, setup, self._take_ended, is_gang=is_gang)
+        return OrderedPool(spec.trial_resources, setup, self._take_ended, self._take_started, is_gang=is_gang)
 
     def answer(self, command: cmd.AnswerReport) -> None:
         """Let a waiting trial go on, at once."""
@@ -105,7 +110,7 @@ class SlotKeeper:
             for slot in self.fleet.slots.values()
             for member in slot.members
         }
-        return Holdings(groups=self.pool.find_groups(), workers=workers, owns_cluster=self._owns_cluster)
+        return Holdings(groups=self.pool.find_groups(), workers=workers, owns_cluster=self._owns_cluster())
 
     # -- from the workers --------------------------------------------------------------------------
 
@@ -129,6 +134,10 @@ class SlotKeeper:
         if number is not None:
             self.fleet.link_closed(number, self._now())
             self._act()
+
+    def _take_started(self, number: int) -> None:
+        """A worker is started for which there was no room before."""
+        self._names[number] = self.pool.name_of(number)
 
     def _take_ended(self, number: int, error: BaseException | None) -> None:
         slot, worker = self.fleet.crew.slot_of(number), self.fleet.crew.find(number)

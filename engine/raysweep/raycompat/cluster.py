@@ -10,9 +10,11 @@ import ray
 from ray._private.state import state
 from ray._raylet import PlacementGroupID
 from ray.core.generated import gcs_pb2
+from ray.experimental import internal_kv
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 Bundle = Mapping[str, float]
+_NAMESPACE = "raysweep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,28 @@ def node_kinds() -> list[NodeKind]:
 def can_grow() -> bool:
     """Whether an autoscaler could add nodes."""
     return bool(state.get_max_resources_from_cluster_config())
+
+
+class ClusterNotes:
+    """Small texts in the control store, which all drivers of a cluster see."""
+
+    def put(self, key: str, value: str) -> None:
+        """Write one."""
+        internal_kv._internal_kv_put(key, value, namespace=_NAMESPACE)
+
+    def get(self, key: str) -> str | None:
+        """One of them; None: it is gone."""
+        found: bytes | None = internal_kv._internal_kv_get(key, namespace=_NAMESPACE)
+        return None if found is None else found.decode(errors="replace")
+
+    def keys(self, prefix: str) -> list[str]:
+        """Those whose key begins so."""
+        found: list[bytes] = internal_kv._internal_kv_list(prefix, namespace=_NAMESPACE)
+        return [key.decode(errors="replace") for key in found]
+
+    def delete(self, key: str) -> None:
+        """Remove one."""
+        internal_kv._internal_kv_del(key, namespace=_NAMESPACE)
 
 
 def find_groups_of(actors: Collection[str]) -> list[bytes]:

@@ -15,6 +15,7 @@ from raysweep.training.session import (
     set_warm_start,
 )
 from raysweep.worker.pinning import pin
+from raysweep.worker.strayguard import guard_descendants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class TrainLoop:
     def __call__(self, config: dict[str, Any]) -> Any:
         from ray import cloudpickle
 
+        guard_descendants()
         pin(self.pinned_cpus)
         set_warm_start(self.warm_start)
         trial.activate(TrainWorkerSession(self.run_id, self.schedule))

@@ -15,6 +15,7 @@ from typing import ClassVar, NoReturn
 from raysweep import allowed, faultplan
 from raysweep.messages import Hello, Unready
 from raysweep.worker.cpus import use_cpus
+from raysweep.worker.descendants import Descendants
 from raysweep.worker.keeping import Keeping
 from raysweep.worker.leftovers import Leftovers
 from raysweep.worker.link import Link, SocketLink
@@ -29,6 +30,7 @@ from raysweep.worker.setup import (
     say_ready,
 )
 from raysweep.worker.shell import LAST_WORDS_S, WorkerShell
+from raysweep.worker.strayguard import guard_descendants
 
 
 class TrialWorker:
@@ -68,6 +70,7 @@ class TrialWorker:
 
     def _serve(self, setup: WorkerSetup, shell: WorkerShell) -> None:
         keeping = Keeping(setup) if setup.log_bytes else None
+        guard_descendants()
         memory = None
         # Imported only here, as what pins and what forks: each module costs a start a millisecond or two.
         if setup.gpus:
@@ -87,10 +90,13 @@ class TrialWorker:
         install_interrupt()
         announce_exits(shell)
         output = keeping.output if keeping is not None else Output()
+        descendants = Descendants(keeps_pools=True, keeps_all=lambda: getattr(trainable, "has_kept", False))
         leftovers = Leftovers(has_gpus=bool(setup.gpus)) if setup.isolation == "worker" else None
         say_ready(shell, setup)
         while (job := shell.next_job(output.rest)) is not None:
-            run_attempt(trainable, job, setup.place, shell, output, leftovers=leftovers)
+            run_attempt(
+                trainable, job, setup.place, shell, output, leftovers=leftovers, descendants=descendants
+            )
         close_trainable(trainable)
 
 

@@ -17,6 +17,7 @@ from raysweep.raycompat.calls import DATA
 from raysweep.restored import opened_by_ray, temporary_folder
 from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.worker.imports import after_import
+from raysweep.worker.strayguard import guard_descendants
 
 if TYPE_CHECKING:
     from raysweep.raycompat.dataplace import DataPlace
@@ -33,6 +34,7 @@ class InnerWorker:
     """Where Ray Data runs that the worker uses itself; None: as everywhere."""
 
     def __call__(self) -> Any:
+        guard_descendants()
         if (place := self.data) is not None:
             after_import(DATA, lambda _: place.enter())
         trial.activate(InnerSession(self.context))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from raysweep import faultplan
 from raysweep.messages import Hello
+from raysweep.worker.descendants import unrelated
 from raysweep.worker.output import CapturedOutput, Output
 from raysweep.worker.spool import HEADER, LOCK, is_locked, make_spool, spool_folder
 from raysweep.worker.wire import pack
@@ -99,7 +100,7 @@ def _start(setup: WorkerSetup, folder: Path) -> None:
     # Planned faults are those of workers and controllers; what a keeper does comes whenever it comes.
     environment.pop(faultplan.VARIABLE, None)
     try:
-        with open(folder / ERRORS, "ab") as errors:
+        with open(folder / ERRORS, "ab") as errors, unrelated():
             subprocess.run(
                 ["/bin/sh", "-c", _ORPHANED, sys.executable, "-P", "-c", CODE, str(folder)],
                 stdin=subprocess.DEVNULL if sock is None else sock.fileno(),

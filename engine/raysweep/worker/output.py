@@ -55,8 +55,8 @@ class Output:
     def rest(self) -> None:
         """No attempt follows at once: what is written from now on is nobody's."""
 
-    def settle(self) -> None:
-        """A process that was forked from this one, and ran an attempt, has ended."""
+    def settle(self, last_words: str = "") -> None:
+        """A process that was forked from this one, and ran an attempt, has ended; `last_words`: see `end`."""
 
     def close(self) -> None:
         """This process runs no more attempts."""
@@ -93,12 +93,13 @@ class CapturedOutput(Output):
             self._shown = self._own()
             self._open()
 
-    def settle(self) -> None:
+    def settle(self, last_words: str = "") -> None:
         """A child has ended. The file of one that could not name it becomes that of a dead process."""
         if self._shown is None:
             return
         with suppress(OSError):
             if (mark := self._shown[:]) != NO_MARK:
+                os.write(self._file, last_words.encode())
                 owner, lock = become_owner(self._folder)
                 os.pwrite(lock, mark, 0)
                 os.rename(self._path(OUT), self._folder / f"{owner}.{OUT}")

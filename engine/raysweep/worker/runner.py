@@ -22,6 +22,7 @@ from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, 
 from raysweep.owners import ENDED
 from raysweep.tuples import with_tuples
 from raysweep.worker import gang
+from raysweep.worker.descendants import Descendants
 from raysweep.worker.libraries import BriefProcess
 from raysweep.worker.members import make_session
 from raysweep.worker.output import Output
@@ -110,11 +111,13 @@ def run_attempt(
     output: Output | None = None,
     attempt_of: Callable[[Session], Attempt] = LocalAttempt,
     leftovers: Leftovers | BriefProcess | None = None,
+    descendants: Descendants | None = None,
 ) -> None:
     """Run the trainable, and say how it began, what it reports, and how it ended.
 
     `output` takes what it prints, and the traceback of what it raises. `attempt_of`: how orders reach it.
-    `leftovers`: of a process that runs others after it.
+    `leftovers`: of a process that runs others after it. `descendants` ends the processes that it leaves
+    running; None: they are the user's.
     """
     if output is None or job.rank:  # an attempt has one log, that of rank 0
         output = Output()
@@ -123,14 +126,17 @@ def run_attempt(
     leftovers = leftovers or BriefProcess()
     leftovers.begin()
     trial_api.activate(session)
+    if descendants is not None:
+        descendants.begin()
     shell.begin(attempt_of(session))
     end = _run(trainable, job, session, place, leftovers.disarm)
     gang.close()
+    left = descendants.end() if descendants is not None else ""
     session.finish()
     trial_api.activate(None)
     tell_strays()
     leftover = leftovers.clear(end, shell.link)
-    output.end(_last_words(end))
+    output.end(_last_words(end) + left)
     shell.end(end, leftover)
 
 

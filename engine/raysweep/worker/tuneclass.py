@@ -78,6 +78,11 @@ class TuneClass:
         else:
             self._stop(instance)
 
+    @property
+    def has_kept(self) -> bool:
+        """Whether the next attempt gets the object of the last one."""
+        return self._kept is not None
+
     def close(self) -> None:
         """The worker is to end: so is what it kept."""
         kept, self._kept = self._kept, None

@@ -4,7 +4,7 @@ children end.
 Run as `python -m raysweep.worker.zygote FD`. It has one thread and no Ray, so a fork of it is a clean copy.
 Its first line on stdin is a `Setup`. Requests come over the SOCK_SEQPACKET socket FD: `fork`, with the
 child's end of its link as a passed descriptor. Answers: `Loaded` or `Unloadable` once, `Forked` for each
-fork, `Ended` for each child.
+fork, `Ended` for each child, once nothing that it started is left.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from raysweep.messages import FailureFacts
 from raysweep.worker.checking import check_forkable
+from raysweep.worker.descendants import Descendants
 from raysweep.worker.gang import preload
 from raysweep.worker.link import SocketLink
 from raysweep.worker.output import CapturedOutput, Output
@@ -105,7 +106,7 @@ def main() -> None:
         control.send(encode(Unloadable(describe(error, origin="start", is_fatal=True))))
         return
     rehearse(setup.place)
-    output = _make_output(setup)
+    output, descendants = _make_output(setup), Descendants()
     wake, waker = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(waker, False)
@@ -121,12 +122,14 @@ def main() -> None:
         readable, _, _ = select.select([control.fileno(), wake], [], [])
         if wake in readable:
             os.read(wake, 4096)
-            _reap(control, child, output)
+            _reap(control, child, output, descendants)
         if control.fileno() in readable:
             request, descriptors, _, _ = socket.recv_fds(control, 64, 1)
             if not request:
+                descendants.end()
                 output.close()
                 return
+            descendants.begin()
             child = _fork(control, wake, waker, descriptors[0], trainable, setup, output)
 
 
@@ -172,7 +175,7 @@ def _fork(
         os.close(wake)
         os.close(waker)
         _die_with_parent(parent)
-        # What the trial starts, ends with it: it leads a process group of its own.
+        # Signals to the group of the worker are not for the trial.
         os.setpgid(0, 0)
         _run_child(descriptor, trainable, setup, output)
         sys.stdout.flush()
@@ -189,14 +192,14 @@ def _run_child(descriptor: int, trainable: Trainable, setup: Setup, output: Outp
     link.listen(shell.take, lambda: os._exit(1))
     job = shell.next_job()
     if job is not None:
-        run_attempt(trainable, job, setup.place, shell, output)
+        run_attempt(trainable, job, setup.place, shell, output, descendants=Descendants())
         output.close()
     # However long the controller does not read: what was reported is not lost. If the worker goes, so does
     # this process.
     link.close(timeout_s=None)
 
 
-def _reap(control: socket.socket, child: int, output: Output) -> None:
+def _reap(control: socket.socket, child: int, output: Output, descendants: Descendants) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -204,10 +207,12 @@ def _reap(control: socket.socket, child: int, output: Output) -> None:
             return
         if pid == 0:
             return
-        with suppress(ProcessLookupError, PermissionError):
+        if pid != child:  # the user's module has started it, or the trial
+            continue
+        left = descendants.end()
+        with suppress(ProcessLookupError, PermissionError):  # where there is no /proc
             os.killpg(pid, signal.SIGKILL)
-        if pid == child:  # else it is of those that the user's module has started
-            output.settle()
+        output.settle(left)
         control.send(encode(Ended(pid, status)))
 
 

@@ -160,3 +160,29 @@ def test_asyncio_does_not_take_it_and_cancel_the_task_that_waits(controller: Any
 
     assert asyncio.run(main()) == "the outcome"
     assert controller.heard == ["SIGINT"]
+
+
+def test_a_signal_interrupts_the_sweeps_on_other_threads_too() -> None:
+    here, there = FakeController(), FakeController()
+    begun, ended = threading.Event(), threading.Event()
+
+    def run_there() -> None:
+        interrupts = Interrupts()
+        with heard_by(interrupts, is_here=True):
+            interrupts.pass_to(there)  # type: ignore[arg-type]
+            begun.set()
+            ended.wait(10)
+
+    thread = threading.Thread(target=run_there)
+    thread.start()
+    begun.wait(10)
+    interrupts = Interrupts()
+    with heard_by(interrupts, is_here=True):
+        interrupts.pass_to(here)  # type: ignore[arg-type]
+        signal.raise_signal(signal.SIGINT)
+    ended.set()
+    thread.join()
+    assert (here.heard, there.heard) == (["SIGINT"], ["SIGINT"])
+    with heard_by(interrupts, is_here=True):
+        signal.raise_signal(signal.SIGINT)
+    assert there.heard == ["SIGINT"]
