@@ -131,7 +131,7 @@ def _signal_once(number: signal.Signals) -> Callable[[Scene], None]:
 
 def _hang(scene: Scene) -> None:
     if _once(scene, "hang"):
-        _sleep(30.0)
+        _sleep(3599.0)
 
 
 def _sleep_through(scene: Scene) -> None:

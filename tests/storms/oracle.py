@@ -42,9 +42,12 @@ class Log:
         return log
 
 
-def check_outcome(storm: Storm, outcome: rs.SweepOutcome, log: Log) -> Iterator[str]:
-    """What is wrong with how a sweep ended."""
+def check_outcome(storm: Storm, outcome: rs.SweepOutcome, log: Log, elapsed_s: float) -> Iterator[str]:
+    """What is wrong with how a sweep ended; `elapsed_s`: how long it took in all, by no wall clock."""
     rows = list(outcome.reports())
+    limit_s = storm.spec["stop"].get("time_budget_s")
+    if outcome.status == "budget" and "budget" not in storm.spec["stop"] and elapsed_s < limit_s - 0.2:
+        yield f"ended by its time budget of {limit_s} s after {elapsed_s:.1f} s"
     yield from _check_status(storm, outcome)
     yield from check_rows(storm, outcome, rows)
     yield from _check_acknowledged(log, rows)
@@ -73,9 +76,8 @@ def _check_status(storm: Storm, outcome: rs.SweepOutcome) -> Iterator[str]:
     if any(found[name] != n for name, n in counts.items()):
         yield f"counts {counts} of trials {dict(found)}"
     is_whole = states <= set(FINAL) and len(outcome.trials) == outcome.num_trials
-    is_cut = any(attempt.end == "cut" for trial in outcome.trials for attempt in trial.attempts)
-    if outcome.status in CUT and is_whole and states == {"completed"} and not is_cut:
-        yield f"{outcome.status}, though all trials have completed: {outcome.why}"
+    if outcome.status in CUT and is_whole:
+        yield f"{outcome.status}, though every trial has come to its own end: {outcome.why}"
     if outcome.status == "completed" and not is_whole:
         yield f"completed with {dict(found)} of {outcome.num_trials}"
 
@@ -145,12 +147,20 @@ def _check_best(storm: Storm, outcome: rs.SweepOutcome) -> Iterator[str]:
 
 
 def check_storage(storm: Storm, outcome: rs.SweepOutcome) -> Iterator[str]:
-    """`verify` finds nothing damaged, and the checkpoint of each trial restores to what it saved."""
+    """`verify` finds nothing damaged, and the checkpoint of each trial restores to what it saved.
+
+    Where the storm has deleted a part of the storage, this holds of the journal and the best trial.
+    """
     folder = SweepFolder(open_store(storm.spec["storage_path"]), outcome.sweep_id)
-    report = verify_sweep(folder)
-    if not report.is_sound:
-        yield f"verify: {'; '.join(map(str, report.damage))}"[:400]
-    for trial in outcome.trials:
+    best = outcome.found_best
+    trials = outcome.trials if not storm.deletion else (best,) if best is not None else ()
+    ids = {trial.trial_id for trial in trials}
+    damage = [
+        each for each in verify_sweep(folder).damage if not each.checkpoint or each.checkpoint[0] in ids
+    ]
+    if damage:
+        yield f"verify: {'; '.join(f'{each.object} {each.problem}' for each in damage)}"[:400]
+    for trial in trials:
         if trial.checkpoint_uri:
             yield from _check_restore(storm, trial)
 

@@ -1,4 +1,4 @@
-"""Storms drawn from a seed: a valid spec, the acts of its trials, kills, clocks, deletions, and what follows."""
+"""Storms drawn from a seed: a valid spec, the acts of its trials, kills, clocks, deletions, a follow-up."""
 
 from __future__ import annotations
 

@@ -33,6 +33,8 @@ LIMIT_S: Final = float(os.environ.get("STORM_LIMIT_S", "60"))
 """A run that takes longer hangs."""
 ALONE_S: Final = 4.0
 """How long after a run its processes may still be there."""
+LAST_LOOK_S: Final = 0.5
+"""What is deleted so shortly before the outcome is written, the sweep need not see."""
 
 
 @dataclass(slots=True)
@@ -78,21 +80,23 @@ class Player:
     def __init__(self, storm: Storm, folder: Path, rng: Random, result: Result) -> None:
         self._storm, self._folder, self._rng = storm, folder, rng
         self._found, self._result = result.violations, result
+        self._begun = self._deleted_at = 0.0
         self._snapshots: list[tuple[float, Mapping[int, rs.TrialOutcome]]] = []
         self._sweep_id = RunRequest.of(rs.SweepSpec(**storm.spec), KEY).run.id
 
     def play(self) -> None:
         """All of it."""
+        self._begun = time.monotonic()
         for index, (delay_s, takes_others) in enumerate(self._storm.kills):
             if not self._run_and_kill(f"killed{index}", delay_s, takes_others):
                 break
         outcome = self._run("last")
         log = self._log()
         self._found += oracle.check_traces(self._storm, log)
-        if outcome is None:
+        if outcome is None or self._is_deleted_too_late():
             return
         with self._reading():
-            self._found += oracle.check_outcome(self._storm, outcome, log)
+            self._found += oracle.check_outcome(self._storm, outcome, log, self._elapsed_s())
             for at, before in self._snapshots:
                 self._found += oracle.check_kept(before, at, outcome, log)
         with self._reading():
@@ -103,6 +107,16 @@ class Player:
 
     def _log(self) -> oracle.Log:
         return oracle.Log.read(Path(self._storm.plan["log"]))
+
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._begun
+
+    def _is_deleted_too_late(self) -> bool:
+        """Whether the storm deleted something after the sweep had looked for the last time."""
+        if not self._storm.deletion:
+            return False
+        path = Path(self._storm.spec["storage_path"], self._sweep_id, "outcome.json")
+        return not path.exists() or self._deleted_at > path.stat().st_mtime - LAST_LOOK_S
 
     def _reading(self) -> Any:
         """What cannot be read is a violation, and no end of the storm."""
@@ -191,6 +205,7 @@ class Player:
             act()
 
     def _delete(self) -> None:
+        self._deleted_at = time.time()
         folder = Path(self._storm.spec["storage_path"], self._sweep_id)
         match self._storm.deletion:
             case "folder":
@@ -253,7 +268,7 @@ class Player:
         if after is None:
             return
         with self._reading():
-            self._found += oracle.check_outcome(self._storm, after, self._log())
+            self._found += oracle.check_outcome(self._storm, after, self._log(), self._elapsed_s())
             self._found += oracle.check_storage(self._storm, after)
         kept = {} if "extend" in changes else {t.number: t for t in outcome.trials if t.state != "failed"}
         kept = {number: trial for number, trial in kept.items() if trial.state in oracle.FINAL}
