@@ -6,6 +6,7 @@ import argparse
 import gc
 import json
 import os
+import pkgutil
 import select
 import shutil
 import sys
@@ -14,31 +15,47 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
+from typing import Final
 
+import raysweep.schedulers
+import raysweep.search
 from tests.storms.processes import Process
 from tests.storms.storm import Result, play
 
-STORM_LIMIT_S = 400.0
+STORM_LIMIT_S: Final = 400.0
+PRELOADED: Final = (
+    "cloudpickle",
+    "numpy",
+    "ray",
+    "raysweep.cluster.controller",
+    "raysweep.cluster.gpus",
+    "raysweep.cluster.run",
+    "raysweep.jobs.options",
+    "raysweep.run",
+    "raysweep.runs.history",
+    "raysweep.step",
+    "raysweep.storage.nodecache",
+    "raysweep.worker.actor",
+    "raysweep.worker.forking",
+    "raysweep.worker.keeping",
+    "raysweep.worker.rehearsal",
+    "raysweep.worker.saver",
+    "threadpoolctl",
+)
+NOT_PRELOADED: Final = ("raysweep.search.tune_searcher", "raysweep.search.rays")
+"""They import Ray Tune."""
 
 
 def preload() -> None:
     """Import once what every storm needs: all its processes are forks of this one."""
-    import numpy  # noqa: F401
-    import ray  # noqa: F401
-
-    import raysweep.cluster.controller
-    import raysweep.cluster.gpus
-    import raysweep.cluster.run
-    import raysweep.jobs.options
-    import raysweep.search.tpe
-    import raysweep.step
-    import raysweep.storage.nodecache
-    import raysweep.worker.actor
-    import raysweep.worker.keeping
-    import raysweep.worker.saver  # noqa: F401
-    import tests.storms.zoo  # noqa: F401
-
+    for name in PRELOADED:
+        import_module(name)
+    for package in (raysweep.schedulers, raysweep.search):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if module.name not in NOT_PRELOADED:
+                import_module(module.name)
     os.environ.setdefault("RAYSWEEP_LOG_BYTES", "0")
     gc.collect()
     gc.freeze()

@@ -24,8 +24,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 import raysweep as rs
 
 _open, _write, _close, _sleep, _leave = os.open, os.write, os.close, time.sleep, os._exit
@@ -250,6 +248,8 @@ def _logging(scene: Scene) -> None:
 
 
 def _numpy(scene: Scene) -> None:
+    import numpy as np
+
     np.seterr(all="ignore")
 
 
@@ -287,6 +287,8 @@ def _with(**values: Any) -> Callable[[Scene], Row]:
 
 
 def _numpy_values(scene: Scene) -> Row:
+    import numpy as np
+
     return {name: np.float64(v) if name in ("loss", "acc") else v for name, v in scene.row.items()}
 
 

@@ -20,8 +20,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 import raysweep as rs
 from tests.storms import acts
 
@@ -136,7 +134,7 @@ def surroundings() -> dict[str, Any]:
         "itimer": signal.getitimer(signal.ITIMER_REAL)[0] > 0,
         "handlers": [str(signal.getsignal(each)) for each in signals],
         "logging": len(logging.getLogger().handlers),
-        "numpy": np.geterr(),
+        "numpy": numpy.geterr() if (numpy := sys.modules.get("numpy")) is not None else None,
         "umask": umask,
         "files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "socket timeout": socket.getdefaulttimeout(),
