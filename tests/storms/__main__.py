@@ -104,10 +104,10 @@ def _read(number: int, folder: Path) -> Result:
     return result
 
 
-def show(seed: int, result: Result, is_alone: bool) -> None:
+def show(seed: int, result: Result, is_alone: bool, elapsed_s: float) -> None:
     """What went wrong, and how to see it again."""
     if result.violations or is_alone:
-        print(f"storm {result.number}: {result.told} -> {result.ended or result.refused}", flush=True)
+        print(f"[{elapsed_s:.0f} s] storm {result.number}: {result.told} -> {result.ended or result.refused}")
         for each in dict.fromkeys(result.violations):
             print(f"  {each}")
         print(f"  again: make storms SEED={seed} STORM={result.number}", flush=True)
@@ -137,7 +137,7 @@ def main() -> int:
         refused += bool(result.refused)
         if result.violations:
             violated.append(result.number)
-        show(asked.seed, result, is_alone)
+        show(asked.seed, result, is_alone, time.monotonic() - begun)
         minutes = (time.monotonic() - begun) / 60
         if not is_alone and played % 50 == 0:
             print(f"{played} storms in {minutes:.1f} minutes, {len(violated)} violated", flush=True)

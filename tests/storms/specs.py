@@ -84,7 +84,11 @@ def draw_storm(seed: int, number: int, folder: Path) -> Storm:
     isolation = rng.choices(["worker", "process", "actor", "inline"], [55, 22, 8, 15])[0]
     is_pair = rng.random() < 0.35
     spec = _draw_spec(rng, isolation, is_pair)
-    spec["param_space"]["plan"] = {"const": _draw_plan(rng, spec, seed, number, folder, is_pair)}
+    plan = _draw_plan(rng, spec, seed, number, folder, is_pair)
+    spec["param_space"]["plan"] = {"const": plan}
+    jump = (rng.uniform(0.3, 2.0), rng.choice([-3600.0, 3600.0])) if rng.random() < 0.2 else None
+    if jump is not None and not is_pair:
+        _give_time_to_pass(rng, spec, plan)
     spec["storage_path"] = str(folder / "storage")
     is_inline = isolation == "inline"
     two_nodes = not is_inline and not is_pair and rng.random() < 0.25
@@ -102,11 +106,26 @@ def draw_storm(seed: int, number: int, folder: Path) -> Storm:
         if is_inline
         else tuple(rng.uniform(0, 2) for _ in range(rng.choice([0, 0, 0, 1, 2]))),
         happenings=_draw_happenings(rng) if two_nodes else (),
-        jump=(rng.uniform(0.3, 2.0), rng.choice([-3600.0, 3600.0])) if rng.random() < 0.2 else None,
+        jump=jump,
         deletion=deletion,
         deleted_after_s=rng.uniform(0.1, 1.5),
         follow_up=rng.choice([{}, {"retry": "failed"}, {"extend": {"top": 2, "max_t": 12}}, {"more": 3}]),
     )
+
+
+def _give_time_to_pass(rng: Random, spec: Spec, plan: Spec) -> None:
+    """Have something wait for a time when the clock jumps: a limit, a back-off, a trial that hangs."""
+    waiting = ["raises once"] if spec["isolation"] == "inline" else ["raises once", "hangs", "SIGKILL"]
+    plan["acts"], plan["share"], plan["sleep_s"] = waiting, 0.5, max(plan["sleep_s"], 0.05)
+    spec["failure"] |= {
+        "max_failures": 1,
+        "max_worker_deaths": 1,
+        "backoff_initial_s": rng.choice([0.1, 1.0]),
+    }
+    spec["failure"]["backoff_max_s"] = 1.0
+    if rng.random() < 0.5:
+        spec["stop"]["time_budget_s"] = 600.0
+        spec["stop"].pop("budget", None)
 
 
 def _draw_kills(rng: Random) -> tuple[tuple[float, bool], ...]:
