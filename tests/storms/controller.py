@@ -78,10 +78,9 @@ def _drive(run: Run) -> None:
     theirs.close()
     cluster = StandInCluster(run.cpus)
     install(cluster, ours, str(run.folder))
-    if run.jump is not None:
-        _jump(*run.jump)
+    clock = Clock(*run.jump) if run.jump is not None else None
     before = set(threading.enumerate())
-    end = _call(run, _looking(run, cluster))
+    end = _call(run, _looking(run, cluster, clock))
     end["threads"] = _threads_left(before)
     run.end_path.write_text(json.dumps(end))
 
@@ -99,7 +98,7 @@ def _call(run: Run, look: Any) -> dict[str, Any]:
     return {"error": "", "kinds": [], "text": f"{outcome.status}: {outcome.why}"}
 
 
-def _looking(run: Run, cluster: StandInCluster) -> Any:
+def _looking(run: Run, cluster: StandInCluster, clock: Clock | None) -> Any:
     """Called about twice a second on the controller's loop: nodes come and go in it."""
     line = sorted(run.happenings)
     begun: list[float] = []
@@ -108,6 +107,8 @@ def _looking(run: Run, cluster: StandInCluster) -> Any:
     def look(progress: SweepProgress) -> None:
         if progress.counts.total and not begun:
             begun.append(time.monotonic())
+            if clock is not None:
+                clock.start()
         while line and begun and time.monotonic() - begun[0] >= line[0][0]:
             _, what, argument = line.pop(0)
             {"kill": cluster.kill, "add": cluster.add, "drain": cluster.drain}[what](argument)
@@ -117,10 +118,21 @@ def _looking(run: Run, cluster: StandInCluster) -> Any:
     return look
 
 
-def _jump(after_s: float, by_s: float) -> None:
-    """Set the wall clock of this process: the machine's, which other tests need, stays."""
-    real, begin = time.time, time.monotonic()
-    time.time = lambda: real() + (by_s if time.monotonic() - begin >= after_s else 0.0)
+class Clock:
+    """The wall clock of this process, which jumps once: the machine's, which other processes need, stays."""
+
+    def __init__(self, after_s: float, by_s: float) -> None:
+        self._after_s, self._by_s = after_s, by_s
+        self._jumps_at = float("inf")
+        self._real = time.time
+        time.time = self._read
+
+    def start(self) -> None:
+        """The first trial runs."""
+        self._jumps_at = time.monotonic() + self._after_s
+
+    def _read(self) -> float:
+        return self._real() + (self._by_s if time.monotonic() >= self._jumps_at else 0.0)
 
 
 def _threads_left(before: set[threading.Thread]) -> list[str]:

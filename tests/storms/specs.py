@@ -86,7 +86,7 @@ def draw_storm(seed: int, number: int, folder: Path) -> Storm:
     spec = _draw_spec(rng, isolation, is_pair)
     plan = _draw_plan(rng, spec, seed, number, folder, is_pair)
     spec["param_space"]["plan"] = {"const": plan}
-    jump = (rng.uniform(0.3, 2.0), rng.choice([-3600.0, 3600.0])) if rng.random() < 0.2 else None
+    jump = (rng.uniform(0.0, 1.5), rng.choice([-3600.0, 3600.0])) if rng.random() < 0.2 else None
     if jump is not None and not is_pair:
         _give_time_to_pass(rng, spec, plan)
     spec["storage_path"] = str(folder / "storage")
@@ -116,7 +116,7 @@ def draw_storm(seed: int, number: int, folder: Path) -> Storm:
 def _give_time_to_pass(rng: Random, spec: Spec, plan: Spec) -> None:
     """Have something wait for a time when the clock jumps: a limit, a back-off, a trial that hangs."""
     waiting = ["raises once"] if spec["isolation"] == "inline" else ["raises once", "hangs", "SIGKILL"]
-    plan["acts"], plan["share"], plan["sleep_s"] = waiting, 0.5, max(plan["sleep_s"], 0.05)
+    plan |= {"acts": waiting, "share": 0.5, "acts_at": 1, "sleep_s": max(plan["sleep_s"], 0.05)}
     spec["failure"] |= {
         "max_failures": 1,
         "max_worker_deaths": 1,
@@ -197,6 +197,7 @@ def _draw_plan(
         "pad": rng.choice([1, 100, 10_000]),
         "share": rng.choice([0.0, 0.15, 0.3, 0.5]),
         "pairs": is_pair,
+        "acts_at": 0,
         "acts": known,
         "exploits": is_exploiting,
     }

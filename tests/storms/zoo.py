@@ -64,7 +64,7 @@ def train(config: Config) -> Any:
     say(plan, "start", trial=number, attempt=context.attempt, rank=context.rank, act=act)
     _look_for_traces(plan, number)
     begin = _restore(plan, number)
-    at = 1 + draw(plan["seed"], "at", number) % plan["steps"]
+    at = plan["acts_at"] or 1 + draw(plan["seed"], "at", number) % plan["steps"]
     for step in range(begin + 1, plan["steps"] + 1):
         loss = loss_of(config["x"], plan["seed"], number, step)
         row: Config = {"loss": loss, "acc": 1.0 / (1.0 + loss), "step": step, "of": number, "x": config["x"]}
