@@ -9,6 +9,7 @@ import os
 import pkgutil
 import select
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -21,7 +22,8 @@ from typing import Final
 
 import raysweep.schedulers
 import raysweep.search
-from tests.storms.processes import Process
+from tests.storms.processes import Process, adopt_orphans, descendants, kill_all
+from tests.storms.putback import PUT_BACK, put_back
 from tests.storms.storm import Result, play
 
 STORM_LIMIT_S: Final = 400.0
@@ -65,19 +67,23 @@ def run_storms(seed: int, numbers: Sequence[int], folder: Path, jobs: int) -> It
     """Play storms, `jobs` at once, each in a fork; results as they come."""
     line = list(reversed(numbers))
     running: dict[int, tuple[int, Process, float]] = {}
-    while line or running:
-        while line and len(running) < jobs:
-            number = line.pop()
-            process = _begin(seed, number, folder)
-            running[os.pidfd_open(process.pid)] = number, process, time.monotonic()
-        ready, _, _ = select.select(list(running), [], [], 1.0)
-        late = [fd for fd, (_, _, begun) in running.items() if time.monotonic() - begun > STORM_LIMIT_S]
-        for descriptor in {*ready, *late}:
-            number, process, _ = running.pop(descriptor)
-            os.close(descriptor)
-            process.kill()
-            process.wait(10.0)
-            yield _read(number, folder)
+    adopt_orphans()
+    try:
+        while line or running:
+            while line and len(running) < jobs:
+                number = line.pop()
+                process = _begin(seed, number, folder)
+                running[os.pidfd_open(process.pid)] = number, process, time.monotonic()
+            ready, _, _ = select.select(list(running), [], [], 1.0)
+            late = [fd for fd, (_, _, begun) in running.items() if time.monotonic() - begun > STORM_LIMIT_S]
+            for descriptor in {*ready, *late}:
+                number, process, _ = running.pop(descriptor)
+                os.close(descriptor)
+                process.kill()
+                process.wait(10.0)
+                yield _read(number, folder)
+    finally:
+        kill_all(list(descendants(os.getpid())))
 
 
 def _begin(seed: int, number: int, folder: Path) -> Process:
@@ -123,9 +129,14 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only these: numbers with commas between them")
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="how many at once")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin none after this time")
+    parser.add_argument("--until-found", action="store_true", help="end with the first violation")
+    parser.add_argument("--put-back", choices=PUT_BACK, help="a fault that the storms have to find")
     parser.add_argument("--folder", type=Path, default=Path(".storms"))
     asked = parser.parse_args()
     preload()
+    if asked.put_back:
+        put_back(asked.put_back)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     begun, played, cpu_s = time.monotonic(), 0, 0.0
     violated: list[int] = []
     refused = 0
@@ -141,7 +152,7 @@ def main() -> int:
         minutes = (time.monotonic() - begun) / 60
         if not is_alone and played % 50 == 0:
             print(f"{played} storms in {minutes:.1f} minutes, {len(violated)} violated", flush=True)
-        if minutes > asked.minutes:
+        if minutes > asked.minutes or (asked.until_found and violated):
             break
     minutes = (time.monotonic() - begun) / 60
     print(

@@ -184,13 +184,14 @@ def _draw_plan(
         left = LEFTOVERS if spec["isolation"] != "inline" else ()
         marks = MARKS if spec["isolation"] != "inline" else ()
         known = [rng.choice([*STRAYS, *STRAYS, *marks, *left, rng.choice(known)])]
+    is_limited = "time_budget_s" in spec["stop"] and not is_pair
     is_exploiting = any(name in spec["scheduler"] for name in EXPLOITING)
     return {
         "seed": seed * 100_000 + number,
         "log": str(folder / "log"),
         "steps": rng.choice([1, 2, 3, 5, 8]) if not is_pair else rng.choice([3, 5]),
         "sleep_s": rng.choice([0, 0.01, 0.05, 0.15]) if not is_pair else rng.choice([0.02, 0.08]),
-        "tail_s": rng.choice([0, 0, 0, 0.4]),
+        "tail_s": rng.choice([0, 0.5, 0.8] if is_limited else [0, 0, 0, 0.4]),
         "every": rng.choice([0, 1, 1, 2]),
         "waits": rng.random() < 0.5,
         "new_folder": rng.random() < 0.5,
@@ -273,7 +274,7 @@ def _draw_checkpoints(rng: Random) -> Spec:
 def _draw_stop(rng: Random, metric: str) -> Spec:
     found: Spec = {"grace_s": rng.choice([0.5, 1.0])}
     if rng.random() < 0.25:
-        found["time_budget_s"] = rng.choice([1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 600.0])
+        found["time_budget_s"] = rng.choice([*(rng.uniform(0.8, 3.5) for _ in range(4)), 600.0])
     if rng.random() < 0.15:
         found["trial_time_s"] = rng.choice([1.0, 2.0, 3.0])
     if rng.random() < 0.1:

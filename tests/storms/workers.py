@@ -105,6 +105,7 @@ def fork(run: Callable[[], Any]) -> int:
         return pid
     code = 1
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
         code = run() or 0
     except SystemExit as error:
