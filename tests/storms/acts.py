@@ -48,8 +48,8 @@ class Misbehaviour(BaseException):
 
 
 def say(plan: Mapping[str, Any], what: str, **facts: Any) -> None:
-    """A line in the storm's log, whatever the trial has done to its process."""
-    line = json.dumps({"what": what, "pid": os.getpid(), "at": time.time(), **facts}) + "\n"
+    """A line in the storm's log, whatever the trial has done to its process; `at`: no clock that jumps."""
+    line = json.dumps({"what": what, "pid": os.getpid(), "at": time.monotonic(), **facts}) + "\n"
     descriptor = _open(plan["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         _write(descriptor, line.encode())

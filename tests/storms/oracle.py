@@ -149,15 +149,14 @@ def _check_best(storm: Storm, outcome: rs.SweepOutcome) -> Iterator[str]:
 def check_storage(storm: Storm, outcome: rs.SweepOutcome) -> Iterator[str]:
     """`verify` finds nothing damaged, and the checkpoint of each trial restores to what it saved.
 
-    Where the storm has deleted a part of the storage, this holds of the journal and the best trial.
+    Where the storm has deleted a part of the storage, this holds of the journal and the best checkpoint.
     """
     folder = SweepFolder(open_store(storm.spec["storage_path"]), outcome.sweep_id)
     best = outcome.found_best
     trials = outcome.trials if not storm.deletion else (best,) if best is not None else ()
-    ids = {trial.trial_id for trial in trials}
-    damage = [
-        each for each in verify_sweep(folder).damage if not each.checkpoint or each.checkpoint[0] in ids
-    ]
+    damage = verify_sweep(folder).damage
+    if storm.deletion:
+        damage = tuple(each for each in damage if not each.checkpoint)
     if damage:
         yield f"verify: {'; '.join(f'{each.object} {each.problem}' for each in damage)}"[:400]
     for trial in trials:

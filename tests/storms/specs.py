@@ -81,6 +81,8 @@ def draw_storm(seed: int, number: int, folder: Path) -> Storm:
     rng = Random(f"{seed}:{number}")
     if rng.random() < 0.12:
         return _bad_hook(rng, seed, number, folder)
+    if rng.random() < 0.08:
+        return _tight(rng, seed, number, folder)
     isolation = rng.choices(["worker", "process", "actor", "inline"], [55, 22, 8, 15])[0]
     is_pair = rng.random() < 0.35
     spec = _draw_spec(rng, isolation, is_pair)
@@ -142,10 +144,19 @@ def _draw_happenings(rng: Random) -> tuple[tuple[float, str, int], ...]:
     return tuple(found)
 
 
-def _bad_hook(rng: Random, seed: int, number: int, folder: Path) -> Storm:
-    """A plain sweep, one of whose hooks raises what is no Exception."""
-    where = rng.choice(["search", "search", "search", "trial_if", "on_progress"])
-    spec: Spec = {
+def _tight(rng: Random, seed: int, number: int, folder: Path) -> Storm:
+    """A time budget that is over about when the last trials are: they hear nothing after their last report."""
+    spec = _plain_spec(rng, number, folder)
+    spec |= {"num_samples": 2, "max_concurrent_trials": 2 if spec["isolation"] == "worker" else 1}
+    spec["stop"] |= {"time_budget_s": rng.uniform(0.8, 3.0)}
+    plan = _draw_plan(rng, spec, seed, number, folder, False)
+    plan |= {"acts": [], "steps": 2, "sleep_s": 0.1, "tail_s": 0.9}
+    spec["param_space"]["plan"] = {"const": plan}
+    return Storm(seed=seed, number=number, spec=spec, cpus=(2,))
+
+
+def _plain_spec(rng: Random, number: int, folder: Path) -> Spec:
+    return {
         "name": "storm",
         "trainable": "tests.storms.zoo:train",
         "metric": "loss",
@@ -161,6 +172,12 @@ def _bad_hook(rng: Random, seed: int, number: int, folder: Path) -> Storm:
         "stop": {"grace_s": 1.0},
         "failure": {"backoff_initial_s": 0.1, "max_failures": 0, "breaker_trials": 0},
     }
+
+
+def _bad_hook(rng: Random, seed: int, number: int, folder: Path) -> Storm:
+    """A plain sweep, one of whose hooks raises what is no Exception."""
+    where = rng.choice(["search", "search", "search", "trial_if", "on_progress"])
+    spec = _plain_spec(rng, number, folder)
     if where == "search":
         options = {"raises": rng.choice(list(hooks.KINDS)), "where": rng.choice(["ask", "tell"])}
         options |= {"at": rng.choice([1, 2, 4]), "is_adaptive": rng.random() < 0.7}
