@@ -145,7 +145,7 @@ def _draw_happenings(rng: Random) -> tuple[tuple[float, str, int], ...]:
 
 
 def _tight(rng: Random, seed: int, number: int, folder: Path) -> Storm:
-    """A time budget that is over about when the last trials are: they hear nothing after their last report."""
+    """A time budget that is over when the last trials are: they hear nothing after their last report."""
     spec = _plain_spec(rng, number, folder)
     spec |= {"num_samples": 2, "max_concurrent_trials": 2 if spec["isolation"] == "worker" else 1}
     spec["stop"] |= {"time_budget_s": rng.uniform(0.8, 3.0)}
