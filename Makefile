@@ -13,7 +13,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-pythons test-all faults chaos mutants structure check bench docs constraints clean system-libraries browser
+.PHONY: help setup nightly nightly-airflow airflow prefect test test-servers test-prefect-latest test-tensorflow test-horovod test-searchers test-pythons test-all faults chaos storms mutants structure check bench docs constraints clean system-libraries browser
 
 SUPPORTED := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first interpreter of this machine that will do; `make PYTHON=/path/to/python3.12 …` names another.
@@ -222,6 +222,12 @@ chaos: setup
 	$(BIN)/python -m tests.orchestrators.chaos --orchestrator '$(ORCHESTRATOR)' --seed $(SEED) --nights $(NIGHTS) \
 		$(if $(NIGHT),--night $(NIGHT))
 
+STORMS ?= 200
+STORM ?=
+## storms: random sweeps on the engine without Ray: misbehaving trials, kills, clocks, lost storage (SEED=1 STORMS=200 STORM=137)
+storms: setup
+	$(BIN)/python -m tests.storms --seed $(SEED) --storms $(STORMS) $(if $(STORM),--storm $(STORM))
+
 MUTANTS ?= 200
 ONLY ?=
 ## mutants: the tests are tested: mutants of the engine, drawn by a seed, of which 95 % have to die (SEED=1 MUTANTS=200 ONLY=core/)
@@ -261,7 +267,7 @@ constraints: $(STAMPS)/venv
 		$(if $(UPGRADE),--upgrade) --output-file constraints-prefect-latest.txt \
 		pyproject.toml constraints-prefect-latest.in
 
-## clean: remove what make made: environments, caches, site, .mutants, .nightly, .airflow and .prefect with their results
+## clean: remove what make made: environments, caches, site, .mutants, .storms, .nightly, .airflow and .prefect with their results
 clean:
-	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-searchers .venv-3.12 .venv-3.13 .mutants .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) .venv-tensorflow .venv-horovod .venv-searchers .venv-3.12 .venv-3.13 .mutants .storms .nightly .airflow .prefect site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,7 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
-FOLDERS = ("airflow", "users", "engine", "faults", "orchestrators", "jobs", "prefect", "unit")
+FOLDERS = ("airflow", "users", "engine", "faults", "orchestrators", "jobs", "prefect", "storms", "unit")
 """From the front to the back. A folder that is not named is between."""
 
 

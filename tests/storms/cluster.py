@@ -1,0 +1,243 @@
+"""A cluster that stands in for Ray's: nodes that come, drain and die, placement groups, and actors as forks.
+
+Everything else of a sweep is real: controller, fleet, link, workers, journal, takeover, storage. What is
+replaced stands in `install`, each with its reason; it is done in the process of one controller only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+import ray.exceptions
+
+import raysweep.cluster.actors as actors
+import raysweep.cluster.nodes as nodes
+import raysweep.cluster.orphans as orphans
+import raysweep.cluster.run as run
+import raysweep.cluster.slots as slots
+import raysweep.cluster.watch as watch
+from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.preflight import Node
+from raysweep.cluster.setup import resized
+from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
+from raysweep.spec import Resources
+from raysweep.worker.setup import WorkerSetup
+from tests.storms.workers import Ended, Kill, Start
+
+MEMORY_BYTES: Final = 8.0 * 2**30
+DRAIN_S: Final = 2.0
+Bundle = dict[str, float]
+
+
+class NodeGone(ray.exceptions.ActorDiedError):
+    """What Ray raises for an actor whose node has died."""
+
+    def __str__(self) -> str:
+        return "The actor died because its node has died."
+
+
+@dataclass(slots=True)
+class StandInCluster:
+    """Nodes with their CPUs; the facts that Ray's control store would give."""
+
+    cpus: tuple[int, ...]
+    nodes: dict[str, Bundle] = field(default_factory=dict)
+    draining: dict[str, float | None] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    on_change: Callable[[], None] = lambda: None
+    on_death: Callable[[str], None] = lambda node: None
+
+    def __post_init__(self) -> None:
+        for cpus in self.cpus:
+            self.add(cpus)
+
+    def add(self, cpus: int) -> None:
+        """A node joins."""
+        self.nodes[f"{len(self.nodes):08x}node"] = {"CPU": float(cpus), "memory": MEMORY_BYTES}
+        self.on_change()
+
+    def kill(self, index: int) -> None:
+        """A node dies with all that runs on it."""
+        living = [name for name in self.nodes if name not in self.dead]
+        if living:
+            node = living[index % len(living)]
+            self.dead.add(node)
+            self.draining.pop(node, None)
+            self.on_death(node)
+
+    def drain(self, index: int) -> None:
+        """A node is about to go."""
+        living = [name for name in self.nodes if name not in self.dead]
+        if living:
+            self.draining[living[index % len(living)]] = time.time() + DRAIN_S
+
+    def live_nodes(self) -> list[Node]:
+        """See `raysweep.cluster.nodes.live_nodes`."""
+        living = {name: total for name, total in self.nodes.items() if name not in self.dead}
+        return [Node(name=name, total=dict(total), labels={}, node_id=name) for name, total in living.items()]
+
+    def draining_nodes(self) -> dict[str, float | None]:
+        """See `raysweep.raycompat.cluster.draining_nodes`."""
+        return dict(self.draining)
+
+    def state_of_node(self, node: str, text: str) -> Any:
+        """See `raysweep.cluster.nodes.state_of_node`."""
+        if node in self.dead or "node has died" in text:
+            return "dead"
+        return "draining" if node in self.draining else "alive"
+
+    def place(self, bundles: list[Bundle], held: list[tuple[str, Bundle]], avoided: set[str]) -> list[str]:
+        """The nodes for these bundles beside what is held, or none."""
+        off = self.dead | avoided | set(self.draining)
+        free = {name: dict(total) for name, total in self.nodes.items() if name not in off}
+        for node, bundle in held:
+            if node in free:
+                _take(free[node], bundle)
+        found: list[str] = []
+        for bundle in bundles:
+            fits = [
+                name for name, rest in free.items() if all(rest.get(k, 0) >= v for k, v in bundle.items())
+            ]
+            if not fits:
+                return []
+            _take(free[fits[0]], bundle)
+            found.append(fits[0])
+        return found
+
+
+def _take(free: Bundle, bundle: Bundle) -> None:
+    for name, amount in bundle.items():
+        free[name] = free.get(name, 0.0) - amount
+
+
+class StandInPool(actors.ActorPool):
+    """As `ActorPool`, with groups in a `StandInCluster`, and workers that a fork server starts."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        setup: WorkerSetup,
+        on_ended: Callable[[int, BaseException | None], None],
+        *,
+        cluster: StandInCluster,
+        server: Connection,
+        folder: str,
+        is_gang: bool = False,
+    ) -> None:
+        super().__init__(resources, setup, on_ended, is_gang=is_gang)
+        self._cluster, self._server, self._folder = cluster, server, folder
+        self._avoided: dict[int, set[str]] = {}
+        self._placed: dict[int, list[str]] = {}
+        self._waiting: list[StartWorker] = []
+        self._nodes: dict[int, str] = {}
+        self._fresh = itertools.count(1)
+        cluster.on_change, cluster.on_death = self._go_on, self._lose
+        asyncio.get_running_loop().add_reader(server.fileno(), self._read)
+
+    def create_group(self, action: CreateGroup) -> None:
+        """Have it placed when there is room."""
+        self._note_shape(action)
+        self._avoided[action.group] = set(action.excluded)
+        self._go_on()
+
+    def remove_group(self, action: RemoveGroup) -> None:
+        """Give its room back."""
+        super().remove_group(action)
+        self._avoided.pop(action.group, None)
+        self._placed.pop(action.group, None)
+        self._go_on()
+
+    def find_groups(self) -> dict[str, list[Bundle]]:
+        """None that Ray would know."""
+        return {}
+
+    def start(self, action: StartWorker) -> None:
+        """Have a worker started once its group has a place."""
+        actor = actors.Actor(worker=action.worker, name=f"{next(self._fresh):032x}", handle=None)
+        self._alive[actor.worker] = actor
+        self._numbers[actor.name] = actor.worker
+        self._waiting.append(action)
+        self._go_on()
+
+    def kill(self, worker: int) -> None:
+        """SIGKILL, as `ray.kill`."""
+        if self._alive.pop(worker, None) is not None:
+            self._server.send(Kill(worker))
+
+    def _go_on(self) -> None:
+        for group, avoided in self._avoided.items():
+            if group not in self._placed:
+                placed = self._cluster.place(self.bundles_of(group), self._held(), avoided)
+                if placed:
+                    self._placed[group] = placed
+        for action in [each for each in self._waiting if each.group in self._placed]:
+            self._waiting.remove(action)
+            if action.worker in self._alive:
+                self._fork(action)
+
+    def _held(self) -> list[tuple[str, Bundle]]:
+        return [
+            (node, bundle)
+            for group, placed in self._placed.items()
+            for node, bundle in zip(placed, self.bundles_of(group), strict=True)
+        ]
+
+    def _fork(self, action: StartWorker) -> None:
+        node = self._nodes[action.worker] = self._placed[action.group][action.rank]
+        setup = resized(self._setup, self._shapes[action.group])
+        self._server.send(Start(action.worker, self._alive[action.worker].name, node, setup, self._folder))
+
+    def _read(self) -> None:
+        while self._server.poll():
+            ended: Ended = self._server.recv()
+            actor = self._alive.get(ended.worker)
+            if actor is not None:
+                self._take_end(actor, self._error_of(ended))
+
+    def _error_of(self, ended: Ended) -> BaseException | None:
+        if ended.exit_code == 0:
+            return None
+        is_gone = self._nodes.get(ended.worker) in self._cluster.dead
+        return NodeGone() if is_gone else ray.exceptions.ActorDiedError()
+
+    def _lose(self, node: str) -> None:
+        for group, placed in list(self._placed.items()):
+            if node in placed:
+                del self._placed[group]
+        for worker in [each for each, place in self._nodes.items() if place == node and each in self._alive]:
+            self._server.send(Kill(worker))
+        self._go_on()
+
+
+def install(cluster: StandInCluster, server: Connection, folder: str) -> None:
+    """Replace Ray in this process, which must be one of its own."""
+
+    @contextmanager
+    def connect(address: str | None = None, num_cpus: float | None = None) -> Iterator[RayConnection]:
+        yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
+
+    def make_pool(*args: Any, **options: Any) -> StandInPool:
+        return StandInPool(*args, **options, cluster=cluster, server=server, folder=folder)
+
+    replaced: tuple[tuple[Any, str, Any], ...] = (
+        (run, "connect", connect),  # no Ray starts
+        (slots, "ActorPool", make_pool),  # groups and actors
+        # What only the control store knows.
+        (nodes, "live_nodes", cluster.live_nodes),
+        (nodes, "draining_nodes", cluster.draining_nodes),
+        (watch, "draining_nodes", cluster.draining_nodes),
+        (actors, "state_of_node", cluster.state_of_node),
+        (watch, "look_for_waiting", lambda held: []),
+        (slots, "explain_place", lambda asked, held: "a worker waits for a place"),
+        (orphans, "find_groups_of", lambda ended: []),
+    )
+    for module, name, stand_in in replaced:
+        assert hasattr(module, name), f"{module.__name__}.{name} is gone"
+        setattr(module, name, stand_in)
