@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 
-from raysweep.cluster.actors import ActorPool, now
+from raysweep.cluster.actors import ActorPool
 from raysweep.cluster.demand import look_for_room
 from raysweep.cluster.places import LOOK_S, Places, Tickets, total
 from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
@@ -96,7 +97,7 @@ class OrderedPool(ActorPool):
     async def _decide(self) -> tuple[list[int], bool]:
         wanted = [(number, total(self.bundles_of(number))) for number in self._wanted]
         asked_for = {group.id.hex(): total(self.bundles_of(number)) for number, group in self._groups.items()}
-        return await on_thread(lambda: self._places.decide(wanted, asked_for, now()))
+        return await on_thread(lambda: self._places.decide(wanted, asked_for, time.time()))
 
     def _ask_for(self, number: int) -> None:
         wanted = self._wanted.pop(number, None)
