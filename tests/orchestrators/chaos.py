@@ -11,7 +11,7 @@ truth?
   them.
 - **Nothing ends by itself** from the moment at which a person ends a night: what is missed is seen.
 - **A night ends** when its last step has, or a step has failed, every event that can still come has come,
-  and no job runs; at the latest after five minutes. What nobody waits for any more ends by its lease (a
+  and no job runs; at the latest after ten minutes. What nobody waits for any more ends by its lease (a
   minute).
 - **The oracle** (`chaos_oracle`) is pure as well: it gets what was seen (states, outcomes, journals, jobs,
   champion, what trials noted) and names the contradictions. What people did decides how a night has to end;

@@ -22,6 +22,7 @@ import yaml
 from devtools.airflow.local import COMPONENTS, Component
 from devtools.prefect.local import LocalPrefect
 from devtools.prefect.serving import save_automations
+from devtools.servers import LocalServersError
 from tests.airflow.servers import Airflow, AirflowAnswerError
 from tests.jobs.head import ROOT
 from tests.orchestrators.airflow import AirflowOrchestrator
@@ -170,7 +171,20 @@ class PrefectHands(PrefectOrchestrator):
         if name == "server":
             self.servers.start_server()
         else:
-            self.servers.start_worker()
+            self._start_worker()
+
+    def _start_worker(self) -> None:
+        """As what supervises a worker does: one that ends, as its server is away, is started again."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                self.servers.start_worker()
+                return
+            except LocalServersError:
+                self.servers.kill("worker")
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(2)
 
     def act(self, what: str, run: str, step: Step) -> None:
         if what == "cancel":

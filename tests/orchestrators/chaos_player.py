@@ -27,7 +27,8 @@ from tests.orchestrators.chaos_plan import ENDINGS, OUTAGES, OWN, TRIALS, Event,
 from tests.orchestrators.chaos_site import NAME, Site
 from tests.orchestrators.suite import ENDED, Night, State, Step
 
-NIGHT_S: Final = 300.0
+NIGHT_S: Final = 600.0
+"""On an idle machine a night takes one to three minutes, two lost workers behind Prefect included."""
 LEASES_S: Final[dict[Name, float]] = {"loop": 60.0, "prefect": 60.0, "airflow": 900.0}
 """Airflow's is longer than an orphan may live there: it has a reaper."""
 LOOK_S: Final = 0.3

@@ -7,6 +7,7 @@ import json
 import logging
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,7 +34,7 @@ from raysweep_prefect.clusters import find_target
 from raysweep_prefect.flows import nightly_sweep, sweep_many
 from raysweep_prefect.following import Follower, is_ended_by_user
 from raysweep_prefect.hooks import is_aborted, stop_sweeps, stop_sweeps_if_aborted
-from raysweep_prefect.identity import Asker, default_key
+from raysweep_prefect.identity import Asker, _owner_of, default_key
 from raysweep_prefect.records import _newest, noted_jobs
 from raysweep_prefect.steps import _run
 from raysweep_prefect.tasks import KEPT_TRIALS, is_retryable, small, sweep
@@ -140,6 +141,24 @@ def test_a_token_that_was_changed_in_the_block_is_taken_up_without_a_retry(
     given = cluster(token="of-the-evening")
     given._block_document_name = "ray"
     assert find_target(given).renewed() == find_target("ray")
+
+
+@pytest.mark.parametrize(("deployed", "owner"), [((), 0), ((0,), 0), ((1,), 1), ((0, 1), 1), ((2,), 2)])
+def test_the_owner_is_the_nearest_run_of_a_deployment_or_the_root(
+    deployed: tuple[int, ...], owner: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flow run 0 started 1, which started 2; each by a task of its own, whose id is that of its parent."""
+    runs = [
+        SimpleNamespace(
+            id=n, deployment_id="d" if n in deployed else None, parent_task_run_id=n - 1 if n else None
+        )
+        for n in range(3)
+    ]
+    client = SimpleNamespace(
+        read_task_run=lambda n: SimpleNamespace(flow_run_id=n), read_flow_run=lambda n: runs[n]
+    )
+    monkeypatch.setattr("raysweep_prefect.identity.get_client", lambda **_: nullcontext(client))
+    assert _owner_of(cast(Any, runs[2])).id == owner
 
 
 # --- hooks
