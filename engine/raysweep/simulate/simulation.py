@@ -55,7 +55,7 @@ class Running:
     cluster: SimulatedCluster
     controller: SimulatedController
     delete: Callable[..., list[str]]
-    """Deletes stored objects of a kind: `delete(kind, random, all_of_it=False)` (`raysweep.simulate.deletions`)."""
+    """`delete(kind, random, all_of_it=False)`: deletes stored objects (`raysweep.simulate.deletions`)."""
 
 
 Disturb = Callable[[Running], None]

@@ -16,6 +16,7 @@ from tests.unit.simulate.sweeps import Trainable, make_spec
 
 pytestmark = pytest.mark.faults
 LOOK_S = 2.0
+SEEDS = 12
 
 
 class Deleter:
@@ -53,7 +54,7 @@ class Deleter:
 def test_what_is_deleted_in_mid_run_is_named_or_not_needed(kind: str) -> None:
     """`is_checked`: what says that it completed is sound, and has the best trial's checkpoint."""
     ended: Counter[str] = Counter()
-    for seed in range(24):
+    for seed in range(SEEDS):
         random = Random(seed)
         deleter = Deleter(kind, random, all_of_it=seed % 2 == 0, kills=seed % 4 < 2)
         try:
@@ -76,6 +77,6 @@ def test_what_is_deleted_in_mid_run_is_named_or_not_needed(kind: str) -> None:
         else:
             ended[simulated.outcome.status] += 1
     if kind == "snapshot":
-        assert ended == {"completed": 24}
+        assert ended == {"completed": SEEDS}
     else:
         assert sum(ended.values()) > ended["completed"], ended
