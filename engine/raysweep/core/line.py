@@ -134,7 +134,7 @@ def _start(state: SweepState, trial: Trial, slot: Slot, out: Out) -> None:
     if checkpoint is None and trial.iteration and trial.attempts[-1].end in _PAUSES:
         kind = state.spec.scheduler.kind
         text = f"scheduler {kind} pauses trials, and one without a checkpoint restarts from zero each time"
-        moves.note(state, f"{text}: report checkpoints, or use a scheduler that does not pause (asha)")
+        moves.note(state, f"{text}: report checkpoints, or use a scheduler that does not pause trials")
     moves.move(state, trial, "assigned")
     # Which of its nodes a gang's failure is to be blamed on, nobody knows.
     trial.slot, trial.node = slot.number, "" if slot.others else slot.node

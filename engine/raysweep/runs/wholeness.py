@@ -38,11 +38,12 @@ def check_end(folder: SweepFolder, state: SweepState, *, claim: int, last: int) 
         StorageError: The storage does not answer.
     """
     folder.check_is_there(claim)
-    _check_journal(folder, last)
+    check_journal(folder, last)
     _check_best(folder, state)
 
 
-def _check_journal(folder: SweepFolder, last: int) -> None:
+def check_journal(folder: SweepFolder, last: int) -> None:
+    """See that the journal has no gap up to segment `last`. Raises: SweepDamagedError."""
     backend = ObjectJournal(folder.store, f"{folder.sweep_id}/journal")
     reached = 0
     for listing in range(_LISTINGS):

@@ -85,6 +85,7 @@ class SimulatedController:
         is_stalled = self.writer.is_stalled
         if is_stalled != self.state.is_stalled:
             self.emit(ev.StorageStalled(at=self._steady.now(), is_over=not is_stalled))
+        self._held.folder.check_is_there(self._held.claim.number)
         self.see_draining()
         self.see_room()
 

@@ -33,6 +33,11 @@ class SimulatedWriter:
         return self.policy.segments
 
     @property
+    def last_segment(self) -> int:
+        """The number of the last segment that was stored."""
+        return self._next_number - 1
+
+    @property
     def is_durable(self) -> bool:
         """Whether everything written is stored."""
         return self.policy.is_durable

@@ -11,6 +11,7 @@ from typing import Any, Final
 import raysweep
 from raysweep.core import SweepState, decode, make_outcome
 from raysweep.core.events import Event
+from raysweep.core.result import best_shown
 from raysweep.core.seeds import derive_seed
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome
@@ -21,6 +22,7 @@ from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import SimulatedCluster
 from raysweep.simulate.controller import SimulatedController
 from raysweep.simulate.delays import Costs, Delays
+from raysweep.simulate.deletions import check_end, delete
 from raysweep.simulate.journal import SimulatedWriter
 from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, appended
 from raysweep.simulate.nodes import Node, Nodes
@@ -52,6 +54,8 @@ class Running:
     clock: Clock
     cluster: SimulatedCluster
     controller: SimulatedController
+    delete: Callable[..., list[str]]
+    """`delete(kind, random, all_of_it=False)`: deletes stored objects (`raysweep.simulate.deletions`)."""
 
 
 Disturb = Callable[[Running], None]
@@ -184,6 +188,7 @@ class _Simulation:
         self.clusters: list[SimulatedCluster] = []
         self.generation = 0
         self.moved_at = 0.0
+        self.deleted: list[str] = []
         self.moved_events = 0
         self.folder = SweepFolder(self.watched, RunId.of(self.spec, "simulated").id)
         seed = self.spec.seed if self.spec.seed is not None else derive_seed(0, self.folder.sweep_id)
@@ -196,7 +201,7 @@ class _Simulation:
             outcome = self._run_controllers()
         plain = SweepFolder(self.store, self.folder.sweep_id)
         if self.is_checked:
-            check_stored(outcome, plain)
+            check_stored(outcome, plain, is_thorough=bool(self.deleted))
         return Simulated(
             outcome=outcome,
             timeline=tuple(self.timeline),
@@ -249,7 +254,10 @@ class _Simulation:
             self.clusters.append(cluster)
             controller.begin(cluster)
             if self.disturb is not None:
-                self.disturb(Running(clock=self.clock, cluster=cluster, controller=controller))
+                running = Running(
+                    clock=self.clock, cluster=cluster, controller=controller, delete=self._delete
+                )
+                self.disturb(running)
             self._run_to_end(controller)
             if controller.left is not None:
                 if self.disturb is None:
@@ -258,6 +266,13 @@ class _Simulation:
                 self._lose_controller()
                 return None
         self.clock.forget_all()
+        best = best_shown(held.state)
+        check_end(
+            self.folder,
+            claim=held.claim.number,
+            last=writer.last_segment,
+            best=best.checkpoint.uri if best is not None and best.checkpoint is not None else "",
+        )
         ended = make_outcome(
             held.state,
             sweep_id=self.folder.sweep_id,
@@ -296,6 +311,11 @@ class _Simulation:
             note=self._note,
             now=lambda: controller.now,
         )
+
+    def _delete(self, kind: str, random: Random, *, all_of_it: bool = False) -> list[str]:
+        gone = delete(self.store, self.folder.sweep_id, kind, random, all_of_it=all_of_it)
+        self.deleted += gone
+        return gone
 
     def _note(self, what: str, **fields: Any) -> None:
         self.moved_at = -1.0
