@@ -67,11 +67,11 @@ class Record:
 
     def _is_ours(self) -> bool:
         """Whether the key that it gives is of the task's own, and the moments are moments."""
-        if not isinstance(self.suffix, str) or not _SUFFIX.fullmatch(self.suffix):
-            return False
         if self.due is not None and self.due not in get_args(Do):
             return False
         try:
+            if not _SUFFIX.fullmatch(self.suffix):
+                return False
             for moment in (self.scheduled_at, self.begun_at or self.scheduled_at, self.ends_at):
                 if moment is not None and datetime.fromisoformat(moment).tzinfo is None:
                     return False
