@@ -91,7 +91,7 @@ def is_cleared(
 
     A clear sets `max_tries` to the tries so far plus the task's `retries`. Where those were lowered meanwhile
     it can be the same number as before: then the run's `clear_number`, which counts clears of any of its
-    tasks, has moved, and `max_tries` is what a clear right before this try makes of it. Where nothing is known
+    tasks, has moved, and `max_tries` is what a clear right before this try makes of it. Where nothing is kept
     of earlier tries, a run of which tasks were cleared is taken for one whose number has moved.
     """
     is_as_cleared = max_tries == try_number - 1 + retries
