@@ -114,14 +114,16 @@ class JobOperator(BaseOperator):
 
     def execute(self, context: Any) -> Any:
         """Submit or attach, and wait: in the triggerer, or here."""
-        from raysweep_airflow.work import Try, explained
+        from raysweep_airflow.ends import explained
+        from raysweep_airflow.work import Try
 
         with explained(self.log):
             return Try(self, context).run()
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         """How it ended: the trigger's event, or that of the wait in this process."""
-        from raysweep_airflow.work import Try, explained
+        from raysweep_airflow.ends import explained
+        from raysweep_airflow.work import Try
 
         with explained(self.log):
             return Try(self, context).complete(event)
@@ -151,7 +153,7 @@ class JobOperator(BaseOperator):
                     super()._do_render_template_fields(parent, (name,), context, jinja_env, seen_oids)
         except TemplateError as error:
             from raysweep_airflow.documents import template_error
-            from raysweep_airflow.work import explained
+            from raysweep_airflow.ends import explained
 
             with explained(self.log):
                 raise template_error(error, f"{self.task_id}.spec") from None

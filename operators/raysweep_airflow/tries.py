@@ -67,11 +67,11 @@ class Record:
 
     def _is_ours(self) -> bool:
         """Whether the key that it gives is of the task's own, and the moments are moments."""
-        if not isinstance(self.suffix, str) or not _SUFFIX.fullmatch(self.suffix):
-            return False
         if self.due is not None and self.due not in get_args(Do):
             return False
         try:
+            if not _SUFFIX.fullmatch(self.suffix):
+                return False
             for moment in (self.scheduled_at, self.begun_at or self.scheduled_at, self.ends_at):
                 if moment is not None and datetime.fromisoformat(moment).tzinfo is None:
                     return False
@@ -91,14 +91,16 @@ def is_cleared(
 
     A clear sets `max_tries` to the tries so far plus the task's `retries`. Where those were lowered meanwhile
     it can be the same number as before: then the run's `clear_number`, which counts clears of any of its
-    tasks, has moved, and `max_tries` is what a clear right before this try makes of it.
+    tasks, has moved, and `max_tries` is what a clear right before this try makes of it. Where nothing is kept
+    of earlier tries, a run of which tasks were cleared is taken for one whose number has moved.
     """
+    is_as_cleared = max_tries == try_number - 1 + retries
     if found is None:
-        return False
+        return try_number > 1 and bool(clear_number) and is_as_cleared
     if found.max_tries != max_tries:
         return True
     has_moved = None not in (found.clear_number, clear_number) and found.clear_number != clear_number
-    return has_moved and max_tries == try_number - 1 + retries
+    return has_moved and is_as_cleared
 
 
 def still_due(found: Record | None, ended: SweepOutcome | TrainOutcome | None) -> Do | None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException
 
 from raysweep.errors import (
     ClusterAuthError,
@@ -40,14 +40,13 @@ from raysweep.step import (
     Intent,
     Place,
     Step,
-    brief,
     complete,
     connected,
-    details_of,
     verdict_of,
 )
 from raysweep_airflow import documents
 from raysweep_airflow.deadlines import margin_of, with_deadline
+from raysweep_airflow.ends import extra_of, summary_of
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.links import RayJobLink, SweepLink, job_url, page_url
@@ -154,7 +153,7 @@ class Try:
         """Hand on the outcome, or fail: the end of every try that ran something."""
         outcome = getattr(end, "outcome", end)
         if isinstance(outcome, SweepOutcome | TrainOutcome):
-            self.store.set(OUTCOME_KEY, _summary(outcome))
+            self.store.set(OUTCOME_KEY, summary_of(outcome))
         outcome = complete(end, accept_partial=self.operator.accept_partial)
         return self._hand_on(self.operator.handed_on(self.context, outcome))
 
@@ -174,7 +173,7 @@ class Try:
     def _hand_on(self, result: dict[str, Any]) -> dict[str, Any]:
         for asset in self.operator.outlets:
             if isinstance(asset, Asset):
-                self.context["outlet_events"][asset].extra = _extra(result)
+                self.context["outlet_events"][asset].extra = extra_of(result)
         self.log.info("%s; %s", result["why"] or result["status"], result["outcome_uri"])
         return result
 
@@ -456,22 +455,6 @@ class Try:
         self.ti.xcom_push(key=SweepLink().xcom_key, value=page)
 
 
-@contextmanager
-def explained(log: Any) -> Iterator[None]:
-    """What a retry cannot help fails at once, and says what is known."""
-    try:
-        yield
-    except RaysweepError as error:
-        if details := details_of(error):
-            log.error("%s", details)
-        if error.retryable:
-            raise
-        text = f"{type(error).__name__}: {error}"
-        if getattr(getattr(error, "outcome", None), "status", "") == "cancelled":
-            text += "; clear the task to go on with it"
-        raise AirflowFailException(text) from None
-
-
 def _view(request: AnyRequest) -> RunView:
     return RunView(request.run.kind, request.spec.storage_path, request.run.id)
 
@@ -488,15 +471,3 @@ def _may_change(request: AnyRequest) -> bool:
     except SpecChangedError:
         return False
     return True
-
-
-def _summary(outcome: Outcome) -> dict[str, Any]:
-    """What the task state store shows of the end."""
-    small = brief(outcome, top_k=1, max_bytes=4_096)
-    kept = ("status", "why", "counts", "metric", "best", "metrics", "uri", "outcome_uri")
-    return {name: small[name] for name in kept if name in small}
-
-
-def _extra(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What an asset's event tells whoever is scheduled on it: no more than it needs."""
-    return {name: value for name, value in result.items() if name not in ("top_k", "cut")}

@@ -12,10 +12,11 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowSkipException
 
 import raysweep as rs
-from raysweep.errors import SpecError
+from raysweep.errors import SpecError, StorageError
 from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.training import RunFolder
+from raysweep.runs.view import RunView
 from raysweep.spec import identity
 from raysweep.spec.outline import outline
 from raysweep.storage.opening import open_store
@@ -130,7 +131,9 @@ class Tries:
             SweepRecord(digest=placed.digest(), key=key, seed=7, spec=placed.to_dict())
         )
         folder.write_outcome_if_absent(outcome)
-        return outcome
+        stored = folder.read_outcome()  # it knows where it lies
+        assert stored is not None
+        return stored
 
 
 @pytest.fixture(params=["kept", "deleted"])
@@ -381,7 +384,7 @@ def test_a_cleared_training_of_another_best_config_is_another_training(tmp_path:
     folder.freeze_spec(request.spec, request.run.key)
     ended = TrainOutcome(run_id=request.run.id, name="full", status="completed", started_at=0, ended_at=1)
     folder.write_outcome(ended)
-    assert run(0.5, 2).ended == ended, "the same best, cleared: it is reused"
+    assert run(0.5, 2).ended == folder.read_outcome(), "the same best, cleared: it is reused"
     other = run(0.7, 3)
     assert other.ended is None
     assert other.request.run.id != request.run.id
@@ -401,3 +404,22 @@ def test_the_best_of_what_a_gate_refused_are_each_skipped() -> None:
         operator.known({})
     with pytest.raises(SpecError, match="outcome: lists no trials"):
         top_k.function({"status": "completed"})
+
+
+@pytest.mark.parametrize("text", [b"{", b"[1]", b"", b'{"max_tries": "many"}'])
+def test_a_copy_that_cannot_be_read_counts_as_none(tries: Tries, text: bytes) -> None:
+    tries.run()
+    outcome = tries.end(BASE, "completed")
+    sweep_id = identity.sweep_id("flights", BASE)
+    open_store(str(tries.storage)).put(f"{sweep_id}/step.json", text)
+    assert tries.run().ended == outcome
+
+
+def test_a_storage_that_takes_no_copy_is_said_and_costs_nothing(
+    tries: Tries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: RunView, fields: Any) -> None:
+        raise StorageError("step.json", "read-only")
+
+    monkeypatch.setattr(RunView, "keep_step", fail)
+    assert tries.run().request.run.key == BASE

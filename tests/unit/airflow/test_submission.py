@@ -23,6 +23,7 @@ from raysweep.spec.identity import sweep_id
 from raysweep.step import End
 from raysweep.storage.opening import open_store
 from raysweep_airflow import SweepOperator, work
+from raysweep_airflow.ends import explained
 from raysweep_airflow.hooks import Access, RaySweepHook
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.triggers import SweepTrigger
@@ -113,7 +114,7 @@ def test_marked_as_failed_before_the_submission_nothing_is_submitted(
 ) -> None:
     killed_at(task, lambda method, path: method == moment[0] and path.startswith(moment[1]))
     text = "marked failed in Airflow before it was submitted"
-    with pytest.raises(AirflowFailException, match=text), work.explained(LOG):
+    with pytest.raises(AirflowFailException, match=text), explained(LOG):
         task.run()
     assert task.api.jobs == {}
 
@@ -245,7 +246,7 @@ class Marked:
 
     def complete(self, end: End) -> Any:
         context = {"ti": Ti(), "task_state_store": self.task.store, "outlet_events": {}}
-        with work.explained(LOG):
+        with explained(LOG):
             return work.Try(self.task.operator, context).complete(end.to_dict())
 
 

@@ -118,3 +118,21 @@ def test_what_a_try_left_is_read_back() -> None:
 def test_a_suffix_that_people_wrote_names_no_other_run(changes: dict[str, Any]) -> None:
     """Airflow's API lets people edit the task state store; the key of a run is made with it."""
     assert Record.from_dict(GOOD | changes) is None
+
+
+@pytest.mark.parametrize(
+    ("try_number", "max_tries", "clear_number", "expected"),
+    [
+        (1, 2, 0, False),
+        (2, 2, 0, False),  # a retry; the first try has left nothing
+        (3, 2, 1, False),  # a retry, while another task of the run was cleared
+        (2, 3, 1, True),
+        (4, 5, 2, True),
+        (2, 3, None, False),
+    ],
+)
+def test_a_clear_is_known_where_nothing_is_kept_of_earlier_tries(
+    try_number: int, max_tries: int, clear_number: int | None, expected: bool
+) -> None:
+    found = is_cleared(None, max_tries=max_tries, clear_number=clear_number, try_number=try_number, retries=2)
+    assert found is expected

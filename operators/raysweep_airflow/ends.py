@@ -1,0 +1,41 @@
+"""The end of a try: what fails says so once and for good, and what is shown of an outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from raysweep.errors import RaysweepError
+from raysweep.runs.view import Outcome
+from raysweep.step import brief, details_of
+
+
+@contextmanager
+def explained(log: Any) -> Iterator[None]:
+    """What a retry cannot help fails at once, and says what is known."""
+    try:
+        yield
+    except RaysweepError as error:
+        if details := details_of(error):
+            log.error("%s", details)
+        if error.retryable:
+            raise
+        text = f"{type(error).__name__}: {error}"
+        if getattr(getattr(error, "outcome", None), "status", "") == "cancelled":
+            text += "; clear the task to go on with it"
+        raise AirflowFailException(text) from None
+
+
+def summary_of(outcome: Outcome) -> dict[str, Any]:
+    """What the task state store shows of the end."""
+    small = brief(outcome, top_k=1, max_bytes=4_096)
+    kept = ("status", "why", "counts", "metric", "best", "metrics", "uri", "outcome_uri")
+    return {name: small[name] for name in kept if name in small}
+
+
+def extra_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What an asset's event tells whoever is scheduled on it: no more than it needs."""
+    return {name: value for name, value in result.items() if name not in ("top_k", "cut")}
