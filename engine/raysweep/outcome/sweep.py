@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from pydantic import model_validator
 
-from raysweep.errors import RaysweepError, SweepFailedError
+from raysweep.errors import RaysweepError, SweepFailedError, one_line
 from raysweep.fields import Counts, Metrics, Number
 from raysweep.frames import make_frame
 from raysweep.outcome.columns import config_columns
 from raysweep.outcome.configs import ConfigOutcome
 from raysweep.outcome.record import ErrorInfo, Record, newer
-from raysweep.outcome.text import sweep_text
+from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
 from raysweep.pareto import Point, find_front, front_first, point_of
 from raysweep.spec.schedule import ScheduledConfig
@@ -273,7 +273,12 @@ class SweepOutcome(Record):
         return f"<SweepOutcome {self.sweep_id}: {self.status}, {len(self.trials)} trials>"
 
     def __str__(self) -> str:
-        return sweep_text(self)
+        best, line = self.found_best, ""
+        if best is not None:
+            score = f", {self.metric} {best.score:.6g}" if best.score is not None else ""
+            line = f"best: trial {best.trial_id}{score}, config {short(best.config)}"
+        head = f"{self.sweep_id}: {self.status}"
+        return outcome_text(head, one_line(self.why, 400), line, uri=self.uri, notes=self.notes)
 
     def __len__(self) -> int:
         return len(self.trials)

@@ -8,7 +8,7 @@ from raysweep.errors import TrainingFailedError
 from raysweep.fields import Metrics, Number
 from raysweep.outcome.record import ErrorInfo, Record
 from raysweep.outcome.sweep import GateOutcome, SweepOutcome, Usage
-from raysweep.outcome.text import train_text
+from raysweep.outcome.text import outcome_text, short
 
 
 class TrainSource(Record):
@@ -86,7 +86,14 @@ class TrainOutcome(Record):
     format_version: int = 1
 
     def __str__(self) -> str:
-        return train_text(self)
+        ended_by = f", ended by {self.ended_by}" if self.ended_by else ""
+        return outcome_text(
+            f"{self.run_id}: {self.status}{ended_by}",
+            self.error.line if self.error is not None else "",
+            f"metrics: {short(self.metrics)}" if self.metrics else "",
+            f"model: {self.model_uri}" if self.model_uri else "",
+            uri=self.uri,
+        )
 
     @property
     def took_s(self) -> float:
