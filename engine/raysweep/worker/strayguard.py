@@ -24,8 +24,10 @@ _FIELD = b"Max realtime timeout"
 _SIGKILL = 9
 END_S = 5.0
 LOOK_S = 0.02
-# The shell outlives the worker: it leads a session, and its parent has ended.
-_GUARD = 'exec 3<&0; { read -r _; exec "$0" "$@"; } <&3 3<&- &'
+# The shell outlives the worker: it leads a session, and its parent has ended. Most workers leave nothing:
+# that is found out without Python, once the worker itself, which has the mark too, is gone.
+_FIND = 'grep -qs " $4 " /proc/[0-9]*/limits'
+_GUARD = f'exec 3<&0; {{ read -r _; sleep 0.1; {_FIND}; [ $? -eq 1 ] || exec "$0" "$@"; }} <&3 3<&- &'
 _open: list[int] = []
 
 
@@ -90,15 +92,20 @@ def end_marked(mark: int, within_s: float = END_S) -> None:
 
 
 def find_marked(mark: int) -> list[int]:
-    """The processes with this mark."""
+    """The processes with this mark that have not ended."""
     needle = b"%d" % mark
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{name}/limits", "rb") as file:
             line = next((line for line in file if line.startswith(_FIELD)), b"")
-            if needle in line.split():
+            if needle in line.split() and not _has_ended(name):
                 found.append(int(name))
     return found
+
+
+def _has_ended(name: str) -> bool:
+    with open(f"/proc/{name}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0] == b"Z"
 
 
 if __name__ == "__main__":
