@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
+from raysweep_airflow.operators import GateOperator
 from raysweep_airflow.tries import Record, decide, is_cleared
+
+SPEC = {
+    "name": "n",
+    "trainable": "m:f",
+    "param_space": {"x": {"uniform": [0, 1]}},
+    "metric": "loss",
+    "mode": "min",
+}
 
 
 def sweep(status: Any, *, finished: int = 4) -> SweepOutcome:
@@ -69,6 +78,14 @@ def test_a_retry_does_nothing_again(status: str, on_clear: Any) -> None:
 def test_a_partial_result_that_does_not_count_goes_on() -> None:
     done = decide(sweep("deadline"), is_cleared=True, on_clear="reuse", accept_partial=False)
     assert done == "resume"
+
+
+def test_a_gate_that_was_cut_short_goes_on_when_it_is_cleared() -> None:
+    """Its verdict would be final: one that rests on a part of the runs is none."""
+    gate = GateOperator(task_id="gate", spec=SPEC, outcome={"uri": "/sweeps/n-1"})
+    given = {"on_clear": gate.on_clear, "accept_partial": gate.accept_partial}
+    assert decide(sweep("deadline"), is_cleared=True, **given) == "resume"
+    assert decide(sweep("completed"), is_cleared=True, **given) == "reuse"
 
 
 def test_a_record_survives_the_store_and_later_versions() -> None:
