@@ -63,7 +63,9 @@ def preload() -> None:
     gc.freeze()
 
 
-def run_storms(seed: int, numbers: Sequence[int], folder: Path, jobs: int) -> Iterator[Result]:
+def run_storms(
+    seed: int, numbers: Sequence[int], folder: Path, jobs: int, *, keeps_folders: bool = False
+) -> Iterator[Result]:
     """Play storms, `jobs` at once, each in a fork; results as they come."""
     line = list(reversed(numbers))
     running: dict[int, tuple[int, Process, float]] = {}
@@ -81,7 +83,7 @@ def run_storms(seed: int, numbers: Sequence[int], folder: Path, jobs: int) -> It
                 os.close(descriptor)
                 process.kill()
                 process.wait(10.0)
-                yield _read(number, folder)
+                yield _read(number, folder, keeps_folders)
     finally:
         kill_all(list(descendants(os.getpid())))
 
@@ -98,13 +100,13 @@ def _begin(seed: int, number: int, folder: Path) -> Process:
     return Process(run)
 
 
-def _read(number: int, folder: Path) -> Result:
+def _read(number: int, folder: Path, keeps_folder: bool) -> Result:
     path = folder / f"{number}.json"
     if not path.exists():
         return Result(number, "", violations=[f"the storm's process ended, or took {STORM_LIMIT_S:.0f} s"])
     result = Result(**json.loads(path.read_text()))
     path.unlink()
-    if not result.violations:
+    if not (result.violations or keeps_folder):
         with suppress(OSError):
             shutil.rmtree(folder / str(number))
     return result
@@ -143,7 +145,9 @@ def main() -> int:
     is_alone = asked.storm is not None
     numbers = [asked.storm] if is_alone else list(range(asked.first, asked.first + asked.storms))
     numbers = [int(each) for each in asked.only.split(",")] if asked.only else numbers
-    for result in run_storms(asked.seed, numbers, asked.folder.absolute(), asked.jobs):
+    for result in run_storms(
+        asked.seed, numbers, asked.folder.absolute(), asked.jobs, keeps_folders=is_alone
+    ):
         played, cpu_s = played + 1, cpu_s + result.cpu_s
         refused += bool(result.refused)
         if result.violations:

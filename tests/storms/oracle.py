@@ -42,13 +42,18 @@ class Log:
         return log
 
 
-def check_outcome(storm: Storm, outcome: rs.SweepOutcome, log: Log, elapsed_s: float) -> Iterator[str]:
-    """What is wrong with how a sweep ended; `elapsed_s`: how long it took in all, by no wall clock."""
+def check_outcome(
+    storm: Storm, outcome: rs.SweepOutcome, log: Log, elapsed_s: float, *, is_extension: bool = False
+) -> Iterator[str]:
+    """What is wrong with how a sweep ended; `elapsed_s`: how long it took in all, by no wall clock.
+
+    Of an extension, what a limit left out is steps, and no trial.
+    """
     rows = list(outcome.reports())
     limit_s = storm.spec["stop"].get("time_budget_s")
     if outcome.status == "budget" and "budget" not in storm.spec["stop"] and elapsed_s < limit_s - 0.2:
         yield f"ended by its time budget of {limit_s} s after {elapsed_s:.1f} s"
-    yield from _check_status(storm, outcome)
+    yield from _check_status(outcome, is_extension)
     yield from check_rows(storm, outcome, rows)
     yield from _check_acknowledged(log, rows)
     yield from _check_scores(storm, outcome, rows)
@@ -67,7 +72,7 @@ def check_traces(storm: Storm, log: Log) -> Iterator[str]:
             yield f"trial {entry['trial']} found {fact} changed: {was} -> {now}"
 
 
-def _check_status(storm: Storm, outcome: rs.SweepOutcome) -> Iterator[str]:
+def _check_status(outcome: rs.SweepOutcome, is_extension: bool) -> Iterator[str]:
     states = {trial.state for trial in outcome.trials}
     counts = {name: n for name, n in outcome.counts.items() if n and name in FINAL}
     found: dict[str, int] = defaultdict(int)
@@ -76,7 +81,7 @@ def _check_status(storm: Storm, outcome: rs.SweepOutcome) -> Iterator[str]:
     if any(found[name] != n for name, n in counts.items()):
         yield f"counts {counts} of trials {dict(found)}"
     is_whole = states <= set(FINAL) and len(outcome.trials) == outcome.num_trials
-    if outcome.status in CUT and is_whole:
+    if outcome.status in CUT and is_whole and not is_extension:
         yield f"{outcome.status}, though every trial has come to its own end: {outcome.why}"
     if outcome.status == "completed" and not is_whole:
         yield f"completed with {dict(found)} of {outcome.num_trials}"

@@ -147,8 +147,9 @@ def _draw_happenings(rng: Random) -> tuple[tuple[float, str, int], ...]:
 def _tight(rng: Random, seed: int, number: int, folder: Path) -> Storm:
     """A time budget that is over when the last trials are: they hear nothing after their last report."""
     spec = _plain_spec(rng, number, folder)
-    spec |= {"num_samples": 2, "max_concurrent_trials": 2 if spec["isolation"] == "worker" else 1}
-    spec["stop"] |= {"time_budget_s": rng.uniform(0.8, 3.0)}
+    width = 2 if spec["isolation"] == "worker" else 1
+    spec |= {"num_samples": width, "max_concurrent_trials": width}
+    spec["stop"] |= {"time_budget_s": rng.uniform(1.3, 2.6)}
     plan = _draw_plan(rng, spec, seed, number, folder, False)
     plan |= {"acts": [], "steps": 2, "sleep_s": 0.1, "tail_s": 0.9}
     spec["param_space"]["plan"] = {"const": plan}

@@ -278,7 +278,9 @@ class Player:
         if after is None:
             return
         with self._reading():
-            self._found += oracle.check_outcome(self._storm, after, self._log(), self._elapsed_s())
+            self._found += oracle.check_outcome(
+                self._storm, after, self._log(), self._elapsed_s(), is_extension="extend" in changes
+            )
             self._found += oracle.check_storage(self._storm, after)
         kept = {} if "extend" in changes else {t.number: t for t in outcome.trials if t.state != "failed"}
         kept = {number: trial for number, trial in kept.items() if trial.state in oracle.FINAL}
