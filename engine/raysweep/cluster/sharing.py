@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from threading import Lock
+from threading import Event, Lock, Thread, current_thread, main_thread
 
 from raysweep.cluster.interrupts import signals_wait
 from raysweep.errors import ClusterUnreachableError
@@ -41,6 +42,38 @@ class FoundRay:
 
 
 Start = Callable[[str | None, float | None], AbstractContextManager[RayConnection]]
+
+
+@contextmanager
+def _lasting(started: AbstractContextManager[RayConnection]) -> Iterator[RayConnection]:
+    """Start Ray on a thread that lives until Ray is ended.
+
+    Ray has the kernel kill its processes when the thread that started them ends (PR_SET_PDEATHSIG).
+    """
+    if current_thread() is main_thread():
+        with started as connection:
+            yield connection
+        return
+    made: Future[RayConnection] = Future()
+    over = Event()
+
+    def hold() -> None:
+        try:
+            with started as connection:
+                made.set_result(connection)
+                over.wait()
+        except BaseException as error:
+            if made.done():
+                raise
+            made.set_exception(error)
+
+    thread = Thread(target=hold, name="raysweep-ray", daemon=True)
+    thread.start()
+    try:
+        yield made.result()
+    finally:
+        over.set()
+        thread.join()
 
 
 class SharedRay:
@@ -98,7 +131,7 @@ class SharedRay:
             if found is not None and not self._users and not self._fits(address, found):
                 self._end()
             if found is None or self._connection is None:
-                self._connection = self._ending.enter_context(self._start(address, num_cpus))
+                self._connection = self._ending.enter_context(_lasting(self._start(address, num_cpus)))
             else:
                 self._check(address, num_cpus, found)
             self._users += 1

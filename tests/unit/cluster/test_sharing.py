@@ -30,6 +30,7 @@ class FakeRay:
             self.fails -= 1
             raise ClusterUnreachableError("", "Ray did not start", "try again")
         self.is_up = True
+        self.thread = threading.current_thread()
         self.said.append(f"start {address}")
         is_embedded = address in (None, "local")
         try:
@@ -66,7 +67,7 @@ def test_many_threads_have_one_and_the_last_ends_it(ray: FakeRay, shared: Shared
         together.wait()
         for _ in range(5):
             with shared.used(None, None):
-                if not ray.is_up:
+                if not (ray.is_up and ray.thread.is_alive()):
                     problems.append(f"{number} has none")
                 time.sleep(0.001 * number)
 
@@ -164,4 +165,22 @@ def test_one_that_was_shut_down_under_it_is_started_anew(ray: FakeRay, shared: S
         with shared.used(None, None):
             assert ray.is_up
         assert ray.is_up
+    assert not ray.is_up
+
+
+def test_it_outlives_the_thread_that_needed_it_first(ray: FakeRay, shared: SharedRay) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with shared.used(None, None):
+            begun.set()
+            ended.wait(10)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    begun.wait(10)
+    with shared.used(None, None):
+        ended.set()
+        thread.join()
+        assert ray.thread.is_alive()
     assert not ray.is_up
