@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+import ray
 import ray.exceptions
 
 import raysweep.cluster.actors as actors
@@ -223,12 +224,19 @@ def install(cluster: StandInCluster, server: Connection, folder: str) -> None:
     def connect(address: str | None = None, num_cpus: float | None = None) -> Iterator[RayConnection]:
         yield RayConnection(address="local", host="127.0.0.1", is_embedded=True, is_ours=True)
 
-    def make_pool(*args: Any, **options: Any) -> StandInPool:
-        return StandInPool(*args, **options, cluster=cluster, server=server, folder=folder)
+    def make_pool(resources: Any, setup: Any, on_ended: Any, *others: Any, **options: Any) -> StandInPool:
+        return StandInPool(
+            resources, setup, on_ended, **options, cluster=cluster, server=server, folder=folder
+        )
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise AssertionError("the engine asked Ray for something that the stand-in cluster does not replace")
 
     replaced: tuple[tuple[Any, str, Any], ...] = (
         (run, "connect", connect),  # no Ray starts
         (slots, "ActorPool", make_pool),  # groups and actors
+        (slots, "OrderedPool", make_pool),  # the line of several sweeps is kept in Ray's control store
+        (ray, "init", refuse),
         # What only the control store knows.
         (nodes, "live_nodes", cluster.live_nodes),
         (nodes, "draining_nodes", cluster.draining_nodes),
