@@ -13,7 +13,7 @@ Change = Callable[[str], str]
 
 def sweep_with(outcome: SweepOutcome, change: Change) -> SweepOutcome:
     """The outcome with each URI in it changed."""
-    best = outcome.best
+    best = outcome.found_best
     return outcome.model_copy(
         update={
             "uri": change(outcome.uri),
