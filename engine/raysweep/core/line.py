@@ -32,8 +32,8 @@ Out = list[Command]
 # attempt can store.
 CHECKPOINTS_AN_ATTEMPT: Final = 1_000_000_000
 ATTEMPTS_A_GENERATION: Final = 1_000
-# Ends of attempts after which a scheduler has a trial go on from its checkpoint.
-_PAUSES: Final[frozenset[Cause]] = frozenset({"paused", "resumed", "exploited"})
+# Ends of attempts that a scheduler has paused: the next goes on from the checkpoint.
+_PAUSES: Final[frozenset[Cause]] = frozenset({"paused", "resumed"})
 # Before behaviour 2: an attempt that stored more unseen ran into the next one's numbers.
 _OLD_CHECKPOINTS_AN_ATTEMPT: Final = 1_000
 

@@ -162,7 +162,7 @@ def test_the_target_counts_only_for_a_report_that_satisfies_them() -> None:
 
 
 def test_what_breaks_a_constraint_moves_no_plateau() -> None:
-    sweep = bounded(6, stop={"plateau": {"window": 2}})
+    sweep = bounded(7, stop={"plateau": {"window": 2}})
     for trial, row in enumerate([(0.9, 50.0), (0.8, 50.0), (0.7, 50.0)]):
         done(sweep, trial, row)
     assert sweep.state.phase == "running", "there is no best yet that could rest"
