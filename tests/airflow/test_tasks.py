@@ -297,7 +297,7 @@ def test_a_run_that_is_over_time_while_the_triggerer_is_away_takes_its_sweep_alo
 @pytest.mark.slow
 def test_a_process_that_is_killed_with_no_retry_left_leaves_no_job(desk: Desk) -> None:
     """Also where Airflow has deleted what it keeps of the task; and a clear goes on with the sweep."""
-    run_id = desk.begin("once", sweep=desk.spec(num_samples=12, pause=1.0))
+    run_id = desk.begin("once", sweep=desk.spec(num_samples=60, pause=1.5))  # longer than the reaper takes
     desk.until_noted("end", 1)
     desk.airflow.call("DELETE", f"/dags/once/dagRuns/{run_id}/taskInstances/sweep/state-store")
     for pid in desk.airflow.task_processes(desk.airflow.task("once", run_id, "sweep")["id"]):
@@ -308,7 +308,7 @@ def test_a_process_that_is_killed_with_no_retry_left_leaves_no_job(desk: Desk) -
     done = set(desk.noted("end"))
     desk.airflow.clear("once", run_id, "sweep")
     desk.airflow.wait_state("once", run_id, "sweep", "success", timeout_s=240)
-    assert desk.ended("once", run_id).counts == {"completed": 12}
+    assert desk.ended("once", run_id).counts == {"completed": 60}
     assert not done & set(desk.started_twice())
 
 
