@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.messages import Answer, End, Failed, FromWorker, Job, Noted, Returned, Rows, Saved, Stopped
+from raysweep.references import to_uri
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.worker.leftovers import Leftovers
 from raysweep.worker.link import Take
@@ -61,9 +62,9 @@ class Worker:
     def saved(self, trial: int, target: Path) -> list[str]:
         """What the file `who` holds in each checkpoint of the trial."""
         uris = [each.uri for each in self.said if isinstance(each, Saved) and each.trial == trial]
-        found = []
+        found, run = [], f"{self._place.storage_path}/{self._place.sweep_id}"
         for index, uri in enumerate(uris):
-            restore_uri(uri, target / f"{trial}-{index}")
+            restore_uri(to_uri(run, uri), target / f"{trial}-{index}")
             found.append((target / f"{trial}-{index}" / "who").read_text())
         return found
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 LATE = """
 import sys
 from raysweep.worker.seeding import seed_generators
@@ -62,6 +64,7 @@ worker.run(train, seed=2**63 + 7)
 
 
 def test_torch_is_seeded_when_it_is_imported_late_and_in_each_attempt() -> None:
+    pytest.importorskip("torch")
     first, other, again, large = _run(TORCH)
     assert first == again
     assert first.split()[1] == "7"
