@@ -20,7 +20,7 @@ from tests.faults.nodes import node_id, read_log, several_nodes
 from tests.insides import drain
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(400)]
-# The clock by which the run ends is moved: the grace period begins when a test says so.
+# The clocks by which the run ends are moved: the grace period begins when a test says so.
 RUN = """
 import sys
 import time
@@ -30,7 +30,9 @@ import raysweep as rs
 from raysweep.training import run
 
 spec, address, moved_by = sys.argv[1:]
-run.ending_of = partial(run.ending_of, clock=lambda: time.time() + float(Path(moved_by).read_text() or 0))
+def moved(clock):
+    return lambda: clock() + float(Path(moved_by).read_text() or 0)
+run.ending_of = partial(run.ending_of, wall=moved(time.time), monotonic=moved(time.monotonic))
 print(rs.run_training(spec, key="k", address=address).to_json())
 """
 GRACE_AT_S, END_AT_S = 10_000.0, 20_000.0
