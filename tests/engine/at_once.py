@@ -30,7 +30,7 @@ def sweep(name: str, trainable: str = "slow", **options: Any) -> str:
 def training() -> str:
     spec = rs.TrainSpec(
         name="t",
-        trainable="tests.engine.trainruns:noop",
+        trainable="tests.engine.trainruns:loop",
         scaling={"num_workers": 1},
         storage_path=sys.argv[1],
     )

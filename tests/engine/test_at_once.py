@@ -46,7 +46,7 @@ def test_all_that_can_run_do_and_the_others_say_why_not(start: Start) -> None:
     ended, errors = finish(start("one", "two", "one", "too-large", "elsewhere"))
     assert [ended[name] for name in ("one 0", "two 1", "one 2")] == ["completed"] * 3
     assert ended["too-large 3"].startswith("InfeasibleResourcesError: resources.cpu: ")
-    assert ended["elsewhere 4"].startswith("ClusterUnreachableError: 127.0.0.1:1: ")
+    assert ended["elsewhere 4"].startswith("ClusterUnreachableError: Ray cluster 127.0.0.1:1: ")
     assert "is ignored: the Ray of this process runs already, with" in errors
 
 

@@ -371,5 +371,6 @@ def test_a_trial_gets_the_tuples_of_the_space_and_may_nest_its_metric(run: Run) 
         assert outcome.counts == {"completed": 2}
         assert outcome.best is not None
         assert outcome.best.config == {"shape": (1, 2), "kept": ("a", "b", "c")}
-        assert outcome.best.metrics == {"eval": {"acc": 2.0}, "eval/acc": 2.0}
+        metrics = {"eval": {"acc": 2.0}, "eval/acc": 2.0, "training_iteration": 1}
+        assert outcome.best.metrics == metrics
     assert [json.loads(trial.to_json())["config"]["shape"] for trial in outcome.trials] == [[1, 1], [1, 2]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,7 +19,7 @@ import raysweep as rs
 from raysweep.cluster.connection import RayConnection
 from raysweep.core import SweepState, step
 from raysweep.core.events import ControllerStarted, SpecChanged, TrialReturned
-from raysweep.errors import SpecChangedError
+from raysweep.errors import SpecChangedError, SweepInterrupted
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec.identity import sweep_id
@@ -30,10 +31,6 @@ Events = Callable[..., list[Any]]
 Lines = Callable[[], list[list[str]]]
 Drive = Callable[..., Driver]
 MakeSpec = Callable[..., rs.SweepSpec]
-
-
-class EnoughError(BaseException):
-    pass
 
 
 def starts_of(lines: list[list[str]]) -> Counter[int]:
@@ -130,9 +127,14 @@ def test_a_sweep_that_runs_under_another_spec_is_not_followed(
 
 
 def stop_after(completed: int) -> Callable[[SweepProgress], None]:
+    """Ctrl-C, once so many trials have completed."""
+    has_stopped = False
+
     def see(progress: SweepProgress) -> None:
-        if progress.counts.get("completed", 0) >= completed:
-            raise EnoughError
+        nonlocal has_stopped
+        if progress.counts.get("completed", 0) >= completed and not has_stopped:
+            has_stopped = True
+            os.kill(os.getpid(), signal.SIGINT)
 
     return see
 
@@ -142,7 +144,7 @@ def test_a_changed_spec_is_refused_and_a_safe_change_goes_on(
 ) -> None:
     space = {"pause": 0.1}
     spec = make_spec("slow", space, num_samples=16)
-    with pytest.raises(EnoughError):
+    with pytest.raises(SweepInterrupted):
         rs.run_sweep(spec, key="k", on_progress=stop_after(4))
     done = {event.trial for event in events(TrialReturned)}
     assert len(done) >= 4
@@ -157,7 +159,7 @@ def test_a_changed_spec_is_refused_and_a_safe_change_goes_on(
     assert sum(path.is_file() for path in storage.rglob("*")) == before
 
     larger = make_spec("slow", space, num_samples=20, max_concurrent_trials=1, failure={"max_failures": 2})
-    with pytest.raises(EnoughError):
+    with pytest.raises(SweepInterrupted):
         rs.run_sweep(larger, key="k", on_progress=stop_after(10))
     fewer = make_spec("slow", space, num_samples=12)
     with pytest.raises(SpecChangedError, match="num_samples"):
@@ -175,10 +177,10 @@ def test_a_changed_spec_is_refused_and_a_safe_change_goes_on(
 
 
 @pytest.mark.slow
-def test_what_a_callback_raises_ends_the_run_and_its_trials(
+def test_ctrl_c_ends_the_run_and_its_trials(
     make_spec: MakeSpec, ray_cluster: RayConnection, lines: Lines
 ) -> None:
-    with pytest.raises(EnoughError):
+    with pytest.raises(SweepInterrupted):
         rs.run_sweep(make_spec("slow", {"pause": 0.05}, num_samples=400), key="k", on_progress=stop_after(1))
     ours = {int(line[3]) for line in lines() if line[0] == "start"}
     assert ours

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_line
+from raysweep.fields import Counts
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
 from raysweep.pipeline.decision import decide, measured, seeds_needed
 from raysweep.pipeline.plan import (
@@ -35,8 +37,6 @@ from raysweep.spec.validation import Problem
 from raysweep.step.brief import stored_outcome
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
-
-_ENDED: Final = frozenset({"completed", "stopped", "failed"})
 
 
 def run_gate(
@@ -112,7 +112,7 @@ class GateRun:
 
 def _check_whole(again: SweepOutcome, wanted: int) -> None:
     """Refuse what was cut short, as a verdict is final. Raises: SweepFailedError."""
-    ended = sum(trial.state in _ENDED for trial in again.trials)
+    ended = Counts(Counter(trial.state for trial in again.trials)).ended
     if ended >= wanted:
         return
     text = (

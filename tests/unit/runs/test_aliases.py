@@ -12,7 +12,6 @@ import pytest
 
 from raysweep.cli import main
 from raysweep.errors import ChampionKeptError, CheckpointDamagedError
-from raysweep.jobs.attach import is_same_store
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.budget import keep_budget, plan_budget
 from raysweep.runs.champions import Champion, Line, Night, add_night, read_champion
@@ -27,6 +26,7 @@ from raysweep.runs.view import RunView
 from raysweep.spec import RunRequest, TrainSpec
 from raysweep.spec.again import Again
 from raysweep.storage.checkpoints import CheckpointStore, restore_uri
+from raysweep.storage.identity import is_same_store
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.unit.verify.stored import Stored, make_asked, resume, store_sweep

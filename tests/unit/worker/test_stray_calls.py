@@ -63,6 +63,9 @@ def stage() -> Iterator[Stage]:
     stage.pool.shutdown()
     stage.loop.call_soon_threadsafe(stage.loop.stop)
     stage.looping.join()
+    # A task that waits for a refused call has not seen its end.
+    if tasks := asyncio.all_tasks(stage.loop):
+        stage.loop.run_until_complete(asyncio.wait(tasks))
     stage.loop.close()
 
 
