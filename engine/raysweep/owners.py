@@ -36,8 +36,9 @@ def is_foreign() -> bool:
 
 def watch_threads() -> None:
     """From now on each thread knows its owner. Once a process."""
-    if _is_watched("threading"):
+    if "threading" in _watched:  # each attempt asks
         return
+    _watched.add("threading")
     start, start_raw = threading.Thread.start, _thread.start_new_thread
 
     @wraps(start)

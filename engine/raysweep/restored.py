@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from os import PathLike
 
-_kept: Final = ExitStack()
-"""The folders of this attempt that objects of Ray's name: nobody says when these are done with."""
+_kept: Final[list[AbstractContextManager[Path]]] = []
+"""The folders of this attempt that Ray's objects name: no call says when they are no longer needed."""
 
 
 class RestoredCheckpoint(AbstractContextManager[Path]):
@@ -57,7 +57,8 @@ class RestoredCheckpoint(AbstractContextManager[Path]):
             CheckpointDamagedError: What is stored does not match its manifest. ImportError: There is no Ray.
         """
         if self._folder is None:
-            self._folder = _kept.enter_context(self._take())
+            _kept.append(self._take())
+            self._folder = _kept[-1].__enter__()
         from ray.train import Checkpoint
 
         return Checkpoint.from_directory(str(self._folder))
@@ -70,8 +71,12 @@ class RestoredCheckpoint(AbstractContextManager[Path]):
 
 
 def end_attempt() -> None:
-    """Remove what objects of Ray's have named."""
-    _kept.close()
+    """Remove the folders that Ray's objects name."""
+    if _kept:
+        with ExitStack() as stack:
+            for folder in _kept:
+                stack.push(folder)
+            _kept.clear()
 
 
 @contextmanager

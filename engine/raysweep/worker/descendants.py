@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from raysweep.worker.strayguard import unmarked
+from raysweep.worker.syscalls import has_children
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _prctl: Final = getattr(ctypes.CDLL(None), "prctl", None)
@@ -74,16 +75,25 @@ class Descendants:
         self._keeps_pools = keeps_pools
         self._keeps_all = keeps_all
         self._before: frozenset[int] = frozenset()
+        self._may_have_children = True
         _adopting.add(os.getpid())
         adopt()
 
     def begin(self) -> None:
-        """An attempt begins: what runs by now stays."""
-        self._before = frozenset(children_of(os.getpid())) if has_children() else frozenset()
+        """An attempt begins: the processes that run now are kept.
+
+        Where the attempt before left none, nothing is looked up: only user code starts processes here.
+        """
+        if self._may_have_children:
+            self._before = frozenset(children_of(os.getpid()) if has_children() else ())
 
     def end(self) -> str:
         """End what the attempt has left running; a line that names it, for the attempt's log."""
-        if not has_children() or self._keeps_all():
+        self._may_have_children = has_children()
+        if not self._may_have_children:
+            self._before = frozenset()
+            return ""
+        if self._keeps_all():
             return ""
         ended: dict[int, str] = {}
         deadline = time.monotonic() + END_S
@@ -108,15 +118,6 @@ class Descendants:
             found += children
             unseen += children
         return found
-
-
-def has_children() -> bool:
-    """Whether this process has any child, a dead one included."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def children_of(pid: int) -> list[int]:

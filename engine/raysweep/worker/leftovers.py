@@ -26,6 +26,7 @@ from raysweep.owners import watch_pools
 from raysweep.worker.imports import after_import
 from raysweep.worker.libraries import LIBRARIES, Setting, Settings, end_runs, find_broken, find_runs
 from raysweep.worker.link import Link
+from raysweep.worker.syscalls import working_directory
 from raysweep.worker.timers import armed_timers, disarm_timers
 
 FIX: Final = "isolation: worker replaces the process then, and isolation: process gives each trial its own"
@@ -83,19 +84,13 @@ class Leftovers:
         self._settings.append(kind(module))
 
 
-def _folder() -> str:
-    """Nothing where it is gone."""
-    try:
-        return os.getcwd()
-    except OSError:
+def _enter(folder: bytes | None) -> str:
+    if folder is None:
         return ""
-
-
-def _enter(folder: str) -> str:
     try:
         os.chdir(folder)
     except OSError as error:
-        return f"the working directory: {folder} cannot be entered ({error.strerror})" * bool(folder)
+        return f"the working directory: {os.fsdecode(folder)} cannot be entered ({error.strerror})"
     return ""
 
 
@@ -137,7 +132,7 @@ def _put_stream(name: str, before: Any) -> None:
 _VARIABLES: Final[dict[bytes, bytes]] = vars(os.environ)["_data"]
 """As bytes: `os.environ` would decode all of them for each look."""
 _PROCESS: Final = (
-    Setting(lambda _: _folder(), lambda _, before: _enter(before)),
+    Setting(lambda _: working_directory(), lambda _, before: _enter(before)),
     Setting(lambda _: _VARIABLES, lambda _, before: _put_variables(before), dict),
     Setting(lambda _: logging.root.handlers, lambda _, before: _put_root_handlers(before), list),
     Setting(lambda _: logging.root.level, lambda _, before: logging.root.setLevel(before)),

@@ -7,7 +7,6 @@ bounded, in reports and in bytes: at the bound `report` blocks until some of it 
 from __future__ import annotations
 
 import errno
-import fcntl
 import socket
 import sys
 import threading
@@ -20,6 +19,7 @@ from msgspec import Raw
 
 from raysweep.messages import Began, Busy, FromWorker, Hello, Memory, Returned, Rows, ToWorker
 from raysweep.worker.rows import PLAIN_BYTES
+from raysweep.worker.syscalls import unsent_bytes
 from raysweep.worker.wire import TO_WORKER, encode, pack, read_frames
 
 Take = Callable[[list[ToWorker]], None]
@@ -44,9 +44,6 @@ FIRST_MESSAGES: Final = 4
 PATIENCE_S: Final = 0.05
 # How often it is looked whether the kernel has sent all. It nearly always has: a link is rarely so busy.
 DEPARTURE_S: Final = 0.0002
-# Linux: the bytes of a TCP socket that have not been sent once (linux/sockios.h).
-SIOCOUTQNSD: Final = 0x894B
-_FOUR_BYTES: Final = bytes(4)
 # What a socket says that was closed, or whose descriptor is by now a file's.
 CLOSED_HERE: Final = frozenset({errno.EBADF, errno.ENOTSOCK, errno.ENOTTY})
 
@@ -272,10 +269,10 @@ class SocketLink:
 
     def _await_departure(self) -> None:
         """Wait for what the kernel has not sent yet: it is lost if the process dies with something unread."""
-        if not _unsent_bytes(self._sock):
+        if not unsent_bytes(self._sock.fileno()):
             return
         until = time.monotonic() + PATIENCE_S
-        while _unsent_bytes(self._sock) and time.monotonic() < until:
+        while unsent_bytes(self._sock.fileno()) and time.monotonic() < until:
             time.sleep(DEPARTURE_S)
 
     def _take_frame(self) -> bytes:
@@ -351,8 +348,3 @@ class SocketLink:
             self._queue.clear()
             self._bytes = 0
             self._changed.notify_all()
-
-
-def _unsent_bytes(sock: socket.socket) -> int:
-    answer = fcntl.ioctl(sock.fileno(), SIOCOUTQNSD, _FOUR_BYTES)
-    return int.from_bytes(answer, sys.byteorder)

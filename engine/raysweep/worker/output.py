@@ -18,6 +18,7 @@ from typing import Any, Final, TextIO
 
 from raysweep.messages import Job
 from raysweep.worker.spool import DONE, MARK_BYTES, NO_MARK, OUT, OWNER, become_owner, make_mark, make_spool
+from raysweep.worker.syscalls import FileFacts, file_of
 
 _STDOUT: Final = 1
 _STDERR: Final = 2
@@ -75,8 +76,8 @@ class CapturedOutput(Output):
         self._shown: mmap.mmap | None = None
         self._mark = b""
         self._kept: tuple[int, int] | None = None
-        self._identity = (0, 0)
-        """Of the file: its device and inode."""
+        self._opened: FileFacts | None = None
+        """The file, as it was when it was opened."""
         self._stays = False
         """Whether 1 and 2 still point to the file, which is empty, for the attempt that follows."""
         self._is_broken = False
@@ -184,8 +185,7 @@ class CapturedOutput(Output):
         # It may become an object of the storage as it is; until then, the folder is closed to others.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._file = os.open(self._path(OUT), flags, 0o666)
-        found = os.fstat(self._file)
-        self._identity = found.st_dev, found.st_ino
+        self._opened = file_of(self._file)
 
     def _close(self) -> None:
         if self._file >= 0:
@@ -197,7 +197,7 @@ class CapturedOutput(Output):
         assert self._shown is not None
         mark, self._mark = self._mark, b""
         found = self._find(_STDOUT)
-        size_bytes = (found or os.fstat(self._file)).st_size
+        size_bytes = found.size_bytes if found else os.fstat(self._file).st_size
         if size_bytes or found is None or self._find(_STDERR) is None:
             self._restore()
         else:
@@ -208,13 +208,10 @@ class CapturedOutput(Output):
             os.rename(self._path(OUT), self._folder / done)
         self._shown[:] = NO_MARK
 
-    def _find(self, descriptor: int) -> os.stat_result | None:
-        """The file, by a descriptor; None where an attempt has turned that elsewhere, or closed it."""
-        try:
-            found = os.fstat(descriptor)
-        except OSError:
-            return None
-        return found if (found.st_dev, found.st_ino) == self._identity else None
+    def _find(self, descriptor: int) -> FileFacts | None:
+        """The file, by a descriptor; None if an attempt has closed or redirected the descriptor."""
+        found, opened = file_of(descriptor), self._opened
+        return found if found and opened and found[:2] == opened[:2] else None
 
     def _restore(self) -> None:
         assert self._kept is not None
