@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from raysweep.cluster.asking import Asking
 from raysweep.cluster.suggesting import suggest
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.search import Result, Searcher, make_searcher, tell_end, tell_rung
 from raysweep.spec import SweepSpec
 

@@ -17,8 +17,8 @@ from time import process_time
 from typing import Any
 
 from raysweep.core import SweepState, decode, encode, step
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.spec import SweepSpec
 
 SLOTS = 8

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import SlotLost, TrialStarted
+from raysweep.core.vocabulary.events import SlotLost, TrialStarted
 from raysweep.errors import InfeasibleResourcesError, MetricNeverReportedError, TrainableImportError
 from raysweep.spec.identity import sweep_id
 from tests.engine.conftest import INLINE

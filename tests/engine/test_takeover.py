@@ -18,7 +18,7 @@ import pytest
 import raysweep as rs
 from raysweep.cluster.connection import RayConnection
 from raysweep.core import SweepState, step
-from raysweep.core.events import ControllerStarted, SpecChanged, TrialReturned
+from raysweep.core.vocabulary.events import ControllerStarted, SpecChanged, TrialReturned
 from raysweep.errors import SpecChangedError, SweepInterrupted
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder

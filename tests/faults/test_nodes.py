@@ -11,7 +11,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.core import decode
-from raysweep.core.events import Event, TimerFired, TrialsRecalled
+from raysweep.core.vocabulary.events import Event, TimerFired, TrialsRecalled
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec.identity import sweep_id
 from raysweep.storage.opening import open_store

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import CheckpointCommitted, ControllerStarted
+from raysweep.core.vocabulary.events import CheckpointCommitted, ControllerStarted
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec.identity import sweep_id
 from raysweep.storage.opening import open_store

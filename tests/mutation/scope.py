@@ -13,7 +13,8 @@ KILLS = ("tests/unit/simulate/test_simulate.py", "tests/unit/simulate/test_every
 Stages = tuple[tuple[str, ...], ...]
 
 TESTS: dict[str, Stages] = {
-    "core": (("tests/unit/core", "tests/unit/fleet"), (*KILLS, "tests/unit/verify")),
+    "core": (("tests/unit/core",), ("tests/unit/fleet", *KILLS, "tests/unit/verify")),
+    "fleet": (("tests/unit/fleet",), ("tests/unit/core", *KILLS)),
     "schedulers": (("tests/unit/schedulers",), ("tests/unit/core",)),
     "storage": (("tests/unit/storage",), ("tests/unit/verify",)),
     "runs": (

@@ -9,7 +9,7 @@ from typing import Final
 import ray
 
 from raysweep.cluster.preflight import Node, count_slots, count_trials
-from raysweep.core.failures import NodeState
+from raysweep.core.vocabulary.failures import NodeState
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.cluster import draining_nodes, node_kinds
 from raysweep.spec import Resources, SweepSpec

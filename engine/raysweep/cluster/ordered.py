@@ -11,7 +11,7 @@ from collections.abc import Callable
 from raysweep.cluster.actors import ActorPool
 from raysweep.cluster.demand import look_for_room
 from raysweep.cluster.places import LOOK_S, Places, Tickets, total
-from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
+from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.raycompat.cluster import ClusterNotes
 from raysweep.spec import Resources
 from raysweep.threads import on_thread

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from raysweep import allowed, faultplan
 from raysweep.cluster.logs import log_limit
 from raysweep.cluster.rungs import rungs_of
-from raysweep.core.ends import NOTHING_REPORTED
-from raysweep.core.rules import checkpoint_metric, reported_names
-from raysweep.core.state import SweepState
+from raysweep.core.handlers.attempts import NOTHING_REPORTED
+from raysweep.core.state.compiled_spec import checkpoint_metric, reported_names
+from raysweep.core.state.sweep import SweepState
 from raysweep.errors import (
     InfeasibleResourcesError,
     MetricNeverReportedError,

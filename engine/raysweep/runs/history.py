@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from raysweep.core import SweepState, decode, step
-from raysweep.core.events import TrialReported
-from raysweep.core.trial import trial_id
+from raysweep.core.state.trial import trial_id
+from raysweep.core.vocabulary.events import TrialReported
 from raysweep.errors import RaysweepError, SweepNotFoundError
 from raysweep.fields import without_names
 from raysweep.outcome import SweepOutcome

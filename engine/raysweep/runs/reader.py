@@ -14,8 +14,8 @@ import threading
 import time
 from typing import Final
 
-from raysweep.core.result import trial_outcome
-from raysweep.core.state import SweepState
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.views.result import trial_outcome
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepProgress, TrialOutcome
 from raysweep.runs.checkpoints import StoredCheckpoint, list_kept

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
-from raysweep.core.rules import cost_rule
-from raysweep.core.scores import cost_of
+from raysweep.core.state.compiled_spec import cost_rule
+from raysweep.core.views.scores import cost_of
 from raysweep.errors import StorageError
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.champions import list_champions

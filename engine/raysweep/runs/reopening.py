@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from raysweep.core.stopping import ENDS_THAT_STAY
+from raysweep.core.handlers.sweep_end import ENDS_THAT_STAY
 from raysweep.errors import SpecChangedError, SpecError, SweepDamagedError
 from raysweep.outcome import NOTHING_RAN, SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord

@@ -10,8 +10,8 @@ from typing import Final
 import orjson
 
 from raysweep.core import SweepState, decode, step
-from raysweep.core.commands import DeleteCheckpoint
-from raysweep.core.frozen import freeze
+from raysweep.core.state.frozen import freeze
+from raysweep.core.vocabulary.commands import DeleteCheckpoint
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.spec import SweepSpec

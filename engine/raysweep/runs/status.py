@@ -10,11 +10,11 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from raysweep.core.result import trial_outcome
-from raysweep.core.scores import may_be_best, place, ranked, score_of
-from raysweep.core.state import SweepState
-from raysweep.core.stopping import end_in_sight
-from raysweep.core.trial import Trial, trial_id
+from raysweep.core.handlers.sweep_end import end_in_sight
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import Trial, trial_id
+from raysweep.core.views.result import trial_outcome
+from raysweep.core.views.scores import may_be_best, place, ranked, score_of
 from raysweep.fields import Counts
 from raysweep.outcome import (
     ErrorInfo,

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from raysweep.core import SweepState, encode, make_outcome
-from raysweep.core.again import find_failed
-from raysweep.core.events import ControllerStarted, SpecChanged
-from raysweep.core.scores import told
-from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.handlers.reopen import find_failed
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.views.scores import told
+from raysweep.core.vocabulary.events import ControllerStarted, SpecChanged
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import raysweep
 from raysweep.core import SweepState, decode, make_outcome
-from raysweep.core.events import Event
-from raysweep.core.result import best_shown
 from raysweep.core.seeds import derive_seed
+from raysweep.core.views.result import best_shown
+from raysweep.core.vocabulary.events import Event
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome
 from raysweep.runs.folder import SweepFolder

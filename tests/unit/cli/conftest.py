@@ -12,8 +12,8 @@ import pytest
 
 from raysweep.cli import main
 from raysweep.core import SweepState, encode, make_outcome, step
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord

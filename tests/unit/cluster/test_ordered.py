@@ -12,7 +12,7 @@ import pytest
 from raysweep.cluster import ordered
 from raysweep.cluster.actors import ActorPool
 from raysweep.cluster.ordered import OrderedPool
-from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
+from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.spec import Resources
 
 

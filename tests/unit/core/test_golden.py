@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState, decode, encode, make_outcome, step
-from raysweep.core.invariants import check
+from raysweep.core.state.invariants import check
 from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
 

@@ -10,8 +10,9 @@ from typing import get_args
 
 import pytest
 
-from raysweep.core import lifecycle
-from raysweep.core.lifecycle import FINAL, ON_SLOT, TABLE, Cause, TrialState, advance
+import raysweep.core
+from raysweep.core.vocabulary import lifecycle
+from raysweep.core.vocabulary.lifecycle import FINAL, ON_SLOT, TABLE, Cause, TrialState, advance
 
 STATES = set(get_args(TrialState))
 CAUSES = set(get_args(Cause))
@@ -53,7 +54,7 @@ def test_every_cause_is_used() -> None:
     assert {cause for _, cause in TABLE} == CAUSES
 
 
-CORE = Path(lifecycle.__file__).parent
+CORE = Path(raysweep.core.__file__).parent
 # What else has a `state`, and is no trial: the loop has the state of its sweep.
 HOLDERS = {("loop.py", "self.state")}
 
@@ -87,16 +88,15 @@ def movers_in(path: Path) -> list[str]:
 
 
 def test_one_function_moves_trials() -> None:
-    """The table is the law: nothing in the core sets the state of a trial but `moves.move`.
+    """The table is the law: nothing in the core sets the state of a trial but `transitions.move`.
 
-    `state.py` sets the fields of a sweep's state by name, when it restores a snapshot. The fleet has no
-    trials.
+    `state/sweep.py` sets the fields of a sweep's state by name when it restores a snapshot.
     """
-    files = [path for path in sorted(CORE.rglob("*.py")) if path.parent.name != "fleet"]
+    files = sorted(CORE.rglob("*.py"))
     found = {path.name: movers_in(path) for path in files}
     assert {name: places for name, places in found.items() if places} == {
-        "moves.py": ["trial.state"],
-        "state.py": ["setattr(state, name, plain[name])"],
+        "transitions.py": ["trial.state"],
+        "sweep.py": ["setattr(state, name, plain[name])"],
     }
 
 

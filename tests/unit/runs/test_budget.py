@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from raysweep.core import encode
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import events as ev
 from raysweep.runs.budget import asked_budget, keep_budget, plan_budget
 from raysweep.runs.champions import Champion, Night, add_night
 from raysweep.runs.checkpoints import list_kept

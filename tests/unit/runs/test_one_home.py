@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.core.lifecycle import FINAL
+from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.fields import Counts
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raysweep.core import decode
-from raysweep.core.events import ControllerStarted
+from raysweep.core.vocabulary.events import ControllerStarted
 from raysweep.errors import (
     ChampionKeptError,
     SpecChangedError,

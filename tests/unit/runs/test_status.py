@@ -288,7 +288,7 @@ def test_statuses_are_shared_for_a_while(unfinished: Stored) -> None:
 def test_a_long_sweep_is_read_in_a_moment(tmp_path: Path) -> None:
     """Two thousand trials in a journal without a snapshot."""
     from raysweep.core import encode
-    from raysweep.core import events as ev
+    from raysweep.core.vocabulary import events as ev
     from raysweep.runs.folder import SweepRecord
     from raysweep.spec import SweepSpec
     from raysweep.storage.writer import JournalWriter

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from raysweep.cluster.suggesting import suggest
-from raysweep.core.commands import SuggestConfigs
+from raysweep.core.vocabulary.commands import SuggestConfigs
 from raysweep.errors import SampleFromError
 from raysweep.search import Searcher, WarmStart, make_searcher
 from raysweep.search.asking import ask_configs

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from scipy import integrate
 
-from raysweep.core import commands as cmd
-from raysweep.core.state import SweepState
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.vocabulary import commands as cmd
 from raysweep.errors import SpecError
 from raysweep.search import Searcher, make_searcher, tell_rung
 from raysweep.search.bohb import BohbModel, Density

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.core.state import SweepState, Trial
+from raysweep.core.state.sweep import SweepState, Trial
 from raysweep.errors import SpecError
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.policies import load_policies

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import events as ev
 from raysweep.core import step
-from raysweep.core.state import SweepState
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SpecError
 from raysweep.spec import SweepSpec
 from raysweep.spec.othertools import space_notes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.core.state import SweepState
+from raysweep.core.state.sweep import SweepState
 from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome
 from raysweep.spec import SweepSpec, TrainSpec
