@@ -39,6 +39,32 @@ def test_silence_counts_as_a_workers_death() -> None:
     assert [kind for _, kind in kinds(sweep, 0)] == ["worker_died", "hung"]
 
 
+def test_a_trial_that_is_to_leave_its_node_and_is_silent_is_killed_long_before_the_node_goes() -> None:
+    """A node may announce hours ahead that it goes, and its clock may differ from the controller's."""
+    sweep = running(1, failure=SILENT)
+    sweep.at += 10
+    sweep.send(ev.NodeDraining, node="node0", deadline=sweep.at + 3600, reason="spot")
+    sweep.at += 20
+    assert stop_commands(sweep.report(0, 0.5)) == [], "it goes on until its checkpoint"
+    assert stop_commands(sweep.timer(sweep.at + 59)) == []
+    commands = sweep.timer(sweep.at + 1)
+    assert stop_commands(commands) == [cmd.StopTrial(slot=0, trial=0, attempt=1, reason="hung", grace_s=0.0)]
+    assert stop_commands(sweep.timer(sweep.at + 60)) == [], "once"
+    sweep.send(ev.TrialStopped, trial=0, attempt=1, was_killed=True)
+    assert [kind for _, kind in kinds(sweep, 0)] == ["hung"]
+
+
+def test_a_trial_that_is_to_leave_its_node_has_the_time_limit_of_the_node_and_not_its_own() -> None:
+    sweep = running(1, failure=SILENT, stop={"trial_time_s": 100.0})
+    sweep.send(ev.NodeDraining, node="node0", deadline=sweep.at + 3600, reason="spot")
+    for _ in range(4):
+        sweep.at += 50
+        assert stop_commands(sweep.report(0, 0.5)) == []
+    assert stop_commands(sweep.timer(sweep.at + 60)) == [
+        cmd.StopTrial(slot=0, trial=0, attempt=1, reason="hung", grace_s=0.0)
+    ]
+
+
 def test_a_trial_that_returns_while_it_is_being_killed_has_completed() -> None:
     sweep = running(1, failure=SILENT)
     sweep.timer(sweep.at + 60)

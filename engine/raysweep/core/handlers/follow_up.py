@@ -274,7 +274,7 @@ def _is_over(state: SweepState, since: float, limit_s: float, at: float) -> bool
 
 
 def _slots_due(state: SweepState, at: float) -> list[int]:
-    """The slots whose running trial has run, or been silent, for too long."""
+    """The slots whose trial has run, or been silent, for too long."""
     limit_s, timeout_s = state.rules.trial_time_s, state.rules.report_timeout_s
     due: set[int] = set()
     if limit_s is not None:
@@ -287,7 +287,8 @@ def _slots_due(state: SweepState, at: float) -> list[int]:
 def _take_due_trial(state: SweepState, slot: Slot, trial: Trial, at: float, out: Out) -> None:
     limit, started_at = state.rules.trial_time_s, trial.attempt_started_at
     timeout = state.rules.report_timeout_s
-    if limit is not None and started_at is not None and _is_over(state, started_at, limit, at):
+    runs = trial.state == "running"
+    if runs and limit is not None and started_at is not None and _is_over(state, started_at, limit, at):
         transitions.ask_to_end(state, trial, "limit", out)
     elif timeout is None or transitions.may_be_silent(state, slot):
         return

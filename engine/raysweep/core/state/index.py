@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, Literal, NamedTuple
 
-from raysweep.core.state.trial import Slot, Trial
+from raysweep.core.state.trial import Slot, Trial, is_preempted
 
 # A heap is made anew when it holds this many more entries than it has numbers.
 _SPARE: Final = 64
@@ -256,15 +256,16 @@ class Tally:
         return None
 
     def silent_since(self) -> tuple[float, int] | None:
-        """When the running trial that has been silent for longest was heard of, and which slot has it.
+        """When the trial that has been silent for longest was heard of, and which slot has it.
 
-        Left out are those that cannot report at present, as they store a checkpoint.
+        Of the trials that run, or go on until their next checkpoint (`preempt`). Left out are those that cannot
+        report at present, because they store a checkpoint.
         """
         self._look()
         while (first := self._heard.first()) is not None:
             heard_at, number = first
             slot = self._slots.get(number)
-            if slot is None or slot.is_busy or not self._runs(slot):
+            if slot is None or slot.is_busy or not self._reports(slot):
                 self._heard.drop(number)
             elif slot.heard_at != heard_at:
                 self._heard.put(number, slot.heard_at)
@@ -314,6 +315,10 @@ class Tally:
     def _runs(self, slot: Slot) -> bool:
         return bool(slot.queue) and self._head(slot).state == "running"
 
+    def _reports(self, slot: Slot) -> bool:
+        head = self._head(slot) if slot.queue else None
+        return head is not None and (head.state == "running" or is_preempted(head))
+
     def _look(self) -> None:
         while self._touched:
             number = self._touched.pop()
@@ -344,12 +349,12 @@ class Tally:
             self._loads.put(slot.number, -len(slot.queue))
         else:
             self._loads.drop(slot.number)
-        if not self._runs(slot):
+        if not self._reports(slot):
             return
         heard_at, started_at = self._heard.key(slot.number), self._head(slot).attempt_started_at
         if not slot.is_busy and (heard_at is None or slot.heard_at < heard_at):
             self._heard.put(slot.number, slot.heard_at)
-        if started_at is not None:
+        if started_at is not None and self._runs(slot):
             self._started.put(slot.number, started_at)
             self.latest_at = max(self.latest_at, started_at)
 

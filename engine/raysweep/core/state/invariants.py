@@ -6,6 +6,7 @@ from collections import Counter
 
 from raysweep.core.handlers import retention
 from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import is_preempted
 from raysweep.core.vocabulary.lifecycle import FINAL, ON_SLOT
 
 
@@ -139,7 +140,8 @@ def _check_due(state: SweepState) -> None:
     assert tally.next_due() == waiting, f"next due {tally.next_due()} is not {waiting}"
     heads = [(slot, state.trials[slot.queue[0]]) for slot in state.slots.values() if slot.queue]
     running = [(slot, trial) for slot, trial in heads if trial.state == "running"]
-    heard = min(((slot.heard_at, slot.number) for slot, _ in running if not slot.is_busy), default=None)
+    reporting = [slot for slot, trial in heads if trial.state == "running" or is_preempted(trial)]
+    heard = min(((slot.heard_at, slot.number) for slot in reporting if not slot.is_busy), default=None)
     bound = tally.silent_since_or_later()
     assert heard is None or (bound is not None and bound <= heard[0]), f"bound {bound} is behind {heard}"
     assert tally.silent_since() == heard, f"silent {tally.silent_since()} is not {heard}"

@@ -218,6 +218,11 @@ class Slot:
         return self.node in nodes or (self.others != () and any(node in nodes for node in self.others))
 
 
+def is_preempted(trial: Trial) -> bool:
+    """Whether the trial goes on until its next checkpoint, because its node is about to go."""
+    return trial.state == "stopping" and trial.stop_reason == "preempt"
+
+
 def trial_id(number: int) -> str:
     """The public id of trial `number`: five digits or more, so that names sort."""
     return f"{number:05d}"
