@@ -47,7 +47,7 @@ class Gang(Struct, frozen=True, kw_only=True):
 
 
 class FailureFacts(Struct, frozen=True, kw_only=True):
-    """A failure in the worker: the fields of `core.failures.Failure` that it can know."""
+    """A failure in the worker: the fields of `core.vocabulary.failures.Failure` that it can know."""
 
     origin: Literal["exception", "process", "memory", "start"]
     type: str = ""
@@ -99,7 +99,7 @@ class Began(AttemptMessage, frozen=True):
 
 
 class Rows(AttemptMessage, frozen=True):
-    """Reports: `rows[i][j]` is metric `keys[j]` of report `first + i`; see `core.events.TrialReported`.
+    """Reports: `rows[i][j]` is metric `keys[j]` of report `first + i`; see `TrialReported`.
 
     Non-finite numbers are the strings `NaN`, `Infinity` and `-Infinity`.
     """
@@ -235,7 +235,7 @@ class Job(AttemptMessage, frozen=True):
 
 
 class Stop(AttemptMessage, frozen=True):
-    """Raise `TrialStopped` at the next report. `allows`: what may still be made before (see `core.stops`)."""
+    """Raise `TrialStopped` at the next report. `allows`: what may still be made before (see `core.vocabulary.stop_reasons`)."""
 
     reason: str
     wants_checkpoint: bool = False

@@ -23,7 +23,7 @@ from raysweep.core.vocabulary.events import Event
 from raysweep.runs.folder import SweepFolder
 from raysweep.spec.identity import sweep_id
 from raysweep.storage.opening import open_store
-from raysweep.worker.cpus import VARIABLES
+from raysweep.worker.host.cpus import VARIABLES
 
 HERE = "tests.engine.trainables"
 ROOT = Path(__file__).parents[2]

@@ -73,11 +73,11 @@ PUT_BACK: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "storage": {"raysweep.cluster.run:check_end": _nothing},
     "marks": {
-        "raysweep.worker.leftovers:Leftovers.clear": _no_text,
-        "raysweep.worker.leftovers:Leftovers.disarm": _nothing,
+        "raysweep.worker.process.leftovers:Leftovers.clear": _no_text,
+        "raysweep.worker.process.leftovers:Leftovers.disarm": _nothing,
     },
     "processes": {
-        "raysweep.worker.strays:Strays.end": _no_text,
+        "raysweep.worker.process.stray_calls:Strays.end": _no_text,
         "raysweep.worker.actor:guard_descendants": _nothing,
     },
     "clock": {"raysweep.cluster.controller:SteadyClock": _WallClock},

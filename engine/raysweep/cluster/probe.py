@@ -46,7 +46,7 @@ def _import(reference: str) -> str | None:
 
 
 def _import_group(group: str) -> str | None:
-    from raysweep.worker.gang import preload
+    from raysweep.worker.gang.surroundings import preload
 
     try:
         preload(group)

@@ -19,7 +19,7 @@ from raysweep.spec.schedulers import (
     PbtOptions,
     ResourceChangingOptions,
 )
-from raysweep.worker.place import Rungs
+from raysweep.worker.sweep_info import Rungs
 
 
 def rungs_of(spec: SweepSpec) -> Rungs:

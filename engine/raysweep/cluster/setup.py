@@ -30,10 +30,10 @@ from raysweep.spec.heldtuples import tuples_of
 from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
 from raysweep.spec.wallclock import check_deadline
 from raysweep.tuneobjects import has_parameters
-from raysweep.worker.cpus import said_by_driver
-from raysweep.worker.groups import find_group
-from raysweep.worker.place import ClassOptions, InnerRoom, SweepPlace
+from raysweep.worker.gang.process_groups import find_group
+from raysweep.worker.host.cpus import said_by_driver
 from raysweep.worker.setup import WorkerSetup
+from raysweep.worker.sweep_info import ClassOptions, InnerRoom, SweepPlace
 
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer

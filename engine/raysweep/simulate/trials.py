@@ -21,9 +21,9 @@ from raysweep.simulate.delays import Delays
 from raysweep.simulate.processes import Actor, Job, Process
 from raysweep.spec import SweepSpec
 from raysweep.storage.store import Store
-from raysweep.worker.place import Rungs
 from raysweep.worker.rows import to_json
 from raysweep.worker.rungs import RungWatch
+from raysweep.worker.sweep_info import Rungs
 
 Curve = Callable[[Mapping[str, Any], int], Mapping[str, JsonValue] | None]
 """(config, iteration) -> what the trial reports at that iteration (1, 2, …), or None: it has returned.

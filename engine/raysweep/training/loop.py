@@ -14,8 +14,8 @@ from raysweep.training.session import (
     returned_metrics,
     set_warm_start,
 )
-from raysweep.worker.pinning import pin
-from raysweep.worker.strayguard import guard_descendants
+from raysweep.worker.host.pinning import pin
+from raysweep.worker.process.stray_guard import guard_descendants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,11 @@ from typing import Any
 from raysweep.messages import Memory, Ready
 from raysweep.tuneobjects import is_tune_class
 from raysweep.worker.checking import check_resources, check_trainable
-from raysweep.worker.gang import own_host, preload
-from raysweep.worker.memory import MemoryWatch, over_limit
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.gang.surroundings import own_host, preload
+from raysweep.worker.host.memory import MemoryWatch, over_limit
 from raysweep.worker.runner import Trainable, load_by_reference
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.sweep_info import SweepPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,11 @@ class WorkerSetup:
     hides_gpus: bool = True
     """Whether the trial's own process has none: of what it starts through Ray, Ray sees to that."""
     gpus: float = 0.0
-    """How many that has, perhaps a part of one; it waits until their memory is free (`worker.gpumemory`)."""
+    """How many that has, perhaps a part of one; it waits until their memory is free (`worker.host.gpu_memory`)."""
     cpus: float = 1.0
-    """What a trial's own process has: as many threads do its numeric libraries use (`worker.cpus`)."""
+    """What a trial's own process has: as many threads do its numeric libraries use (`worker.host.cpus`)."""
     is_pinned: bool = False
-    """Whether it runs on so many CPUs that no other does (`worker.pinning`)."""
+    """Whether it runs on so many CPUs that no other does (`worker.host.pinning`)."""
     threads: Mapping[str, str] = field(default_factory=dict)
     """What the user has set of them where the sweep runs."""
     fault_plan: str = ""
@@ -48,7 +48,7 @@ class WorkerSetup:
     log_bytes: int = 0
     """How much is kept of each attempt's output; 0: nothing."""
     process_group: str = ""
-    """What connects the members of a gang (see `worker.groups`), or nothing."""
+    """What connects the members of a gang (see `worker.gang.process_groups`), or nothing."""
 
 
 def say_ready(shell: WorkerShell, setup: WorkerSetup) -> None:
@@ -101,7 +101,7 @@ def as_function(loaded: Trainable, place: SweepPlace) -> Trainable:
     """
     if not is_tune_class(loaded):
         return loaded
-    from raysweep.worker.tuneclass import TuneClass
+    from raysweep.worker.ray_calls.tune_class import TuneClass
 
     return TuneClass(loaded, place)
 

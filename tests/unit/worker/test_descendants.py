@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.worker.descendants import SHOWN
+from raysweep.worker.process.descendants import SHOWN
 from tests.engine.leaves import is_alive
 
 START = """
 import os, subprocess, sys, time
 from multiprocessing import get_context
-from raysweep.worker import strayguard
-from raysweep.worker.descendants import Descendants, unrelated
+from raysweep.worker.process import stray_guard
+from raysweep.worker.process.descendants import Descendants, unrelated
 
 def daemon():
     "In a session of its own, its parents gone; and forked, not executed."
@@ -151,7 +151,7 @@ def test_a_worker_that_is_killed_takes_all_along_but_what_is_unrelated(
     program: Callable[[str], list[str]],
 ) -> None:
     child, bare, stray, keeper = program("""
-strayguard.guard_descendants()
+stray_guard.guard_descendants()
 strays = Descendants()
 with unrelated():
     keeper = daemon()
@@ -170,7 +170,7 @@ def test_workers_have_marks_of_their_own(program: Callable[[str], list[str]]) ->
 def worker(is_killed):
     pid = os.fork()
     if not pid:
-        strayguard.guard_descendants()
+        stray_guard.guard_descendants()
         print(sleep(), flush=True)
         os.kill(os.getpid(), 9) if is_killed else time.sleep(3)
         os._exit(0)

@@ -258,8 +258,8 @@ class Tally:
     def silent_since(self) -> tuple[float, int] | None:
         """When the trial that has been silent for longest was heard of, and which slot has it.
 
-        Of the trials that run, or go on until their next checkpoint (`preempt`). Left out are those that cannot
-        report at present, because they store a checkpoint.
+        Counts trials that run, or that go on until their next checkpoint (`preempt`). Leaves out those that
+        cannot report at present, because they store a checkpoint.
         """
         self._look()
         while (first := self._heard.first()) is not None:
