@@ -235,7 +235,7 @@ class Job(AttemptMessage, frozen=True):
 
 
 class Stop(AttemptMessage, frozen=True):
-    """Raise `TrialStopped` at the next report. `allows`: what may still be made before (see `core.vocabulary.stop_reasons`)."""
+    """Raise `TrialStopped` at the next report. `allows`: see `core.vocabulary.stop_reasons`."""
 
     reason: str
     wants_checkpoint: bool = False

@@ -35,7 +35,7 @@ class WorkerSetup:
     hides_gpus: bool = True
     """Whether the trial's own process has none: of what it starts through Ray, Ray sees to that."""
     gpus: float = 0.0
-    """How many that has, perhaps a part of one; it waits until their memory is free (`worker.host.gpu_memory`)."""
+    """How many it has, or which part of one; it waits until their memory is free (`worker.host.gpu_memory`)."""
     cpus: float = 1.0
     """What a trial's own process has: as many threads do its numeric libraries use (`worker.host.cpus`)."""
     is_pinned: bool = False

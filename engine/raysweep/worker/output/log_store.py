@@ -1,6 +1,7 @@
 """Stores what trials print: one process a node and controller, that no death of a worker takes along.
 
-Begun by `log_store_start`, its link to the controller being its standard input. It looks at the spool twice a second:
+`log_store_start` starts it. Its standard input is its link to the controller. It looks at the spool twice a
+second:
 what is over is stored and removed; of what runs, the middle of a long file is given back to the disk, and
 what there is is stored now and then, for those who follow it. It ends when the controller says so or is gone,
 once all is stored. What could not be stored stays, and the next keeper of the sweep takes it over.
