@@ -19,7 +19,7 @@ from typing import Any
 from raysweep.core import SweepState, decode, encode, step
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 SLOTS = 8
 SIZES = (10_000, 100_000)

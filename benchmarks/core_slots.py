@@ -27,7 +27,7 @@ from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 SLOTS: Final = (4, 64, 1_000, 4_000)
 EVENTS: Final = 8_000

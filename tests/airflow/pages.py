@@ -29,7 +29,7 @@ from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
 from raysweep.simulate import Simulated, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter
 

@@ -21,7 +21,7 @@ from raysweep.cluster.connection import RayConnection, connect
 from raysweep.core import decode
 from raysweep.core.vocabulary.events import Event
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.worker.host.cpus import VARIABLES
 

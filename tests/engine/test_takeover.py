@@ -22,7 +22,7 @@ from raysweep.core.vocabulary.events import ControllerStarted, SpecChanged, Tria
 from raysweep.errors import SpecChangedError, SweepInterrupted
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import INLINE, ROOT, Driver, wait_for
 

@@ -16,13 +16,13 @@ from raysweep.cluster.asking import Asking
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.listener import Listener
 from raysweep.core.vocabulary import commands as cmd
+from raysweep.documents.trainable import load_function
 from raysweep.errors import SpecError
 from raysweep.runs.policies import load_policies
 from raysweep.runs.takeover import rebuild_searcher
 from raysweep.search import make_searcher
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec, TrainSpec
-from raysweep.spec.trainable import load_function
+from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.threads import start_thread
 from tests.unit import hooks
 

@@ -12,8 +12,8 @@ from raysweep.cluster.preflight import Node, count_slots, count_trials
 from raysweep.core.vocabulary.failures import NodeState
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.cluster import draining_nodes, node_kinds
-from raysweep.spec import Resources, SweepSpec
-from raysweep.spec.amounts import Size
+from raysweep.space.amounts import Size
+from raysweep.specs import Resources, SweepSpec
 
 # Ray puts this label on every node, so that placement can go round one.
 NODE_LABEL = "ray.io/node-id"
@@ -51,7 +51,7 @@ def live_nodes() -> list[Node]:
 def find_room(spec: SweepSpec, excluded: Collection[str] = (), sizes: Collection[Size] = ()) -> Room:
     """The room for trials on the nodes that are neither excluded nor about to go; or that are to come.
 
-    `sizes`: what some of them need (`spec.amounts.Size`).
+    `sizes`: what some of them need (`space.amounts.Size`).
 
     Raises:
         InfeasibleResourcesError: Not even one trial fits; says what was asked for and what there is.

@@ -34,7 +34,7 @@ def _find_problem(run: Callable[[str], str | None], name: str) -> str | None:
 
 
 def _import(reference: str) -> str | None:
-    from raysweep.spec import load_trainable
+    from raysweep.specs import load_trainable
 
     try:
         load_trainable(reference)

@@ -19,7 +19,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.messages import FromWorker
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.worker.inline import InlineStage
 from raysweep.worker.runner import TRACEBACK_CHARS, shorten
 from raysweep.worker.setup import WorkerSetup

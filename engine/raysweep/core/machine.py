@@ -33,9 +33,9 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.commands import Command, ExcludeNode
 from raysweep.core.vocabulary.failures import classify
 from raysweep.core.vocabulary.lifecycle import ON_SLOT
-from raysweep.spec import SweepSpec
-from raysweep.spec.code import is_other_code
-from raysweep.spec.othertools import space_notes
+from raysweep.space.other_tools import space_notes
+from raysweep.specs import SweepSpec
+from raysweep.specs.code_digest import is_other_code
 
 Out = list[Command]
 # How long a trial on a node that is about to go may take to its next checkpoint: GRACE where it is unknown

@@ -7,9 +7,9 @@ from typing import Final
 
 from raysweep.core.state.compiled_spec import checkpoint_metric
 from raysweep.fleet.reduction import Rule
-from raysweep.spec import SweepSpec
-from raysweep.spec.amounts import Size, amounts_of
-from raysweep.spec.scaling import torch_group
+from raysweep.space.amounts import Size, amounts_of
+from raysweep.specs import SweepSpec
+from raysweep.specs.scaling import torch_group
 
 INTERRUPT_GRACE_S: Final = 2.0
 """From the interruption until the process is killed; a spare worker is warm by then."""

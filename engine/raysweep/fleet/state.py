@@ -19,7 +19,7 @@ from raysweep.fleet.lifecycle import (
 )
 from raysweep.fleet.reduction import GangReports
 from raysweep.messages import End, Failed, Job, ToWorker
-from raysweep.spec.amounts import Size
+from raysweep.space.amounts import Size
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

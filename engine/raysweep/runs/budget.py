@@ -34,8 +34,8 @@ from raysweep.runs.holder import current_holder, find_living
 from raysweep.runs.pins import Pins, find_pins
 from raysweep.runs.replay import damaged_record
 from raysweep.schedulers import load_scheduler
-from raysweep.spec import SweepSpec
-from raysweep.spec.identity import former_slug, slug
+from raysweep.specs import SweepSpec
+from raysweep.specs.identity import former_slug, slug
 from raysweep.storage.addresses import reference_of
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.journal import Journal

@@ -15,7 +15,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.lookup import find_sweep
 from raysweep.runs.replay import damaged_record
 from raysweep.schedulers import load_scheduler
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 COLUMNS: Final = ("trial_id", "number", "attempt", "iteration", "at", "overrun")
 """What each report has beside its metrics; a metric of such a name is `metrics/<name>`."""

@@ -33,7 +33,7 @@ from raysweep.runs.status import (
 )
 from raysweep.runs.training import RunFolder
 from raysweep.schedulers import load_scheduler
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.journal import Journal
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import ObjectInfo

@@ -21,9 +21,9 @@ from raysweep.search.agreement import Entry
 from raysweep.search.anchors import Anchors, choose_anchors
 from raysweep.search.base import Result
 from raysweep.search.warm import refit
-from raysweep.spec import SweepSpec, slug
-from raysweep.spec.identity import former_slug
-from raysweep.spec.memory import Memory
+from raysweep.specs import SweepSpec, slug
+from raysweep.specs.identity import former_slug
+from raysweep.specs.warm_start import Memory
 from raysweep.storage.store import Store
 
 MAX_TOLD: Final = 1000

@@ -11,9 +11,9 @@ from raysweep.outcome import NOTHING_RAN, SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.replay import newest_spec
 from raysweep.show import show_age
-from raysweep.spec import Changes, SweepSpec, changes
-from raysweep.spec.again import Again, Extension
-from raysweep.spec.code import is_other_code
+from raysweep.specs import Changes, SweepSpec, changes
+from raysweep.specs.again import Again, Extension
+from raysweep.specs.code_digest import is_other_code
 
 NOT_AGAIN: Final = Again()
 # What had ended sweeps of old, whose outcomes do not name the rule.

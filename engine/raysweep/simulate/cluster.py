@@ -17,7 +17,7 @@ from raysweep.simulate.delays import Delays
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.processes import Actor, Process
 from raysweep.simulate.trials import Trials, Work
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.store import Store
 
 

@@ -28,7 +28,7 @@ from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, append
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.oracles import check_stored
 from raysweep.simulate.trials import Curve, Moment, Pace, Work
-from raysweep.spec import RunId, SweepSpec
+from raysweep.specs import RunId, SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore

@@ -19,7 +19,7 @@ from raysweep.fleet.message_events import failure_of
 from raysweep.messages import FailureFacts, Interrupt, Kill, ToWorker
 from raysweep.simulate.delays import Delays
 from raysweep.simulate.processes import Actor, Job, Process
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.store import Store
 from raysweep.worker.rows import to_json
 from raysweep.worker.rungs import RungWatch

@@ -12,7 +12,8 @@ import socket
 import sys
 from typing import ClassVar, NoReturn
 
-from raysweep import allowed, faultplan
+from raysweep import faultplan
+from raysweep.documents import allow_list
 from raysweep.messages import Hello, Unready
 from raysweep.worker.host.cpus import use_cpus
 from raysweep.worker.link import Link, SocketLink
@@ -45,7 +46,7 @@ class TrialWorker:
         # A Ray that was started under a plan may outlive it: what counts is the sweep's, which may be none.
         os.environ[faultplan.VARIABLE] = setup.fault_plan
         if setup.allowed:
-            os.environ[allowed.VARIABLE] = setup.allowed
+            os.environ[allow_list.VARIABLE] = setup.allowed
         faultplan.reach_in_trial("load")
         use_cpus(setup.cpus, setup.threads)
         if setup.is_pinned:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 import raysweep
 from raysweep import faultplan
 from raysweep import trial as trial_api
-from raysweep.allowed import check_found, check_named
+from raysweep.documents.allow_list import check_found, check_named
+from raysweep.documents.tuples import with_tuples
 from raysweep.errors import RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
 from raysweep.owners import ENDED
-from raysweep.tuples import with_tuples
 from raysweep.worker.gang import surroundings
 from raysweep.worker.gang.sessions import make_session
 from raysweep.worker.output.captured import Output
@@ -98,7 +98,7 @@ def load_by_reference(reference: str) -> Trainable:
     except BaseException:  # noqa: BLE001  the loader of the specs meets it again, and explains it
         pass
     # Imported only here: building the models of the specs would be a tenth of a worker's start.
-    from raysweep.spec.trainable import load_trainable
+    from raysweep.documents.trainable import load_trainable
 
     return load_trainable(reference)
 

@@ -35,7 +35,7 @@ class WorkerSetup:
     hides_gpus: bool = True
     """Whether the trial's own process has none: of what it starts through Ray, Ray sees to that."""
     gpus: float = 0.0
-    """How many it has, or which part of one; it waits until their memory is free (`worker.host.gpu_memory`)."""
+    """How many it has, or which part of one; it waits until their memory is free (`host.gpu_memory`)."""
     cpus: float = 1.0
     """What a trial's own process has: as many threads do its numeric libraries use (`worker.host.cpus`)."""
     is_pinned: bool = False
@@ -44,7 +44,7 @@ class WorkerSetup:
     """What the user has set of them where the sweep runs."""
     fault_plan: str = ""
     allowed: str = ""
-    """The controller's list of what may be named (`raysweep.allowed`); empty: the node's own, if any."""
+    """The controller's list of what may be named (`documents.allow_list`); empty: the node's own, if any."""
     log_bytes: int = 0
     """How much is kept of each attempt's output; 0: nothing."""
     process_group: str = ""

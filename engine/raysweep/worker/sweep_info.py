@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from raysweep.tuples import Tuples
+from raysweep.documents.tuples import Tuples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class SweepPlace:
     upload_limit: float | None = None
     parallel_puts: int = 4
     node_cache: int = 0
-    """See `spec.policies.CheckpointPolicy`."""
+    """See `specs.policies.CheckpointPolicy`."""
     tune: ClassOptions = ClassOptions()
     inner: InnerRoom = InnerRoom()
     reduced: tuple[str, ...] | None = None

@@ -18,7 +18,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.asking import exhausts
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 SPEC = SweepSpec.from_any(
     {

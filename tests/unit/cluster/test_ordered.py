@@ -13,7 +13,7 @@ from raysweep.cluster import ordered
 from raysweep.cluster.actors import ActorPool
 from raysweep.cluster.ordered import OrderedPool
 from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
-from raysweep.spec import Resources
+from raysweep.specs import Resources
 
 
 class Turns:

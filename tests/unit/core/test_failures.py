@@ -17,7 +17,7 @@ from raysweep.core.vocabulary.failures import (
     is_retried,
     more_memory,
 )
-from raysweep.spec import FailurePolicy
+from raysweep.specs import FailurePolicy
 
 RAISED = Failure(origin="exception", type="ValueError", bases=("ValueError", "Exception"))
 

@@ -17,7 +17,7 @@ from raysweep.core.vocabulary.events import TrialReported
 from raysweep.errors import SpecError
 from raysweep.schedulers import make_scheduler
 from raysweep.simulate import Kill, Simulated, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.simulate.exactness import kills_of
 from tests.unit.simulate.sweeps import make_spec, shown
 

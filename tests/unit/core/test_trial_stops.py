@@ -18,7 +18,7 @@ from raysweep.core.views.wilcoxon import p_greater
 from raysweep.errors import SpecError
 from raysweep.schedulers import load_scheduler
 from raysweep.simulate import Kill, Simulated, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.simulate.exactness import kills_of
 from tests.unit.simulate.sweeps import make_spec, shown
 

@@ -45,8 +45,8 @@ from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.core.vocabulary.stop_reasons import STOPS
 from raysweep.runs.takeover import in_order
 from raysweep.schedulers import load_scheduler
-from raysweep.spec import SweepSpec
-from raysweep.spec.amounts import amounts_of, size_of
+from raysweep.space.amounts import amounts_of, size_of
+from raysweep.specs import SweepSpec
 from tests.unit.core.workers import End, Job, Worker
 
 METRIC = "loss"

@@ -14,7 +14,7 @@ from raysweep.core.vocabulary.failures import classify, is_retried
 from raysweep.fleet import gang, reduction
 from raysweep.fleet.policy import GANG_GRACE_S, FleetPolicy
 from raysweep.fleet.reduction import GangReports, Rule
-from raysweep.spec import FailurePolicy, SweepSpec
+from raysweep.specs import FailurePolicy, SweepSpec
 from tests.unit.fleet.fleet import RAISED, Driven, began, failed, returned, stopped
 
 MEAN = Rule(default="mean", metric="loss")

@@ -21,8 +21,8 @@ from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
 from raysweep.runs.reader import SweepReader
 from raysweep.runs.training import RunFolder
-from raysweep.spec import TrainSpec
-from raysweep.spec.again import Again
+from raysweep.specs import TrainSpec
+from raysweep.specs.again import Again
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.store import Store
 from raysweep.verify import prune, verify_sweep

@@ -18,7 +18,7 @@ from raysweep.errors import JournalDamagedError, RaysweepError, SweepNotFoundErr
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.history import metric_names, reports_of
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter
 

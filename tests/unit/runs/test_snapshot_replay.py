@@ -17,7 +17,7 @@ from raysweep.core.state.frozen import freeze
 from raysweep.core.vocabulary import events as ev
 from raysweep.runs import replay as room
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore

@@ -22,7 +22,7 @@ from raysweep.search.asking import ask_configs
 from raysweep.search.base import replay_failed, take_remark
 from raysweep.search.rays import BREACHES
 from raysweep.simulate import Kill, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.unit.ray_searchers import Climbs

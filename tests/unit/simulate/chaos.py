@@ -25,7 +25,7 @@ from raysweep.simulate.kills import ControllerKilled
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.oracles import check_limit, check_times
 from raysweep.simulate.simulation import Running
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.simulate import sweeps
 
 GIB: Final = 2**30

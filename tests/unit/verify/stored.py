@@ -22,7 +22,7 @@ from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
 from raysweep.runs.takeover import Ownership, SweepRequest, check_not_lost, find_holder, find_outcome, hold
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from raysweep.core.state.compiled_spec import reported_names
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.worker.rows import with_nested
 
 

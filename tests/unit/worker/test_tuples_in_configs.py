@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from raysweep.messages import Job
-from raysweep.spec.heldtuples import tuples_of
-from raysweep.spec.space import normalise
+from raysweep.space.held_tuples import tuples_of
+from raysweep.space.parsed import normalise
 from raysweep.worker.process.rehearsal import _Nowhere
 from raysweep.worker.runner import run_attempt
 from raysweep.worker.shell import WorkerShell

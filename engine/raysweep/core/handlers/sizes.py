@@ -10,7 +10,7 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Slot, Trial
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import SpecError
-from raysweep.spec.amounts import Size, amounts_of, size_of
+from raysweep.space.amounts import Size, amounts_of, size_of
 
 
 def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failure | None:

@@ -29,7 +29,7 @@ from raysweep.core.state.trial import Trial
 from raysweep.core.views.scores import consider_best, is_better, may_be_best
 from raysweep.core.vocabulary.commands import Command, SweepStatus
 from raysweep.core.vocabulary.lifecycle import Cause
-from raysweep.spec.space import grid_points
+from raysweep.space.parsed import grid_points
 
 Out = list[Command]
 

@@ -15,8 +15,8 @@ from raysweep.core.state.trial import Metrics, Trial
 from raysweep.core.views.scores import as_number, is_better, may_be_best, score_of
 from raysweep.core.views.wilcoxon import p_greater
 from raysweep.core.vocabulary.stop_reasons import StopReason
-from raysweep.spec.policies import TrialPatience, TrialPlateau
-from raysweep.spec.trialstops import TrialWilcoxon
+from raysweep.specs.policies import TrialPatience, TrialPlateau
+from raysweep.specs.trial_stops import TrialWilcoxon
 from raysweep.squares import sum_of_squares
 
 EntryT = TypeVar("EntryT")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from raysweep.core.handlers import transitions
 from raysweep.core.state.sweep import SweepState
+from raysweep.documents.validation import did_you_mean
 from raysweep.schedulers import TRAINING_ITERATION
-from raysweep.spec.validation import did_you_mean
 
 
 def see(state: SweepState, keys: tuple[str, ...]) -> None:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from raysweep.schedulers import TRAINING_ITERATION, Judge, Scheduler, make_judge
-from raysweep.spec import SweepSpec
-from raysweep.spec.amounts import Need
-from raysweep.spec.byconfig import needs_of
-from raysweep.spec.constraints import Constraint
-from raysweep.spec.costs import TRIAL_TIME, CostRule
-from raysweep.spec.openended import use_per_slot_hour
-from raysweep.spec.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
-from raysweep.spec.trialstops import TrialWilcoxon
+from raysweep.space.amounts import Need
+from raysweep.space.constraints import Constraint
+from raysweep.specs import SweepSpec
+from raysweep.specs.costs import TRIAL_TIME, CostRule
+from raysweep.specs.open_ended import use_per_slot_hour
+from raysweep.specs.policies import BestCheckpoints, Plateau, TrialPatience, TrialPlateau
+from raysweep.specs.resources_by_config import needs_of
+from raysweep.specs.trial_stops import TrialWilcoxon
 
 Limit = tuple[str, float | None, float | None, float | None]
 

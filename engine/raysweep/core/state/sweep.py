@@ -16,7 +16,7 @@ from raysweep.core.vocabulary.commands import SweepStatus
 from raysweep.errors import RaysweepError
 from raysweep.outcome.record import without_collector
 from raysweep.schedulers import Scheduler, Verdict, make_scheduler
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 Phase = Literal["running", "stopping", "ending", "ended"]
 Fault = Literal["user", "infrastructure", "spec"]

@@ -92,7 +92,7 @@ class Trial:
 
     Attempts are numbered from 1. A number is given when a slot takes the trial, and never again: one that was
     taken back before it began leaves a gap. `memory_bytes`: it ran out of memory, and needs so much; `size`:
-    what else its config asks for (`spec.amounts.Size`). `step_s` and `save_s` are the seconds from report to
+    what else its config asks for (`space.amounts.Size`). `step_s` and `save_s` are the seconds from report to
     report and from checkpoint to checkpoint, last seen in this attempt; kept where the sweep plans towards
     an end.
     The results are those of the present `config`; `suggested` is what the searcher had suggested, where that

@@ -24,9 +24,9 @@ from raysweep.outcome import (
 )
 from raysweep.outcome.record import without_collector
 from raysweep.references import to_uri
-from raysweep.spec.heldtuples import tuples_of
-from raysweep.spec.repeat import without_seed
-from raysweep.spec.schedule import ScheduledConfig
+from raysweep.space.held_tuples import tuples_of
+from raysweep.specs.repeat import without_seed
+from raysweep.specs.schedule import ScheduledConfig
 
 # What a person calls the causes in the lifecycle table.
 _ENDS: Final[dict[Cause, str]] = {

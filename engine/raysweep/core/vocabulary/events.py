@@ -39,7 +39,7 @@ class ControllerStarted:
     `behaviour` is the set of rules that it follows from here on (see `sweep_end.BEHAVIOUR`). `deadline` is
     the sweep's, in ISO 8601 with its offset; empty: none. `seen_at`: when the controller before it was last
     seen at work (its heartbeat). `is_reopening`: the sweep had ended, and goes on. `code`: the digest of the
-    trainable's code (see `spec.code`); empty where that is not known.
+    trainable's code (see `specs.code_digest`); empty where that is not known.
 
     `retried`: the failed trials that run again. `extend_to`: how far trials go on once the sweep is complete:
     those of `extend_trials`, or the `extend_top` best; None: none is asked for. `released`: (trial, number)

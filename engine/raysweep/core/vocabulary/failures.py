@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Literal
 
-from raysweep.spec import FailurePolicy
+from raysweep.specs import FailurePolicy
 
 Origin = Literal["exception", "process", "node", "memory", "start", "metric", "hang", "placement"]
 NodeState = Literal["", "alive", "draining", "dead"]
