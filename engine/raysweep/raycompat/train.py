@@ -144,7 +144,7 @@ def start_problem(error: BaseException) -> str:
         lines = lines[-1:]
     elif len(lines) > 1 and isinstance(error, RayActorError):
         lines = lines[1:]
-    return one_line(" ".join(lines), 300) or type(error).__name__
+    return one_line(" ".join(lines), 300).rstrip(".") or type(error).__name__
 
 
 def is_of_workers(error: BaseException) -> bool:

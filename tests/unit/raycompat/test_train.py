@@ -180,7 +180,7 @@ def test_a_start_that_fails_has_a_reason_in_one_line() -> None:
     assert train.start_problem(reason) == (
         "The actor died because its node has died. Node Id: e16b9a the actor's node was terminated "
         "unexpectedly: dashboard_agent failed and raylet fate-shares with it. "
-        "The actor never ran - it was cancelled before it started running."
+        "The actor never ran - it was cancelled before it started running"
     )
     raised = RayActorError(error_msg=BAD_INIT, actor_init_failed=True)
     assert train.start_problem(raised) == "OSError: no device"
