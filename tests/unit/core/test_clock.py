@@ -9,8 +9,8 @@ import pytest
 from raysweep.core import commands as cmd
 from raysweep.core import events as ev
 from raysweep.core.stopping import BEHAVIOUR, end_in_sight, usage
+from tests.unit.core.limited import planned, stops, until
 from tests.unit.core.sweep import Commands, Sweep
-from tests.unit.core.test_stopping import planned, stops, until
 
 
 def timers(commands: Commands) -> list[float | None]:
