@@ -17,8 +17,8 @@ import raysweep as rs
 from devtools.prefect.local import LocalPrefect
 from tests.engine.conftest import wait_for
 from tests.jobs.head import Head
+from tests.orchestrators.nights import HERE, STOP_S, Nights
 from tests.orchestrators.prefect import BLOCK, PrefectOrchestrator, ask_patiently, deploy
-from tests.orchestrators.suite import HERE, STOP_S, Nights
 
 pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(900)]
 
