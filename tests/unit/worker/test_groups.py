@@ -20,7 +20,7 @@ from raysweep.worker.horovodgroup import HorovodGroup
 from raysweep.worker.members import MemberSession, make_session
 from raysweep.worker.place import SweepPlace
 from raysweep.worker.tensorflowgroup import _take_port
-from tests.unit.worker.test_gang import Said
+from tests.unit.worker.said import Said
 
 WHO = (7, 1)
 
