@@ -51,8 +51,6 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 from ray.train.v2.api.preemption import PreemptionInfo
 
-from raysweep.errors import one_line
-
 __all__ = [
     "Decision",
     "FixedSize",
@@ -144,7 +142,7 @@ def start_problem(error: BaseException) -> str:
         lines = lines[-1:]
     elif len(lines) > 1 and isinstance(error, RayActorError):
         lines = lines[1:]
-    return one_line(" ".join(lines), 300).rstrip(".") or type(error).__name__
+    return " ".join(" ".join(lines).split()).rstrip(".") or type(error).__name__
 
 
 def is_of_workers(error: BaseException) -> bool:

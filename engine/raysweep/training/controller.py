@@ -192,7 +192,7 @@ class Retries:
         self._counts["starts"] = 0
 
     def _starts_again(self, reason: BaseException) -> bool:
-        policy, problem = self._spec.failure, train.start_problem(reason)
+        policy, problem = self._spec.failure, one_line(train.start_problem(reason), 300)
         may = self._count("starts", START_RETRIES)
         failed = self._counts["starts"]
         if not may:
