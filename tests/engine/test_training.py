@@ -28,7 +28,7 @@ from raysweep.errors import (
 )
 from raysweep.runs.claim import find_at_rest
 from raysweep.runs.training import RunFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint
 from raysweep.storage.opening import open_store
 from raysweep.training import TrainProgress

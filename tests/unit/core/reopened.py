@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from raysweep.core import SweepState, make_outcome
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import ASHA, Sweep, running
 
 KEEPS_ON = {"max_failures": 0, "breaker_trials": 0, "bad_node_failures": 0}

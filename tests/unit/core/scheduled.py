@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from raysweep.core import SweepState
-from raysweep.core import commands as cmd
+from raysweep.core.vocabulary import commands as cmd
 from raysweep.schedulers import (
     NOTHING,
     Decisions,

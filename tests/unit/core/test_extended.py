@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from raysweep.core import SweepState
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.scores import told
-from raysweep.core.stopping import BEHAVIOUR
-from raysweep.core.trial import Told
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.state.trial import Told
+from raysweep.core.views.scores import told
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.limited import until
 from tests.unit.core.reopened import KEEPS_ON, asha_sweep, end, open_slots, outcome_of, reopen, starts
 from tests.unit.core.sweep import ASHA, Sweep, running

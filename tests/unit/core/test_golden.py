@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState, decode, encode, make_outcome, step
-from raysweep.core.invariants import check
+from raysweep.core.state.invariants import check
 from raysweep.schedulers import load_scheduler
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.jsonl"))

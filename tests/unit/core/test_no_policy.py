@@ -8,8 +8,8 @@ from pathlib import Path
 
 import raysweep.core
 from raysweep import schedulers, search
-from raysweep.spec.schedulers import SchedulerSpec
-from raysweep.spec.search import SearchSpec
+from raysweep.specs.schedulers import SchedulerSpec
+from raysweep.specs.search import SearchSpec
 
 CORE = Path(raysweep.core.__file__).parent
 OF_POLICIES = re.compile(
@@ -47,7 +47,7 @@ def test_the_core_names_no_policy() -> None:
 
 def test_it_would_be_noticed() -> None:
     for line in (
-        "from raysweep.spec import AshaOptions",
+        "from raysweep.specs import AshaOptions",
         "kind = 'tpe'",
         "x.FifoScheduler",
         "def f(grid): ...",

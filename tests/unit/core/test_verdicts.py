@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.schedulers import (
     NOTHING,
     Exploit,

@@ -33,7 +33,7 @@ from raysweep.schedulers import (
     Stop,
 )
 from raysweep.schedulers.base import Config
-from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
+from raysweep.space.perturbation import bounded_leaves, mutable_leaves
 from raysweep.testing.scheduler_contract import SchedulerContract
 from tests import policies
 

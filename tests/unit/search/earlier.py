@@ -7,7 +7,7 @@ from typing import Any
 
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 
 SPACE = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from raysweep.search import Searcher, WarmStart, make_searcher
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.testing.searcher_contract import SearcherContract
 
 SPACE: dict[str, Any] = {

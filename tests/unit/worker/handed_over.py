@@ -15,9 +15,9 @@ from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore
-from raysweep.worker import captures, staging
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.checkpoints import captures, staging
 from raysweep.worker.session import Session
+from raysweep.worker.sweep_info import SweepPlace
 
 JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=7)
 

@@ -11,10 +11,10 @@ from raysweep.messages import End, Failed, FromWorker, Job, Noted, Returned, Sav
 from raysweep.references import to_uri
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.testing.trials import RecordingLink
-from raysweep.worker.leftovers import Leftovers
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.process.leftovers import Leftovers
 from raysweep.worker.runner import run_attempt
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.sweep_info import SweepPlace
 
 Trainable = Callable[[dict[str, Any]], Any]
 

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from raysweep.errors import SpecError, TrialStopped
 from raysweep.messages import Interrupt, Rows, Saved, Stop, Unsaved
 from raysweep.storage.checkpoints import CheckpointStore, restore_uri
-from raysweep.worker import staging
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.checkpoints import staging
+from raysweep.worker.checkpoints.uploader import MAX_WAITING
 from raysweep.worker.session import Session
-from raysweep.worker.uploader import MAX_WAITING
+from raysweep.worker.sweep_info import SweepPlace
 from tests.unit.worker.handed_over import (
     JOB,
     LONG_S,

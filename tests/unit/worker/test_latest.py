@@ -10,8 +10,8 @@ import pytest
 
 from raysweep.errors import TrialStopped
 from raysweep.messages import Saved, Stop, Unsaved
-from raysweep.worker.place import SweepPlace
 from raysweep.worker.session import Session
+from raysweep.worker.sweep_info import SweepPlace
 from tests.unit.worker.handed_over import (
     JOB,
     LONG_S,

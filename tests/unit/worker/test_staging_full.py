@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from raysweep.messages import Unsaved
-from raysweep.worker import copying, staging
+from raysweep.worker.checkpoints import copying, staging
 from raysweep.worker.session import Session
 from tests.unit.worker.handed_over import Ears, Gate, ears, gate, hand_over, make, notes, restored, session
 
