@@ -46,3 +46,10 @@ def pbt_insides() -> tuple[Any, Any]:
     from ray.tune.schedulers.pbt import _explore, _PBTTrialState
 
     return _explore, _PBTTrialState
+
+
+def train_worker() -> type:
+    """The class of the actor that is a worker of Ray Train."""
+    from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
+
+    return RayTrainWorker

@@ -23,7 +23,7 @@
     │   └── SegmentExistsError            no        1
     ├── ClusterError                      yes       1
     │   ├── ClusterUnreachableError       yes       1       nothing answers at the address
-    │   ├── ConnectionUnreadableError     yes       1       who knows address and token does not answer
+    │   ├── ConnectionUnreadableError     yes       1       the secrets backend did not respond
     │   ├── ClusterLostError              yes       1       it went away under the sweep, which can be resumed
     │   ├── ClusterCertificateError       no        2       TLS: the certificate of one side was not accepted
     │   ├── ClusterAuthError              no        2
@@ -77,11 +77,7 @@ class RaysweepError(Exception):
 
 
 class SpecError(RaysweepError, ValueError):
-    """A spec, or another thing that the user gave, cannot be used: names the field, the problem and the fix.
-
-    `others` holds the text of further problems found in the same input. `kept_uri`: where that is which ran
-    before the problem was met.
-    """
+    """A spec or another input of the user cannot be used: names the field, the problem and the fix."""
 
     exit_code: ClassVar[int] = 2
 
@@ -90,8 +86,8 @@ class SpecError(RaysweepError, ValueError):
         self.field = field
         self.problem = problem
         self.fix = fix
-        self.others: tuple[str, ...] = ()
-        self.kept_uri = ""
+        self.others: tuple[str, ...] = ()  # further problems in the same input
+        self.kept_uri = ""  # the results of what ran before the problem was met
 
     def __str__(self) -> str:
         head = f"{self.field}: {self.problem}" if self.field else self.problem
@@ -121,23 +117,17 @@ class MetricNeverReportedError(SpecError):
 
 
 class SampleFromError(SpecError):
-    """A `sample_from` function failed for one config, or gave what JSON cannot hold.
-
-    `config` is what had been drawn of it by then; the cause, if there is one, is what the function raised.
-    """
+    """A `sample_from` function raised for one config (then that is the cause), or returned no JSON value."""
 
     def __init__(
         self, field: str, problem: str, fix: str = "", config: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(field, problem, fix)
-        self.config = dict(config or {})
+        self.config = dict(config or {})  # the values that were drawn before
 
 
 class SpecChangedError(SpecError):
-    """The sweep exists under this id with another spec, in a way that would mix two searches.
-
-    `diff` holds one line for each change: `max_t: 9 -> 27`, or `max_t differs` where only digests are known.
-    """
+    """The sweep exists under this id with another spec, in a way that would mix two searches."""
 
     def __init__(self, sweep_id: str, diff: tuple[str, ...], fix: str = "") -> None:
         shown = " | ".join(diff[:5]) + (f" | and {len(diff) - 5} more" if len(diff) > 5 else "")
@@ -148,7 +138,7 @@ class SpecChangedError(SpecError):
         )
         self.args = (sweep_id, tuple(diff), *([fix] if fix else []))
         self.sweep_id = sweep_id
-        self.diff = tuple(diff)
+        self.diff = tuple(diff)  # `max_t: 9 -> 27`, or `max_t differs` where only digests are known
 
 
 class SweepNotFoundError(RaysweepError):
@@ -332,7 +322,7 @@ class ClusterUnreachableError(ClusterError):
 
 
 class ConnectionUnreadableError(ClusterError):
-    """How to reach the cluster could not be found out: who keeps its address and token does not answer."""
+    """The secrets backend, which keeps the address and the token of the cluster, did not respond."""
 
 
 class ClusterLostError(ClusterError):
@@ -483,10 +473,7 @@ class TrainingFailedError(_OutcomeError):
 
 
 class SweepInterrupted(RaysweepError, KeyboardInterrupt):
-    """Ctrl-C, or a request to end: the sweep stopped cleanly and can be resumed with the same key.
-
-    `so_far`: what it had by then, its best trial above all.
-    """
+    """Ctrl-C, or a request to end: the sweep stopped cleanly and can be resumed with the same key."""
 
     exit_code: ClassVar[int] = 3
 
@@ -494,7 +481,7 @@ class SweepInterrupted(RaysweepError, KeyboardInterrupt):
         super().__init__(sweep_id, note, so_far)
         self.sweep_id = sweep_id
         self.note = note
-        self.so_far = so_far
+        self.so_far = so_far  # its results until then, the best trial above all
 
     def __str__(self) -> str:
         note = self.note or "run it again with the same key to resume it"
@@ -503,10 +490,7 @@ class SweepInterrupted(RaysweepError, KeyboardInterrupt):
 
 
 class TrialStopped(BaseException):
-    """Raised by `raysweep.report` where the trial should end; let it pass.
-
-    A `BaseException`, so that `except Exception` in user code does not keep a stopped trial running.
-    """
+    """Ends a trial: `raysweep.report` raises it, and `except Exception` in user code does not catch it."""
 
     def __init__(self, reason: str = "", message: str = "") -> None:
         super().__init__(message or reason)

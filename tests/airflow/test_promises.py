@@ -8,7 +8,8 @@ import pytest
 
 from tests.airflow.servers import Airflow
 from tests.orchestrators.airflow import AirflowOrchestrator
-from tests.orchestrators.suite import Nights, OrchestratorContract
+from tests.orchestrators.nights import Nights
+from tests.orchestrators.suite import OrchestratorContract
 
 
 @pytest.mark.servers

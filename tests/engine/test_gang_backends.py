@@ -5,7 +5,6 @@ Each has an environment of its own; elsewhere the tests say why they are skipped
 
 from __future__ import annotations
 
-import importlib.util
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -16,23 +15,11 @@ import pytest
 import raysweep as rs
 from raysweep.core.vocabulary import events as ev
 from tests.engine.conftest import ROOT
+from tests.engine.optional import needing
 
 BACKENDS = "tests.engine.gang_backends"
 Run = Callable[..., rs.SweepOutcome]
 Lines = Callable[[], list[list[str]]]
-
-
-def skipped_without(package: str) -> pytest.MarkDecorator:
-    """Where the package is absent the test is skipped, and says what installs it."""
-    why = (
-        f"{package} is not installed here: `make test-{package}` builds an environment with it, and runs this"
-    )
-    return pytest.mark.skipif(importlib.util.find_spec(package) is None, reason=why)
-
-
-def needing(package: str) -> Any:
-    """A case that is skipped where the package is absent."""
-    return pytest.param(package, marks=skipped_without(package))
 
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]

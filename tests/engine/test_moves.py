@@ -18,7 +18,7 @@ from raysweep.storage.checkpoints import restore_uri
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine.conftest import Driver, wait_for
-from tests.engine.test_resume import shown
+from tests.engine.results import shown
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 SCHEDULERS: dict[str, dict[str, Any]] = {

@@ -14,6 +14,7 @@ import raysweep as rs
 from raysweep.errors import SpecChangedError
 from raysweep.simulate import simulate
 from tests.engine.conftest import Driver, wait_for
+from tests.engine.own_policies import curve, shown
 from tests.engine.policies import Climber, Median
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -24,16 +25,6 @@ def own(make_spec: MakeSpec, **fields: Any) -> rs.SweepSpec:
     policies = {"search": Climber, "scheduler": {Median: {"max_t": 7}}}
     space = {"pause": 0.02, "steps": 9}
     return make_spec("steps", space, **{"num_samples": 12, "max_concurrent_trials": 1} | policies | fields)
-
-
-def shown(outcome: rs.SweepOutcome) -> list[Any]:
-    """What must not depend on when a driver died, or on where the sweep ran."""
-    return [(trial.config["x"], trial.state, trial.score, trial.metrics["step"]) for trial in outcome.trials]
-
-
-def curve(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
-    """What the trainable `steps` reports."""
-    return {"loss": config["x"] / iteration, "step": iteration} if iteration <= 9 else None
 
 
 def test_a_killed_driver_changes_nothing_in_the_end(

@@ -15,6 +15,7 @@ import raysweep as rs
 from raysweep.cluster.connection import RayConnection
 from raysweep.core.vocabulary.events import CheckpointCommitted, TrialFailed, TrialReturned, TrialStopped
 from tests.engine.conftest import Driver, wait_for
+from tests.engine.results import shown
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 Events = Callable[..., list[Any]]
@@ -23,26 +24,6 @@ Drive = Callable[..., Driver]
 MakeSpec = Callable[..., rs.SweepSpec]
 
 ENDS = (TrialReturned, TrialStopped, TrialFailed)
-
-
-def shown(outcome: rs.SweepOutcome) -> dict[str, Any]:
-    """What must not depend on when a driver died."""
-    assert outcome.best is not None
-    return {
-        "status": outcome.status,
-        "best": outcome.best.trial_id,
-        "counts": outcome.counts,
-        "trials": [
-            {
-                "config": {k: v for k, v in trial.config.items() if k != "log"},
-                "state": trial.state,
-                "metrics": trial.metrics,
-                "best_metrics": trial.best_metrics,
-                "score": trial.score,
-            }
-            for trial in outcome.trials
-        ],
-    }
 
 
 def sequential(make_spec: MakeSpec) -> rs.SweepSpec:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from raysweep.errors import TrainingFailedError
 from raysweep.threads import start_thread
 from tests.engine.conftest import wait_for
 from tests.engine.trainables import note
+from tests.engine.trainings import taken
 
 ray = pytest.importorskip("ray")
 
@@ -119,25 +119,6 @@ def at_once(ends_in_s: float = 1000) -> dict[str, Any]:
     """A deadline whose grace period has begun."""
     deadline = datetime.now(UTC) + timedelta(seconds=ends_in_s)
     return {"deadline": deadline.isoformat(), "grace_s": ends_in_s}
-
-
-@contextmanager
-def taken(cpus: int) -> Iterator[Callable[[], None]]:
-    """So many CPUs are somebody else's, until what is yielded is called."""
-    group = ray.util.placement_group([{"CPU": 1}] * cpus)
-    assert group.wait(30)
-    is_held = [True]
-
-    def give_back() -> None:
-        if is_held.pop():
-            ray.util.remove_placement_group(group)
-            wait_for(lambda: ray.available_resources().get("CPU", 0) >= cpus, timeout_s=30)
-
-    try:
-        yield give_back
-    finally:
-        if is_held:
-            give_back()
 
 
 def test_the_checkpoint_of_the_grace_period_ends_the_run_and_nobody_is_started_for_more_room(

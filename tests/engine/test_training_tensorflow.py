@@ -13,8 +13,8 @@ import pytest
 import raysweep as rs
 from raysweep.threads import start_thread
 from tests.engine.conftest import wait_for
-from tests.engine.test_gang_backends import skipped_without
-from tests.engine.test_training_deadline import taken
+from tests.engine.optional import skipped_without
+from tests.engine.trainings import taken
 
 ray = pytest.importorskip("ray")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from tests.engine.test_gang_backends import needing
+from tests.engine.optional import needing
 from tests.faults.nodes import driving, read_log, several_nodes
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.servers, pytest.mark.timeout(600)]

@@ -18,7 +18,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine.conftest import Driver, wait_for
-from tests.engine.test_resume import shown
+from tests.engine.results import shown
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 

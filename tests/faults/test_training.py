@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -128,9 +129,20 @@ def stretchy(config: dict[str, Any]) -> None:
     rs.report({"step": step})
 
 
+def add_node_that_dies(cluster: Any) -> None:
+    """Add a node whose agent cannot bind its port: the raylet joins and ends with its agent."""
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        node = cluster.add_node(num_cpus=1, metrics_export_port=taken.getsockname()[1])
+        node.all_processes["raylet"][0].process.wait(timeout=120)
+
+
+@pytest.mark.parametrize("bad_node", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_elastic_training_leaves_a_drained_node_grows_onto_a_new_one_and_loses_no_step(
-    tmp_path: Path, record_property: Any
+    tmp_path: Path, record_property: Any, bad_node: bool
 ) -> None:
+    """`bad_node`: a node joins before the new one, and dies seconds later, while workers start on it."""
     log, go = tmp_path / "log", tmp_path / "go"
     log.touch()
 
@@ -169,6 +181,8 @@ def test_an_elastic_training_leaves_a_drained_node_grows_onto_a_new_one_and_lose
                 drain(cluster.address, node_id(nodes[0]), int((time.time() + 600) * 1000))
                 ((_, _, shrunk_step, shrunk_at),) = until(lambda: begun(1, drained_at))
                 asked = [int(step) for _, step, at in said("stored") if float(at) > drained_at]
+                if bad_node:
+                    add_node_that_dies(cluster)
                 added_at = time.time()
                 cluster.add_node(num_cpus=1)
                 grown = until(lambda: begun(2, added_at))
@@ -196,6 +210,7 @@ def test_an_elastic_training_leaves_a_drained_node_grows_onto_a_new_one_and_lose
     figures = {
         "shrunk_s": float(shrunk_at) - drained_at,
         "grown_s": max(float(at) for *_, at in grown) - added_at,
+        "failed_starts": float(errors.count("the workers failed to start")),
     }
     for name, value in figures.items():
         record_property(name, value)

@@ -18,7 +18,7 @@ from raysweep.simulate import simulate
 from raysweep.specs.identity import sweep_id
 from tests.engine import policies
 from tests.engine.conftest import wait_for
-from tests.engine.test_policies import curve, shown
+from tests.engine.own_policies import curve, shown
 from tests.jobs.cluster import Cluster
 from tests.jobs.remote import kill_driver
 

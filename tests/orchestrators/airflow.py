@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from devtools.airflow.local import COMPONENTS
 from tests.airflow.servers import Airflow, wait_until
-from tests.orchestrators.suite import Night, State, Step
+from tests.orchestrators.nights import Night, State, Step
 
 _STATES: Final[dict[str | None, State]] = {
     "success": "success",

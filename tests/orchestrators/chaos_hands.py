@@ -28,8 +28,8 @@ from tests.jobs.head import ROOT
 from tests.orchestrators.airflow import AirflowOrchestrator
 from tests.orchestrators.chaos_site import Behind, Site
 from tests.orchestrators.loop import LoopOrchestrator, read
+from tests.orchestrators.nights import ENDED, Night, Orchestrator, Step
 from tests.orchestrators.prefect import PrefectOrchestrator, deploy, save_cluster
-from tests.orchestrators.suite import ENDED, Night, Orchestrator, Step
 
 PATIENCE_S = 150.0
 ENDED_STATES = ("success", "failed", "skipped", "upstream_failed", "removed")

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal
 
 from tests.orchestrators.chaos_plan import ENDINGS
-from tests.orchestrators.suite import ENDED, State, Step
+from tests.orchestrators.nights import ENDED, State, Step
 
 STEPS: Final[tuple[Step, ...]] = ("sweep", "gate", "train")
 STOP_S: Final = 45.0

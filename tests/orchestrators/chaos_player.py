@@ -25,7 +25,7 @@ from tests.orchestrators.chaos_oracle import (
 )
 from tests.orchestrators.chaos_plan import ENDINGS, OUTAGES, OWN, TRIALS, Event, Name, Plan
 from tests.orchestrators.chaos_site import NAME, Site
-from tests.orchestrators.suite import ENDED, Night, State, Step
+from tests.orchestrators.nights import ENDED, Night, State, Step
 
 NIGHT_S: Final = 600.0
 """On an idle machine a night takes one to three minutes, two lost workers behind Prefect included."""

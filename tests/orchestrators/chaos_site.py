@@ -29,7 +29,7 @@ from raysweep.verify import verify_sweep
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
 from tests.orchestrators.chaos_oracle import ChampionSeen, JobSeen, Line, RunSeen
-from tests.orchestrators.suite import Step
+from tests.orchestrators.nights import Step
 from tests.orchestrators.trainables import lines
 from tests.proxy import Proxy
 

@@ -21,7 +21,7 @@ from raysweep.pipeline import prepare_gate, training_request, with_gate
 from raysweep.specs import RunRequest, SweepSpec, TrainSpec
 from raysweep.step import Canceller, Intent, Place, Step, brief, connected, details_of, why_not_trained
 from tests.jobs.head import ROOT, Head
-from tests.orchestrators.suite import Night, State
+from tests.orchestrators.nights import Night, State
 
 
 def run_night(folder: Path) -> None:

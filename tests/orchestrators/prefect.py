@@ -18,7 +18,7 @@ import httpx
 from devtools.prefect.local import LocalPrefect
 from devtools.servers import processes_with
 from tests.jobs.head import ROOT, Head
-from tests.orchestrators.suite import Night, State, Step
+from tests.orchestrators.nights import Night, State, Step
 
 BLOCK: Final = "ray"
 QUICK: Final = {

@@ -21,7 +21,7 @@ from tests.orchestrators.chaos_oracle import (
     wanted,
 )
 from tests.orchestrators.chaos_plan import ENDINGS, LASTING, ORCHESTRATORS, WHENS, Name, draw, menu_of
-from tests.orchestrators.suite import State, Step
+from tests.orchestrators.nights import State, Step
 
 XS = (0.3, 0.1, 0.2)
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.jobs.head import Head
 from tests.orchestrators.loop import LoopOrchestrator
-from tests.orchestrators.suite import Nights, OrchestratorContract
+from tests.orchestrators.nights import Nights
+from tests.orchestrators.suite import OrchestratorContract
 from tests.prefect.conftest import log
 
 __all__ = ["TestLoop", "log"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.orchestrators.suite import Nights, OrchestratorContract
+from tests.orchestrators.nights import Nights
+from tests.orchestrators.suite import OrchestratorContract
 from tests.prefect.conftest import log, orchestrator
 
 __all__ = ["TestPrefect", "log", "orchestrator"]

@@ -13,9 +13,9 @@ import yaml
 from devtools.prefect.serving import save_automations
 from raysweep.outcome import SweepOutcome
 from tests.jobs.head import ROOT, Head
+from tests.orchestrators.nights import STOP_S, Nights
 from tests.orchestrators.prefect import PrefectOrchestrator, ask_patiently, deploy
-from tests.orchestrators.suite import STOP_S, Nights
-from tests.prefect.test_runs import create, spec
+from tests.prefect.flowruns import create, spec
 
 pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(900)]
 OWN = "tests.prefect.own_flows"

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -17,8 +16,9 @@ import raysweep as rs
 from devtools.prefect.local import LocalPrefect
 from tests.engine.conftest import wait_for
 from tests.jobs.head import Head
+from tests.orchestrators.nights import HERE, STOP_S, Nights
 from tests.orchestrators.prefect import BLOCK, PrefectOrchestrator, ask_patiently, deploy
-from tests.orchestrators.suite import HERE, STOP_S, Nights
+from tests.prefect.flowruns import create, spec
 
 pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -26,20 +26,6 @@ pytestmark = [pytest.mark.servers, pytest.mark.ray, pytest.mark.timeout(900)]
 @pytest.fixture
 def nights(orchestrator: PrefectOrchestrator, head: Head, log: Path, tmp_path: Path) -> Nights:
     return Nights(orchestrator, head, log, tmp_path / "sweeps")
-
-
-def spec(log: Path, tmp_path: Path, **fields: Any) -> dict[str, Any]:
-    return {
-        "name": "night",
-        "trainable": f"{HERE}:trial",
-        "param_space": {"x": {"uniform": [0, 1]}, "pause": 0.5, "log": str(log)},
-        "metric": "loss",
-        "mode": "min",
-        "search": "random",
-        "seed": 7,
-        "storage_path": str(tmp_path / "sweeps"),
-        **fields,
-    }
 
 
 @pytest.mark.slow
@@ -226,12 +212,6 @@ def events_of(orchestrator: PrefectOrchestrator, what: str, sweep_id: str) -> li
     """The events of one sweep, the newest first."""
     found = orchestrator.events(f"raysweep.sweep.{what}")
     return [each for each in found if each["resource"]["prefect.resource.id"] == f"raysweep.sweep.{sweep_id}"]
-
-
-def create(servers: LocalPrefect, deployment: str, parameters: dict[str, Any]) -> str:
-    path = f"/deployments/{deployment}/create_flow_run"
-    asked = {"parameters": parameters, "idempotency_key": uuid4().hex}
-    return str(ask_patiently(servers, "POST", path, asked)["id"])
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 Ray 2.60 gives its own new raylet 30 s, asks for it without a pause meanwhile, and has no setting for either.
 And a raylet waits 15 s for files in which its agents say their ports, then aborts: on a busy machine they are
-still being imported. So the ports are chosen and written down before it starts.
+still being imported. So the ports are chosen and written down before it starts. The agents bind them seconds
+later, and a raylet ends with its agents: the kernel must not assign these ports to other processes meanwhile.
 
 `python -m raysweep.raycompat.patience start --head …` is `ray start --head …` with such patience.
 """
@@ -10,11 +11,13 @@ still being imported. So the ports are chosen and written down before it starts.
 from __future__ import annotations
 
 import os
+import random
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from inspect import signature
+from pathlib import Path
 from typing import Any, Final
 
 START_S: Final = 120.0
@@ -26,6 +29,9 @@ _AGENT_PORTS: Final = (
     "dashboard_agent_listen_port",
     "runtime_env_agent_port",
 )
+_FIRST_PORT: Final = 20000
+"""Ray gives the ports from 10002 to 19999 to workers."""
+_TRIES: Final = 100
 
 
 @contextmanager
@@ -67,12 +73,33 @@ def patient_start(timeout_s: float = START_S) -> Iterator[None]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now."""
+    """Ports that no process listens on now, and that the kernel assigns to no other process later."""
+    ports = _unassigned_ports()
+    tried = random.SystemRandom().sample(ports, min(len(ports), _TRIES))
+    found: list[int] = []
     with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("", 0))
-        return [probe.getsockname()[1] for probe in probes]
+        for port in (*tried, *[0] * count):  # 0: any port, where none of the others is free
+            if len(found) == count:
+                break
+            probe = stack.enter_context(socket.socket())
+            with suppress(OSError):
+                probe.bind(("", port))
+                found.append(probe.getsockname()[1])
+    return found
+
+
+def _unassigned_ports(settings: Path = Path("/proc/sys/net/ipv4/ip_local_port_range")) -> range:
+    """The ports that neither the kernel nor Ray assigns; empty where the kernel may assign all of them.
+
+    Args:
+        settings: Holds the first and the last port that the kernel assigns; only Linux has it.
+    """
+    try:
+        first, last = map(int, settings.read_text().split())
+    except (OSError, ValueError):
+        return range(0)
+    below, above = range(_FIRST_PORT, first), range(max(last + 1, _FIRST_PORT), 1 << 16)
+    return max(below, above, key=len)
 
 
 if __name__ == "__main__":

@@ -20,13 +20,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
 from ray.train.v2._internal.callbacks import AcceleratorSetupCallback, BackendSetupCallback
 from ray.train.v2._internal.callbacks.env_callback import _initialize_env_callbacks
 from ray.train.v2._internal.callbacks.metrics import ControllerMetricsCallback, WorkerMetricsCallback
@@ -58,6 +59,7 @@ __all__ = [
     "LocalWorkers",
     "StateRestoreError",
     "UserExceptionWithTraceback",
+    "WorkerGroupStartupFailedError",
     "WorkerHealthCheckFailedError",
     "make_controller",
     "own_logging_left_alone",
@@ -69,6 +71,8 @@ WAIT_SLICE_S = 0.5
 PLACE_S = 15.0
 """So long more workers than an elastic run needs wait for room; then it is looked again how many have it."""
 
+
+_DETAIL: Final = re.compile(r"\t(class_name|actor_id|pid|name|namespace|ip): ")
 
 ASKED_S = 86400.0
 """So long workers that are asked for a checkpoint may go on: the run's end is said by who asks."""
@@ -124,6 +128,23 @@ def is_death(error: BaseException) -> bool:
     return any(map(worker_death, causes)) and not any(map(user_exception, causes))
 
 
+def failed_start(error: BaseException) -> BaseException | None:
+    """The reason why workers did not start, where no user code has run in them; None for any other error."""
+    if isinstance(error, WorkerGroupStartupFailedError):
+        return error.__cause__ or error
+    return error if isinstance(error, ActorUnschedulableError | RuntimeEnvSetupError) else None
+
+
+def start_problem(error: BaseException) -> str:
+    """In one line, without the ids that Ray lists, the reason why a worker did not start."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not _DETAIL.match(line)]
+    if getattr(error, "actor_init_failed", False):  # in between is a traceback
+        lines = lines[-1:]
+    elif len(lines) > 1 and isinstance(error, RayActorError):
+        lines = lines[1:]
+    return " ".join(" ".join(lines).split()).rstrip(".") or type(error).__name__
+
+
 def is_of_workers(error: BaseException) -> bool:
     """Whether the controller told the listener already: it is what the workers raised, or died of."""
     return isinstance(error, WorkerGroupError)
@@ -131,7 +152,7 @@ def is_of_workers(error: BaseException) -> bool:
 
 def may_pass(error: BaseException) -> bool:
     """Whether new workers may do better."""
-    return isinstance(error, WorkerGroupError | WorkerGroupStartupFailedError | RayActorError)
+    return isinstance(error, WorkerGroupError | RayActorError)
 
 
 def is_preemption(error: BaseException, announced: frozenset[int] = frozenset()) -> bool:
@@ -152,7 +173,7 @@ def is_preemption(error: BaseException, announced: frozenset[int] = frozenset())
 
 class Decision(FailurePolicy):
     """Workers are started again where a node was taken away and `is_moved` says so, or `is_retried` does of
-    what failed."""
+    what failed, which may be the start itself."""
 
     def __init__(
         self,
@@ -179,7 +200,8 @@ class Listener(ReportCallback, WorkerGroupCallback):
 
     `on_taken` gets rank 0's metrics before a checkpoint that comes with them is entered into the list;
     `on_report` gets them, and the path of the checkpoint if there is one, after that. `on_begin` gets the
-    number of workers before they are handed the training function, and `on_end` is called once they are gone.
+    number of workers before they are handed the training function, `on_launch` is called once all of them
+    have it, and `on_end` once they are gone.
     `on_error` gets the first exception of the user's function, or else what the first worker died of: where
     one worker raised, others may have died of it.
     """
@@ -191,11 +213,13 @@ class Listener(ReportCallback, WorkerGroupCallback):
         *,
         on_taken: Callable[[dict[str, Any]], None] = lambda metrics: None,
         on_begin: Callable[[int], None] = lambda workers: None,
+        on_launch: Callable[[], None] = lambda: None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_report = on_report
         self._on_error = on_error
         self._on_taken, self._on_begin, self._on_end = on_taken, on_begin, on_end
+        self._on_launch = on_launch
 
     def listen_first(self, manager: Any) -> None:
         """Hear of each report before the checkpoint manager does."""
@@ -209,6 +233,9 @@ class Listener(ReportCallback, WorkerGroupCallback):
 
     def after_worker_group_start(self, worker_group: Any) -> None:
         self._on_begin(len(worker_group.get_workers()))
+
+    def after_worker_group_training_start(self, worker_group: Any) -> None:
+        self._on_launch()
 
     def after_worker_group_shutdown(self, worker_group_context: Any) -> None:
         self._on_end()

@@ -114,39 +114,26 @@ def run_trial(
                 job = replace(job, checkpoint=uri, iteration=iteration, next_checkpoint=saved + 1)
 
 
-class _Recorder:
-    """The `Link` of a worker without a controller: keeps what is said, answers what waits."""
+class RecordingLink:
+    """The `Link` of a worker in this process, without a controller: it answers each report that waits.
 
-    def __init__(self, stop_at: int | None) -> None:
-        self.attempts: list[AttemptRun] = []
-        self.saved: list[tuple[int, str, int]] = []
-        self._notes: list[str] = []
-        self._stop_at = stop_at
-        self._rows: list[dict[str, Any]] = []
+    A subclass keeps the reports (`keep_row`) and the other messages (`keep`).
+    """
+
+    def __init__(self) -> None:
         self._take: Take = lambda messages: None
 
     def listen(self, take: Take, on_gone: Callable[[], None]) -> None:
         self._take = take
 
-    def hand(self, job: Job) -> None:
-        """Have the attempt run."""
-        self._job = job
-        self._rows, self.saved, self._notes = [], [], []
-        self._take([job])
-
     def send(self, message: FromWorker, *, waits: bool = False) -> None:
-        match message:
-            case Rows(first=first, rows=rows, is_waiting=is_waiting):
-                for row in rows:
-                    self._take_row(message.keys, row)
-                if is_waiting:
-                    self._take([Answer(*message.who, report=first + len(rows) - 1)])
-            case Saved(number=number, report=report, uri=uri):
-                self.saved.append((number, uri, report + 1))
-            case Noted(text=text):
-                self._notes.append(text)
-            case Returned() | Stopped() | Failed():
-                self._end(message)
+        if not isinstance(message, Rows):
+            self.keep(message)
+            return
+        for row in message.rows:
+            self.keep_row(message.trial, dict(zip(message.keys, row, strict=True)))
+        if message.is_waiting:
+            self._take([Answer(*message.who, report=message.first + len(message.rows) - 1)])
 
     def send_now(self, message: FromWorker) -> None:
         self.send(message)
@@ -160,13 +147,48 @@ class _Recorder:
         row: list[Any],
         packed: bytes | None = None,
     ) -> None:
-        self._take_row(keys, row)
+        self.keep_row(trial, dict(zip(keys, row, strict=True)))
 
     def close(self, timeout_s: float | None = 10.0) -> None:
         pass
 
-    def _take_row(self, keys: tuple[str, ...], row: list[Any]) -> None:
-        self._rows.append(dict(zip(keys, row, strict=True)))
+    def keep_row(self, trial: int, row: dict[str, Any]) -> None:
+        """Keep the metrics of a report."""
+        raise NotImplementedError
+
+    def keep(self, message: FromWorker) -> None:
+        """Keep any other message."""
+        raise NotImplementedError
+
+
+class _Recorder(RecordingLink):
+    """Keeps the attempts of one trial, and stops it at a report."""
+
+    def __init__(self, stop_at: int | None) -> None:
+        super().__init__()
+        self.attempts: list[AttemptRun] = []
+        self.saved: list[tuple[int, str, int]] = []
+        self._notes: list[str] = []
+        self._stop_at = stop_at
+        self._rows: list[dict[str, Any]] = []
+
+    def hand(self, job: Job) -> None:
+        """Have the attempt run."""
+        self._job = job
+        self._rows, self.saved, self._notes = [], [], []
+        self._take([job])
+
+    def keep(self, message: FromWorker) -> None:
+        match message:
+            case Saved(number=number, report=report, uri=uri):
+                self.saved.append((number, uri, report + 1))
+            case Noted(text=text):
+                self._notes.append(text)
+            case Returned() | Stopped() | Failed():
+                self._end(message)
+
+    def keep_row(self, trial: int, row: dict[str, Any]) -> None:
+        self._rows.append(row)
         if self._job.iteration + len(self._rows) == self._stop_at:
             self._take([Stop(*self._job.who, reason="scheduler")])
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -23,7 +24,12 @@ from raysweep.training.feasibility import live_nodes
 from raysweep.training.keeping import Keeper
 from raysweep.training.watch import Watch
 
+_log = logging.getLogger(__name__)
 _LOOK_S = 0.2
+START_RETRIES: Final = 4
+"""How many times in a row workers that did not start are started again."""
+START_PAUSE_S: Final = 1.0
+"""The pause before the first of these, which doubles with each; longer if `failure.backoff_initial_s` is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +104,7 @@ async def _run(
             lambda error: watch.failed(_error_info(error)),
             on_taken=watch.taken,
             on_begin=began,
+            on_launch=retries.launched,
             on_end=watch.ended,
         ),
         store=lambda text: keeper.write(watch.history.seal(text)),
@@ -151,18 +158,23 @@ class Retries:
     """Whether workers are started again, and how soon.
 
     Failures count against `max_failures`; so do deaths of workers, unless `failure.max_worker_deaths` has a
-    number of its own for them. A process that resumes the run counts anew.
+    number of its own for them. A start that fails is neither: no user code has run in these workers, and
+    often the cause is a node that has just joined and dies. `START_RETRIES` limits those in a row. A process
+    that resumes the run counts anew.
     """
 
     def __init__(self, spec: TrainSpec, watch: Watch) -> None:
         self._spec = spec
         self._watch = watch
-        self._counts = {"failures": 0, "deaths": 0, "preemptions": 0}
+        self._counts = {"failures": 0, "deaths": 0, "preemptions": 0, "starts": 0}
         self.pause: Callable[[float], None] = lambda seconds: None
         """Is told how long new workers are to wait."""
 
     def is_retried(self, cause: BaseException) -> bool:
-        """After a failure, or a death."""
+        """After a failure, a death, or a start that failed."""
+        reason = train.failed_start(cause)
+        if reason is not None:
+            return self._starts_again(reason)
         if not train.is_of_workers(cause):
             self._watch.failed(_error_info(cause))
         policy = self._spec.failure
@@ -174,6 +186,32 @@ class Retries:
             self.pause(min(policy.backoff_initial_s * 2.0**earlier, policy.backoff_max_s))
             return True
         return False
+
+    def launched(self) -> None:
+        """All workers have started."""
+        self._counts["starts"] = 0
+
+    def _starts_again(self, reason: BaseException) -> bool:
+        policy, problem = self._spec.failure, one_line(train.start_problem(reason), 300)
+        may = self._count("starts", START_RETRIES)
+        failed = self._counts["starts"]
+        if not may:
+            message = f"the workers failed to start {failed} times in a row; the last time: {problem}"
+            text = "".join(traceback.format_exception(reason))
+            error = ErrorInfo(kind="train_error", type=type(reason).__name__, message=message, traceback=text)
+            self._watch.failed(error)
+            return False
+        pause_s = max(policy.backoff_initial_s, START_PAUSE_S) * 2.0 ** (failed - 1)
+        pause_s = min(pause_s, policy.backoff_max_s)
+        self.pause(pause_s)
+        _log.warning(
+            "the workers failed to start: %s; retry %d of %d in %g s (not counted against max_failures)",
+            problem,
+            failed,
+            START_RETRIES,
+            pause_s,
+        )
+        return True
 
     def is_moved(self) -> bool:
         """After nodes were taken away."""

@@ -9,8 +9,8 @@ import pytest
 from raysweep.core.handlers.sweep_end import BEHAVIOUR, end_in_sight, usage
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
+from tests.unit.core.limited import planned, stops, until
 from tests.unit.core.sweep import Commands, Sweep
-from tests.unit.core.test_stopping import planned, stops, until
 
 
 def timers(commands: Commands) -> list[float | None]:

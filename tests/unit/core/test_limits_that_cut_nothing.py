@@ -11,8 +11,8 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import SweepOutcome
+from tests.unit.core.limited import planned, step_to, stops, until
 from tests.unit.core.sweep import Sweep
-from tests.unit.core.test_stopping import planned, step_to, stops, until
 
 LIMITS = [until(135), {"time_budget_s": 35}, {"budget": {"cpu_hours": 2 * 35 / 3600}}]
 

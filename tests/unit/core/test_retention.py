@@ -13,8 +13,8 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SpecError
 from raysweep.schedulers import Exploit, Pause, Stop
 from raysweep.specs import SweepSpec
+from tests.unit.core.scheduled import Scheduled, deleted, exploiting
 from tests.unit.core.sweep import ASHA, Commands, Sweep, running
-from tests.unit.core.test_verdicts import Scheduled, deleted, exploiting
 from tests.unit.core.world import World, make_spec
 
 

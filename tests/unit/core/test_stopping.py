@@ -11,38 +11,9 @@ from raysweep.core import make_outcome
 from raysweep.core.handlers.sweep_end import BEHAVIOUR, end_in_sight, usage
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
-from tests.unit.core.sweep import running
-from tests.unit.core.test_step import Commands, Sweep
+from tests.unit.core.limited import planned, step_to, stops, until
+from tests.unit.core.sweep import Sweep, running
 from tests.unit.core.world import DIED
-
-
-def planned(slots: int, trials: int, **fields: Any) -> Sweep:
-    """A sweep from second 100 on, whose first trials run, one on each slot, under the newest behaviour."""
-    sweep = Sweep(num_samples=trials, **fields)
-    sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR)
-    sweep.send(ev.CapacityChanged, slots=slots)
-    sweep.suggest(trials)
-    for slot in range(slots):
-        sweep.send(ev.SlotOpened, slot=slot, node=f"node{slot}")
-    for trial in range(min(slots, trials)):
-        sweep.began(trial)
-    return sweep
-
-
-def until(at: float) -> dict[str, Any]:
-    return {"deadline": datetime.fromtimestamp(at, UTC)}
-
-
-def stops(commands: Commands) -> list[tuple[int, float]]:
-    """Which trials are asked to end, and how long they may take."""
-    return [(c.trial, c.grace_s) for c in commands if isinstance(c, cmd.StopTrial)]
-
-
-def step_to(sweep: Sweep, at: float, trial: int, number: int, *, saves: bool = True) -> Commands:
-    """A report at `at`, and its checkpoint right after it."""
-    sweep.at = at
-    commands = sweep.report(trial, 1.0 / (number + 1))
-    return commands + (sweep.saved(trial, number, report=number) if saves else [])
 
 
 def test_a_trial_is_asked_for_the_last_checkpoint_that_comes_in_time() -> None:

@@ -120,3 +120,13 @@ class Driven:
         for trial in trials:
             self.hand(slot, trial)
         return self.say(worker, began(trials[0], 1))
+
+
+def end_of(event: ev.Event) -> tuple[Any, ...]:
+    """What an event says, in short."""
+    fields = [getattr(event, name) for name in ("slot", "trial", "trials") if hasattr(event, name)]
+    return (type(event).__name__, *fields)
+
+
+def told(driven: Driven) -> list[tuple[Any, ...]]:
+    return [end_of(event) for event in driven.events]

@@ -26,18 +26,18 @@ from raysweep.fleet.policy import (
     SILENCE_S,
 )
 from raysweep.messages import FailureFacts, Memory, Ready, Recalled, Unready
-from tests.unit.fleet.fleet import DIED, NODE_DIED, RAISED, Driven, began, failed, returned, spent, stopped
-
-
-def end_of(event: ev.Event) -> tuple[Any, ...]:
-    """What an event says, in short."""
-    fields = [getattr(event, name) for name in ("slot", "trial", "trials") if hasattr(event, name)]
-    return (type(event).__name__, *fields)
-
-
-def told(driven: Driven) -> list[tuple[Any, ...]]:
-    return [end_of(event) for event in driven.events]
-
+from tests.unit.fleet.fleet import (
+    DIED,
+    NODE_DIED,
+    RAISED,
+    Driven,
+    began,
+    failed,
+    returned,
+    spent,
+    stopped,
+    told,
+)
 
 # -- opened and closed -------------------------------------------------------------------------------------
 

@@ -18,8 +18,7 @@ from raysweep.fleet.policy import (
     FleetPolicy,
 )
 from tests.unit.core.world import make_spec
-from tests.unit.fleet.fleet import NODE_DIED, RAISED, Driven, began, failed, returned, spent, stopped
-from tests.unit.fleet.test_fleet import told
+from tests.unit.fleet.fleet import NODE_DIED, RAISED, Driven, began, failed, returned, spent, stopped, told
 
 OVER_MEMORY = msg.FailureFacts(origin="memory", type="MemoryLimit", message="too much")
 BROKEN = msg.FailureFacts(origin="exception", type="RuntimeError", message="connection closed by peer")

@@ -7,7 +7,7 @@ import pytest
 from raysweep import errors
 from raysweep.jobs.errorline import PREFIX, decode_error, encode_error, find_error
 from raysweep.outcome import Holder, TrainOutcome
-from tests.unit.test_errors import EXAMPLES
+from tests.unit.error_examples import EXAMPLES
 
 HOLDER = Holder(host="node-7", pid=3, user="me")
 WHOLE = [

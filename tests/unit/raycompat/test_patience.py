@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from ray._private import node, services
 from ray._raylet import wait_for_persisted_port
 
-from raysweep.raycompat.patience import patient_start
+from raysweep.raycompat.patience import _free_ports, _unassigned_ports, patient_start
 
 
 def test_a_late_node_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +57,48 @@ def test_a_raylet_is_told_its_agents_ports(monkeypatch: pytest.MonkeyPatch, tmp_
     assert all(port > 1024 for port in ports.values())
     for name, port in ports.items():
         assert wait_for_persisted_port(str(tmp_path), "ab12", name, timeout_ms=10) == port
+
+
+KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+@pytest.mark.skipif(not KERNEL.exists(), reason="Linux says which ports the kernel assigns")
+def test_the_ports_of_agents_are_not_those_that_the_kernel_assigns() -> None:
+    """An agent binds its port seconds later: a raylet whose agent finds it taken ends, with its workers."""
+    assert _unassigned_ports(), "this machine leaves none"
+    first, last = map(int, KERNEL.read_text().split())
+    chosen = _free_ports(8)
+    assert len(set(chosen)) == 8
+    assert not any(first <= port <= last for port in chosen)
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("32768\t60999\n", range(20000, 32768)),
+        ("15000 40000", range(40001, 65536)),
+        ("1024 65535", range(0)),
+        ("no numbers", range(0)),
+    ],
+)
+def test_the_larger_side_of_the_kernels_range_is_used(tmp_path: Path, setting: str, expected: range) -> None:
+    (tmp_path / "range").write_text(setting)
+    assert list(_unassigned_ports(tmp_path / "range")) == list(expected)
+    assert not _unassigned_ports(tmp_path / "none")
+
+
+def test_a_port_on_which_a_process_listens_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        taken, free = (stack.enter_context(socket.socket()) for _ in range(2))
+        taken.bind(("", 0))
+        taken.listen()
+        free.bind(("", 0))
+        ports = sorted(probe.getsockname()[1] for probe in (taken, free))
+        free.close()
+        monkeypatch.setattr("raysweep.raycompat.patience._unassigned_ports", lambda: ports)
+        chosen = _free_ports(2)
+        assert taken.getsockname()[1] not in chosen
+        assert len(set(chosen)) == 2, "the kernel assigns the other one"
 
 
 def test_ray_uses_what_is_replaced() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
 from ray.train.v2._internal import exceptions
 from ray.train.v2._internal.constants import CHECKPOINT_MANAGER_SNAPSHOT_FILENAME
 from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
@@ -155,10 +155,57 @@ def test_what_may_pass() -> None:
     group = WorkerGroupError("two died", {0: RayActorError()})
     assert train.is_of_workers(group)
     assert train.may_pass(group)
-    start = exceptions.WorkerGroupStartupFailedError("no place")
-    assert not train.is_of_workers(start)
-    assert train.may_pass(start)
     assert not train.may_pass(ValueError())
+
+
+LOST_NODE = """The actor died unexpectedly before finishing this task.
+\tclass_name: RayTrainWorker
+\tactor_id: 67450d6e83f29080da35220701000000
+\tip: 192.0.2.2
+The actor died because its node has died. Node Id: e16b9a
+\tthe actor's node was terminated unexpectedly: dashboard_agent failed and raylet fate-shares with it.
+The actor never ran - it was cancelled before it started running."""
+BAD_INIT = """The actor died because of an error raised in its creation task, ray::RayTrainWorker.__init__()
+  File "worker.py", line 1, in __init__
+OSError: no device"""
+
+
+def test_a_start_that_fails_has_a_reason_in_one_line() -> None:
+    start = exceptions.WorkerGroupStartupFailedError("One of the worker actors failed to initialize")
+    assert train.failed_start(start) is start
+    assert not train.is_of_workers(start)
+    start.__cause__ = RayActorError(error_msg=LOST_NODE)
+    reason = train.failed_start(start)
+    assert reason is start.__cause__
+    assert train.start_problem(reason) == (
+        "The actor died because its node has died. Node Id: e16b9a the actor's node was terminated "
+        "unexpectedly: dashboard_agent failed and raylet fate-shares with it. "
+        "The actor never ran - it was cancelled before it started running"
+    )
+    raised = RayActorError(error_msg=BAD_INIT, actor_init_failed=True)
+    assert train.start_problem(raised) == "OSError: no device"
+    assert train.start_problem(RayActorError(error_msg="gone")) == "gone"
+    assert train.start_problem(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize("error", [ActorUnschedulableError("no place"), RuntimeEnvSetupError("no network")])
+def test_an_actor_that_ray_cannot_place_or_prepare_has_not_started(error: Exception) -> None:
+    assert train.failed_start(error) is error
+    assert not train.may_pass(error)
+
+
+@pytest.mark.parametrize(
+    "error", [RayActorError(), ValueError(), WorkerGroupError("died", {0: RayActorError()})]
+)
+def test_what_fails_after_the_launch_is_no_failed_start(error: Exception) -> None:
+    assert train.failed_start(error) is None
+
+
+def test_ray_says_so_where_workers_fail_to_start() -> None:
+    check_uses(WorkerGroup._create_workers, "WorkerGroupStartupFailedError(error_msg) from actor_error")
+    source = inspect.getsource(WorkerGroup._start_impl)
+    assert source.index("WorkerGroupStartupFailedError") < source.index("actor.run_train_fn.remote")
+    assert source.index("actor.run_train_fn.remote") < source.index(".after_worker_group_training_start(")
 
 
 def test_a_node_that_is_taken_away_is_no_failure() -> None:

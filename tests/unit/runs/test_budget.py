@@ -26,7 +26,7 @@ from raysweep.specs.again import Again
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.store import Store
 from raysweep.verify import prune, verify_sweep
-from tests.unit.core.test_retention import running
+from tests.unit.core.sweep import running
 from tests.unit.verify.conftest import *  # noqa: F403  the fixture `cli`
 from tests.unit.verify.stored import TRIALS, Stored, resume, store_sweep
 
@@ -297,7 +297,7 @@ def test_the_list_says_what_pins(cli: Cli, sweeps: list[Stored]) -> None:
 
 def test_a_pause_a_donor_and_a_retry_pin(tmp_path: Path) -> None:
     from raysweep.schedulers import Pause
-    from tests.unit.core.test_verdicts import Scheduled, exploiting
+    from tests.unit.core.scheduled import Scheduled, exploiting
 
     folder = store_sweep(tmp_path, is_ended=False).folder
     it = exploiting()

@@ -23,7 +23,7 @@ from raysweep.simulate.kills import Kill
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.testing.searcher_contract import SearcherContract
-from tests.unit.search.test_warm import add_sweep, config, make_spec
+from tests.unit.search.earlier import add_sweep, config, make_spec
 
 MEMORY = {"nights": 5, "anchors": 3, "half_life": None}
 

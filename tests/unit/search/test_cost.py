@@ -26,7 +26,7 @@ from raysweep.search.repeat import RepeatSearcher
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.specs.repeat import Repeat
 from raysweep.storage.opening import open_store
-from tests.unit.search.test_warm import add_sweep, config, make_spec
+from tests.unit.search.earlier import add_sweep, config, make_spec
 
 SPACE: dict[str, Any] = {
     "width": {"randint": [16, 1025]},

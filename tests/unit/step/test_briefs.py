@@ -13,7 +13,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.step import best_config, stored_outcome, why_not_trained
 from raysweep.step.brief import brief
 from raysweep.storage.opening import open_store
-from tests.unit.step.test_brief import sweep
+from tests.unit.step.outcomes import sweep
 
 
 def store(outcome: SweepOutcome, path: Path) -> SweepOutcome:

@@ -25,24 +25,9 @@ from raysweep.storage.sealed import encode_sealed
 from raysweep.storage.store import ObjectInfo, Store
 from raysweep.storage.uploads import CHUNK_BYTES, SMALL_BYTES
 from raysweep.storage.wrapped import WrappedStore
+from tests.unit.storage.folders import content, read, write
 
 ROOT = Path(__file__).parents[3]
-
-
-def write(folder: Path, files: dict[str, bytes]) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for name, data in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return folder
-
-
-def read(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
 
 
 def stored_bytes(store: Store) -> int:
@@ -416,7 +401,7 @@ SAVER = """
 import random, sys
 from pathlib import Path
 from raysweep.storage.checkpoints import CheckpointStore
-from tests.unit.storage.test_chunks import content, write
+from tests.unit.storage.folders import content, write
 
 store, parent = CheckpointStore.at(sys.argv[1], "s"), None
 first = int(sys.argv[2])
@@ -427,14 +412,6 @@ for number in range(first, first + 1000):
     if number - 2 >= first:
         store.delete(store.uri("t", number - 2))
 """
-
-
-def content(number: int) -> dict[str, bytes]:
-    """What checkpoint `number` holds: two thirds of it as the one before."""
-    return {
-        f"f{place}": random.Random(f"{place}-{(number + place) // 3}").randbytes(SMALL_BYTES + place)
-        for place in range(3)
-    } | {"n": b"%d" % number}
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])

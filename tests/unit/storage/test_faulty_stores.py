@@ -27,7 +27,7 @@ from raysweep.storage.uploads import CHUNK_BYTES, SMALL_BYTES
 from raysweep.storage.wrapped import WrappedStore
 from tests.faulty_s3 import FAULTS, Fault, FaultyS3, serving
 from tests.sampling import sampled
-from tests.unit.storage.test_chunks import read, write
+from tests.unit.storage.folders import read, write
 
 pytestmark = pytest.mark.timeout(600)
 # Both kinds of storage with the faults that matter most: nothing was done, and it was done but the answer was

@@ -13,7 +13,7 @@ from ray.train.v2.api.exceptions import WorkerGroupError
 
 from raysweep.raycompat import train
 from raysweep.specs import TrainSpec
-from raysweep.training.controller import Retries
+from raysweep.training.controller import START_RETRIES, Retries
 from raysweep.training.watch import Watch
 
 
@@ -28,6 +28,12 @@ def died(beside: bool = False) -> BaseException:
     if beside:
         failures[0] = train.UserExceptionWithTraceback(ValueError("no"), traceback_str="ValueError: no")
     return WorkerGroupError("a worker died", failures)
+
+
+def not_started() -> BaseException:
+    error = train.WorkerGroupStartupFailedError("One of the worker actors failed to initialize due to error:")
+    error.__cause__ = RayActorError(error_msg="The actor died\n\tip: 1.2.3.4\nits node has died")
+    return error
 
 
 def retries(**fields: Any) -> tuple[Retries, list[float]]:
@@ -79,3 +85,38 @@ def test_nodes_that_are_taken_away_have_no_limit_but_one_that_is_given() -> None
     assert error is not None
     assert error.kind == "preempted"
     assert "failure.max_preemptions (1)" in error.message
+
+
+def test_a_start_that_fails_counts_neither_as_a_failure_nor_as_a_death(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made, pauses = retries(max_failures=0, failure={"max_worker_deaths": 0})
+    assert made.is_retried(not_started())
+    assert pauses == [1.0]
+    assert made._watch.error is None
+    assert "the workers failed to start: its node has died; retry 1 of 4 in 1 s" in caplog.text
+    assert not made.is_retried(raised())
+
+
+def test_starts_that_fail_in_a_row_are_limited() -> None:
+    made, pauses = retries(max_failures=9)
+    assert [made.is_retried(not_started()) for _ in range(START_RETRIES + 1)] == [True] * 4 + [False]
+    assert pauses == [1.0, 2.0, 4.0, 8.0]
+    error = made._watch.error
+    assert error is not None
+    assert error.type == "RayActorError"
+    assert error.message == "the workers failed to start 5 times in a row; the last time: its node has died"
+
+
+def test_a_start_that_succeeds_ends_the_row() -> None:
+    made, pauses = retries(max_failures=0)
+    for _ in range(3):
+        assert all(made.is_retried(not_started()) for _ in range(START_RETRIES))
+        made.launched()
+    assert pauses == [1.0, 2.0, 4.0, 8.0] * 3
+
+
+def test_pauses_after_failed_starts_follow_the_spec_where_it_has_longer_ones() -> None:
+    made, pauses = retries(failure={"backoff_initial_s": 3.0, "backoff_max_s": 7.0})
+    assert all(made.is_retried(not_started()) for _ in range(3))
+    assert pauses == [3.0, 6.0, 7.0]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from raysweep.messages import Answer, End, Failed, FromWorker, Job, Noted, Returned, Rows, Saved, Stopped
+from raysweep.messages import End, Failed, FromWorker, Job, Noted, Returned, Saved, Stopped
 from raysweep.references import to_uri
 from raysweep.storage.checkpoints import restore_uri
-from raysweep.worker.link import Take
+from raysweep.testing.trials import RecordingLink
 from raysweep.worker.process.leftovers import Leftovers
 from raysweep.worker.runner import run_attempt
 from raysweep.worker.shell import WorkerShell
@@ -19,15 +19,15 @@ from raysweep.worker.sweep_info import SweepPlace
 Trainable = Callable[[dict[str, Any]], Any]
 
 
-class Worker:
+class Worker(RecordingLink):
     """One warm worker without Ray, and the `Link` that it talks on."""
 
     def __init__(self, storage: Path, *, can_replace: bool = True, has_gpus: bool = False) -> None:
+        super().__init__()
         self.rows: dict[int, list[dict[str, Any]]] = defaultdict(list)
         self.said: list[FromWorker] = []
         self._place = SweepPlace(sweep_id="pairs", storage_path=str(storage), resources={})
         self._leftovers = Leftovers(can_replace=can_replace, has_gpus=has_gpus)
-        self._take: Take = lambda messages: None
         self._shell = WorkerShell(self)
         self.listen(self._shell.take, self._shell.lose_link)
 
@@ -68,32 +68,12 @@ class Worker:
             found.append((target / f"{trial}-{index}" / "who").read_text())
         return found
 
-    # -- as a link ---------------------------------------------------------------------------------
-
-    def listen(self, take: Take, on_gone: Callable[[], None]) -> None:
-        self._take = take
-
     def send(self, message: FromWorker, *, waits: bool = False) -> None:
         self.said.append(message)
-        if isinstance(message, Rows):
-            for row in message.rows:
-                self.rows[message.trial].append(dict(zip(message.keys, row, strict=True)))
-            if message.is_waiting:
-                self._take([Answer(*message.who, report=message.first + len(message.rows) - 1)])
+        super().send(message, waits=waits)
 
-    def send_now(self, message: FromWorker) -> None:
-        self.send(message)
+    def keep_row(self, trial: int, row: dict[str, Any]) -> None:
+        self.rows[trial].append(row)
 
-    def send_row(
-        self,
-        trial: int,
-        attempt: int,
-        index: int,
-        keys: tuple[str, ...],
-        row: list[Any],
-        packed: bytes | None = None,
-    ) -> None:
-        self.rows[trial].append(dict(zip(keys, row, strict=True)))
-
-    def close(self, timeout_s: float | None = 10.0) -> None:
-        pass
+    def keep(self, message: FromWorker) -> None:
+        """`send` keeps all messages."""

@@ -6,117 +6,37 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from raysweep.errors import SpecError, TrialStopped
-from raysweep.messages import Busy, FromWorker, Interrupt, Job, Rows, Saved, Stop, Unsaved
+from raysweep.messages import Interrupt, Rows, Saved, Stop, Unsaved
 from raysweep.storage.checkpoints import CheckpointStore, restore_uri
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import WrappedStore
 from raysweep.worker.checkpoints import staging
 from raysweep.worker.checkpoints.uploader import MAX_WAITING
 from raysweep.worker.session import Session
 from raysweep.worker.sweep_info import SweepPlace
+from tests.unit.worker.handed_over import (
+    JOB,
+    LONG_S,
+    Ears,
+    Gate,
+    ears,
+    gate,
+    hand_over,
+    session,
+    until,
+)
 
-JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=7)
-LONG_S = 60.0
-
-
-class Ears:
-    """A link that keeps what is said."""
-
-    def __init__(self) -> None:
-        self.heard: list[FromWorker] = []
-        self.rows = 0
-
-    def send(self, message: FromWorker, *, waits: bool = False) -> None:
-        self.heard.append(message)
-
-    def send_now(self, message: FromWorker) -> None:
-        self.heard.append(message)
-
-    def send_row(self, *row: Any) -> None:
-        self.rows += 1
-
-    def listen(self, take: Any, on_gone: Any) -> None:
-        pass
-
-    def close(self, timeout_s: float | None = 10.0) -> None:
-        pass
-
-    def saved(self) -> list[int]:
-        return [message.number for message in self.heard if isinstance(message, Saved)]
-
-    def busy(self) -> list[bool]:
-        return [not message.is_over for message in self.heard if isinstance(message, Busy)]
-
-
-class Gate(WrappedStore):
-    """Lets nothing be put while it is closed."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
-        self.opened = threading.Event()
-        self.reached = threading.Event()
-        self.fails = False
-
-    def around(self, operation: Any, key: str, call: Callable[[], Any]) -> Any:
-        if operation == "put":
-            self.reached.set()
-            assert self.opened.wait(LONG_S)
-            if self.fails:
-                raise ValueError("a defect of the store")
-        return call()
-
-
-@pytest.fixture
-def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    gate = Gate(open_store(tmp_path / "store"))
-    # A session opens its store by its place: nobody else could stop one at a certain moment.
-    monkeypatch.setattr("raysweep.storage.opening.open_store", lambda path: gate)
-    monkeypatch.setenv(staging.VARIABLE, str(tmp_path / "staging"))
-    yield gate
-    gate.opened.set()
-
-
-@pytest.fixture
-def ears() -> Ears:
-    return Ears()
-
-
-@pytest.fixture
-def session(tmp_path: Path, gate: Gate, ears: Ears) -> Iterator[Session]:
-    place = SweepPlace(sweep_id="s", storage_path=str(tmp_path / "store"), resources={}, metric="loss")
-    session = Session(JOB, place, ears)
-    yield session
-    gate.opened.set()
-    session.finish()
-
-
-def hand_over(session: Session, text: str, *, wait: bool = False, loss: float = 1.0) -> Path:
-    with session.new_checkpoint() as folder:
-        (folder / "text").write_text(text)
-        session.report({"loss": loss}, folder, wait)
-    return folder
+__all__ = ["ears", "gate", "session"]  # fixtures
 
 
 def stored(gate: Gate, number: int, tmp_path: Path) -> str:
     target = tmp_path / f"out-{number}-{time.monotonic_ns()}"
     CheckpointStore(gate.inner, "s").restore(f"{gate.inner.url}/s/checkpoints/00003/{number}", target)
     return (target / "text").read_text()
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LONG_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_report_returns_before_it_is_stored(session: Session, gate: Gate, ears: Ears, tmp_path: Path) -> None:

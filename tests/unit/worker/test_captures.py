@@ -12,32 +12,30 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError, TrialStopped
-from raysweep.messages import Interrupt, Noted, Stop, Unsaved
+from raysweep.messages import Interrupt, Stop, Unsaved
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.worker.checkpoints import captures, copying
 from raysweep.worker.checkpoints.captures import Captures, NoPlaceError
 from raysweep.worker.checkpoints.uploader import MAX_WAITING
 from raysweep.worker.session import Session
-from tests.unit.worker.test_background import JOB, LONG_S, Ears, Gate, ears, gate, session, until
+from tests.unit.worker.handed_over import (
+    JOB,
+    LONG_S,
+    Ears,
+    Gate,
+    ears,
+    gate,
+    make,
+    notes,
+    restored,
+    session,
+    settled,
+    until,
+)
 
-__all__ = ["ears", "gate", "session"]  # fixtures
+__all__ = ["ears", "gate", "session", "settled"]  # fixtures
 
 OLD_NS = 10**18
-
-
-def make(folder: Path, **files: str | bytes) -> Path:
-    """Files that changed long ago."""
-    for name, content in files.items():
-        path = folder / name.replace("__", "/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return folder
-
-
-@pytest.fixture
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test writes and reports within milliseconds: its files are as good as old ones."""
-    monkeypatch.setattr(captures, "SETTLED_NS", -(10**9))
 
 
 @pytest.fixture
@@ -51,16 +49,6 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(captures, "copy_file", copy_file)
     return names
-
-
-def restored(gate: Gate, number: int, tmp_path: Path) -> dict[str, bytes]:
-    target = tmp_path / f"out-{number}"
-    CheckpointStore(gate.inner, "s").restore(f"{gate.inner.url}/s/checkpoints/00003/{number}", target)
-    return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
-
-
-def notes(ears: Ears) -> list[str]:
-    return [message.text for message in ears.heard if isinstance(message, Noted)]
 
 
 def test_a_directory_is_stored_as_it_was_at_the_report(

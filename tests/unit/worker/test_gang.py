@@ -33,38 +33,13 @@ from raysweep.worker.gang import surroundings as gangs
 from raysweep.worker.gang import torch_group
 from raysweep.worker.gang.sessions import FollowerSession, LeaderSession, MemberSession, make_session
 from raysweep.worker.gang.torch_group import TorchGroup
-from raysweep.worker.link import Take
 from raysweep.worker.runner import run_attempt
 from raysweep.worker.session import Session
 from raysweep.worker.shell import WorkerShell
 from raysweep.worker.sweep_info import SweepPlace
+from tests.unit.worker.said import Said
 
 WHO = (7, 1)
-
-
-class Said:
-    """A link that keeps what is said."""
-
-    def __init__(self) -> None:
-        self.messages: list[FromWorker] = []
-        self.rows = 0
-        self.sent: list[tuple[int, tuple[str, ...], list[Any]]] = []
-
-    def listen(self, take: Take, on_gone: Any) -> None:
-        raise AssertionError("nobody listens here")
-
-    def send(self, message: FromWorker, *, waits: bool = False) -> None:
-        self.messages.append(message)
-
-    def send_now(self, message: FromWorker) -> None:
-        self.messages.append(message)
-
-    def send_row(self, *row: Any) -> None:
-        self.rows += 1
-        self.sent.append(row[2:5])
-
-    def close(self, timeout_s: float | None = 10.0) -> None:
-        pass
 
 
 def job(rank: int = 0, group: str = "", size: int = 2, **fields: Any) -> Job:

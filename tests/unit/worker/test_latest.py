@@ -12,8 +12,19 @@ from raysweep.errors import TrialStopped
 from raysweep.messages import Saved, Stop, Unsaved
 from raysweep.worker.session import Session
 from raysweep.worker.sweep_info import SweepPlace
-from tests.unit.worker.test_background import JOB, LONG_S, Ears, Gate, ears, gate, hand_over, until
-from tests.unit.worker.test_captures import make, restored, settled
+from tests.unit.worker.handed_over import (
+    JOB,
+    LONG_S,
+    Ears,
+    Gate,
+    ears,
+    gate,
+    hand_over,
+    make,
+    restored,
+    settled,
+    until,
+)
 
 __all__ = ["ears", "gate", "settled"]  # fixtures
 

@@ -20,7 +20,7 @@ from raysweep.worker.gang.sessions import MemberSession, make_session
 from raysweep.worker.gang.surroundings import is_echo, joined
 from raysweep.worker.gang.tensorflow_group import _take_port
 from raysweep.worker.sweep_info import SweepPlace
-from tests.unit.worker.test_gang import Said
+from tests.unit.worker.said import Said
 
 WHO = (7, 1)
 

@@ -16,8 +16,7 @@ import pytest
 from raysweep.messages import Unsaved
 from raysweep.worker.checkpoints import copying, staging
 from raysweep.worker.session import Session
-from tests.unit.worker.test_background import Ears, Gate, ears, gate, hand_over, session
-from tests.unit.worker.test_captures import make, notes, restored
+from tests.unit.worker.handed_over import Ears, Gate, ears, gate, hand_over, make, notes, restored, session
 
 __all__ = ["ears", "gate", "session"]  # fixtures
 
