@@ -171,7 +171,7 @@ class Scenario:
 def fold(config: Mapping[str, Any], iteration: int) -> Mapping[str, Any]:
     """The error of one fold after the other: configs differ by their mean, folds by their difficulty."""
     hard = noise("fold", iteration)
-    return {"loss": round(config["x"] + hard + 0.3 * noise(round(config["x"], 9), iteration), 6)}
+    return {"loss": round(config["x"] + hard + 1.2 * noise(round(config["x"], 9), iteration), 6)}
 
 
 def seeded(config: Mapping[str, Any], iteration: int) -> Mapping[str, Any]:
@@ -226,6 +226,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "asha-delayed": Scenario(
         spec=make_spec(num_samples=40, search=TPE, scheduler={"asha": PROMOTION | {"delayed": True}}),
         faults={30: "dies"},
+        hopeless=0.25,
         options=SAVING,
     ),
     "told-pauses": Scenario(
@@ -298,7 +299,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "constraints": Scenario(
         spec=make_spec(num_samples=24, search=TPE, constraints=["size <= 0.6", "loss < 0.9"]),
         length=4,
-        faults={12: "raises", 30: "dies"},
+        faults={12: "raises", 30: "dies", 113: "raises"},
         options={"save_every": 2, "costs": JITTER},
     ),
     "open-end": Scenario(
@@ -404,6 +405,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     ),
     "median": Scenario(
         spec=make_spec(num_samples=20, scheduler={"median_stopping": {"grace_period": 2}}),
+        faults={106: "raises", 107: "raises", 108: "raises"},
         options={"save_every": 3, "costs": JITTER},
     ),
     "pasha": Scenario(
