@@ -27,7 +27,7 @@ from raysweep.core.events import Event
 from raysweep.core.stopping import BEHAVIOUR
 from raysweep.runs.reopening import NOT_AGAIN
 from raysweep.simulate import Simulated, simulate, simulation
-from tests.golden.replay import GOLDEN, describe_commands, read_expected, read_journal, replay
+from tests.golden.replay import GOLDEN, describe_commands, describe_told, read_expected, read_journal, replay
 from tests.golden.scenarios import SCENARIOS, Scenario, Trouble
 from tests.golden.specs import DIGESTS, SCHEMAS, make_digests, make_schema
 
@@ -60,6 +60,7 @@ def _write_expected(
         "seed": seed,
         "behaviour": behaviour,
         "commands": describe_commands(replayed),
+        "told": describe_told(replayed),
         "outcome": replayed.outcome,
     }
     (GOLDEN / f"{name}.json").write_bytes(orjson.dumps(expected, option=orjson.OPT_INDENT_2) + b"\n")

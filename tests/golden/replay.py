@@ -15,6 +15,7 @@ from raysweep.core import SweepState, decode, encode, make_outcome, step
 from raysweep.core.commands import Command
 from raysweep.core.events import Event
 from raysweep.core.invariants import check
+from raysweep.core.scores import told
 from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
 
@@ -85,6 +86,12 @@ def describe_commands(replayed: Replayed) -> dict[str, Any]:
         each += blake2b(lines, digest_size=EACH_DIGITS // 2).hexdigest()
     kinds = Counter(type(command).__name__ for command in replayed.all_commands)
     return {"digest": whole.hexdigest(), "kinds": dict(sorted(kinds.items())), "each": each}
+
+
+def describe_told(replayed: Replayed) -> str:
+    """The digest of the results that the search would receive if the sweep were resumed after its end."""
+    known = [told(replayed.state, trial) for trial in replayed.state.trials.values()]
+    return blake2b(orjson.dumps(known), digest_size=16).hexdigest()
 
 
 def first_difference(found: dict[str, Any], expected: dict[str, Any]) -> int | None:

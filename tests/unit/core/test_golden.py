@@ -19,6 +19,7 @@ from tests.golden.replay import (
     GOLDEN,
     Replayed,
     describe_commands,
+    describe_told,
     first_difference,
     make_state,
     read_expected,
@@ -65,6 +66,11 @@ def test_the_core_gives_the_same_commands(name: str) -> None:
         text = "\n".join(map(str, commands)) or "no command"
         pytest.fail(f"other commands than recorded follow event {number}, {event}:\n{text}")
     assert found == expected
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_resumed_search_receives_the_same_results(name: str) -> None:
+    assert describe_told(replayed(name)) == read_expected(name)["told"]
 
 
 @pytest.mark.parametrize("name", RECORDED)
