@@ -30,6 +30,7 @@ from raysweep.simulate import Simulated, simulate, simulation
 from tests.golden.replay import GOLDEN, describe_commands, describe_told, read_expected, read_journal, replay
 from tests.golden.scenarios import SCENARIOS, Scenario, Trouble
 from tests.golden.specs import DIGESTS, SCHEMAS, make_digests, make_schema
+from tests.unit.simulate.chaos import Drawn
 
 
 def record(name: str) -> None:
@@ -67,6 +68,8 @@ def _write_expected(
 
 
 def _run(scenario: Scenario) -> Simulated:
+    if scenario.chaos is not None:
+        return Drawn.of(scenario.chaos).run()
     nodes = scenario.make_nodes()
     trouble = Trouble(acts=dict(scenario.acts), nodes=nodes) if scenario.acts else None
 

@@ -14,6 +14,7 @@ from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.simulation import Running
 from raysweep.spec import SweepSpec
 from raysweep.spec.again import Again, Extension
+from tests.unit.simulate.chaos import Drawn
 
 GIB: Final = 2**30
 LENGTH: Final = 9
@@ -138,8 +139,9 @@ class Trouble:
 class Scenario:
     """One sweep to record.
 
-    `nodes`: name and CPUs of each node; None: four nodes of one CPU. `acts`: see `Trouble`. `agains`: the
-    requests after each end of the sweep.
+    `cpus`: the CPUs of each node. `memory`: the bytes of each node, and of a trial. `acts`: see `Trouble`.
+    `agains`: the requests after each end of the sweep. `chaos`: the seed of a sweep that
+    `tests/unit/simulate/chaos.py` draws; of the other fields only `spec` counts then.
     """
 
     spec: SweepSpec
@@ -152,6 +154,7 @@ class Scenario:
     memory: tuple[int, int] = (0, 0)
     acts: Mapping[float, str] = field(default_factory=dict)
     agains: tuple[Again, ...] = ()
+    chaos: int | None = None
 
     @property
     def curve(self) -> Curve:
@@ -434,3 +437,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         options={"save_every": 2, "costs": JITTER},
     ),
 }
+CHAOS: Final = (29, 48, 92, 98, 115, 136, 158, 199)
+"""Drawn sweeps, chosen out of 200 for the lines of the core that no other journal reaches."""
+SCENARIOS.update({f"chaos-{seed}": Scenario(spec=Drawn.of(seed).spec, chaos=seed) for seed in CHAOS})
