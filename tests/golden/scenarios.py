@@ -437,6 +437,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         options={"save_every": 2, "costs": JITTER},
     ),
 }
-CHAOS: Final = (29, 48, 92, 98, 115, 136, 158, 199)
-"""Drawn sweeps, chosen out of 200 for the lines of the core that no other journal reaches."""
+CHAOS: Final = (29, 48, 92, 98, 115, 136, 158, 199, 328, 521)
+"""Drawn sweeps, chosen out of 600 for lines and rules of the core that no other journal shows."""
 SCENARIOS.update({f"chaos-{seed}": Scenario(spec=Drawn.of(seed).spec, chaos=seed) for seed in CHAOS})
