@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from raysweep.cluster.asking import Asking
 from raysweep.cluster.suggesting import suggest
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.search import Result, Searcher, make_searcher, tell_end, tell_rung
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 Json = dict[str, Any]
 SIZES: Final = (1_000, 3_000, 10_000)

@@ -17,9 +17,9 @@ from time import process_time
 from typing import Any
 
 from raysweep.core import SweepState, decode, encode, step
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.spec import SweepSpec
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.specs import SweepSpec
 
 SLOTS = 8
 SIZES = (10_000, 100_000)

@@ -23,11 +23,11 @@ from time import thread_time
 from typing import Any, Final
 
 from raysweep.core import SweepState, step
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
-from raysweep.core.stopping import BEHAVIOUR
-from raysweep.spec import SweepSpec
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.specs import SweepSpec
 
 SLOTS: Final = (4, 64, 1_000, 4_000)
 EVENTS: Final = 8_000

@@ -32,8 +32,8 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.recall import recall
 from raysweep.search import make_searcher
 from raysweep.search.base import take_remark
-from raysweep.spec import SweepSpec, sweep_id
-from raysweep.spec.memory import Memory
+from raysweep.specs import SweepSpec, sweep_id
+from raysweep.specs.warm_start import Memory
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from benchmarks.measure import Json, target
 from raysweep.outcome import Confirmed
 from raysweep.pipeline import decide
-from raysweep.spec.pipeline import GateSpec
+from raysweep.specs.pipeline import GateSpec
 
 GATES: Final = 20_000
 """At 10 %, the share of so many is known to 0.2 points."""

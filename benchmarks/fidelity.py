@@ -23,7 +23,7 @@ from benchmarks.hunts import beside
 from benchmarks.measure import Json, significant
 from benchmarks.search import PROBLEMS, hartmann6, hartmann6_of
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 EPOCHS: Final = 27
 FULL: Final = 20

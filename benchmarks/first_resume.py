@@ -20,11 +20,11 @@ from typing import Any, Final
 
 from raysweep.cluster.snapshots import Snapshots
 from raysweep.core import SweepState, encode, step
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from benchmarks.measure import Json
 from raysweep.search import Result, make_searcher, tell_end
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 OPTUNA: Final = "optuna"
 Step = tuple[float, float]

@@ -23,8 +23,8 @@ from raysweep.runs.champions import Line, read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.recall import recall
 from raysweep.search import WarmStart, make_searcher
-from raysweep.spec import SweepSpec, sweep_id
-from raysweep.spec.pipeline import GateSpec
+from raysweep.specs import SweepSpec, sweep_id
+from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 

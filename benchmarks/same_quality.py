@@ -26,7 +26,7 @@ from benchmarks.hunts import sign_test
 from benchmarks.measure import Json, significant, target
 from raysweep.search import make_searcher
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 TRIALS: Final = 60
 SLOTS: Final = 4

@@ -31,7 +31,7 @@ from raysweep.pipeline import training_request, with_gate
 from raysweep.pipeline.plan import newest_verdict
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.training import RunFolder
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.step.brief import why_not_trained
 from raysweep.storage.opening import open_store
 

@@ -15,7 +15,7 @@ from rich.console import Console
 import raysweep as rs
 from raysweep.cli.summary import print_night
 from raysweep.errors import SweepInterrupted
-from raysweep.spec.pipeline import PipelineSpec
+from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.opening import open_store
 
 if TYPE_CHECKING:

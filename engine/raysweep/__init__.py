@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from raysweep.errors import RaysweepError, SpecError, SweepFailedError, TrialStopped
+    from raysweep.from_tune.tuner import from_tuner
     from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
     from raysweep.run import run_sweep, run_training
     from raysweep.runs.history import load
-    from raysweep.spec.fromtuner import from_tuner
-    from raysweep.spec.resources import Resources
-    from raysweep.spec.scaling import Scaling
-    from raysweep.spec.sweep import SweepSpec
-    from raysweep.spec.train import TrainSpec
+    from raysweep.specs.resources import Resources
+    from raysweep.specs.scaling import Scaling
+    from raysweep.specs.sweep import SweepSpec
+    from raysweep.specs.train import TrainSpec
     from raysweep.trial import get_checkpoint, get_context, new_checkpoint, report, should_checkpoint
 
 __version__ = "0.1.0"
@@ -28,11 +28,11 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.outcome": ("SweepOutcome", "TrainOutcome", "TrialOutcome"),
     "raysweep.run": ("run_sweep", "run_training"),
     "raysweep.runs.history": ("load",),
-    "raysweep.spec.fromtuner": ("from_tuner",),
-    "raysweep.spec.resources": ("Resources",),
-    "raysweep.spec.scaling": ("Scaling",),
-    "raysweep.spec.sweep": ("SweepSpec",),
-    "raysweep.spec.train": ("TrainSpec",),
+    "raysweep.from_tune.tuner": ("from_tuner",),
+    "raysweep.specs.resources": ("Resources",),
+    "raysweep.specs.scaling": ("Scaling",),
+    "raysweep.specs.sweep": ("SweepSpec",),
+    "raysweep.specs.train": ("TrainSpec",),
     "raysweep.trial": ("get_checkpoint", "get_context", "new_checkpoint", "report", "should_checkpoint"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -76,7 +76,7 @@ def _elsewhere(name: str) -> str:
     # `from raysweep import faultplan` asks for it here first: a worker's start would take a second longer.
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is not None:
         return ""
-    for module in ("raysweep.errors", "raysweep.outcome", "raysweep.spec.identity"):
+    for module in ("raysweep.errors", "raysweep.outcome", "raysweep.specs.identity"):
         home = getattr(getattr(importlib.import_module(module), name, None), "__module__", "")
         if home == module or home.startswith(f"{module}."):
             return f": raysweep.{name} is {module}.{name}"

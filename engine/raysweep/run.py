@@ -11,17 +11,17 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from raysweep.documents.wall_clock import check_scheduled_at, resolve_deadline
 from raysweep.errors import SpecError, SweepInterrupted
 from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.outcome import NOTHING_RAN, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.show import is_notebook
-from raysweep.spec import RunRequest, SweepSpec, TrainSpec
-from raysweep.spec.wallclock import check_scheduled_at, resolve_deadline
+from raysweep.specs import RunRequest, SweepSpec, TrainSpec
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
     from raysweep.live import LiveTable
-    from raysweep.spec.again import Extension
+    from raysweep.specs.again import Extension
     from raysweep.step import Step
     from raysweep.training import TrainProgress
 

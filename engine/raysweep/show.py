@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from raysweep.documents.json_values import leaves
 from raysweep.fields import Counts
 from raysweep.outcome import SweepOutcome, SweepProgress
-from raysweep.spec.jsonable import leaves
 
 _NAMES = {"waiting": "waiting for a retry"}
 

@@ -21,7 +21,7 @@ from raysweep.restored import RestoredCheckpoint, end_attempt, local_folder
 if TYPE_CHECKING:
     from os import PathLike
 
-    from raysweep.spec.schedule import ScheduledConfig
+    from raysweep.specs.schedule import ScheduledConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from raysweep.outcome import TrialOutcome
 from raysweep.runs.curve import Dot
 from raysweep.runs.status import RunStatus
 from raysweep.show import show_config, show_counts, show_duration, show_number
-from raysweep.spec.identity import slug
+from raysweep.specs.identity import slug
 
 ROWS: Final = 20
 _BARS: Final = "▁▂▃▄▅▆▇█"

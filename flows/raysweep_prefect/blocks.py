@@ -29,7 +29,7 @@ from raysweep.jobs.notes import ProgressLines
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.sync import run_sync
 from raysweep.outcome import SweepOutcome
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep_prefect.identity import default_key
 from raysweep_prefect.parameters import JobSettings
 

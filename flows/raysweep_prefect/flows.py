@@ -10,8 +10,8 @@ from prefect.runtime import flow_run
 from pydantic import BaseModel
 
 import raysweep as rs
-from raysweep.spec.identity import check_distinct
-from raysweep.spec.pipeline import GateSpec
+from raysweep.specs.identity import check_distinct
+from raysweep.specs.pipeline import GateSpec
 from raysweep.step import why_not_trained
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import Target, find_target

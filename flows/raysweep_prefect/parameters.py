@@ -8,7 +8,7 @@ from pydantic import Field
 
 import raysweep as rs
 from raysweep.jobs import options
-from raysweep.spec.pipeline import GateSpec
+from raysweep.specs.pipeline import GateSpec
 
 LEASE_S: Final = 3600.0
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from prefect.events import emit_event
 
-from raysweep.spec.identity import slug
+from raysweep.specs.identity import slug
 
 LOG: Final = logging.getLogger("prefect.raysweep")
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 import raysweep as rs
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.jobs.options import JobOptions
-from raysweep.spec import RunRequest
+from raysweep.specs import RunRequest
 from raysweep.step import Step, why_not_trained
 from raysweep_prefect.blocks import RayCluster
 from raysweep_prefect.clusters import find_target

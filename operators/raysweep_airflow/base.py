@@ -19,7 +19,7 @@ from raysweep_airflow.links import LINKS
 if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
     from raysweep.runs.view import Outcome
-    from raysweep.spec import SweepSpec, TrainSpec
+    from raysweep.specs import SweepSpec, TrainSpec
     from raysweep_airflow.tries import OnClear
 
     Spec = SweepSpec | TrainSpec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from raysweep.spec import SweepSpec, TrainSpec
-from raysweep.spec.wallclock import resolve_deadline
+from raysweep.documents.wall_clock import resolve_deadline
+from raysweep.specs import SweepSpec, TrainSpec
 from raysweep_airflow.tries import Record
 
 Spec = SweepSpec | TrainSpec

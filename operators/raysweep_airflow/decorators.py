@@ -28,7 +28,7 @@ from raysweep_airflow.operators import SweepOperator
 
 if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
-    from raysweep.spec import SweepSpec
+    from raysweep.specs import SweepSpec
 
 
 class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
@@ -60,7 +60,7 @@ class DecoratedSweepOperator(DecoratedOperator, SweepOperator):
         return {"name": self.task_id, "trainable": f"{self._module}:{self.python_callable.__name__}"}
 
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> SweepSpec:
-        from raysweep.spec import SweepSpec
+        from raysweep.specs import SweepSpec
 
         if "trainable" in fields:
             raise SpecError("trainable", "is the decorated function", "leave it out of the spec")

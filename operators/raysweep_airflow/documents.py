@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from raysweep.documents.text import read_json, read_yaml
 from raysweep.errors import SpecError
-from raysweep.spec.text import read_json, read_yaml
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from raysweep.outcome import GateOutcome, SweepOutcome
     from raysweep.pipeline import GateRun
     from raysweep.runs.view import Outcome
-    from raysweep.spec import SweepSpec, TrainSpec
+    from raysweep.specs import SweepSpec, TrainSpec
     from raysweep_airflow.tries import OnClear
 
     Spec = SweepSpec | TrainSpec
@@ -87,7 +87,7 @@ class SweepOperator(JobOperator):
         self.top_k = top_k
 
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> SweepSpec:
-        from raysweep.spec import SweepSpec
+        from raysweep.specs import SweepSpec
 
         return SweepSpec.from_any(fields)
 
@@ -223,7 +223,7 @@ class TrainOperator(JobOperator):
 
     def asked(self, context: Mapping[str, Any], fields: dict[str, Any]) -> TrainSpec:
         from raysweep.pipeline import with_best
-        from raysweep.spec import TrainSpec
+        from raysweep.specs import TrainSpec
 
         return with_best(TrainSpec.from_any(fields), self.outcome)
 

@@ -62,7 +62,7 @@ def _fields(given: Any, dag: Any) -> dict[str, Any] | None:
 
 
 def _check(fields: dict[str, Any], model: str) -> None:
-    from raysweep.spec import SweepSpec, TrainSpec
+    from raysweep.specs import SweepSpec, TrainSpec
 
     found = SweepSpec if model == "SweepSpec" else TrainSpec
     if is_open(fields):

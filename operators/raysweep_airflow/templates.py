@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from raysweep.documents.text import read_yaml
 from raysweep.errors import SpecError
-from raysweep.spec.text import read_yaml
 
 Schema = Mapping[str, Any]
 Step = str | int
@@ -34,8 +34,8 @@ def schema_of(model: str) -> Schema:
     if not model:
         return {}
     from raysweep.jobs import JobOptions
-    from raysweep.spec import SweepSpec, TrainSpec
-    from raysweep.spec.pipeline import GateSpec
+    from raysweep.specs import SweepSpec, TrainSpec
+    from raysweep.specs.pipeline import GateSpec
 
     if model in ("SweepSpec", "TrainSpec"):
         return (SweepSpec if model == "SweepSpec" else TrainSpec).json_schema()

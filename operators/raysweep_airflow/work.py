@@ -32,8 +32,8 @@ from raysweep.jobs import ClusterConnection, JobOptions, RunningJob
 from raysweep.jobs.notes import ProgressLines
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.view import Outcome, RunView
-from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
-from raysweep.spec.outline import outline, outline_changes
+from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
+from raysweep.specs.outline import outline, outline_changes
 from raysweep.step import (
     Canceller,
     End,

@@ -24,12 +24,12 @@ if "airflow" not in sys.modules and "AIRFLOW_HOME" not in os.environ:
     os.environ["AIRFLOW_HOME"] = _home
 
 from raysweep.core import SweepState, encode, step
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import events as ev
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
 from raysweep.simulate import Simulated, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from raysweep.errors import SpecError
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.specs import SweepSpec, TrainSpec
 from raysweep_airflow import documents
 from tests.airflow import pages  # noqa: F401  first: it sees to AIRFLOW_HOME
 

@@ -127,7 +127,7 @@ def test_many_sweeps_are_mapped(dags: dict[str, Any]) -> None:
 @pytest.mark.parametrize("example", ["flights", "quick"])
 def test_the_specs_of_the_night_are_whole(dags: dict[str, Any], example: str) -> None:
     """As the operators render them: the example, the deadline, the storage."""
-    from raysweep.spec import SweepSpec, TrainSpec
+    from raysweep.specs import SweepSpec, TrainSpec
     from raysweep_airflow import documents
 
     night = dags["nightly_sweep"]

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 from raysweep.errors import StorageUnavailableError
 from raysweep.outcome import TrainOutcome
 from raysweep.runs.training import RunFolder
-from raysweep.spec.identity import RunId, sweep_id
+from raysweep.specs.identity import RunId, sweep_id
 from raysweep.storage.opening import open_store
 from raysweep_airflow.page import app as room
 from raysweep_airflow.page import views

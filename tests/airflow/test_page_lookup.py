@@ -24,7 +24,7 @@ from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
 from sqlalchemy.orm import Session
 
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep_airflow import GateOperator, SweepOperator, TrainOperator
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.page import lookup

@@ -19,11 +19,11 @@ import pytest
 import raysweep as rs
 from raysweep.cluster.connection import RayConnection, connect
 from raysweep.core import decode
-from raysweep.core.events import Event
+from raysweep.core.vocabulary.events import Event
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
-from raysweep.worker.cpus import VARIABLES
+from raysweep.worker.host.cpus import VARIABLES
 
 HERE = "tests.engine.trainables"
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.cluster.server import LinkServer
-from raysweep.core.events import TrialReported
+from raysweep.core.vocabulary.events import TrialReported
 from raysweep.outcome import SweepProgress
 
 pytestmark = pytest.mark.ray

@@ -15,7 +15,7 @@ import pytest
 
 from raysweep.cli import main
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import INLINE
 

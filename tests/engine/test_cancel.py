@@ -15,8 +15,8 @@ from raysweep.cluster.interrupts import Interrupts
 from raysweep.cluster.run import run_connected
 from raysweep.outcome import Cancellation
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec import RunRequest
-from raysweep.spec.identity import sweep_id
+from raysweep.specs import RunRequest
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import wait_for
 

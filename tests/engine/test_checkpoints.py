@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import CheckpointCommitted, CheckpointDamaged
+from raysweep.core.vocabulary.events import CheckpointCommitted, CheckpointDamaged
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint, restore_uri

@@ -18,7 +18,7 @@ import pytest
 
 from raysweep.cli import main
 from raysweep.outcome import SweepOutcome, TrainOutcome
-from raysweep.spec import sweep_id
+from raysweep.specs import sweep_id
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import SlotOpened, SpecChanged
+from raysweep.core.vocabulary.events import SlotOpened, SpecChanged
 from raysweep.errors import SpecChangedError
 from raysweep.outcome.places import sweep_with
 from raysweep.references import to_uri

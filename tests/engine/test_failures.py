@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import SlotLost, TrialStarted
+from raysweep.core.vocabulary.events import SlotLost, TrialStarted
 from raysweep.errors import InfeasibleResourcesError, MetricNeverReportedError, TrainableImportError
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from tests.engine.conftest import INLINE
 from tests.sampling import first_of, sampled
 

@@ -17,7 +17,7 @@ import yaml
 from raysweep import run_sweep
 from raysweep.cluster.connection import RayConnection
 from raysweep.core import decode, trial_id
-from raysweep.core.events import TrialReturned, TrialStopped
+from raysweep.core.vocabulary.events import TrialReturned, TrialStopped
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.opening import open_store

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import events as ev
 from tests.engine.conftest import ROOT
 
 BACKENDS = "tests.engine.gang_backends"

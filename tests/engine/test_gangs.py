@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import events as ev
 from tests.engine.conftest import Driver, wait_for
 
 pytestmark = pytest.mark.ray

@@ -12,7 +12,7 @@ from raysweep.cluster.connection import RayConnection
 from raysweep.outcome import GateOutcome
 from raysweep.pipeline import run_gate
 from raysweep.runs.champions import Line, read_champion
-from raysweep.spec.pipeline import GateSpec
+from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import INLINE
 

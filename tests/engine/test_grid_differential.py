@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from raysweep.search.variants import VariantSearcher
-from raysweep.spec import Choice, Space
-from raysweep.spec.space import normalise, parse
+from raysweep.space.parsed import normalise, parse
+from raysweep.specs import Choice, Space
 
 pytest.importorskip("ray.tune")
 import ray

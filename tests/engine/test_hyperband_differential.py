@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from raysweep.schedulers import HyperBandScheduler, Pause, Resume, Stop
-from raysweep.spec.brackets import bracket_size, halvings, milestone
+from raysweep.specs.brackets import bracket_size, halvings, milestone
 
 pytest.importorskip("ray.tune")
 from ray.tune.experiment import Trial

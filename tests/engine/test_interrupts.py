@@ -18,7 +18,7 @@ import pytest
 
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reader import SweepReader
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import ROOT, session_of, wait_for
 

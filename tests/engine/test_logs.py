@@ -10,9 +10,9 @@ import pytest
 import raysweep as rs
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.logs import find_log, follow_log, list_logs, read_log
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
-from raysweep.worker.spool import PLACE, spool_root
+from raysweep.worker.output.spool import PLACE, spool_root
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., rs.SweepOutcome]

@@ -10,8 +10,8 @@ import pytest
 
 from raysweep.schedulers import Pb2Scheduler, Population
 from raysweep.schedulers.bandit import Kernel, Process, fit, standardised, upper_bound
-from raysweep.spec.perturbation import bounded_leaves
-from raysweep.spec.space import normalise
+from raysweep.space.parsed import normalise
+from raysweep.space.perturbation import bounded_leaves
 
 pytest.importorskip("ray.tune")
 pytest.importorskip("sklearn")

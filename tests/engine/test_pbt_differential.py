@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from raysweep.schedulers import Exploit, PbtScheduler, Population
-from raysweep.spec.perturbation import explore, mutable_leaves
-from raysweep.spec.space import normalise
+from raysweep.space.parsed import normalise
+from raysweep.space.perturbation import explore, mutable_leaves
 
 pytest.importorskip("ray.tune")
 from ray import tune

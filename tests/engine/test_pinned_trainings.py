@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.worker import pinning
+from raysweep.worker.host import pinning
 from tests.engine.conftest import wait_for
 from tests.sampling import first_of
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import TrialReported
+from raysweep.core.vocabulary.events import TrialReported
 from raysweep.errors import SpecChangedError
 from tests.engine.conftest import INLINE
 

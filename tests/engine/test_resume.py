@@ -13,7 +13,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.cluster.connection import RayConnection
-from raysweep.core.events import CheckpointCommitted, TrialFailed, TrialReturned, TrialStopped
+from raysweep.core.vocabulary.events import CheckpointCommitted, TrialFailed, TrialReturned, TrialStopped
 from tests.engine.conftest import Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import SlotFailed, SlotOpened, TrialStarted
+from raysweep.core.vocabulary.events import SlotFailed, SlotOpened, TrialStarted
 from raysweep.errors import MetricNeverReportedError, TrainableImportError
 from raysweep.outcome import SweepProgress
 from tests.engine.conftest import INLINE

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import SlotOpened, TrialStarted, TrialStopped
+from raysweep.core.vocabulary.events import SlotOpened, TrialStarted, TrialStopped
 from tests.sampling import first_of
 
 pytestmark = pytest.mark.ray

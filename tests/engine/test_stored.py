@@ -14,7 +14,7 @@ import pytest
 
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine import stored

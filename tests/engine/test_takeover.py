@@ -18,11 +18,11 @@ import pytest
 import raysweep as rs
 from raysweep.cluster.connection import RayConnection
 from raysweep.core import SweepState, step
-from raysweep.core.events import ControllerStarted, SpecChanged, TrialReturned
+from raysweep.core.vocabulary.events import ControllerStarted, SpecChanged, TrialReturned
 from raysweep.errors import SpecChangedError, SweepInterrupted
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import INLINE, ROOT, Driver, wait_for
 

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 import raysweep as rs
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import events as ev
 from tests.engine.conftest import ROOT, Driver, wait_for
 
 pytestmark = pytest.mark.ray

@@ -32,7 +32,7 @@ from raysweep.errors import (
 from raysweep.outcome import SweepProgress
 from raysweep.runs.claim import claim_run, find_at_rest, read_newest
 from raysweep.runs.training import CHECKPOINT_OWNER, PROGRESS, RunFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint
 from raysweep.storage.opening import open_store
 from raysweep.testing import FaultPlan

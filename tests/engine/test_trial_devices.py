@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.worker.cpus import VARIABLES
+from raysweep.worker.host.cpus import VARIABLES
 from tests.sampling import first_of
 
 pytestmark = pytest.mark.ray

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import SlotFailed, TrialReturned, TrialStopped
+from raysweep.core.vocabulary.events import SlotFailed, TrialReturned, TrialStopped
 from raysweep.errors import ClusterLostError, InfeasibleResourcesError
 from raysweep.outcome import SweepProgress
 from tests.engine.conftest import wait_for

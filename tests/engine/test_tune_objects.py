@@ -12,7 +12,7 @@ from ray import train, tune
 from ray.tune.search.sample import Categorical, Domain
 
 from raysweep.errors import SpecError
-from raysweep.spec import Float, Integer, Normal, Resources, Scaling, SweepSpec
+from raysweep.specs import Float, Integer, Normal, Resources, Scaling, SweepSpec
 
 
 def sweep(**fields: Any) -> SweepSpec:

@@ -17,7 +17,7 @@ import pytest
 
 from raysweep.runs.policies import load_policies
 from raysweep.simulate import Kill, Simulated, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.simulate.exactness import kills_of
 from tests.unit.simulate.sweeps import shown
 

@@ -14,7 +14,7 @@ import pytest
 from ray import tune
 
 import raysweep as rs
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import events as ev
 from tests.sampling import first_of
 from tests.unit.worker.tune_trainables import Counter
 

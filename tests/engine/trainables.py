@@ -142,7 +142,7 @@ def returns_nonsense(config: Config) -> Any:
 
 def waits(config: Config) -> None:
     """Each report waits; then the journal must hold it."""
-    from raysweep.core.events import TrialReported
+    from raysweep.core.vocabulary.events import TrialReported
     from raysweep.runs.folder import SweepFolder
     from raysweep.storage.opening import open_store
 

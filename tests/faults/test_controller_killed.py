@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import ControllerStarted, TrialFailed, TrialReturned, TrialStarted, TrialStopped
+from raysweep.core.vocabulary.events import (
+    ControllerStarted,
+    TrialFailed,
+    TrialReturned,
+    TrialStarted,
+    TrialStopped,
+)
 from raysweep.testing import FaultPlan
 from tests.engine.conftest import Driver, wait_for
 

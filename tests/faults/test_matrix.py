@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import TrialStarted
+from raysweep.core.vocabulary.events import TrialStarted
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep

@@ -11,9 +11,9 @@ import pytest
 
 import raysweep as rs
 from raysweep.core import decode
-from raysweep.core.events import Event, TimerFired, TrialsRecalled
+from raysweep.core.vocabulary.events import Event, TimerFired, TrialsRecalled
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import wait_for
 from tests.faults.nodes import driving, node_id, read_log, several_nodes

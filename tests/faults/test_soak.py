@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import TrialReturned, TrialStarted
+from raysweep.core.vocabulary.events import TrialReturned, TrialStarted
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import Driver
 

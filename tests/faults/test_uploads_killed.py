@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import raysweep as rs
-from raysweep.core.events import CheckpointCommitted, ControllerStarted
+from raysweep.core.vocabulary.events import CheckpointCommitted, ControllerStarted
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.verify import prune, verify_sweep
 from tests.engine.conftest import Driver, wait_for

@@ -21,10 +21,10 @@ from typing import Any
 from unittest import mock
 
 import orjson
-
-from raysweep.core import encode
 from raysweep.core.events import Event
 from raysweep.core.stopping import BEHAVIOUR
+
+from raysweep.core import encode
 from raysweep.runs.reopening import NOT_AGAIN
 from raysweep.simulate import Simulated, simulate, simulation
 from tests.golden.replay import GOLDEN, describe_commands, describe_told, read_expected, read_journal, replay

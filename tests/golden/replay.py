@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-
-from raysweep.core import SweepState, decode, encode, make_outcome, step
 from raysweep.core.commands import Command
 from raysweep.core.events import Event
 from raysweep.core.invariants import check
 from raysweep.core.scores import told
+
+from raysweep.core import SweepState, decode, encode, make_outcome, step
 from raysweep.schedulers import load_scheduler
 from raysweep.spec import SweepSpec
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 
-from raysweep.core import events as ev
 from raysweep.core.failures import Failure
+from raysweep.spec.again import Again, Extension
+
+from raysweep.core import events as ev
 from raysweep.simulate import Costs, Curve, Kill, TrialHangs, TrialOverMemory, WorkerDied
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.simulation import Running
 from raysweep.spec import SweepSpec
-from raysweep.spec.again import Again, Extension
 from tests.unit.simulate.chaos import Drawn
 
 GIB: Final = 2**30

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 import orjson
+from raysweep.spec.document import SpecDocument
+from raysweep.spec.pipeline import PipelineSpec
 
 from raysweep.errors import SpecError
 from raysweep.spec import SweepSpec, TrainSpec
-from raysweep.spec.document import SpecDocument
-from raysweep.spec.pipeline import PipelineSpec
 from tests.golden.replay import GOLDEN
 
 SCHEMAS: Final[dict[Path, type[SweepSpec | TrainSpec]]] = {

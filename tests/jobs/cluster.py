@@ -22,7 +22,7 @@ from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER
 from tests.jobs.head import Head
 
 T = TypeVar("T")
-OURS = ("raysweep.jobs.driver", "raysweep.worker.zygote", "ray::TrialWorker")
+OURS = ("raysweep.jobs.driver", "raysweep.worker.process.fork_server", "ray::TrialWorker")
 
 
 class Cluster:

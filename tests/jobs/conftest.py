@@ -11,7 +11,7 @@ import pytest
 import raysweep as rs
 from raysweep.jobs import ClusterConnection
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head

@@ -17,7 +17,7 @@ import raysweep as rs
 from raysweep.cli import main
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from tests.engine.conftest import ROOT, wait_for
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head

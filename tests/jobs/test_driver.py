@@ -17,7 +17,7 @@ from raysweep.jobs.errorline import find_error
 from raysweep.jobs.request import RequestOptions
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.view import RunView
-from raysweep.spec import RunRequest
+from raysweep.specs import RunRequest
 from tests.engine.conftest import wait_for
 from tests.jobs.cluster import Cluster
 

@@ -9,7 +9,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.core import decode
-from raysweep.core.events import TrialReturned
+from raysweep.core.vocabulary.events import TrialReturned
 from raysweep.errors import ClusterError
 from raysweep.jobs import Cluster as Client
 from raysweep.outcome import SweepOutcome

@@ -15,7 +15,7 @@ import raysweep as rs
 from raysweep.errors import ClusterLostError
 from raysweep.jobs import ClusterConnection, JobOptions, JobsClient, submit_or_attach, wait
 from raysweep.simulate import simulate
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from tests.engine import policies
 from tests.engine.conftest import wait_for
 from tests.engine.test_policies import curve, shown

@@ -41,7 +41,7 @@ OUT_OF_SCOPE = {
     "cluster/actors.py": NEEDS_RAY,
     "cluster/connection.py": NEEDS_RAY,
     "cluster/controller.py": "carries out commands on Ray actors: tests/engine runs it",
-    "worker/forking.py": NEEDS_PROCESSES,
+    "worker/process/forking.py": NEEDS_PROCESSES,
     "cluster/nodes.py": NEEDS_RAY,
     "cluster/orphans.py": NEEDS_RAY,
     "cluster/probe.py": NEEDS_RAY,
@@ -52,9 +52,9 @@ OUT_OF_SCOPE = {
     "cluster/watch.py": NEEDS_RAY,
     "worker/actor.py": NEEDS_PROCESSES,
     "worker/setup.py": NEEDS_PROCESSES,
-    "worker/strayguard.py": NEEDS_PROCESSES,
-    "worker/descendants.py": NEEDS_PROCESSES,
-    "worker/zygote.py": NEEDS_PROCESSES,
+    "worker/process/stray_guard.py": NEEDS_PROCESSES,
+    "worker/process/descendants.py": NEEDS_PROCESSES,
+    "worker/process/fork_server.py": NEEDS_PROCESSES,
 }
 """Modules that only a real Ray can run, with the reason."""
 

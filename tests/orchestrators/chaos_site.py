@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from devtools.head import free_ports
 from devtools.servers import LocalServers
 from raysweep.core import decode
-from raysweep.core.events import TrialReturned
+from raysweep.core.vocabulary.events import TrialReturned
 from raysweep.errors import ClusterError, RaysweepError
 from raysweep.jobs import ClusterConnection, JobInfo
 from raysweep.outcome import SweepOutcome, TrainOutcome

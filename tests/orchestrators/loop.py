@@ -18,7 +18,7 @@ from typing import Any
 from raysweep.errors import RaysweepError
 from raysweep.jobs import JobOptions
 from raysweep.pipeline import prepare_gate, training_request, with_gate
-from raysweep.spec import RunRequest, SweepSpec, TrainSpec
+from raysweep.specs import RunRequest, SweepSpec, TrainSpec
 from raysweep.step import Canceller, Intent, Place, Step, brief, connected, details_of, why_not_trained
 from tests.jobs.head import ROOT, Head
 from tests.orchestrators.suite import Night, State

@@ -23,7 +23,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.core import decode
-from raysweep.core.events import TrialReturned
+from raysweep.core.vocabulary.events import TrialReturned
 from raysweep.runs.champions import Line, read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.opening import open_store

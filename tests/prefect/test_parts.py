@@ -26,8 +26,8 @@ from raysweep.errors import SpecError, TokenRefusedError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.runs.reader import SweepReader
-from raysweep.spec import RunRequest
-from raysweep.spec.again import Again
+from raysweep.specs import RunRequest
+from raysweep.specs.again import Again
 from raysweep.step import Step
 from raysweep_prefect import RayCluster, SweepJob
 from raysweep_prefect.clusters import find_target

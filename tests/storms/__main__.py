@@ -40,10 +40,10 @@ PRELOADED: Final = (
     "raysweep.step",
     "raysweep.storage.nodecache",
     "raysweep.worker.actor",
-    "raysweep.worker.forking",
-    "raysweep.worker.keeping",
-    "raysweep.worker.rehearsal",
-    "raysweep.worker.saver",
+    "raysweep.worker.process.forking",
+    "raysweep.worker.output.log_store_start",
+    "raysweep.worker.process.rehearsal",
+    "raysweep.worker.checkpoints.saver",
     "threadpoolctl",
 )
 NOT_PRELOADED: Final = ("raysweep.search.tune_searcher", "raysweep.search.rays")

@@ -27,8 +27,8 @@ import raysweep.cluster.watch as watch
 from raysweep.cluster.connection import RayConnection
 from raysweep.cluster.preflight import Node
 from raysweep.cluster.setup import resized
-from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
-from raysweep.spec import Resources
+from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
+from raysweep.specs import Resources
 from raysweep.worker.setup import WorkerSetup
 from tests.storms.workers import Ended, Kill, Start
 

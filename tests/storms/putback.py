@@ -47,7 +47,7 @@ def _ask_on_thread(self: Any, loop: Any) -> None:
 def _ask_as_cut(state: Any, trial: Any, grace_s: float, out: Any, *, wants_checkpoint: bool) -> None:
     """`stopping._ask`, which takes a trial that is asked to end for one that was cut."""
     state.has_cut = True
-    moves = import_module("raysweep.core.moves")
+    moves = import_module("raysweep.core.handlers.transitions")
     moves.ask_to_end(
         state, trial, "ending", out, grace_s=max(0.0, grace_s), wants_checkpoint=wants_checkpoint
     )
@@ -67,14 +67,17 @@ def _no_text(*args: Any, **kwargs: Any) -> str:
 
 PUT_BACK: Final[Mapping[str, Mapping[str, Any]]] = {
     "strays": {"raysweep.trial:_find_session": _any_session},
-    "budget": {"raysweep.core.plan:_settle": _nothing, "raysweep.core.stopping:_ask": _ask_as_cut},
+    "budget": {
+        "raysweep.core.handlers.follow_up:_settle": _nothing,
+        "raysweep.core.handlers.sweep_end:_ask": _ask_as_cut,
+    },
     "storage": {"raysweep.cluster.run:check_end": _nothing},
     "marks": {
-        "raysweep.worker.leftovers:Leftovers.clear": _no_text,
-        "raysweep.worker.leftovers:Leftovers.disarm": _nothing,
+        "raysweep.worker.process.leftovers:Leftovers.clear": _no_text,
+        "raysweep.worker.process.leftovers:Leftovers.disarm": _nothing,
     },
     "processes": {
-        "raysweep.worker.strays:Strays.end": _no_text,
+        "raysweep.worker.process.stray_calls:Strays.end": _no_text,
         "raysweep.worker.actor:guard_descendants": _nothing,
     },
     "clock": {"raysweep.cluster.controller:SteadyClock": _WallClock},

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import raysweep as rs
 from raysweep.runs.reader import SweepReader
-from raysweep.spec import RunRequest
+from raysweep.specs import RunRequest
 from tests.storms import oracle
 from tests.storms.controller import KEY, Run
 from tests.storms.processes import (

@@ -132,7 +132,7 @@ def print_to(path: Path) -> None:
 def _work(start: Start) -> None:
     """What Ray does in the process of an actor, and the actor's only call."""
     import raysweep.worker.actor as actor
-    import raysweep.worker.forking as forking
+    import raysweep.worker.process.forking as forking
     import raysweep.worker.setup as setup
 
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -15,8 +15,8 @@ from raysweep.pipeline.gate import prepare_gate
 from raysweep.pipeline.night import handed_on, with_gate
 from raysweep.pipeline.plan import gate_id
 from raysweep.runs.champions import ChampionRecord, Night
-from raysweep.spec import SweepSpec
-from raysweep.spec.pipeline import GateSpec, PipelineSpec
+from raysweep.specs import SweepSpec
+from raysweep.specs.pipeline import GateSpec, PipelineSpec
 from raysweep.step import why_not_trained
 from tests.unit.gates import champions, configs, gave, judged, make_spec, swept
 

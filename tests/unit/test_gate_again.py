@@ -15,8 +15,8 @@ from raysweep.pipeline.plan import newest_verdict
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
 from raysweep.runs.view import RunView
-from raysweep.spec import RunRequest, SweepSpec, TrainSpec
-from raysweep.spec.identity import sweep_id
+from raysweep.specs import RunRequest, SweepSpec, TrainSpec
+from raysweep.specs.identity import sweep_id
 from raysweep.step import best_trials, brief, why_not_trained
 from raysweep.storage.opening import open_store
 from tests.unit.gates import champions, configs, gave, make_spec, swept

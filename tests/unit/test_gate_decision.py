@@ -15,8 +15,8 @@ from raysweep.pipeline import prepare_gate
 from raysweep.pipeline.comparison import LEVEL, Gain, critical, paired_gains, unpaired_gain
 from raysweep.pipeline.decision import decide, measured
 from raysweep.search.warm import at_constants
-from raysweep.spec import SweepSpec
-from raysweep.spec.pipeline import GateSpec
+from raysweep.specs import SweepSpec
+from raysweep.specs.pipeline import GateSpec
 from tests.unit.gates import champions, configs, gave, make_spec, swept
 
 

@@ -15,14 +15,14 @@ from raysweep import usercode
 from raysweep.cluster.asking import Asking
 from raysweep.cluster.interrupts import Interrupts, heard_by
 from raysweep.cluster.listener import Listener
-from raysweep.core import commands as cmd
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.documents.trainable import load_function
 from raysweep.errors import SpecError
 from raysweep.runs.policies import load_policies
 from raysweep.runs.takeover import rebuild_searcher
 from raysweep.search import make_searcher
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec, TrainSpec
-from raysweep.spec.trainable import load_function
+from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.threads import start_thread
 from tests.unit import hooks
 
@@ -233,7 +233,7 @@ def test_an_exception_is_handed_on_as_it_is() -> None:
 
 def test_a_rebuilt_searcher_names_its_class() -> None:
     from raysweep.core import SweepState
-    from raysweep.core.trial import Trial
+    from raysweep.core.state.trial import Trial
 
     spec = spec_of(search=f"{HOOKS}:Search")
     load_policies(spec)

@@ -81,7 +81,7 @@ def test_import_alone_loads_nothing() -> None:
 @pytest.mark.parametrize("module", ["worker.actor", "worker.zygote", "worker.keeper"])
 def test_a_worker_s_start_loads_no_models(module: str) -> None:
     """They take a second, and each fork of a process that has them takes longer."""
-    heavy = ("pydantic", "asyncio", "raysweep.spec", "raysweep.outcome")
+    heavy = ("pydantic", "asyncio", "raysweep.specs", "raysweep.outcome")
     code = f"import sys, raysweep.{module}; print([name for name in {heavy} if name in sys.modules])"
     assert run(code) == "[]"
 

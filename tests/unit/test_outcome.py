@@ -29,7 +29,7 @@ from raysweep.outcome import (
     trial_row,
 )
 from raysweep.outcome.record import Record
-from raysweep.spec.schedule import ScheduledConfig
+from raysweep.specs.schedule import ScheduledConfig
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(max_size=5),

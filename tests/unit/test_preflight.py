@@ -8,7 +8,7 @@ import pytest
 
 from raysweep.cluster.preflight import MAX_SLOTS, Node, count_slots
 from raysweep.errors import InfeasibleResourcesError
-from raysweep.spec import Resources
+from raysweep.specs import Resources
 
 pytest.importorskip("ray")
 GIB = 2.0**30

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from raysweep.spec.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.spec.schedulers import (
+from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
+from raysweep.specs.schedulers import (
     AshaOptions,
     HyperbandOptions,
     MedianStoppingOptions,
@@ -20,7 +20,7 @@ from raysweep.spec.schedulers import (
     Pb2Options,
     PbtOptions,
 )
-from raysweep.spec.search import (
+from raysweep.specs.search import (
     AutoOptions,
     CmaEsOptions,
     GpOptions,
@@ -28,7 +28,7 @@ from raysweep.spec.search import (
     SobolOptions,
     TpeOptions,
 )
-from raysweep.spec.sweep import SweepSpec
+from raysweep.specs.sweep import SweepSpec
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]

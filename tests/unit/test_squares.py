@@ -6,7 +6,7 @@ from math import inf, isfinite
 
 import pytest
 
-from raysweep.core.repeats import Group
+from raysweep.core.handlers.repeats import Group
 from raysweep.schedulers.bandit import standardised
 from raysweep.search.agreement import agreement_of
 from raysweep.squares import mean_of, spread_of, sum_of_squares

@@ -23,7 +23,7 @@ def checkout(tmp_path: Path) -> Path:
         "spec/__init__.py": "",
         "spec/schedulers.py": "class AshaOptions:\n    pass\n",
         "cluster/__init__.py": "",
-        "cluster/rungs.py": "from raysweep.spec.schedulers import AshaOptions\nis_asha = AshaOptions\n",
+        "cluster/rungs.py": "from raysweep.specs.schedulers import AshaOptions\nis_asha = AshaOptions\n",
         "cluster/peek.py": f"from {RAY} import state\n",
         "raycompat/__init__.py": f"from {RAY} import state\n",
         "core/__init__.py": "def f(rules):\n    return rules.behaviour >= 3\n",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.cli import main
-from raysweep.spec import sweep_id
+from raysweep.specs import sweep_id
 from tests.sampling import sampled
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]

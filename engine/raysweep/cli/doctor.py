@@ -14,7 +14,7 @@ from raysweep.cli.jobhow import JobHow
 from raysweep.jobs.checks import Check
 from raysweep.jobs.doctor import examine
 from raysweep.jobs.sync import run_sync
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.specs import SweepSpec, TrainSpec
 
 COLOURS: Final = {"ok": "green", "slow": "yellow", "failed": "bold red", "skipped": "dim"}
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from raysweep.documents.text import read_json, read_yaml
 from raysweep.errors import SpecError
-from raysweep.spec import SweepSpec, TrainSpec
-from raysweep.spec.document import read_document
-from raysweep.spec.text import read_json, read_yaml
+from raysweep.specs import SweepSpec, TrainSpec
+from raysweep.specs.document import read_document
 from raysweep.storage.opening import open_store
 
 SpecT = TypeVar("SpecT", SweepSpec, TrainSpec)

@@ -12,7 +12,7 @@ from raysweep.jobs.connection import is_jobs_address
 
 if TYPE_CHECKING:
     from raysweep.jobs.options import JobOptions
-    from raysweep.spec.again import Extension, Retry
+    from raysweep.specs.again import Extension, Retry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

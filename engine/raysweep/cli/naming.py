@@ -86,7 +86,7 @@ def name_of(name: str | None, run_name: str | None, run_key: str | None) -> str 
         SpecError: It names two, or half of one.
     """
     from raysweep.errors import SpecError
-    from raysweep.spec.identity import id_beginning
+    from raysweep.specs.identity import id_beginning
 
     if run_name is None:
         if run_key is not None:
@@ -98,7 +98,7 @@ def name_of(name: str | None, run_name: str | None, run_key: str | None) -> str 
 
 
 def _training_of(run_name: str, run_key: str | None) -> str:
-    from raysweep.spec.identity import id_beginning
+    from raysweep.specs.identity import id_beginning
 
     return id_beginning(run_name, run_key, "train")
 

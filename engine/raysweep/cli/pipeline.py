@@ -11,7 +11,7 @@ from raysweep.cli.documents import search_beside
 from raysweep.cli.endings import DONE
 from raysweep.cli.summary import print_night
 from raysweep.live import LiveTable, logged_to
-from raysweep.spec.pipeline import PipelineSpec
+from raysweep.specs.pipeline import PipelineSpec
 from raysweep.storage.opening import open_store
 
 

@@ -20,7 +20,7 @@ from raysweep.runs.reader import SweepReader
 from raysweep.runs.reopening import NOT_AGAIN, reopens, stored_changes
 from raysweep.runs.status import RunStatus
 from raysweep.show import show_age, show_config
-from raysweep.spec import Changes, Const, Resources, RunRequest, Space, SweepSpec
+from raysweep.specs import Changes, Const, Resources, RunRequest, Space, SweepSpec
 from raysweep.storage.opening import open_store
 
 

@@ -23,7 +23,7 @@ from raysweep.jobs.wire import JobInfo
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.reopening import told
-from raysweep.spec import AnyRequest
+from raysweep.specs import AnyRequest
 
 
 def run(

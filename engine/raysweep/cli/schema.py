@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raysweep.cli.consoles import print_json
 from raysweep.cli.endings import DONE
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.specs import SweepSpec, TrainSpec
 
 
 def show_schema(kind: str) -> int:

@@ -116,7 +116,7 @@ def gc(
     of a sweep that runs or has not ended.
     """
     from raysweep.cli import checkpoints
-    from raysweep.spec.policies import CheckpointPolicy
+    from raysweep.specs.policies import CheckpointPolicy
 
     asked = CheckpointPolicy.model_validate({"storage_budget": budget}).storage_budget
     how = checkpoints.Collecting(is_dry=dry_run, is_json=as_json, budget_bytes=asked)

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from raysweep.cli.consoles import print_facts
 from raysweep.cli.lookup import command
+from raysweep.documents.trainable import PYTHON_ONLY
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.status import INTERRUPTED, RunStatus, status_of_outcome
 from raysweep.show import show_age, show_config, show_counts, show_duration, show_score
-from raysweep.spec.trainable import PYTHON_ONLY
 
 NOTES: Final = 3
 _COLOURS: Final = {"failed": "bold red", "cancelled": "bold yellow", INTERRUPTED: "bold yellow"}

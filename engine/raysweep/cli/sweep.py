@@ -21,7 +21,7 @@ from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.replay import newest_spec
 from raysweep.runs.status import status_of_outcome
-from raysweep.spec import RunRequest, SweepSpec
+from raysweep.specs import RunRequest, SweepSpec
 from raysweep.storage.opening import open_store
 
 EXIT_CODES: Final = {"failed": FAILED, "cancelled": CANCELLED}

@@ -15,7 +15,7 @@ from raysweep.errors import SpecError, TrainingFailedError
 from raysweep.live import LiveTraining, logged_to
 from raysweep.outcome import TrainOutcome
 from raysweep.show import show_config, show_duration
-from raysweep.spec import RunRequest, TrainSpec
+from raysweep.specs import RunRequest, TrainSpec
 
 _LIMITS = {"deadline": "deadline", "time_budget": "time_budget_s"}
 

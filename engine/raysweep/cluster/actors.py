@@ -15,10 +15,10 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from raysweep.cluster.nodes import avoiding, state_of_node
 from raysweep.cluster.orphans import Orphans
 from raysweep.cluster.setup import resized
-from raysweep.core.failures import Failure
-from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
-from raysweep.spec import Resources
-from raysweep.spec.amounts import Size
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
+from raysweep.space.amounts import Size
+from raysweep.specs import Resources
 from raysweep.worker.actor import TrialWorker
 from raysweep.worker.setup import WorkerSetup
 

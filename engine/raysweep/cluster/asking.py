@@ -24,8 +24,8 @@ from typing import Final, TypeVar
 
 from raysweep import usercode
 from raysweep.cluster.suggesting import suggest, tell
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.search import Searcher
 
 SWITCH_INTERVAL_S: Final = 0.0005

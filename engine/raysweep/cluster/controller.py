@@ -29,10 +29,10 @@ from raysweep.cluster.slots import SlotKeeper
 from raysweep.cluster.snapshots import Snapshots
 from raysweep.cluster.threads import Threads
 from raysweep.cluster.watch import ClusterWatch
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
 from raysweep.core.loop import Loop
-from raysweep.core.trial import trial_id
+from raysweep.core.state.trial import trial_id
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepDamagedError, SweepInterrupted
 from raysweep.messages import FromWorker
 from raysweep.outcome import Cancellation, SweepProgress

@@ -14,10 +14,10 @@ import ray
 
 from raysweep.cluster.nodes import NODE_LABEL, live_nodes
 from raysweep.cluster.preflight import Node
+from raysweep.documents.sizes import to_bytes
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.labels import has_labels
-from raysweep.spec import SweepSpec
-from raysweep.spec.sizes import to_bytes
+from raysweep.specs import SweepSpec
 
 LABEL: Final = "gpu-memory"
 """The label of a node that says how much memory each of its GPUs has, in place of its driver: 24GiB."""

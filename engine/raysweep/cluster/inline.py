@@ -8,8 +8,8 @@ from functools import partial
 
 from raysweep.cluster.actors import Actor, ActorPool
 from raysweep.cluster.setup import resized
-from raysweep.core.fleet import CreateGroup, StartWorker
-from raysweep.spec import Resources
+from raysweep.fleet import CreateGroup, StartWorker
+from raysweep.specs import Resources
 from raysweep.worker.inline import INLINE_PREFIX, InlineStage
 from raysweep.worker.setup import WorkerSetup
 

@@ -14,7 +14,7 @@ from raysweep.errors import SpecError
 from raysweep.messages import Exit
 from raysweep.storage.logs import DEFAULT_LIMIT_BYTES
 from raysweep.worker.inline import INLINE_PREFIX
-from raysweep.worker.keeping import KEEPER_PREFIX
+from raysweep.worker.output.log_store_start import KEEPER_PREFIX
 
 VARIABLE: Final = "RAYSWEEP_LOG_BYTES"
 """How much is kept of an attempt's output; 0: nothing, and it goes where Ray has its workers write."""

@@ -9,11 +9,11 @@ from typing import Final
 import ray
 
 from raysweep.cluster.preflight import Node, count_slots, count_trials
-from raysweep.core.failures import NodeState
+from raysweep.core.vocabulary.failures import NodeState
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.cluster import draining_nodes, node_kinds
-from raysweep.spec import Resources, SweepSpec
-from raysweep.spec.amounts import Size
+from raysweep.space.amounts import Size
+from raysweep.specs import Resources, SweepSpec
 
 # Ray puts this label on every node, so that placement can go round one.
 NODE_LABEL = "ray.io/node-id"

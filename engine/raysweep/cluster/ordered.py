@@ -11,9 +11,9 @@ from collections.abc import Callable
 from raysweep.cluster.actors import ActorPool
 from raysweep.cluster.demand import look_for_room
 from raysweep.cluster.places import LOOK_S, Places, Tickets, total
-from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
+from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
 from raysweep.raycompat.cluster import ClusterNotes
-from raysweep.spec import Resources
+from raysweep.specs import Resources
 from raysweep.threads import on_thread
 from raysweep.worker.setup import WorkerSetup
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.labels import has_labels
-from raysweep.spec import Resources, SweepSpec
+from raysweep.specs import Resources, SweepSpec
 
 Bundle = Mapping[str, float]
 MAX_SLOTS = 10_000

@@ -34,7 +34,7 @@ def _find_problem(run: Callable[[str], str | None], name: str) -> str | None:
 
 
 def _import(reference: str) -> str | None:
-    from raysweep.spec import load_trainable
+    from raysweep.specs import load_trainable
 
     try:
         load_trainable(reference)
@@ -46,7 +46,7 @@ def _import(reference: str) -> str | None:
 
 
 def _import_group(group: str) -> str | None:
-    from raysweep.worker.gang import preload
+    from raysweep.worker.gang.surroundings import preload
 
     try:
         preload(group)

@@ -25,6 +25,7 @@ from raysweep.cluster.setup import (
 from raysweep.cluster.sharing import RayConnection
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
+from raysweep.documents.wall_clock import check_scheduled_at
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.budget import keep_budget, plan_budget
@@ -44,10 +45,9 @@ from raysweep.runs.takeover import (
 )
 from raysweep.runs.wholeness import check_end
 from raysweep.show import show_progress
-from raysweep.spec import RunRequest, SweepSpec
-from raysweep.spec.again import Again
-from raysweep.spec.code import code_digest
-from raysweep.spec.wallclock import check_scheduled_at
+from raysweep.specs import RunRequest, SweepSpec
+from raysweep.specs.again import Again
+from raysweep.specs.code_digest import code_digest
 from raysweep.storage.opening import open_store
 from raysweep.storage.retries import retrying
 from raysweep.threads import result_of, start_thread

@@ -6,9 +6,9 @@ from typing import Any
 
 from raysweep.schedulers.asha import milestones
 from raysweep.schedulers.base import TRAINING_ITERATION
-from raysweep.spec import SweepSpec
-from raysweep.spec.brackets import halvings, milestone
-from raysweep.spec.schedulers import (
+from raysweep.specs import SweepSpec
+from raysweep.specs.brackets import halvings, milestone
+from raysweep.specs.schedulers import (
     AshaOptions,
     DehbOptions,
     FreezeThawOptions,
@@ -19,7 +19,7 @@ from raysweep.spec.schedulers import (
     PbtOptions,
     ResourceChangingOptions,
 )
-from raysweep.worker.place import Rungs
+from raysweep.worker.sweep_info import Rungs
 
 
 def rungs_of(spec: SweepSpec) -> Rungs:

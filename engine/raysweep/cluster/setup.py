@@ -11,12 +11,15 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from raysweep import allowed, faultplan
+from raysweep import faultplan
 from raysweep.cluster.logs import log_limit
 from raysweep.cluster.rungs import rungs_of
-from raysweep.core.ends import NOTHING_REPORTED
-from raysweep.core.rules import checkpoint_metric, reported_names
-from raysweep.core.state import SweepState
+from raysweep.core.handlers.attempts import NOTHING_REPORTED
+from raysweep.core.state.compiled_spec import checkpoint_metric, reported_names
+from raysweep.core.state.sweep import SweepState
+from raysweep.documents import allow_list
+from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_name
+from raysweep.documents.wall_clock import check_deadline
 from raysweep.errors import (
     InfeasibleResourcesError,
     MetricNeverReportedError,
@@ -25,15 +28,13 @@ from raysweep.errors import (
     one_line,
 )
 from raysweep.search import make_searcher
-from raysweep.spec import Resources, SweepSpec, load_trainable
-from raysweep.spec.heldtuples import tuples_of
-from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_name
-from raysweep.spec.wallclock import check_deadline
+from raysweep.space.held_tuples import tuples_of
+from raysweep.specs import Resources, SweepSpec, load_trainable
 from raysweep.tuneobjects import has_parameters
-from raysweep.worker.cpus import said_by_driver
-from raysweep.worker.groups import find_group
-from raysweep.worker.place import ClassOptions, InnerRoom, SweepPlace
+from raysweep.worker.gang.process_groups import find_group
+from raysweep.worker.host.cpus import said_by_driver
 from raysweep.worker.setup import WorkerSetup
+from raysweep.worker.sweep_info import ClassOptions, InnerRoom, SweepPlace
 
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer
@@ -55,7 +56,7 @@ def check_trainable(trainable: str | Callable[..., Any], *, is_local: bool) -> N
     if not isinstance(trainable, str):
         pickle_trainable(trainable)
         return
-    allowed.check_named(trainable, "trainable")
+    allow_list.check_named(trainable, "trainable")
     if trainable.startswith(PYTHON_ONLY):
         load_trainable(trainable)  # raises: of a callable, a file keeps only the name
     if not is_local or ":" not in trainable:
@@ -175,7 +176,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         is_pinned=spec.trial_resources.pin_cpus,
         threads=said_by_driver(),
         fault_plan=os.environ.get(faultplan.VARIABLE, ""),
-        allowed=os.environ.get(allowed.VARIABLE, ""),
+        allowed=os.environ.get(allow_list.VARIABLE, ""),
         log_bytes=log_limit(),
         process_group=(spec.scaling.process_group or "") if spec.scaling is not None else "",
     )

@@ -8,18 +8,18 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
 
+from raysweep import fleet as fl
 from raysweep.cluster.actors import ActorPool, explain_end
 from raysweep.cluster.demand import Holdings, explain_place
 from raysweep.cluster.inline import InlinePool
 from raysweep.cluster.ordered import OrderedPool
 from raysweep.cluster.server import LinkServer
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core import fleet as fl
-from raysweep.core.failures import Failure
-from raysweep.core.trial import trial_id
+from raysweep.core.state.trial import trial_id
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from raysweep.messages import FromWorker
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.worker.inline import InlineStage
 from raysweep.worker.runner import TRACEBACK_CHARS, shorten
 from raysweep.worker.setup import WorkerSetup

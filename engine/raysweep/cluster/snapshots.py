@@ -14,8 +14,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final
 
-from raysweep.core.frozen import FrozenState, freeze
-from raysweep.core.state import SweepState
+from raysweep.core.state.frozen import FrozenState, freeze
+from raysweep.core.state.sweep import SweepState
 from raysweep.errors import StorageError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.writer import JournalWriter

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from raysweep import usercode
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
-from raysweep.core.fleet.words import failure_of
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import SampleFromError
+from raysweep.fleet.message_events import failure_of
 from raysweep.search import Searcher, result_of, tell_end, tell_rung
 from raysweep.search.asking import ask_configs
 from raysweep.worker.runner import describe

@@ -13,9 +13,9 @@ from raysweep.cluster.clock import SteadyClock
 from raysweep.cluster.demand import DemandWatch, Holdings, Waiting, look_for_waiting
 from raysweep.cluster.nodes import Room, find_room_or_why
 from raysweep.cluster.orphans import Orphans
-from raysweep.core import events as ev
-from raysweep.core.needs import needed_sizes
-from raysweep.core.state import SweepState
+from raysweep.core.handlers.sizes import needed_sizes
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.vocabulary import events as ev
 from raysweep.raycompat.cluster import draining_nodes
 
 # The clouds that say at all when a node goes say so 30 s before it or earlier.

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from raysweep.core import events as ev
-from raysweep.core.codec import encode
-from raysweep.core.commands import Command
 from raysweep.core.machine import step
-from raysweep.core.state import SweepState
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.codec import encode
+from raysweep.core.vocabulary.commands import Command
 
 
 class Loop:

@@ -14,17 +14,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Never
 
-from raysweep.core import again, ends, moves, needs, plan, repeats, reports, retention, stopping
-from raysweep.core import events as ev
-from raysweep.core.commands import Command, ExcludeNode
-from raysweep.core.failures import classify
-from raysweep.core.lifecycle import ON_SLOT
-from raysweep.core.rules import Rules
-from raysweep.core.state import SweepState
-from raysweep.core.trial import Slot, Trial
-from raysweep.spec import SweepSpec
-from raysweep.spec.code import is_other_code
-from raysweep.spec.othertools import space_notes
+from raysweep.core.handlers import (
+    attempts,
+    follow_up,
+    reopen,
+    repeats,
+    reports,
+    retention,
+    sizes,
+    sweep_end,
+    transitions,
+)
+from raysweep.core.state.compiled_spec import Rules
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import Slot, Trial
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.commands import Command, ExcludeNode
+from raysweep.core.vocabulary.failures import classify
+from raysweep.core.vocabulary.lifecycle import ON_SLOT
+from raysweep.space.other_tools import space_notes
+from raysweep.specs import SweepSpec
+from raysweep.specs.code_digest import is_other_code
 
 Out = list[Command]
 # How long a trial on a node that is about to go may take to its next checkpoint: GRACE where it is unknown
@@ -45,13 +55,13 @@ def step(state: SweepState, event: ev.Event) -> list[Command]:
     at, slots = event.at, (len(state.slots), state.next_slot)
     _HANDLERS[type(event)](state, event, out)  # type: ignore[arg-type]
     state.last_at = at
-    plan.advance(state, at, out)
+    follow_up.advance(state, at, out)
     if state.unranked:
         retention.rank(state, out)
     if type(event) is ev.SlotOpened or (len(state.slots), state.next_slot) != slots:
-        stopping.meter(state, at)
+        sweep_end.meter(state, at)
         if state.rules.budgets:
-            plan.keep_time(state, out)
+            follow_up.keep_time(state, out)
     return out
 
 
@@ -61,17 +71,17 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     # The heartbeat goes by the wall clock, which may have been set since.
     seen_at = max(state.last_at, min(event.at, (event.seen_at or 0.0) - state.clock_ahead_s))
     state.clock_ahead_s = 0.0
-    stopping.wait_no_longer(state, state.last_at, event.at)
+    sweep_end.wait_no_longer(state, state.last_at, event.at)
     if state.generation:
         state.active_before_s = state.active_s(seen_at if state.phase != "ended" else state.last_at)
-    stopping.count_until(state, seen_at)
+    sweep_end.count_until(state, seen_at)
     state.open_slots, state.slot_s_at, state.behaviour = 0, event.at, event.behaviour
     if not state.deadline_text:
-        stopping.set_deadline(state, event.deadline)
+        sweep_end.set_deadline(state, event.deadline)
     if state.phase == "ended":
         if event.extend_to is not None:
-            stopping.rest(state)
-        stopping.reopen(state)
+            sweep_end.rest(state)
+        sweep_end.reopen(state)
     _note_code(state, event)
     state.generation, state.generation_started_at = event.generation, event.at
     if state.started_at is None:
@@ -94,20 +104,20 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     out.extend(ExcludeNode(node=node) for node in state.excluded)
     orphans = [state.trials[number] for number in state.active if state.trials[number].state in ON_SLOT]
     for trial in orphans:
-        ends.end_orphan(state, trial, state.last_at, out)
+        attempts.end_orphan(state, trial, state.last_at, out)
     if state.phase == "ending":
         state.phase = "stopping"
     if event.extend_to is not None:
         state.extend_to, state.extend_top = event.extend_to, event.extend_top
         state.extend_trials = list(event.extend_trials)
     if state.phase == "running" and event.retried:
-        again.retry(state, event.retried)
+        reopen.retry(state, event.retried)
 
 
 def _note_code(state: SweepState, event: ev.ControllerStarted) -> None:
     if is_other_code(state.code, event.code):
         text = f"the trainable's code was changed: what began before run {event.generation} of this sweep"
-        moves.note(state, f"{text} had the earlier code")
+        transitions.note(state, f"{text} had the earlier code")
     state.code = event.code or state.code
 
 
@@ -115,19 +125,19 @@ def _note_space(state: SweepState) -> None:
     spec = state.spec
     is_repeated = (spec.num_samples or 2) > 1 and not (spec.points or spec.search.kind == "configs")
     for text in space_notes(spec.param_space, is_repeated=is_repeated):
-        moves.note(state, text)
+        transitions.note(state, text)
 
 
 def _on_spec_changed(state: SweepState, event: ev.SpecChanged, out: Out) -> None:
     state.spec = SweepSpec.model_validate(event.spec)
     state.rules = Rules.of(state.spec, state.scheduler)
     state.deadline_at, state.deadline_text = state.rules.deadline, ""
-    stopping.set_deadline(state, event.deadline)
+    sweep_end.set_deadline(state, event.deadline)
     if state.has_cut and state.phase == "running":
-        stopping.bring_back(state)
+        sweep_end.bring_back(state)
     state.is_exhausted = False
     for change in event.changes:
-        moves.note(state, f"spec changed: {change}")
+        transitions.note(state, f"spec changed: {change}")
 
 
 def _on_capacity_changed(state: SweepState, event: ev.CapacityChanged, out: Out) -> None:
@@ -137,7 +147,7 @@ def _on_capacity_changed(state: SweepState, event: ev.CapacityChanged, out: Out)
         state.no_room_since = None
     elif state.no_room_since is None:
         state.no_room_since = event.at
-        moves.note(state, f"no room for a trial at present: {event.problem}")
+        transitions.note(state, f"no room for a trial at present: {event.problem}")
     state.no_room_problem = event.problem
 
 
@@ -149,13 +159,13 @@ def _on_slot_opened(state: SweepState, event: ev.SlotOpened, out: Out) -> None:
     if state.behaviour < 2:
         state.slot_failures = 0
     if slot.is_on(state.draining) or slot.is_on(state.excluded):
-        moves.leave(state, slot, out)
-    moves.mark_hungry(state, slot)
+        transitions.leave(state, slot, out)
+    transitions.mark_hungry(state, slot)
 
 
 def _on_slot_delayed(state: SweepState, event: ev.SlotDelayed, out: Out) -> None:
     if event.slot in state.slots:
-        moves.note(state, event.problem)
+        transitions.note(state, event.problem)
 
 
 def _on_slot_failed(state: SweepState, event: ev.SlotFailed, out: Out) -> None:
@@ -179,7 +189,7 @@ def _take_slot_away(state: SweepState, number: int) -> Slot | None:
 def _give_queue_back(state: SweepState, slot: Slot, at: float, out: Out) -> None:
     """The slot is gone by no fault of its trials: they run again, and none of them is charged."""
     for number in slot.queue:
-        ends.lose_attempt(state, state.trials[number], at, out)
+        attempts.lose_attempt(state, state.trials[number], at, out)
 
 
 def _count_failed_start(state: SweepState, event: ev.SlotFailed | ev.SlotLost, node: str, out: Out) -> None:
@@ -192,19 +202,19 @@ def _count_failed_start(state: SweepState, event: ev.SlotFailed | ev.SlotLost, n
     # What loads on other nodes is not at fault itself.
     elsewhere = any(count for other, count in state.tally.nodes.items() if other != node)
     if node and elsewhere:
-        moves.note(state, f"a worker on node {node} could not be started: {text}")
-        ends.blame_node(state, -event.slot - 1, node, out)
+        transitions.note(state, f"a worker on node {node} could not be started: {text}")
+        attempts.blame_node(state, -event.slot - 1, node, out)
         state.slot_failures -= node in state.excluded
     # A cluster or an environment that cannot run workers says nothing about the sweep: leave it resumable.
     if failure.is_fatal and not (node and elsewhere):
-        moves.interrupt(state, text, out, fault="spec", fault_field="trainable")
-    elif state.slot_failures >= moves.MAX_SLOT_FAILURES:
+        transitions.interrupt(state, text, out, fault="spec", fault_field="trainable")
+    elif state.slot_failures >= transitions.MAX_SLOT_FAILURES:
         why = f"{state.slot_failures} workers in a row could not be started: {text}"
         if state.slots:
             # Others work, or may yet: go on with these, and open no more until something changes.
-            moves.note(state, why)
+            transitions.note(state, why)
         else:
-            moves.interrupt(state, why, out, fault="infrastructure")
+            transitions.interrupt(state, why, out, fault="infrastructure")
 
 
 def _on_slot_lost(state: SweepState, event: ev.SlotLost, out: Out) -> None:
@@ -223,20 +233,22 @@ def _on_slot_lost(state: SweepState, event: ev.SlotLost, out: Out) -> None:
         # The first in the queue may have begun without our knowing: likely it is what killed the worker.
         if position == 0 and not (trial.state == "queued" and classify(event.failure) == "preempted"):
             if trial.state == "queued":
-                moves.begin(state, trial, event.at)
-            ends.fail_attempt(state, trial, event.failure, event.at, out)
+                transitions.begin(state, trial, event.at)
+            attempts.fail_attempt(state, trial, event.failure, event.at, out)
         else:
-            moves.requeue(state, trial, "lost")
+            transitions.requeue(state, trial, "lost")
 
 
 def _on_node_draining(state: SweepState, event: ev.NodeDraining, out: Out) -> None:
     if event.node in state.draining:
         return
     state.draining.append(event.node)
-    moves.note(state, f"node {event.node} is about to go ({event.reason or 'drained'}): its trials move")
+    transitions.note(
+        state, f"node {event.node} is about to go ({event.reason or 'drained'}): its trials move"
+    )
     for slot in state.slots.values():
         if slot.is_on((event.node,)):
-            moves.leave(state, slot, out)
+            transitions.leave(state, slot, out)
             head = state.trials[slot.queue[0]] if slot.queue else None
             if head is not None and head.state == "running":
                 _preempt(state, head, event.at, event.deadline, out)
@@ -248,18 +260,18 @@ def _preempt(state: SweepState, trial: Trial, at: float, deadline: float | None,
     if deadline is not None:
         left = max(0.0, deadline - at)
         grace_s = left - min(PREEMPT_MARGIN_S, left / 4)
-    moves.ask_to_end(state, trial, "preempt", out, grace_s=grace_s, wants_checkpoint=True)
+    transitions.ask_to_end(state, trial, "preempt", out, grace_s=grace_s, wants_checkpoint=True)
 
 
 def _on_demand_stuck(state: SweepState, event: ev.DemandStuck, out: Out) -> None:
-    moves.note(state, event.problem)
+    transitions.note(state, event.problem)
     silence_s = state.rules.placement_timeout_s
     heads = [slot for slot in state.slots.values() if slot.queue]
     are_silent = all(
-        event.at - slot.heard_at >= silence_s and not moves.may_be_silent(state, slot) for slot in heads
+        event.at - slot.heard_at >= silence_s and not transitions.may_be_silent(state, slot) for slot in heads
     )
     if event.can_never and heads and are_silent:
-        moves.interrupt(state, event.problem, out, fault="spec", fault_field="resources")
+        transitions.interrupt(state, event.problem, out, fault="spec", fault_field="resources")
 
 
 def _on_storage_stalled(state: SweepState, event: ev.StorageStalled, out: Out) -> None:
@@ -276,7 +288,7 @@ def _on_clock_moved(state: SweepState, event: ev.ClockMoved, out: Out) -> None:
     if abs(by_s) >= NOTED_MOVE_S:
         how = f"{'forward' if by_s > 0 else 'back'} by {abs(by_s):.0f} s"
         text = f"the clock of the controller's machine moved {how} (set, or suspended): only deadlines follow"
-        moves.note(state, text)
+        transitions.note(state, text)
 
 
 def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Out) -> None:
@@ -287,7 +299,7 @@ def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Ou
         trial = state.trials[number] = Trial(number=number, config=config)
         state.active[number] = None
         state.scheduler.add(number, config)
-        if number not in failed and (failure := needs.note(state, trial)) is not None:
+        if number not in failed and (failure := sizes.note(state, trial)) is not None:
             failed[number] = failure
         if number not in failed:
             state.pending.append(number)
@@ -297,22 +309,22 @@ def _on_configs_suggested(state: SweepState, event: ev.ConfigsSuggested, out: Ou
     # A searcher that has nothing to suggest would be asked again and again.
     state.is_exhausted = event.is_exhausted or not event.configs
     if event.note:
-        moves.note(state, event.note)
+        transitions.note(state, event.note)
     if state.rules.repeats > 1:
         repeats.note_suggested(state, event.first, len(event.configs))
     for number, failure in failed.items():
-        ends.fail_config(state, state.trials[number], failure, event.at, out)
+        attempts.fail_config(state, state.trials[number], failure, event.at, out)
 
 
 def _on_trial_started(state: SweepState, event: ev.TrialStarted, out: Out) -> None:
     trial = _current(state, event.trial, event.attempt)
     if trial is None or trial.state != "queued":
         return
-    moves.begin(state, trial, event.at)
+    transitions.begin(state, trial, event.at)
     if state.phase != "running":
-        moves.ask_to_end(state, trial, "sweep", out)
+        transitions.ask_to_end(state, trial, "sweep", out)
     elif state.is_interrupted:
-        moves.ask_to_end(state, trial, "interrupt", out)
+        transitions.ask_to_end(state, trial, "interrupt", out)
     elif state.draining and trial.slot is not None and state.slots[trial.slot].is_on(state.draining):
         _preempt(state, trial, event.at, None, out)
 
@@ -321,16 +333,16 @@ def _on_trial_reported(state: SweepState, event: ev.TrialReported, out: Out) -> 
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and trial.state in ("running", "stopping"):
         reports.take_reports(state, trial, event, out)
-        if stopping.plans(state):
-            stopping.note_report(state, trial, len(event.rows), event.at)
-            stopping.plan_end_of(state, trial, event.at, out)
+        if sweep_end.plans(state):
+            sweep_end.note_report(state, trial, len(event.rows), event.at)
+            sweep_end.plan_end_of(state, trial, event.at, out)
 
 
 def _on_trial_busy(state: SweepState, event: ev.TrialBusy, out: Out) -> None:
     trial = _current(state, event.trial, event.attempt)
     slot = state.slots.get(trial.slot) if trial is not None and trial.slot is not None else None
     if trial is not None and slot is not None:
-        moves.hear(state, trial, event.at)
+        transitions.hear(state, trial, event.at)
         slot.is_busy = not event.is_over
         state.tally.touch(slot.number)
 
@@ -342,21 +354,21 @@ def _on_checkpoint_committed(state: SweepState, event: ev.CheckpointCommitted, o
     if trial.attempt != event.attempt:
         reports.let_go(state, trial, event, out)
     elif event.number >= trial.next_checkpoint:
-        trial = moves.thaw(state, trial)
+        trial = transitions.thaw(state, trial)
         reports.take_checkpoint(state, trial, event, out)
-        if stopping.plans(state):
-            stopping.note_checkpoint(state, trial, event.at)
-            stopping.plan_end_of(state, trial, event.at, out)
+        if sweep_end.plans(state):
+            sweep_end.note_checkpoint(state, trial, event.at)
+            sweep_end.plan_end_of(state, trial, event.at, out)
 
 
 def _on_checkpoint_failed(state: SweepState, event: ev.CheckpointFailed, out: Out) -> None:
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and event.number >= trial.next_checkpoint:
-        trial = moves.thaw(state, trial)
+        trial = transitions.thaw(state, trial)
         trial.next_checkpoint = event.number + 1
-        moves.hear(state, trial, event.at)
+        transitions.hear(state, trial, event.at)
         text = f"trial {trial.number}: checkpoint {event.number} could not be stored: {event.problem}"
-        moves.note(state, text)
+        transitions.note(state, text)
 
 
 def _on_checkpoint_damaged(state: SweepState, event: ev.CheckpointDamaged, out: Out) -> None:
@@ -364,18 +376,18 @@ def _on_checkpoint_damaged(state: SweepState, event: ev.CheckpointDamaged, out: 
     if trial is not None and trial.state in ("running", "stopping"):
         reports.drop_damaged(state, trial, event, out)
         if trial.state == "running":
-            moves.ask_to_end(state, trial, "damage", out)
+            transitions.ask_to_end(state, trial, "damage", out)
 
 
 def _on_trial_noted(state: SweepState, event: ev.TrialNoted, out: Out) -> None:
     if event.trial in state.trials:
-        moves.note(state, f"trial {event.trial}: {event.text}", event.count)
+        transitions.note(state, f"trial {event.trial}: {event.text}", event.count)
 
 
 def _on_trial_returned(state: SweepState, event: ev.TrialReturned, out: Out) -> None:
     trial = _current(state, event.trial, event.attempt)
     if trial is not None and trial.state in ("running", "stopping"):
-        ends.return_attempt(state, trial, event.at, out)
+        attempts.return_attempt(state, trial, event.at, out)
 
 
 def _on_trial_stopped(state: SweepState, event: ev.TrialStopped, out: Out) -> None:
@@ -383,10 +395,10 @@ def _on_trial_stopped(state: SweepState, event: ev.TrialStopped, out: Out) -> No
     if trial is None:
         return
     if trial.state == "stopping":
-        ends.stop_attempt(state, trial, event.at, out, event.where)
+        attempts.stop_attempt(state, trial, event.at, out, event.where)
     elif trial.state == "running":
         # Nobody asked: user code raised TrialStopped by itself, which is its way to say that it is done.
-        ends.return_attempt(state, trial, event.at, out)
+        attempts.return_attempt(state, trial, event.at, out)
 
 
 def _on_trial_failed(state: SweepState, event: ev.TrialFailed, out: Out) -> None:
@@ -394,40 +406,40 @@ def _on_trial_failed(state: SweepState, event: ev.TrialFailed, out: Out) -> None
     if trial is None or trial.state not in ON_SLOT:
         return
     if trial.state == "queued":
-        moves.begin(state, trial, event.at)
-    ends.fail_attempt(state, trial, event.failure, event.at, out)
+        transitions.begin(state, trial, event.at)
+    attempts.fail_attempt(state, trial, event.failure, event.at, out)
 
 
 def _on_trials_recalled(state: SweepState, event: ev.TrialsRecalled, out: Out) -> None:
     slot = state.slots.get(event.slot)
     if slot is None:
         return
-    asked = moves.recalling(state, slot)
+    asked = transitions.recalling(state, slot)
     slot.recalling = tuple(pair for pair in slot.recalling if pair[0] not in event.trials)
     for number in event.trials:
         if number in asked:
             slot.queue.remove(number)
-            moves.requeue(state, state.trials[number], "recalled")
-    moves.mark_hungry(state, slot)
+            transitions.requeue(state, state.trials[number], "recalled")
+    transitions.mark_hungry(state, slot)
 
 
 def _on_timer_fired(state: SweepState, event: ev.TimerFired, out: Out) -> None:
     state.timer_at = None
-    plan.take_due(state, event.at, out)
+    follow_up.take_due(state, event.at, out)
 
 
 def _on_cancel_requested(state: SweepState, event: ev.CancelRequested, out: Out) -> None:
-    moves.stop_sweep(state, "cancelled", event.reason, event.at, out)
+    transitions.stop_sweep(state, "cancelled", event.reason, event.at, out)
 
 
 def _on_interrupt_requested(state: SweepState, event: ev.InterruptRequested, out: Out) -> None:
-    moves.interrupt(state, event.reason, out)
+    transitions.interrupt(state, event.reason, out)
 
 
 def _on_sweep_ended(state: SweepState, event: ev.SweepEnded, out: Out) -> None:
     if state.phase == "ending":
         state.phase, state.ended_at = "ended", event.at
-        stopping.count_until(state, event.at)
+        sweep_end.count_until(state, event.at)
         state.open_slots = 0
 
 

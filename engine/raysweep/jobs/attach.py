@@ -30,7 +30,8 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import SecretStr
 
-from raysweep.allowed import check_named
+from raysweep.documents.allow_list import check_named
+from raysweep.documents.trainable import PYTHON_ONLY, is_of_script, trainable_ref
 from raysweep.errors import (
     JobExistsError,
     JobStoppedError,
@@ -50,10 +51,9 @@ from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestO
 from raysweep.jobs.same import OUTLINE, STORAGE, Stored, check_job, find_newest, to_metadata
 from raysweep.jobs.wire import ENDED, Submission
 from raysweep.runs.view import Outcome, RunView
-from raysweep.spec import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
-from raysweep.spec.again import Again
-from raysweep.spec.outline import Outline, outline
-from raysweep.spec.trainable import PYTHON_ONLY, is_of_script, trainable_ref
+from raysweep.specs import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
+from raysweep.specs.again import Again
+from raysweep.specs.outline import Outline, outline
 from raysweep.threads import on_thread
 
 LOG: Final = logging.getLogger("raysweep.jobs")

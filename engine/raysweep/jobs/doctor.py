@@ -33,7 +33,7 @@ from raysweep.jobs.options import JobOptions
 from raysweep.jobs.packaging import Entry, make_package
 from raysweep.jobs.request import FILE, FOLDER, JobRequest
 from raysweep.jobs.wire import JobInfo, Submission
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.storage.opening import open_store
 
 SUPPORTED_RAY: Final = (2, 60)

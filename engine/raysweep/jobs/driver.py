@@ -120,7 +120,7 @@ def _run_sweep(request: JobRequest, stops: Stops, number: int) -> int:
     from raysweep.cluster.run import run_connected
     from raysweep.errors import SweepInterrupted
     from raysweep.jobs.notes import ProgressLines
-    from raysweep.spec import RunRequest, SweepSpec
+    from raysweep.specs import RunRequest, SweepSpec
     from raysweep.threads import start_thread
 
     asked = RunRequest.of(SweepSpec.from_any(request.spec), request.key)
@@ -204,7 +204,7 @@ class _Ending:
 
 def _run_training(request: JobRequest, stops: Stops, number: int) -> int:
     from raysweep.errors import JobStoppedError, SweepInterrupted
-    from raysweep.spec import RunRequest, TrainSpec
+    from raysweep.specs import RunRequest, TrainSpec
     from raysweep.training import run_training
 
     asked = RunRequest.of(TrainSpec.from_any(request.spec), request.key)

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr
 
+from raysweep.documents.base import SpecModel
+from raysweep.documents.json_values import plain
+from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
-from raysweep.spec.again import Again, Extension, Retry
-from raysweep.spec.base import SpecModel
-from raysweep.spec.jsonable import plain
-from raysweep.spec.validation import Problem
+from raysweep.specs.again import Again, Extension, Retry
 
 OnCancelled = Literal["keep", "resume"]
 _OWN: Final = ("working_dir", "py_modules", "env_vars", "excludes")

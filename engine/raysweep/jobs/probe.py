@@ -16,12 +16,12 @@ from typing import Final
 
 import orjson
 
-from raysweep.allowed import check_named
+from raysweep.documents.allow_list import check_named
 from raysweep.errors import InfeasibleResourcesError, RaysweepError, SpecError
 from raysweep.jobs.checks import PROBE_PREFIX, Check, failed, marker, ok, skipped, slow
 from raysweep.jobs.driver import find_request
 from raysweep.runs.policies import load_policies
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.storage.opening import open_store
 
 IMPORT_FIX: Final = "send its code with --working-dir, or install what it needs on the cluster"

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import orjson
 
-from raysweep.spec.again import Again, Extension, Retry
-from raysweep.spec.base import SpecModel
-from raysweep.spec.identity import Kind
-from raysweep.spec.text import read_json
+from raysweep.documents.base import SpecModel
+from raysweep.documents.text import read_json
+from raysweep.specs.again import Again, Extension, Retry
+from raysweep.specs.identity import Kind
 
 FOLDER = "raysweep_job"
 """The folder inside the package; it lies on `sys.path` of the driver."""

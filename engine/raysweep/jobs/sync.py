@@ -27,7 +27,7 @@ from raysweep.jobs.options import JobOptions
 from raysweep.jobs.patience import UNREACHABLE_S
 from raysweep.jobs.wire import ClusterVersion, JobInfo
 from raysweep.runs.view import Outcome
-from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
+from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.threads import result_of, start_thread
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from raysweep.spec.jsonable import leaves
+from raysweep.documents.json_values import leaves
 
 
 def config_columns(config: dict[str, Any]) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from pydantic import (
     ValidationError,
 )
 
+from raysweep.documents.field_docs import Described
+from raysweep.documents.validation import issues_of, spec_error
 from raysweep.errors import SpecError, one_line
-from raysweep.fielddocs import Described
 from raysweep.outcome.text import short_repr
-from raysweep.spec.validation import issues_of, spec_error
 
 TRACEBACK_CHARACTERS = 4096
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)

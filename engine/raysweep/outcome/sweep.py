@@ -18,7 +18,7 @@ from raysweep.outcome.record import ErrorInfo, Record, newer
 from raysweep.outcome.text import outcome_text, short
 from raysweep.outcome.tupled import with_tuples_in
 from raysweep.pareto import Point, find_front, front_first, point_of
-from raysweep.spec.schedule import ScheduledConfig
+from raysweep.specs.schedule import ScheduledConfig
 
 if TYPE_CHECKING:
     import pandas

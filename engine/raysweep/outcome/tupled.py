@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raysweep.tuples import Tuples, with_tuples
+from raysweep.documents.tuples import Tuples, with_tuples
 
 
 def with_tuples_in(value: Any, tuples: Tuples) -> Any:

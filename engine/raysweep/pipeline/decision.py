@@ -8,7 +8,7 @@ from typing import Any
 
 from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.pipeline.comparison import MIN_SEEDS, Gain, Scores, mean_gain, paired_gains, unpaired_gain
-from raysweep.spec.pipeline import GateSpec
+from raysweep.specs.pipeline import GateSpec
 from raysweep.squares import mean_of, spread_of
 
 

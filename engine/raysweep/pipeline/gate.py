@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from raysweep.documents.validation import Problem
 from raysweep.errors import GateOutdatedError, SpecError, SweepFailedError, one_line
 from raysweep.fields import Counts
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, SweepProgress, TrialOutcome
@@ -30,10 +31,9 @@ from raysweep.pipeline.plan import (
 from raysweep.run import run_sweep
 from raysweep.runs.champions import Champion, ChampionRecord, Night, add_night
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
-from raysweep.spec import RunRequest, SweepSpec
-from raysweep.spec.identity import key_within
-from raysweep.spec.pipeline import GateSpec, check_gate
-from raysweep.spec.validation import Problem
+from raysweep.specs import RunRequest, SweepSpec
+from raysweep.specs.identity import key_within
+from raysweep.specs.pipeline import GateSpec, check_gate
 from raysweep.step.brief import stored_outcome
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store

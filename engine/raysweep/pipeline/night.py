@@ -20,9 +20,9 @@ from raysweep.outcome import (
 from raysweep.pipeline.gate import run_gate
 from raysweep.run import run_sweep, run_training
 from raysweep.runs.view import RunView
-from raysweep.spec import RunRequest, TrainSpec
-from raysweep.spec.identity import digest_of, key_within
-from raysweep.spec.pipeline import PipelineSpec
+from raysweep.specs import RunRequest, TrainSpec
+from raysweep.specs.identity import digest_of, key_within
+from raysweep.specs.pipeline import PipelineSpec
 from raysweep.step.brief import best_config, best_schedule, stored_outcome, why_not_trained
 
 

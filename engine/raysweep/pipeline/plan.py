@@ -18,18 +18,18 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep.documents.tuples import as_lists
 from raysweep.errors import SpecError, StorageError, SweepFailedError
 from raysweep.outcome import Confirmed, GateOutcome, SweepOutcome, TrialOutcome
 from raysweep.outcome.places import confirmed_with, gate_with
 from raysweep.references import to_reference, to_uri
 from raysweep.runs.champions import Champion, ChampionRecord, Line, list_champions, read_champion
 from raysweep.search.warm import at_constants
-from raysweep.spec import SweepSpec
-from raysweep.spec.identity import digest_of
-from raysweep.spec.pipeline import GateSpec
+from raysweep.specs import SweepSpec
+from raysweep.specs.identity import digest_of
+from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.storage.store import Store
-from raysweep.tuples import as_lists
 
 FOLDER: Final = "gates"
 PLAN: Final = "plan.json"

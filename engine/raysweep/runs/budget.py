@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from raysweep.core import SweepState, decode, encode, step
-from raysweep.core.events import ControllerStarted
-from raysweep.core.result import best_shown, trial_outcome
-from raysweep.core.scores import ranked
-from raysweep.core.stopping import BEHAVIOUR
-from raysweep.core.trial import Trial, trial_id
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.state.trial import Trial, trial_id
+from raysweep.core.views.result import best_shown, trial_outcome
+from raysweep.core.views.scores import ranked
+from raysweep.core.vocabulary.events import ControllerStarted
 from raysweep.errors import CheckpointDamagedError, RaysweepError, SegmentExistsError, StorageError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord, list_sweeps
@@ -34,8 +34,8 @@ from raysweep.runs.holder import current_holder, find_living
 from raysweep.runs.pins import Pins, find_pins
 from raysweep.runs.replay import damaged_record
 from raysweep.schedulers import load_scheduler
-from raysweep.spec import SweepSpec
-from raysweep.spec.identity import former_slug, slug
+from raysweep.specs import SweepSpec
+from raysweep.specs.identity import former_slug, slug
 from raysweep.storage.addresses import reference_of
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.journal import Journal

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from raysweep.errors import StorageError, StorageUnavailableError
 from raysweep.references import to_reference, to_uri
-from raysweep.spec.identity import file_name
+from raysweep.specs.identity import file_name
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.storage.store import Store
 

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from raysweep.core.lifecycle import FINAL
-from raysweep.core.state import SweepState
-from raysweep.core.trial import Checkpoint, Trial, trial_id
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import Checkpoint, Trial, trial_id
+from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.pins import find_pins, pins_of

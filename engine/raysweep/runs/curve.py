@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from raysweep.core.lifecycle import FINAL
+from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.outcome import Record
 
 MAX_POINTS: Final = 400

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from raysweep.core import SweepState, decode, step
-from raysweep.core.events import TrialReported
-from raysweep.core.trial import trial_id
+from raysweep.core.state.trial import trial_id
+from raysweep.core.vocabulary.events import TrialReported
 from raysweep.errors import RaysweepError, SweepNotFoundError
 from raysweep.fields import without_names
 from raysweep.outcome import SweepOutcome
@@ -15,7 +15,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.lookup import find_sweep
 from raysweep.runs.replay import damaged_record
 from raysweep.schedulers import load_scheduler
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 COLUMNS: Final = ("trial_id", "number", "attempt", "iteration", "at", "overrun")
 """What each report has beside its metrics; a metric of such a name is `metrics/<name>`."""

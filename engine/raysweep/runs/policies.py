@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raysweep.schedulers import load_scheduler
 from raysweep.search import load_searcher
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 
 def load_policies(spec: SweepSpec) -> None:

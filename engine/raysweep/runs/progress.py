@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from raysweep.core.commands import SweepStatus
-from raysweep.core.result import best_shown
-from raysweep.core.scores import current_best, score_of
-from raysweep.core.state import SweepState
-from raysweep.core.stopping import end_in_sight
-from raysweep.core.trial import trial_id
+from raysweep.core.handlers.sweep_end import end_in_sight
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import trial_id
+from raysweep.core.views.result import best_shown
+from raysweep.core.views.scores import current_best, score_of
+from raysweep.core.vocabulary.commands import SweepStatus
 from raysweep.fields import Counts
 from raysweep.outcome import BestTrial, Holder, RunningTrial, SweepProgress
 from raysweep.runs.status import MAX_NOTES

@@ -14,8 +14,8 @@ import threading
 import time
 from typing import Final
 
-from raysweep.core.result import trial_outcome
-from raysweep.core.state import SweepState
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.views.result import trial_outcome
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepProgress, TrialOutcome
 from raysweep.runs.checkpoints import StoredCheckpoint, list_kept
@@ -33,7 +33,7 @@ from raysweep.runs.status import (
 )
 from raysweep.runs.training import RunFolder
 from raysweep.schedulers import load_scheduler
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.journal import Journal
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import ObjectInfo

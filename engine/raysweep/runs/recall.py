@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
-from raysweep.core.rules import cost_rule
-from raysweep.core.scores import cost_of
+from raysweep.core.state.compiled_spec import cost_rule
+from raysweep.core.views.scores import cost_of
 from raysweep.errors import StorageError
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.champions import list_champions
@@ -21,9 +21,9 @@ from raysweep.search.agreement import Entry
 from raysweep.search.anchors import Anchors, choose_anchors
 from raysweep.search.base import Result
 from raysweep.search.warm import refit
-from raysweep.spec import SweepSpec, slug
-from raysweep.spec.identity import former_slug
-from raysweep.spec.memory import Memory
+from raysweep.specs import SweepSpec, slug
+from raysweep.specs.identity import former_slug
+from raysweep.specs.warm_start import Memory
 from raysweep.storage.store import Store
 
 MAX_TOLD: Final = 1000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from raysweep.core import encode
-from raysweep.core.events import ControllerStarted
-from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.vocabulary.events import ControllerStarted
 from raysweep.errors import (
     ChampionKeptError,
     JournalDamagedError,

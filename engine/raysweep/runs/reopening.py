@@ -5,15 +5,15 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from raysweep.core.stopping import ENDS_THAT_STAY
+from raysweep.core.handlers.sweep_end import ENDS_THAT_STAY
 from raysweep.errors import SpecChangedError, SpecError, SweepDamagedError
 from raysweep.outcome import NOTHING_RAN, SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.replay import newest_spec
 from raysweep.show import show_age
-from raysweep.spec import Changes, SweepSpec, changes
-from raysweep.spec.again import Again, Extension
-from raysweep.spec.code import is_other_code
+from raysweep.specs import Changes, SweepSpec, changes
+from raysweep.specs.again import Again, Extension
+from raysweep.specs.code_digest import is_other_code
 
 NOT_AGAIN: Final = Again()
 # What had ended sweeps of old, whose outcomes do not name the rule.

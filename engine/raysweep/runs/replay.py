@@ -10,11 +10,11 @@ from typing import Final
 import orjson
 
 from raysweep.core import SweepState, decode, step
-from raysweep.core.commands import DeleteCheckpoint
-from raysweep.core.frozen import freeze
+from raysweep.core.state.frozen import freeze
+from raysweep.core.vocabulary.commands import DeleteCheckpoint
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.journal import Journal
 
 # Replaying this many records takes a second or less: no snapshot is worth writing for fewer.

@@ -10,11 +10,12 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from raysweep.core.result import trial_outcome
-from raysweep.core.scores import may_be_best, place, ranked, score_of
-from raysweep.core.state import SweepState
-from raysweep.core.stopping import end_in_sight
-from raysweep.core.trial import Trial, trial_id
+from raysweep.core.handlers.sweep_end import end_in_sight
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import Trial, trial_id
+from raysweep.core.views.result import trial_outcome
+from raysweep.core.views.scores import may_be_best, place, ranked, score_of
+from raysweep.documents.trainable import trainable_name
 from raysweep.fields import Counts
 from raysweep.outcome import (
     ErrorInfo,
@@ -32,8 +33,7 @@ from raysweep.outcome import (
 from raysweep.pareto import find_front, front_first
 from raysweep.runs.curve import Dot, best_so_far
 from raysweep.runs.holder import HolderState, holder_state
-from raysweep.spec.objectives import Mode
-from raysweep.spec.trainable import trainable_name
+from raysweep.specs.objectives import Mode
 
 TOP: Final = 20
 """How many of the best trials a status holds."""

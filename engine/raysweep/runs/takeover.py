@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from raysweep.core import SweepState, encode, make_outcome
-from raysweep.core.again import find_failed
-from raysweep.core.events import ControllerStarted, SpecChanged
-from raysweep.core.scores import told
-from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.handlers.reopen import find_failed
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.views.scores import told
+from raysweep.core.vocabulary.events import ControllerStarted, SpecChanged
+from raysweep.documents.wall_clock import check_deadline, resolve_deadline
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
@@ -27,9 +28,8 @@ from raysweep.runs.reopening import NOT_AGAIN, check_same, check_whole, reopens
 from raysweep.runs.replay import rebuild
 from raysweep.search import Searcher, WarmStart, make_searcher, result_of, tell_end, tell_rung
 from raysweep.search.base import replay_failed
-from raysweep.spec import Changes, SweepSpec, changes
-from raysweep.spec.again import Again
-from raysweep.spec.wallclock import check_deadline, resolve_deadline
+from raysweep.specs import Changes, SweepSpec, changes
+from raysweep.specs.again import Again
 from raysweep.storage.journal import Claim, Journal
 from raysweep.storage.retries import retrying
 from raysweep.storage.segment import RESTORE_FIX

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import orjson
 
+from raysweep.documents.trainable import are_same
 from raysweep.errors import SpecChangedError, SpecError, StorageError
 from raysweep.outcome import SweepProgress, TrainOutcome
 from raysweep.outcome.places import training_with
 from raysweep.references import checkpoint_in, to_reference, to_uri
-from raysweep.spec import TrainSpec
-from raysweep.spec.changes import Difference, differences
-from raysweep.spec.trainable import are_same
+from raysweep.specs import TrainSpec
+from raysweep.specs.changes import Difference, differences
 from raysweep.storage.identity import mark_store
 from raysweep.storage.store import Store
 

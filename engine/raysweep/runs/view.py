@@ -13,8 +13,8 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.lease import renew_lease, whoami
 from raysweep.runs.reopening import NOT_AGAIN, check_same
 from raysweep.runs.training import RunFolder
-from raysweep.spec import AnyRequest, Kind, SweepSpec, TrainSpec
-from raysweep.spec.again import Again
+from raysweep.specs import AnyRequest, Kind, SweepSpec, TrainSpec
+from raysweep.specs.again import Again
 from raysweep.storage.opening import open_store
 
 Outcome = SweepOutcome | TrainOutcome

@@ -9,8 +9,8 @@ from __future__ import annotations
 from time import sleep
 from typing import Final
 
-from raysweep.core.result import best_shown
-from raysweep.core.state import SweepState
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.views.result import best_shown
 from raysweep.errors import CheckpointDamagedError, SweepDamagedError
 from raysweep.runs.folder import SweepFolder, lost_part
 from raysweep.storage.checkpoints import CheckpointStore

@@ -36,10 +36,11 @@ from raysweep.schedulers.pbt import PbtScheduler, Population
 from raysweep.schedulers.plugin import PLUGINS, PluginScheduler
 from raysweep.schedulers.promotion import PromotionScheduler
 from raysweep.schedulers.resource_changing import ResourceChangingScheduler
-from raysweep.spec.amounts import parse_amount
-from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
-from raysweep.spec.plugins import PolicySetup
-from raysweep.spec.schedulers import (
+from raysweep.space.amounts import parse_amount
+from raysweep.space.parsed import parse_where
+from raysweep.space.perturbation import bounded_leaves, mutable_leaves
+from raysweep.specs.plugins import PolicySetup
+from raysweep.specs.schedulers import (
     AshaOptions,
     DehbOptions,
     FifoOptions,
@@ -52,8 +53,7 @@ from raysweep.spec.schedulers import (
     PbtOptions,
     ResourceChangingOptions,
 )
-from raysweep.spec.space import parse_where
-from raysweep.spec.sweep import SweepSpec
+from raysweep.specs.sweep import SweepSpec
 
 __all__ = [
     "NOTHING",

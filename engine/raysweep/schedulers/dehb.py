@@ -13,7 +13,7 @@ from typing import Any, Final
 from raysweep.errors import SpecError
 from raysweep.schedulers.base import NOTHING, STOP, TRAINING_ITERATION, Config, Decisions, Move
 from raysweep.schedulers.saved import check_parameters
-from raysweep.spec.brackets import Brackets
+from raysweep.specs.brackets import Brackets
 
 
 class DehbScheduler:

@@ -36,7 +36,7 @@ from raysweep.schedulers.base import (
     Verdict,
 )
 from raysweep.schedulers.saved import check_parameters
-from raysweep.spec.brackets import bracket_size, halvings, milestone
+from raysweep.specs.brackets import bracket_size, halvings, milestone
 
 Result = tuple[float, float]
 """Time and score (larger is better)."""

@@ -13,11 +13,11 @@ from typing import Any, Final
 from pydantic import JsonValue
 
 from raysweep import usercode
+from raysweep.documents.json_values import plain
+from raysweep.documents.trainable import load_function
+from raysweep.documents.validation import Problem, show
 from raysweep.errors import SpecError, one_line
-from raysweep.spec.jsonable import plain
-from raysweep.spec.sweep import SweepSpec
-from raysweep.spec.trainable import load_function
-from raysweep.spec.validation import Problem, show
+from raysweep.specs.sweep import SweepSpec
 
 FIELD: Final = "stop.trial_if"
 # JSON has no such numbers: reports carry them as these strings.

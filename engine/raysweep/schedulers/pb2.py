@@ -20,10 +20,10 @@ from typing import Any, ClassVar, Final, Literal
 from raysweep.schedulers.bandit import Row, fit, scaled, standardised, upper_bound
 from raysweep.schedulers.base import TRAINING_ITERATION, Exploit
 from raysweep.schedulers.pbt import Member, PbtScheduler, Population
-from raysweep.spec.domains import Float, Integer
-from raysweep.spec.perturbation import BoundedLeaf, value_at, with_values, within
-from raysweep.spec.relations import all_hold
-from raysweep.spec.units import from_unit, to_unit
+from raysweep.space.domains import Float, Integer
+from raysweep.space.expressions import all_hold
+from raysweep.space.perturbation import BoundedLeaf, value_at, with_values, within
+from raysweep.space.units import from_unit, to_unit
 
 MOST_CHANGES: Final = 40
 """How many changes of scores the process is made of, as its cost is their cube."""

@@ -30,8 +30,8 @@ from raysweep.schedulers.base import (
     Resume,
 )
 from raysweep.schedulers.saved import check_parameters
-from raysweep.spec.perturbation import Leaf, explore
-from raysweep.spec.relations import Relation, all_hold
+from raysweep.space.expressions import Relation, all_hold
+from raysweep.space.perturbation import Leaf, explore
 
 EXPLORATIONS: Final = 100
 """How many explored configs are looked at to find one that satisfies `where`."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from raysweep import usercode
+from raysweep.documents.json_values import plain
+from raysweep.documents.validation import Problem, show
 from raysweep.schedulers.base import (
     NOTHING,
     Config,
@@ -19,10 +21,8 @@ from raysweep.schedulers.base import (
     Stop,
     Verdict,
 )
-from raysweep.spec.jsonable import plain
-from raysweep.spec.plugins import Plugins, PolicySetup
-from raysweep.spec.schedulers import SchedulerSpec
-from raysweep.spec.validation import Problem, show
+from raysweep.specs.plugins import Plugins, PolicySetup
+from raysweep.specs.schedulers import SchedulerSpec
 
 PLUGINS: Final[Plugins[Scheduler]] = Plugins(
     "scheduler", ("add", "report", "end", "remove", "idle", "to_json", "from_json")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from raysweep.schedulers.base import Config, Decisions, Move, Resize, Scheduler
 from raysweep.schedulers.saved import check_parameters
-from raysweep.spec.relations import Name, value_at
+from raysweep.space.expressions import Name, value_at
 
 
 class ResourceChangingScheduler:

@@ -28,11 +28,11 @@ from raysweep.search.points import FirstPoints
 from raysweep.search.repeat import RepeatSearcher
 from raysweep.search.variants import VariantSearcher
 from raysweep.search.warm import WarmStart, start_warm
-from raysweep.spec import schedulers
-from raysweep.spec.brackets import Brackets
-from raysweep.spec.opensearch import STARTUP
-from raysweep.spec.points import come_on_top
-from raysweep.spec.search import (
+from raysweep.specs import schedulers
+from raysweep.specs.brackets import Brackets
+from raysweep.specs.default_search import STARTUP
+from raysweep.specs.points import come_on_top
+from raysweep.specs.search import (
     AutoOptions,
     BohbOptions,
     CmaEsOptions,
@@ -46,7 +46,7 @@ from raysweep.spec.search import (
     SobolOptions,
     TpeOptions,
 )
-from raysweep.spec.sweep import SweepSpec
+from raysweep.specs.sweep import SweepSpec
 
 __all__ = [
     "Judging",

@@ -19,7 +19,7 @@ from statistics import StatisticsError, correlation, fmean, median
 from typing import Any, Final
 
 from raysweep.search.base import Result
-from raysweep.spec.identity import digest_of
+from raysweep.specs.identity import digest_of
 from raysweep.squares import mean_of, sum_of_squares
 
 LEAST_COMMON: Final = 3

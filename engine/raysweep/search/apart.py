@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from raysweep.spec.jsonable import leaves
+from raysweep.documents.json_values import leaves
 
 _ABSENT: Final = object()
 Place = Mapping[str, Any]

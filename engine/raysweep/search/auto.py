@@ -22,9 +22,9 @@ from raysweep.search.optuna_model import Modes
 from raysweep.search.ordered import Ordered
 from raysweep.search.relief import RelievedModel
 from raysweep.search.tpe import TpeModel
-from raysweep.spec.domains import Choice
-from raysweep.spec.search import AutoOptions, CmaEsOptions, GpOptions, Nsga2Options, Nsga3Options, TpeOptions
-from raysweep.spec.space import Space
+from raysweep.space.domains import Choice
+from raysweep.space.parsed import Space
+from raysweep.specs.search import AutoOptions, CmaEsOptions, GpOptions, Nsga2Options, Nsga3Options, TpeOptions
 
 FEW: Final = 3
 """Of no more metrics than these, crowding keeps a front apart; of more, reference points do."""

@@ -24,10 +24,10 @@ from raysweep.search.base import Result, derived_rng, derived_seed
 from raysweep.search.cells import LeafPath
 from raysweep.search.model import unconditional, without_model
 from raysweep.search.window import BEST_PART
-from raysweep.spec.domains import Choice, Float, Integer
-from raysweep.spec.search import BohbOptions
-from raysweep.spec.space import Space
-from raysweep.spec.units import from_unit, to_unit
+from raysweep.space.domains import Choice, Float, Integer
+from raysweep.space.parsed import Space
+from raysweep.space.units import from_unit, to_unit
+from raysweep.specs.search import BohbOptions
 
 _LEAST: Final = 1e-32
 _SCOTT: Final = 1.06

@@ -9,7 +9,7 @@ from raysweep.errors import SpecError
 from raysweep.search.base import TrialEnd
 from raysweep.search.cells import Cells, cells_of, codec
 from raysweep.search.configview import with_views
-from raysweep.spec.space import Space
+from raysweep.space.parsed import Space
 
 _ROUNDS = 4
 MOST_CELLS = 1_000_000

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import orjson
 
-from raysweep.spec.branches import LeafPath as LeafPath
-from raysweep.spec.branches import Parents, Tree, is_reached
-from raysweep.spec.domains import Choice, Domain, Float, Integer, Normal, grid_index
-from raysweep.spec.space import MAX_DRAWS
+from raysweep.space.branches import LeafPath as LeafPath
+from raysweep.space.branches import Parents, Tree, is_reached
+from raysweep.space.domains import Choice, Domain, Float, Integer, Normal, grid_index
+from raysweep.space.parsed import MAX_DRAWS
 
 Leaf = tuple[LeafPath, Domain]
 Cell = tuple[int | None, ...]

@@ -25,10 +25,10 @@ import numpy as np
 from raysweep.search.base import Result, derived_rng, derived_seed
 from raysweep.search.cells import LeafPath
 from raysweep.search.model import unconditional, without_model
-from raysweep.spec.domains import Float, Integer
-from raysweep.spec.search import CmaEsOptions
-from raysweep.spec.space import Space
-from raysweep.spec.units import from_unit, is_open, to_unit
+from raysweep.space.domains import Float, Integer
+from raysweep.space.parsed import Space
+from raysweep.space.units import from_unit, is_open, to_unit
+from raysweep.specs.search import CmaEsOptions
 
 WARM_LEAST = 10
 """How many earlier results make a distribution to begin with; fewer make only its middle."""

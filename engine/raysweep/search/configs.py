@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from raysweep.search.base import TrialEnd, derived_seed
-from raysweep.spec.search import ConfigsOptions
+from raysweep.specs.search import ConfigsOptions
 
 
 class ConfigSearcher:

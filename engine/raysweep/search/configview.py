@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from raysweep.spec.branches import Branches
-from raysweep.spec.domains import SampleFrom
-from raysweep.spec.space import Space
+from raysweep.space.branches import Branches
+from raysweep.space.domains import SampleFrom
+from raysweep.space.parsed import Space
 
 
 class ConfigView(dict[str, Any]):

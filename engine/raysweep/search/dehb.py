@@ -22,12 +22,12 @@ from typing import Any, Final, NamedTuple
 from raysweep.search.base import Result, derived_rng, derived_seed
 from raysweep.search.cells import LeafPath
 from raysweep.search.model import unconditional, without_model
-from raysweep.spec.brackets import Brackets
-from raysweep.spec.brackets import Place as BracketPlace
-from raysweep.spec.domains import Choice, Domain, Float, Integer
-from raysweep.spec.search import DehbOptions
-from raysweep.spec.space import Space
-from raysweep.spec.units import from_unit, to_unit
+from raysweep.space.domains import Choice, Domain, Float, Integer
+from raysweep.space.parsed import Space
+from raysweep.space.units import from_unit, to_unit
+from raysweep.specs.brackets import Brackets
+from raysweep.specs.brackets import Place as BracketPlace
+from raysweep.specs.search import DehbOptions
 
 _PARENTS: Final = 3
 Vector = tuple[float, ...]

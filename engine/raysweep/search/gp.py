@@ -37,8 +37,8 @@ from raysweep.search.cells import Leaf, LeafPath
 from raysweep.search.cost import CostModel, LogCost
 from raysweep.search.model import unconditional
 from raysweep.search.optuna_model import OptunaModel, ShownTrials, quiet_study
-from raysweep.spec.search import GpOptions
-from raysweep.spec.space import Space
+from raysweep.space.parsed import Space
+from raysweep.specs.search import GpOptions
 
 Floats = npt.NDArray[np.float64]
 MOST_BY_COST = 8

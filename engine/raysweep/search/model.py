@@ -26,8 +26,8 @@ from raysweep.search.cells import (
     widened,
 )
 from raysweep.search.configview import with_views
-from raysweep.spec.domains import Grid, SampleFrom
-from raysweep.spec.space import Space
+from raysweep.space.domains import Grid, SampleFrom
+from raysweep.space.parsed import Space
 
 ATTEMPTS = 8
 """How many samples look for an unused config in a discrete space before the unused ones are counted off."""

@@ -27,8 +27,8 @@ from raysweep.search.cells import LeafPath
 from raysweep.search.model import unconditional
 from raysweep.search.optuna_model import Modes, constraints_of, quiet_study
 from raysweep.search.optuna_params import params_of
-from raysweep.spec.search import Nsga2Options, Nsga3Options
-from raysweep.spec.space import Space
+from raysweep.space.parsed import Space
+from raysweep.specs.search import Nsga2Options, Nsga3Options
 
 _PARENTS = 2
 """How many a crossover takes."""

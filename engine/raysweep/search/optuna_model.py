@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from raysweep.search.base import Result, derived_seed
 from raysweep.search.cells import Leaf, LeafPath
 from raysweep.search.optuna_params import params_of
-from raysweep.spec.space import Space
+from raysweep.space.parsed import Space
 
 Modes = str | Sequence[str]
 """The mode of the metric; of several, one for each."""

@@ -19,7 +19,7 @@ from optuna.distributions import (
 )
 
 from raysweep.search.cells import Codec, Leaf, LeafPath, codec
-from raysweep.spec.domains import Choice, Domain, Float, Integer, Normal
+from raysweep.space.domains import Choice, Domain, Float, Integer, Normal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

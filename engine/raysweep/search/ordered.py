@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any, TypeGuard
 
 from raysweep.search.cells import LeafPath, codec
-from raysweep.spec.domains import Choice, Domain, Integer
-from raysweep.spec.space import Space
+from raysweep.space.domains import Choice, Domain, Integer
+from raysweep.space.parsed import Space
 
 
 class Ordered:

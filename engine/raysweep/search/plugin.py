@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any, Final
 
 from raysweep import usercode
+from raysweep.documents.json_values import plain
+from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
 from raysweep.search.base import (
     Judging,
@@ -21,11 +23,9 @@ from raysweep.search.base import (
     tell_end,
 )
 from raysweep.search.rays import adapted, check_repeatable
-from raysweep.spec.jsonable import plain
-from raysweep.spec.plugins import Plugins
-from raysweep.spec.search import SearchSpec
-from raysweep.spec.space import parse_where
-from raysweep.spec.validation import Problem
+from raysweep.space.parsed import parse_where
+from raysweep.specs.plugins import Plugins
+from raysweep.specs.search import SearchSpec
 
 PLUGINS: Final[Plugins[Searcher]] = Plugins("search", ("ask", "restore", "tell", "tell_earlier"), adapted)
 

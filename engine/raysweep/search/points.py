@@ -12,9 +12,9 @@ from raysweep.errors import SpecError
 from raysweep.search.base import derived_seed
 from raysweep.search.cells import LeafPath, codec
 from raysweep.search.configview import with_views
-from raysweep.spec.building import fill
-from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
-from raysweep.spec.space import Space
+from raysweep.space.building import fill
+from raysweep.space.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
+from raysweep.space.parsed import Space
 
 
 class FirstPoints:

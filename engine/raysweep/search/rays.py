@@ -20,11 +20,11 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict
 
 from raysweep import usercode
+from raysweep.documents.json_values import plain
 from raysweep.errors import SpecError, one_line
 from raysweep.search.base import Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
 from raysweep.search.model import refuse_grid
-from raysweep.spec.domains import Choice, Const, Domain, Float, Integer, Normal
-from raysweep.spec.jsonable import plain
+from raysweep.space.domains import Choice, Const, Domain, Float, Integer, Normal
 
 ASKS: Final = 10
 """How often in a row a searcher may have nothing to suggest; then the config is drawn."""

@@ -17,9 +17,9 @@ from typing import Any, Final
 from raysweep.search.base import Result, derived_rng, derived_seed
 from raysweep.search.cells import LeafPath
 from raysweep.search.model import Model
-from raysweep.spec.domains import Float, Integer
-from raysweep.spec.space import Space
-from raysweep.spec.units import from_unit, is_open, to_unit
+from raysweep.space.domains import Float, Integer
+from raysweep.space.parsed import Space
+from raysweep.space.units import from_unit, is_open, to_unit
 
 STARTUP: Final = 10
 """So many trials are drawn at random first: nobody's fault where they find nothing better."""

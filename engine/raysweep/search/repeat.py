@@ -18,7 +18,7 @@ from raysweep.search.base import (
     tell_earlier,
     tell_end,
 )
-from raysweep.spec.repeat import Repeat, without_seed
+from raysweep.specs.repeat import Repeat, without_seed
 
 Told = tuple[Result | None, TrialEnd]
 

@@ -25,10 +25,10 @@ from raysweep.search.cells import (
     widened,
 )
 from raysweep.search.configview import with_views
-from raysweep.spec.domains import SampleFrom
-from raysweep.spec.search import HaltonOptions, SobolOptions
-from raysweep.spec.space import MAX_DRAWS, Space
-from raysweep.spec.units import from_unit
+from raysweep.space.domains import SampleFrom
+from raysweep.space.parsed import MAX_DRAWS, Space
+from raysweep.space.units import from_unit
+from raysweep.specs.search import HaltonOptions, SobolOptions
 
 ATTEMPTS = 32
 """In a discrete space, how many draws look for an unused config where the point's own is used already."""

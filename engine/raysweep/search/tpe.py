@@ -18,8 +18,8 @@ from raysweep.search.base import Result
 from raysweep.search.cells import LeafPath
 from raysweep.search.optuna_model import Modes, OptunaModel, ShownTrials, quiet_study
 from raysweep.search.window import FRONT_PART, Window
-from raysweep.spec.search import TpeOptions
-from raysweep.spec.space import Space
+from raysweep.space.parsed import Space
+from raysweep.specs.search import TpeOptions
 
 GOOD: Final = 0.1
 

@@ -28,10 +28,10 @@ from raysweep.search.cells import (
     widened,
 )
 from raysweep.search.configview import with_views
-from raysweep.spec.branches import Branches, Tree
-from raysweep.spec.domains import Grid, SampleFrom
-from raysweep.spec.relations import Relation
-from raysweep.spec.space import Space
+from raysweep.space.branches import Branches, Tree
+from raysweep.space.domains import Grid, SampleFrom
+from raysweep.space.expressions import Relation
+from raysweep.space.parsed import Space
 
 ATTEMPTS = 32
 """How many draws look for an unused config before the unused ones are counted off."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from raysweep.documents.json_values import leaves
+from raysweep.documents.tuples import as_lists
 from raysweep.search.agreement import Entry
 from raysweep.search.anchors import AnchoredSearcher, Anchors
 from raysweep.search.base import (
@@ -23,10 +25,8 @@ from raysweep.search.base import (
 )
 from raysweep.search.cells import LeafPath
 from raysweep.search.points import FirstPoints, holds
-from raysweep.spec.branches import switch_of
-from raysweep.spec.jsonable import leaves
-from raysweep.spec.space import VOCABULARY, Space, has_domain
-from raysweep.tuples import as_lists
+from raysweep.space.branches import switch_of
+from raysweep.space.parsed import VOCABULARY, Space, has_domain
 
 _ABSENT: Final = object()
 

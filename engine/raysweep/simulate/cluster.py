@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from raysweep import fleet as fl
 from raysweep.core import SweepState
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core import fleet as fl
-from raysweep.core.failures import Failure
-from raysweep.core.fleet.invariants import check
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import RaysweepError
+from raysweep.fleet.invariants import check
 from raysweep.messages import FailureFacts, FromWorker, Ready, ToWorker, Unready
 from raysweep.simulate.delays import Delays
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.processes import Actor, Process
 from raysweep.simulate.trials import Trials, Work
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.store import Store
 
 

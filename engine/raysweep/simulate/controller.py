@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from raysweep.cluster.clock import SteadyClock
 from raysweep.cluster.suggesting import suggest, tell
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.invariants import check
-from raysweep.core.lifecycle import FINAL
+from raysweep.core.handlers.sizes import needed_sizes
 from raysweep.core.loop import Loop
-from raysweep.core.needs import needed_sizes
+from raysweep.core.state.invariants import check
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.runs.takeover import Ownership
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import SimulatedCluster

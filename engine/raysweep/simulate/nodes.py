@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from math import ceil
 
-from raysweep.spec.amounts import Size, amounts_of
+from raysweep.space.amounts import Size, amounts_of
 
 
 @dataclass(eq=False, kw_only=True)

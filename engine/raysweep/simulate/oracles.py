@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from raysweep.core.events import ControllerStarted, Event
+from raysweep.core.vocabulary.events import ControllerStarted, Event
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.simulate.trials import Moment

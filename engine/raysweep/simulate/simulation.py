@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import raysweep
 from raysweep.core import SweepState, decode, make_outcome
-from raysweep.core.events import Event
-from raysweep.core.result import best_shown
 from raysweep.core.seeds import derive_seed
+from raysweep.core.views.result import best_shown
+from raysweep.core.vocabulary.events import Event
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome
 from raysweep.runs.folder import SweepFolder
@@ -28,7 +28,7 @@ from raysweep.simulate.kills import ControllerKilled, Kill, WatchedStore, append
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.oracles import check_stored
 from raysweep.simulate.trials import Curve, Moment, Pace, Work
-from raysweep.spec import RunId, SweepSpec
+from raysweep.specs import RunId, SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore

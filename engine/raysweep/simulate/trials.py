@@ -11,19 +11,19 @@ from pydantic import JsonValue
 
 from raysweep.cluster.rungs import rungs_of
 from raysweep.core import trial_id
-from raysweep.core.failures import Failure
-from raysweep.core.fleet.words import failure_of
-from raysweep.core.rules import checkpoint_metric
-from raysweep.core.scores import as_number
+from raysweep.core.state.compiled_spec import checkpoint_metric
+from raysweep.core.views.scores import as_number
+from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped
+from raysweep.fleet.message_events import failure_of
 from raysweep.messages import FailureFacts, Interrupt, Kill, ToWorker
 from raysweep.simulate.delays import Delays
 from raysweep.simulate.processes import Actor, Job, Process
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.store import Store
-from raysweep.worker.place import Rungs
 from raysweep.worker.rows import to_json
 from raysweep.worker.rungs import RungWatch
+from raysweep.worker.sweep_info import Rungs
 
 Curve = Callable[[Mapping[str, Any], int], Mapping[str, JsonValue] | None]
 """(config, iteration) -> what the trial reports at that iteration (1, 2, …), or None: it has returned.

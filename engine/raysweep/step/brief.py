@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from raysweep.documents.tuples import with_tuples
 from raysweep.errors import SpecError, SweepNotFoundError, one_line
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.view import RunView
-from raysweep.spec.schedule import ScheduledConfig
-from raysweep.tuples import with_tuples
+from raysweep.specs.schedule import ScheduledConfig
 
 MAX_BYTES: Final = 16_384
 _TEXT: Final = 400

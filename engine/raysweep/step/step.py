@@ -17,7 +17,7 @@ from raysweep.jobs.sync import Cluster
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.reopening import told
 from raysweep.runs.view import Outcome, RunView
-from raysweep.spec import AnyRequest, RunRequest, SweepSpec, TrainSpec
+from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.step.verdict import complete
 
 OnProgress = Callable[[Any], None]

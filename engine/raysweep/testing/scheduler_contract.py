@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from raysweep.documents.json_values import plain
 from raysweep.schedulers.base import Decisions, Exploit, Pause, Resize, Resume, Scheduler, Stop
-from raysweep.spec.jsonable import plain
 
 Call = tuple[str, tuple[Any, ...]]
 MOVES = {Stop: "stop", Pause: "pause", Resume: "pause", Exploit: "exploit", Resize: "exploit"}

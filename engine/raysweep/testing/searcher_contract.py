@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import orjson
 import pytest
 
+from raysweep.documents.json_values import plain
 from raysweep.search.base import Result, Searcher, TrialEnd, tell_earlier, tell_end
-from raysweep.spec.jsonable import plain
 
 Told = tuple[int, Result | None, TrialEnd]
 

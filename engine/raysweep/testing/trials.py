@@ -25,12 +25,12 @@ from raysweep.messages import (
     Stopped,
 )
 from raysweep.worker.checking import check_trainable
-from raysweep.worker.leftovers import Leftovers
 from raysweep.worker.link import Take
-from raysweep.worker.place import ClassOptions, SweepPlace
+from raysweep.worker.process.leftovers import Leftovers
 from raysweep.worker.runner import Trainable, run_attempt
 from raysweep.worker.setup import as_function, close_trainable
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.sweep_info import ClassOptions, SweepPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any, Final
 
 from raysweep.outcome import SweepOutcome, TrainOutcome, TrainSource, TrialOutcome, Usage
-from raysweep.spec import Scaling, TrainSpec
+from raysweep.specs import Scaling, TrainSpec
 
 CARD: Final = "model_card.json"
 _PACKAGES: Final = (

@@ -16,7 +16,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from raysweep.errors import one_line
 from raysweep.outcome import ErrorInfo
 from raysweep.raycompat import train
-from raysweep.spec import TrainSpec
+from raysweep.specs import TrainSpec
 from raysweep.threads import result_of, start_thread
 from raysweep.training.ending import Ending
 from raysweep.training.feasibility import live_nodes

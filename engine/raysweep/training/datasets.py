@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from raysweep import usercode
+from raysweep.documents.trainable import load_function
 from raysweep.errors import SpecError, one_line
-from raysweep.spec import Scaling, TrainSpec
-from raysweep.spec.trainable import load_function
-from raysweep.spec.trainparts import DatasetSource
+from raysweep.specs import Scaling, TrainSpec
+from raysweep.specs.train_parts import DatasetSource
 
 
 def check_datasets(spec: TrainSpec) -> None:

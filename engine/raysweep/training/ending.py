@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from raysweep.documents.wall_clock import resolve_deadline
 from raysweep.outcome import ErrorInfo, Usage
-from raysweep.spec.trainparts import TrainStop
-from raysweep.spec.wallclock import resolve_deadline
+from raysweep.specs.train_parts import TrainStop
 
 Reason = Literal["", "deadline", "time_budget"]
 _SAID: Final = {"deadline": "stop.deadline", "time_budget": "stop.time_budget_s"}

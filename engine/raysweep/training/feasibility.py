@@ -8,7 +8,7 @@ from typing import Any
 
 from raysweep.errors import InfeasibleResourcesError
 from raysweep.raycompat.labels import has_labels
-from raysweep.spec import Scaling
+from raysweep.specs import Scaling
 
 Totals = Mapping[str, float]
 

@@ -18,9 +18,9 @@ from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from raysweep import usercode
+from raysweep.documents.trainable import load_function
 from raysweep.errors import SpecError, one_line
 from raysweep.raycompat.frameworks import find_places, set_network
-from raysweep.spec.trainable import load_function
 
 MakeTrainer = Callable[..., DataParallelTrainer]
 _FIELD: Final = "framework"

@@ -7,8 +7,8 @@ from typing import Any
 
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import SweepOutcome
-from raysweep.spec import TrainSpec
-from raysweep.spec.schedule import ScheduledConfig
+from raysweep.specs import TrainSpec
+from raysweep.specs.schedule import ScheduledConfig
 from raysweep.training.card import source_tags
 
 

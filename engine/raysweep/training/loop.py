@@ -7,15 +7,15 @@ from typing import Any
 
 from raysweep import trial
 from raysweep.errors import message_of
-from raysweep.spec.schedule import ScheduledConfig
+from raysweep.specs.schedule import ScheduledConfig
 from raysweep.training.session import (
     TrainWorkerSession,
     keep_checkpoints,
     returned_metrics,
     set_warm_start,
 )
-from raysweep.worker.pinning import pin
-from raysweep.worker.strayguard import guard_descendants
+from raysweep.worker.host.pinning import pin
+from raysweep.worker.process.stray_guard import guard_descendants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

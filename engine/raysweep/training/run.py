@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raysweep.cluster.listener import Listener
+from raysweep.documents.trainable import load_function
+from raysweep.documents.wall_clock import check_deadline
 from raysweep.errors import (
     CheckpointDamagedError,
     RaysweepError,
@@ -25,9 +27,7 @@ from raysweep.outcome import DataDigest, ErrorInfo, TrainOutcome
 from raysweep.raycompat import TRAIN_WORKER_MODULE
 from raysweep.runs.claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
-from raysweep.spec import RunRequest, TrainSpec, load_trainable
-from raysweep.spec.trainable import load_function
-from raysweep.spec.wallclock import check_deadline
+from raysweep.specs import RunRequest, TrainSpec, load_trainable
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.training.card import installed_versions, make_card, source_of

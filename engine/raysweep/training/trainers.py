@@ -8,7 +8,7 @@ import ray.train
 from ray import cloudpickle
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from raysweep.spec import Scaling, TrainSpec, load_trainable
+from raysweep.specs import Scaling, TrainSpec, load_trainable
 from raysweep.training.datasets import make_data_config, make_datasets
 from raysweep.training.frameworks import trainer_maker
 from raysweep.training.loop import TrainLoop

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from raysweep.core import SweepState
-from raysweep.core.lifecycle import FINAL
-from raysweep.core.trial import Trial, trial_id
+from raysweep.core.state.trial import Trial, trial_id
+from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import CheckpointStore

@@ -12,7 +12,7 @@ from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.replay import replay
-from raysweep.spec import RunId, SweepSpec
+from raysweep.specs import RunId, SweepSpec
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.report import Finding
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from raysweep.core import SweepState, decode, step
-from raysweep.core.commands import DeleteCheckpoint
-from raysweep.core.invariants import check
-from raysweep.core.trial import trial_id
+from raysweep.core.state.invariants import check
+from raysweep.core.state.trial import trial_id
+from raysweep.core.vocabulary.commands import DeleteCheckpoint
 from raysweep.errors import JournalDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.journal import Journal

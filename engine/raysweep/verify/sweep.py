@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from raysweep.core import SweepState
-from raysweep.core.trial import trial_id
+from raysweep.core.state.trial import trial_id
 from raysweep.fields import Counts
 from raysweep.outcome import SweepProgress
 from raysweep.runs.checkpoints import pinned_numbers

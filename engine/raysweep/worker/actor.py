@@ -12,14 +12,16 @@ import socket
 import sys
 from typing import ClassVar, NoReturn
 
-from raysweep import allowed, faultplan
+from raysweep import faultplan
+from raysweep.documents import allow_list
 from raysweep.messages import Hello, Unready
-from raysweep.worker.cpus import use_cpus
-from raysweep.worker.descendants import Descendants
-from raysweep.worker.keeping import Keeping
-from raysweep.worker.leftovers import Leftovers
+from raysweep.worker.host.cpus import use_cpus
 from raysweep.worker.link import Link, SocketLink
-from raysweep.worker.output import Output
+from raysweep.worker.output.captured import Output
+from raysweep.worker.output.log_store_start import Keeping
+from raysweep.worker.process.descendants import Descendants
+from raysweep.worker.process.leftovers import Leftovers
+from raysweep.worker.process.stray_guard import guard_descendants
 from raysweep.worker.runner import Trainable, describe, install_interrupt, run_attempt
 from raysweep.worker.setup import (
     WorkerSetup,
@@ -30,7 +32,6 @@ from raysweep.worker.setup import (
     say_ready,
 )
 from raysweep.worker.shell import LAST_WORDS_S, WorkerShell
-from raysweep.worker.strayguard import guard_descendants
 
 
 class TrialWorker:
@@ -45,11 +46,11 @@ class TrialWorker:
         # A Ray that was started under a plan may outlive it: what counts is the sweep's, which may be none.
         os.environ[faultplan.VARIABLE] = setup.fault_plan
         if setup.allowed:
-            os.environ[allowed.VARIABLE] = setup.allowed
+            os.environ[allow_list.VARIABLE] = setup.allowed
         faultplan.reach_in_trial("load")
         use_cpus(setup.cpus, setup.threads)
         if setup.is_pinned:
-            from raysweep.worker.pinning import pin
+            from raysweep.worker.host.pinning import pin
 
             pin(setup.cpus)
         if setup.hides_gpus:
@@ -74,13 +75,13 @@ class TrialWorker:
         memory = None
         # Imported only here, as what pins and what forks: each module costs a start a millisecond or two.
         if setup.gpus:
-            from raysweep.worker.gpumemory import watch_gpus
+            from raysweep.worker.host.gpu_memory import watch_gpus
 
             memory = watch_gpus(setup.gpus)
         if memory is not None:
             memory.await_idle()
         if setup.isolation == "process":
-            from raysweep.worker.forking import serve_forked
+            from raysweep.worker.process.forking import serve_forked
 
             serve_forked(setup, shell, keeping, memory)
             return

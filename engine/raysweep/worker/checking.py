@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from raysweep import tuneobjects
 from raysweep.errors import TrainableImportError
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.sweep_info import SweepPlace
 
 _FIELD: Final = "trainable"
 

@@ -18,11 +18,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from raysweep.documents.trainable import load_trainable
 from raysweep.messages import Hello, Interrupt, Order, Ready, Unready
-from raysweep.spec.trainable import load_trainable
 from raysweep.worker.checking import check_resources, check_trainable
-from raysweep.worker.leftovers import Leftovers
 from raysweep.worker.link import SocketLink
+from raysweep.worker.process.leftovers import Leftovers
 from raysweep.worker.runner import INTERRUPT, Trainable, describe, install_interrupt, run_attempt
 from raysweep.worker.session import Session
 from raysweep.worker.setup import WorkerSetup, as_function, close_trainable, node_id

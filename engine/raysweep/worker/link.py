@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol
 from msgspec import Raw
 
 from raysweep.messages import Began, Busy, FromWorker, Hello, Memory, Returned, Rows, ToWorker
+from raysweep.worker.process.syscalls import unsent_bytes
 from raysweep.worker.rows import PLAIN_BYTES
-from raysweep.worker.syscalls import unsent_bytes
 from raysweep.worker.wire import TO_WORKER, encode, pack, read_frames
 
 Take = Callable[[list[ToWorker]], None]

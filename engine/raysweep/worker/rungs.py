@@ -15,7 +15,7 @@ from math import floor, isfinite
 from numbers import Real
 from typing import Any, Final
 
-from raysweep.worker.place import Rungs
+from raysweep.worker.sweep_info import Rungs
 
 LEAST_S: Final = 0.02
 """Of shorter steps none is worth a wait."""

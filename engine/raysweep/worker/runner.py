@@ -16,27 +16,27 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 import raysweep
 from raysweep import faultplan
 from raysweep import trial as trial_api
-from raysweep.allowed import check_found, check_named
+from raysweep.documents.allow_list import check_found, check_named
+from raysweep.documents.tuples import with_tuples
 from raysweep.errors import RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
 from raysweep.owners import ENDED
-from raysweep.tuples import with_tuples
-from raysweep.worker import gang
-from raysweep.worker.descendants import Descendants
-from raysweep.worker.libraries import BriefProcess
-from raysweep.worker.members import make_session
-from raysweep.worker.output import Output
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.gang import surroundings
+from raysweep.worker.gang.sessions import make_session
+from raysweep.worker.output.captured import Output
+from raysweep.worker.process.descendants import Descendants
+from raysweep.worker.process.libraries import BriefProcess
+from raysweep.worker.process.stray_calls import tell_strays
+from raysweep.worker.ray_calls.train_runs import RayCalls
+from raysweep.worker.ray_calls.tune_calls import TrialDone, flatten
 from raysweep.worker.rows import is_scalar
 from raysweep.worker.seeding import seed_generators
 from raysweep.worker.session import Session
 from raysweep.worker.shell import Attempt, WorkerShell
-from raysweep.worker.strays import tell_strays
-from raysweep.worker.trainruns import RayCalls
-from raysweep.worker.tunecalls import TrialDone, flatten
+from raysweep.worker.sweep_info import SweepPlace
 
 if TYPE_CHECKING:
-    from raysweep.worker.leftovers import Leftovers
+    from raysweep.worker.process.leftovers import Leftovers
 
 Trainable = Callable[[dict[str, Any]], Any]
 # What a start's failure may carry; a trial's may carry all that is of use.
@@ -98,7 +98,7 @@ def load_by_reference(reference: str) -> Trainable:
     except BaseException:  # noqa: BLE001  the loader of the specs meets it again, and explains it
         pass
     # Imported only here: building the models of the specs would be a tenth of a worker's start.
-    from raysweep.spec.trainable import load_trainable
+    from raysweep.documents.trainable import load_trainable
 
     return load_trainable(reference)
 
@@ -130,7 +130,7 @@ def run_attempt(
         descendants.begin()
     shell.begin(attempt_of(session))
     end = _run(trainable, job, session, place, leftovers.disarm)
-    gang.close()
+    surroundings.close()
     left = descendants.end() if descendants is not None else ""
     session.finish()
     trial_api.activate(None)
@@ -161,7 +161,7 @@ def _run(
             _interruptible = session
             session.raise_if_interrupted()
             faultplan.reach_in_trial("begin", job.trial, job.attempt)
-            with gang.joined(session), RayCalls(session, place):
+            with surroundings.joined(session), RayCalls(session, place):
                 _report_returned(_call(trainable, with_tuples(job.config, place.tuples)), place.metric)
         finally:
             _interruptible = None
@@ -174,7 +174,7 @@ def _run(
         where = _traceback(stopped, TRACEBACK_CHARS) if session.stop_reason == "hung" else ""
         return Stopped(*job.who, where=where)
     except BaseException as error:  # noqa: BLE001  user code may raise anything, SystemExit included
-        is_echo = job.gang is not None and gang.is_echo(error)
+        is_echo = job.gang is not None and surroundings.is_echo(error)
         if is_echo and session.stop_reason is not None:
             return Stopped(*job.who)  # the gang parts, as it was told to
         failure = describe(error, max_chars=FULL_TRACEBACK_CHARS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from types import ModuleType
 
-from raysweep.worker.imports import after_import
+from raysweep.worker.process.import_hooks import after_import
 
 
 def seed_generators(seed: int) -> None:

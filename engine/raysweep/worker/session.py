@@ -18,13 +18,13 @@ from raysweep.messages import Answer, Busy, Damaged, Gang, Interrupt, Job, Order
 from raysweep.owners import ENDED
 from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.worker.link import Link
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.process.stray_calls import Strays
 from raysweep.worker.rows import MAX_INT, MIN_INT, PLAIN_TYPES, RowMaker, with_nested
 from raysweep.worker.rungs import RungWatch
-from raysweep.worker.strays import Strays
+from raysweep.worker.sweep_info import SweepPlace
 
 if TYPE_CHECKING:
-    from raysweep.worker.saver import Saver
+    from raysweep.worker.checkpoints.saver import Saver
 
 _DAMAGED_FIX: Final = (
     "nothing else is restored in its stead; restore the file from a backup,"
@@ -94,7 +94,7 @@ class Session:
     def _saver(self) -> Saver:
         with self.changed:
             if self._known_saver is None:
-                from raysweep.worker.saver import Saver
+                from raysweep.worker.checkpoints.saver import Saver
 
                 self._known_saver = Saver(self.job, self._place, self._link, self)
                 if self._is_finished:

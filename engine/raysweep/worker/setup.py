@@ -11,11 +11,11 @@ from typing import Any
 from raysweep.messages import Memory, Ready
 from raysweep.tuneobjects import is_tune_class
 from raysweep.worker.checking import check_resources, check_trainable
-from raysweep.worker.gang import own_host, preload
-from raysweep.worker.memory import MemoryWatch, over_limit
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.gang.surroundings import own_host, preload
+from raysweep.worker.host.memory import MemoryWatch, over_limit
 from raysweep.worker.runner import Trainable, load_by_reference
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.sweep_info import SweepPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class WorkerSetup:
     """What the user has set of them where the sweep runs."""
     fault_plan: str = ""
     allowed: str = ""
-    """The controller's list of what may be named (`raysweep.allowed`); empty: the node's own, if any."""
+    """The controller's list of what may be named (`raysweep.documents.allow_list`); empty: the node's own, if any."""
     log_bytes: int = 0
     """How much is kept of each attempt's output; 0: nothing."""
     process_group: str = ""
@@ -101,7 +101,7 @@ def as_function(loaded: Trainable, place: SweepPlace) -> Trainable:
     """
     if not is_tune_class(loaded):
         return loaded
-    from raysweep.worker.tuneclass import TuneClass
+    from raysweep.worker.ray_calls.tune_class import TuneClass
 
     return TuneClass(loaded, place)
 

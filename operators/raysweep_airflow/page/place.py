@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from raysweep.spec.identity import Kind, is_id_of
+from raysweep.specs.identity import Kind, is_id_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

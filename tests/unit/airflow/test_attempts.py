@@ -17,8 +17,8 @@ from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.training import RunFolder
 from raysweep.runs.view import RunView
-from raysweep.spec import identity
-from raysweep.spec.outline import outline
+from raysweep.specs import identity
+from raysweep.specs.outline import outline
 from raysweep.storage.opening import open_store
 from raysweep_airflow import SweepOperator, TrainOperator
 from raysweep_airflow.results import top_k

@@ -17,7 +17,7 @@ from airflow.utils.state import TaskInstanceState
 
 from raysweep.outcome import Cancellation, SweepOutcome
 from raysweep.runs.view import RunView
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep_airflow import marks
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.marks import Marks

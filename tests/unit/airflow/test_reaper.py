@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from raysweep.runs.view import RunView
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep_airflow import reaper as room
 from raysweep_airflow.identity import TaskId
 from raysweep_airflow.page import lookup

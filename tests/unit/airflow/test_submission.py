@@ -19,7 +19,7 @@ from raysweep.jobs import ClusterConnection, RunningJob
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.lease import read_lease, renew_lease
-from raysweep.spec.identity import sweep_id
+from raysweep.specs.identity import sweep_id
 from raysweep.step import End
 from raysweep.storage.opening import open_store
 from raysweep_airflow import SweepOperator, work

@@ -12,14 +12,14 @@ import pytest
 
 from raysweep.cli import main
 from raysweep.core import SweepState, encode, make_outcome, step
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import current_holder, process_started_at
 from raysweep.runs.progress import make_progress
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter
 

@@ -12,7 +12,7 @@ import pytest
 
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 
 SWEEP: dict[str, Any] = {

@@ -11,7 +11,7 @@ import pytest
 
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from tests.unit.cli.conftest import Cli
 

@@ -15,7 +15,7 @@ import pytest
 from raysweep.cli.endings import Detached
 from raysweep.outcome import Cancellation, SweepOutcome
 from raysweep.runs.holder import current_holder
-from raysweep.spec import sweep_id
+from raysweep.specs import sweep_id
 from tests.unit.cli.conftest import Cli, Stored
 
 SPEC: dict[str, Any] = {

@@ -13,8 +13,8 @@ import pytest
 from raysweep.outcome import Holder, TrainOutcome
 from raysweep.runs.holder import current_holder
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
-from raysweep.spec import TrainSpec
-from raysweep.spec.identity import RunId
+from raysweep.specs import TrainSpec
+from raysweep.specs.identity import RunId
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store
 

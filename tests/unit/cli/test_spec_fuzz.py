@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from raysweep.errors import SpecError
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.specs import SweepSpec, TrainSpec
 from tests.sampling import examples
 
 Path = tuple[str | int, ...]

@@ -14,11 +14,11 @@ import pytest
 
 from raysweep.cluster.asking import Asking
 from raysweep.cluster.suggesting import suggest
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.asking import exhausts
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 SPEC = SweepSpec.from_any(
     {

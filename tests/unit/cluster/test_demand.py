@@ -22,7 +22,7 @@ from raysweep.cluster.demand import (
 )
 from raysweep.raycompat import cluster
 from raysweep.raycompat.cluster import Demand, Load, WaitingGroup
-from raysweep.spec import Resources
+from raysweep.specs import Resources
 
 GROUP = "a1b2"
 ACTOR = "0102"

@@ -11,8 +11,8 @@ import pytest
 from raysweep.cluster import gpus
 from raysweep.cluster.preflight import Node
 from raysweep.errors import InfeasibleResourcesError, SpecError
-from raysweep.spec import SweepSpec
-from raysweep.spec.changes import changes
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import changes
 
 GIB = 2**30
 

@@ -12,8 +12,8 @@ import pytest
 from raysweep.cluster import ordered
 from raysweep.cluster.actors import ActorPool
 from raysweep.cluster.ordered import OrderedPool
-from raysweep.core.fleet import CreateGroup, RemoveGroup, StartWorker
-from raysweep.spec import Resources
+from raysweep.fleet import CreateGroup, RemoveGroup, StartWorker
+from raysweep.specs import Resources
 
 
 class Turns:

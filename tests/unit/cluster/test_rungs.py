@@ -9,8 +9,8 @@ import pytest
 import raysweep as rs
 from raysweep.cluster.rungs import rungs_of
 from raysweep.schedulers import make_scheduler
-from raysweep.worker.place import Rungs
 from raysweep.worker.rungs import RungWatch
+from raysweep.worker.sweep_info import Rungs
 
 TRIALS, MAX_T = 60, 27
 SCHEDULERS: dict[str, Any] = {

@@ -8,7 +8,7 @@ import pytest
 
 from raysweep.cluster.setup import check_new
 from raysweep.errors import SpecError
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 MIXED: dict[str, Any] = {"x": {"uniform": [0, 1]}, "c": {"choice": [*range(20), "auto"]}}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from raysweep.core import events as ev
-from raysweep.core.invariants import check
+from raysweep.core.state.invariants import check
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.faults import GIB, NO_WAIT
 from tests.unit.core.sweep import Commands, Sweep
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from raysweep.core import SweepState, step
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
-from raysweep.core.invariants import check
-from raysweep.core.line import CHECKPOINTS_AN_ATTEMPT
+from raysweep.core.handlers.assignment import CHECKPOINTS_AN_ATTEMPT
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.seeds import derive_seed
-from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.state.invariants import check
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from tests.unit.core.world import METRIC, RAISED, make_spec
 
 ASHA = {"asha": {"max_t": 4, "grace_period": 1, "reduction_factor": 2}}

@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState, decode, make_outcome, step
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.invariants import check
-from raysweep.core.scores import told
-from raysweep.core.stopping import BEHAVIOUR
-from raysweep.core.trial import Told
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.state.invariants import check
+from raysweep.core.state.trial import Told
+from raysweep.core.views.scores import told
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import ASHA, Sweep, running
 from tests.unit.core.test_stopping import until
 from tests.unit.core.world import RAISED, World, make_spec

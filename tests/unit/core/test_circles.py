@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.line import CHECKPOINTS_AN_ATTEMPT, _prefer_other_node
+from raysweep.core.handlers.assignment import CHECKPOINTS_AN_ATTEMPT, _prefer_other_node
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
 from tests.unit.core.sweep import Sweep, running, start_trial
 from tests.unit.core.world import NODE_DIED

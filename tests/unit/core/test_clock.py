@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.stopping import BEHAVIOUR, end_in_sight, usage
+from raysweep.core.handlers.sweep_end import BEHAVIOUR, end_in_sight, usage
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import Commands, Sweep
 from tests.unit.core.test_stopping import planned, stops, until
 

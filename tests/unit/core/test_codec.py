@@ -12,8 +12,8 @@ from hypothesis import given
 from pydantic import JsonValue
 
 from raysweep.core import decode, encode
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NUMBERS = st.integers(-(2**63), 2**64 - 1)

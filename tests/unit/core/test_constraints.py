@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from raysweep.core import SweepState, make_outcome
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.invariants import check
-from raysweep.core.scores import current_best, ranked
+from raysweep.core.state.invariants import check
+from raysweep.core.views.scores import current_best, ranked
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.status import status_of_outcome, status_of_state

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.rules import cost_rule
-from raysweep.core.scores import cost_of
-from raysweep.core.trial import Attempt
+from raysweep.core.state.compiled_spec import cost_rule
+from raysweep.core.state.trial import Attempt
+from raysweep.core.views.scores import cost_of
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.schedulers import make_scheduler
-from raysweep.spec.costs import TRIAL_TIME, CostRule
+from raysweep.specs.costs import TRIAL_TIME, CostRule
 from tests.unit.core.sweep import Commands, Sweep, running
 from tests.unit.core.world import METRIC
 

@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 
 from raysweep.core import SweepState, decode, encode, make_outcome, step
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
-from raysweep.core.invariants import check
+from raysweep.core.state.invariants import check
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from tests.unit.core.sweep import Sweep, tell
 
 MISDRAWN = Failure(origin="exception", type="ZeroDivisionError", message="division by zero")

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raysweep.core.failures import Failure, FailureKind, Origin, backoff_s, classify, is_retried, more_memory
-from raysweep.spec import FailurePolicy
+from raysweep.core.vocabulary.failures import (
+    Failure,
+    FailureKind,
+    Origin,
+    backoff_s,
+    classify,
+    is_retried,
+    more_memory,
+)
+from raysweep.specs import FailurePolicy
 
 RAISED = Failure(origin="exception", type="ValueError", bases=("ValueError", "Exception"))
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from tests.unit.core.sweep import Commands, Sweep, running
 from tests.unit.core.world import NODE_DIED
 

@@ -10,11 +10,11 @@ from typing import Any, Final, get_args
 import orjson
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
 from raysweep.core import step
-from raysweep.core.stopping import BEHAVIOUR
-from raysweep.core.stops import StopReason
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.stop_reasons import StopReason
 from tests.golden.replay import (
     GOLDEN,
     Replayed,

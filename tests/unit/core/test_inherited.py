@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import SweepState, moves, turns
-from raysweep.core import events as ev
-from raysweep.core.scores import told
-from raysweep.core.stopping import BEHAVIOUR
-from raysweep.core.trial import Trial
+from raysweep.core import SweepState
+from raysweep.core.handlers import continuations, transitions
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.state.trial import Trial
+from raysweep.core.views.scores import told
+from raysweep.core.vocabulary import events as ev
 from raysweep.errors import RaysweepError
 from raysweep.schedulers import Exploit
 from raysweep.simulate import simulate
@@ -30,9 +31,9 @@ def replaced(sweep: Sweep, config: dict[str, Any]) -> Trial:
     sweep.report(1, 0.9)
     sweep.saved(1, 0, 0)
     trial = sweep.state.trials[1]
-    turn = turns.turn_of(sweep.state, trial, Exploit(donor=0, config=config))
-    turns.give(sweep.state, trial, turn, [])
-    moves.ask_to_end(sweep.state, trial, turn.reason, [])
+    turn = continuations.turn_of(sweep.state, trial, Exploit(donor=0, config=config))
+    continuations.give(sweep.state, trial, turn, [])
+    transitions.ask_to_end(sweep.state, trial, turn.reason, [])
     sweep.stopped(1)
     open_all(sweep)
     sweep.began(1, trial.attempt)
@@ -48,9 +49,11 @@ def test_what_was_reported_with_a_damaged_checkpoint_is_nobodys_result() -> None
         sweep.report(1, loss)
         sweep.saved(1, number, number)
     trial = sweep.state.trials[1]
-    turn = turns.turn_of(sweep.state, trial, Exploit(donor=0, config={"x": 0.7}))  # that has no checkpoint
-    turns.give(sweep.state, trial, turn, [])
-    moves.ask_to_end(sweep.state, trial, turn.reason, [])
+    turn = continuations.turn_of(
+        sweep.state, trial, Exploit(donor=0, config={"x": 0.7})
+    )  # that has no checkpoint
+    continuations.give(sweep.state, trial, turn, [])
+    transitions.ask_to_end(sweep.state, trial, turn.reason, [])
     sweep.stopped(1)
     open_all(sweep)
     sweep.began(1, trial.attempt)

@@ -20,12 +20,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from raysweep.core import events as ev
 from raysweep.core import make_outcome
-from raysweep.core.again import find_failed
-from raysweep.core.failures import Failure
-from raysweep.core.lifecycle import FINAL
-from raysweep.core.needs import needed_sizes
+from raysweep.core.handlers.reopen import find_failed
+from raysweep.core.handlers.sizes import needed_sizes
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.core.vocabulary.lifecycle import FINAL
 from tests.unit.core.world import DIED, METRIC, NODE_DIED, RAISED, STEP, Worker, World, make_spec
 
 FAILURES = st.sampled_from(

@@ -10,8 +10,8 @@ from typing import get_args
 
 import pytest
 
-from raysweep.core import lifecycle
-from raysweep.core.lifecycle import FINAL, ON_SLOT, TABLE, Cause, TrialState, advance
+from raysweep.core.vocabulary import lifecycle
+from raysweep.core.vocabulary.lifecycle import FINAL, ON_SLOT, TABLE, Cause, TrialState, advance
 
 STATES = set(get_args(TrialState))
 CAUSES = set(get_args(Cause))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from raysweep.core import events as ev
-from raysweep.core.liveness import UnderWay, explain_stuck
+from raysweep.core.views.liveness import UnderWay, explain_stuck
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
 from tests.unit.core.sweep import Sweep, running
 from tests.unit.core.world import NODE_DIED

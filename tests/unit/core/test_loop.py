@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from raysweep.core import SweepState, decode
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
 from raysweep.core.loop import Loop
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SpecError
 from tests.unit.core.world import make_spec
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import Sweep, running, stop_trial
 from tests.unit.core.world import DIED, NODE_DIED
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core import line, moves
-from raysweep.core.failures import Failure
-from raysweep.core.memory import is_out_of_reach
-from raysweep.core.stopping import BEHAVIOUR
-from raysweep.core.trial import Attempt
+from raysweep.core.handlers import assignment, transitions
+from raysweep.core.handlers.large_trials import is_out_of_reach
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.state.trial import Attempt
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from raysweep.schedulers import Pause, Resume, load_scheduler
 from tests.policies import Whim
 from tests.unit.core.faults import GIB, NO_WAIT, OOM, kinds, out_of_memory
@@ -285,9 +285,9 @@ def test_large_trials_that_no_slot_takes_go_back_into_the_line_in_order(
     for number in (1, 2):
         state.trials[number].memory_bytes = 4 * GIB
     state.trials[2].attempts = [Attempt(attempt=1, started_at=100.0, ended_at=101.0, end="lost")]
-    monkeypatch.setattr(moves, "depth", lambda state: 2)
+    monkeypatch.setattr(transitions, "depth", lambda state: 2)
     state.hungry.append(0)
-    line.assign(state, [])
+    assignment.assign(state, [])
     assert list(state.slots[0].queue) == [0, 3]
     assert list(state.pending) == [1, 2]
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import ASHA, Sweep, running
 
 NAMED: dict[str, dict[str, Any]] = {

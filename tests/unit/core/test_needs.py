@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core import memory, needs, turns
-from raysweep.core.invariants import check
-from raysweep.core.trial import Turn
+from raysweep.core.handlers import continuations, large_trials, sizes
+from raysweep.core.state.invariants import check
+from raysweep.core.state.trial import Turn
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.schedulers import Decisions, Pause, Resume, load_scheduler
 from tests.policies import Whim
 from tests.unit.core.faults import GIB, NO_WAIT, OOM
@@ -104,7 +104,7 @@ def test_another_config_may_raise_what_a_trial_needs_and_never_lowers_it() -> No
     sweep = sweep_of(1.0)
     for need, memory_bytes in ((3.0, 3 * GIB), (2.0, 3 * GIB), (5.0, 5 * GIB)):
         trial = sweep.state.trials[0]
-        turns.follow(sweep.state, trial, Turn(reason="exploit", config={"x": need}), [])
+        continuations.follow(sweep.state, trial, Turn(reason="exploit", config={"x": need}), [])
         assert trial.memory_bytes == memory_bytes
         assert sweep.state.hungry_for_memory == 1
         check(sweep.state)
@@ -157,7 +157,7 @@ def waiting_for_memory(monkeypatch: pytest.MonkeyPatch, *needs: float, **verdict
     scheduler = {"tests.policies:Whim": {"left": 0}}
     load_scheduler(make_spec(scheduler=scheduler))
     failure = {**NO_WAIT, "placement_timeout_s": 5.0}
-    sweep = sweep_of(1.0, *needs, failure=failure, scheduler=scheduler)
+    sweep = sweep_of(1.0, *sizes, failure=failure, scheduler=scheduler)
     open_all(sweep)
     for number in (0, 1):
         if sweep.trial_state(number) == "queued":
@@ -174,7 +174,7 @@ def test_paused_trials_do_not_hide_that_the_line_waits_for_memory(monkeypatch: p
     sweep.send(ev.TrialStopped, trial=1, attempt=1)
     sweep.returned(0)
     assert [sweep.trial_state(number) for number in (1, 2)] == ["pending", "stopped"]
-    assert sweep.state.timer_at == memory.due_at(sweep.state) == sweep.at + 5.0
+    assert sweep.state.timer_at == large_trials.due_at(sweep.state) == sweep.at + 5.0
 
 
 def test_what_comes_to_wait_for_memory_when_a_wait_is_over_waits_as_long() -> None:
@@ -195,21 +195,21 @@ def test_what_comes_to_wait_for_memory_when_a_wait_is_over_waits_as_long() -> No
 
 
 def sized(*needs: float, **fields: Any) -> Sweep:
-    return sweep_of(*needs, resources=BY_N, **fields)
+    return sweep_of(*sizes, resources=BY_N, **fields)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
 def test_each_trial_runs_in_a_slot_of_its_own_size(slots: int) -> None:
-    needs = [1.0, 2.0, 1.0, 3.5, 2.0, 1.0, 3.5]
-    sizes = ["" if need == 1.0 else f"cpu={need:g}" for need in needs]
-    sweep = sized(*needs, slots=slots)
+    sizes = [1.0, 2.0, 1.0, 3.5, 2.0, 1.0, 3.5]
+    sizes = ["" if need == 1.0 else f"cpu={need:g}" for need in sizes]
+    sweep = sized(*sizes, slots=slots)
     assert sorted(run_sized(sweep)) == list(enumerate(sizes))
     assert sweep.state.status == "completed"
 
 
 def test_one_at_a_time_they_keep_their_order() -> None:
-    needs = [1.0, 2.0, 1.0, 3.0, 2.0, 1.0]
-    sweep = sized(*needs, max_concurrent_trials=1, slots=4, scheduler=ASHA)
+    sizes = [1.0, 2.0, 1.0, 3.0, 2.0, 1.0]
+    sweep = sized(*sizes, max_concurrent_trials=1, slots=4, scheduler=ASHA)
     assert [number for number, _ in run_sized(sweep)] == list(range(6))
 
 
@@ -251,12 +251,12 @@ def test_a_slot_that_no_node_can_hold_any_more_is_closed_and_its_trial_waits() -
 
 def seated(*needs: float, **fields: Any) -> Sweep:
     resources = {"cpu": 1, "custom": {"seat": 1}, "by_config": {"custom": {"seat": "x"}}}
-    return sweep_of(*needs, resources=resources, **fields)
+    return sweep_of(*sizes, resources=resources, **fields)
 
 
 def test_a_custom_amount_makes_a_size_of_its_own() -> None:
     sweep = seated(1.0, 2.0, 0.5, 3.0, slots=2)
-    assert needs.needed_sizes(sweep.state) == ["custom.seat=2", "custom.seat=3"]
+    assert sizes.needed_sizes(sweep.state) == ["custom.seat=2", "custom.seat=3"]
     sizes = ["", "custom.seat=2", "", "custom.seat=3"]
     assert sorted(run_sized(sweep)) == list(enumerate(sizes))
     assert sweep.state.status == "completed"
@@ -276,7 +276,9 @@ def test_a_custom_amount_that_no_node_has_fails_that_trial_by_its_field() -> Non
 def test_another_config_makes_a_trial_of_another_size() -> None:
     sweep = sized(1.0)
     for need, size, count in ((3.0, "cpu=3", 1), (2.0, "cpu=2", 1), (1.0, "", 0)):
-        turns.follow(sweep.state, sweep.state.trials[0], Turn(reason="exploit", config={"x": need}), [])
+        continuations.follow(
+            sweep.state, sweep.state.trials[0], Turn(reason="exploit", config={"x": need}), []
+        )
         assert sweep.state.trials[0].size == size
         assert sweep.state.hungry_for_memory == count
         check(sweep.state)
@@ -296,9 +298,9 @@ def test_a_sized_trial_that_runs_out_of_memory_keeps_its_size() -> None:
 
 def test_sizes_are_told_once_each_and_of_active_trials_alone() -> None:
     sweep = sized(2.0, 3.0, 2.0, 1.0, slots=1)
-    assert needs.needed_sizes(sweep.state) == ["cpu=2", "cpu=3"]
+    assert sizes.needed_sizes(sweep.state) == ["cpu=2", "cpu=3"]
     run_sized(sweep)
-    assert needs.needed_sizes(sweep.state) == []
+    assert sizes.needed_sizes(sweep.state) == []
 
 
 def test_each_size_has_a_slot_while_usual_trials_wait() -> None:
@@ -351,7 +353,7 @@ EACH = {"num_workers": 2, "resources_per_worker": {"CPU": 1, "memory": GIB}}
 
 
 def gangs(*needs: float, by_config: dict[str, Any], **fields: Any) -> Sweep:
-    return sweep_of(*needs, resources={"cpu": 1}, scaling={**EACH, "by_config": by_config}, **fields)
+    return sweep_of(*sizes, resources={"cpu": 1}, scaling={**EACH, "by_config": by_config}, **fields)
 
 
 def message_of(sweep: Sweep, trial: int) -> str:
@@ -364,7 +366,7 @@ def test_a_gang_is_of_the_size_of_its_workers_and_of_their_number() -> None:
     asked = {"num_workers": "x", "resources_per_worker": {"CPU": "x - 1", "seat": "x // 4"}}
     sweep = gangs(2.0, 3.0, 4.0, 3.0, by_config=asked)
     sizes = ["", "cpu=2 num_workers=3", "cpu=3 custom.seat=1 num_workers=4", "cpu=2 num_workers=3"]
-    assert needs.needed_sizes(sweep.state) == sorted({size for size in sizes if size})
+    assert sizes.needed_sizes(sweep.state) == sorted({size for size in sizes if size})
     assert sorted(run_sized(sweep)) == list(enumerate(sizes))
     assert sweep.state.status == "completed"
 
@@ -391,7 +393,7 @@ def test_a_gang_that_the_nodes_cannot_hold_fails_by_its_field_and_no_other() -> 
     asked = {"num_workers": "x", "resources_per_worker": {"CPU": "x"}}
     failure = {**NO_WAIT, "placement_timeout_s": 5.0}
     sweep = gangs(3.0, 2.0, by_config=asked, failure=failure)
-    (size,) = (size for size in needs.needed_sizes(sweep.state) if "3" in size)
+    (size,) = (size for size in sizes.needed_sizes(sweep.state) if "3" in size)
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=0, beyond=(size,))
     run_sized(sweep)
     sweep.timer(sweep.at + 5.0)
@@ -406,12 +408,12 @@ def test_memory_that_the_largest_node_has_may_be_too_much_for_all_workers_of_a_g
     """Each fits a node of 16 GiB, and the two of them do not: only the size with its memory tells."""
     asked = {"resources_per_worker": {"CPU": "x // 6", "memory": f"{GIB} * x"}}
     sweep = gangs(1.0, 12.0, 5.0, by_config=asked, failure={**NO_WAIT, "placement_timeout_s": 5.0})
-    sizes = needs.needed_sizes(sweep.state)
+    sizes = sizes.needed_sizes(sweep.state)
     assert sizes == [f"cpu=2 memory={12 * GIB}", f"memory={5 * GIB}"]
-    assert not memory.is_out_of_reach(sweep.state, sweep.state.trials[1])
+    assert not large_trials.is_out_of_reach(sweep.state, sweep.state.trials[1])
     (large,) = [slot.number for slot in sweep.state.slots.values() if slot.size]
     commands = sweep.send(ev.CapacityChanged, slots=2, memory_bytes=16 * GIB, beyond=(sizes[0],))
-    assert memory.is_out_of_reach(sweep.state, sweep.state.trials[1])
+    assert large_trials.is_out_of_reach(sweep.state, sweep.state.trials[1])
     assert cmd.CloseSlot(slot=large) in commands
     assert dict(run_all(sweep)) == {0: None, 2: 5 * GIB}
     sweep.timer(sweep.at + 5.0)
@@ -425,7 +427,7 @@ def test_a_gang_that_ran_out_of_memory_is_out_of_reach_where_not_all_of_it_has_r
     open_all(sweep)
     sweep.began(0)
     sweep.failed(0, OOM)
-    assert needs.needed_sizes(sweep.state) == [f"memory={2 * GIB}"]
+    assert sizes.needed_sizes(sweep.state) == [f"memory={2 * GIB}"]
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=3 * GIB, beyond=(f"memory={2 * GIB}",))
     sweep.send(ev.TimerFired)
     assert dict(run_all(sweep)) == {1: None}
@@ -437,4 +439,4 @@ def test_a_gang_that_ran_out_of_memory_is_out_of_reach_where_not_all_of_it_has_r
 
 def test_one_process_is_of_its_size_alone_as_its_memory_is_that_of_one_node() -> None:
     sweep = sweep_of(2.0, resources={**BY_X, "by_config": {"cpu": "x", "memory": f"{GIB} * x"}})
-    assert needs.needed_sizes(sweep.state) == ["cpu=2"]
+    assert sizes.needed_sizes(sweep.state) == ["cpu=2"]

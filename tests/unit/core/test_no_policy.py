@@ -11,8 +11,8 @@ import pytest
 
 import raysweep.core
 from raysweep import schedulers, search
-from raysweep.spec.schedulers import SchedulerSpec
-from raysweep.spec.search import SearchSpec
+from raysweep.specs.schedulers import SchedulerSpec
+from raysweep.specs.search import SearchSpec
 
 CORE = Path(raysweep.core.__file__).parent
 KINDS = {**SchedulerSpec.kinds, **SearchSpec.kinds}
@@ -64,7 +64,7 @@ def test_the_core_names_no_policy() -> None:
 
 def test_it_would_be_noticed() -> None:
     for line in (
-        "from raysweep.spec import AshaOptions",
+        "from raysweep.specs import AshaOptions",
         "kind = 'tpe'",
         "x.FifoScheduler",
         "def f(grid): ...",
@@ -75,7 +75,7 @@ def test_it_would_be_noticed() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_registered_name_would_be_noticed(kind: str) -> None:
     for options in (SchedulerSpec.kinds.get(kind), SearchSpec.kinds.get(kind)):
-        assert options is None or named_in(f"from raysweep.spec import {options.__name__}")
+        assert options is None or named_in(f"from raysweep.specs import {options.__name__}")
     assert named_in(f"kind = {kind!r}") or kind == "configs", "the events have configs too"
     assert named_in(f"is_{kind}_search = True") or kind in ORDINARY
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
 from raysweep.core import make_outcome
-from raysweep.core.failures import Failure
-from raysweep.core.state import SweepState
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from tests.unit.core.faults import GIB, NO_WAIT, OOM, kinds, out_of_memory, stop_commands
 from tests.unit.core.sweep import Sweep, running, start_trial, stop_trial, tell
 from tests.unit.core.world import DIED, RAISED

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import events as ev
-from raysweep.core import moves, needs, turns
-from raysweep.core.failures import Failure
-from raysweep.core.stopping import BEHAVIOUR
-from raysweep.core.trial import Turn
+from raysweep.core.handlers import continuations, sizes, transitions
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.state.trial import Turn
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from raysweep.schedulers import Resize
 from tests.unit.core.faults import GIB, NO_WAIT
 from tests.unit.core.sized import BY_N, BY_X, open_all, run_all, sweep_of
@@ -28,8 +28,8 @@ def resized(turn: Turn = RESIZED, *, behaviour: int = BEHAVIOUR, **fields: Any) 
     sweep.began(0)
     sweep.report(0, 0.5)
     trial = sweep.state.trials[0]
-    turns.give(sweep.state, trial, turn, [])
-    moves.ask_to_end(sweep.state, trial, turn.reason, [])
+    continuations.give(sweep.state, trial, turn, [])
+    transitions.ask_to_end(sweep.state, trial, turn.reason, [])
     sweep.stopped(0)
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=2 * GIB, beyond=("cpu=3",))
     return sweep
@@ -52,7 +52,7 @@ def test_what_a_trial_ran_out_of_memory_with_is_not_forgotten_for_that() -> None
     trial = sweep.state.trials[0]
     trial.attempts = (replace(trial.attempts[0], kind="oom"),)
     trial.memory_bytes = 2 * GIB
-    needs.note(sweep.state, trial, is_given_up=True)
+    sizes.note(sweep.state, trial, is_given_up=True)
     assert trial.memory_bytes == 2 * GIB
 
 
@@ -84,8 +84,8 @@ def test_who_is_made_smaller_keeps_the_smaller_share() -> None:
     slot = trial.slot
     assert slot is not None
     turn = replace(RESIZED, config={"x": 2.0})
-    turns.give(sweep.state, trial, turn, [])
-    moves.ask_to_end(sweep.state, trial, turn.reason, [])
+    continuations.give(sweep.state, trial, turn, [])
+    transitions.ask_to_end(sweep.state, trial, turn.reason, [])
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=2 * GIB, beyond=("cpu=2", "cpu=3"))
     sweep.send(ev.SlotLost, slot=slot, failure=Failure(origin="node", node_state="dead"))
     sweep.send(ev.CapacityChanged, slots=2, memory_bytes=2 * GIB, beyond=("cpu=3",))
@@ -100,8 +100,8 @@ def test_who_is_resized_twice_before_it_runs_goes_on_as_it_ran() -> None:
     sweep.began(0)
     sweep.report(0, 0.5)
     trial = sweep.state.trials[0]
-    turns.give(sweep.state, trial, replace(RESIZED, config={"x": 2.0}), [])
-    moves.ask_to_end(sweep.state, trial, "exploit", [])
+    continuations.give(sweep.state, trial, replace(RESIZED, config={"x": 2.0}), [])
+    transitions.ask_to_end(sweep.state, trial, "exploit", [])
     sweep.state.beyond = ("cpu=2",)
     sweep.state.undecided.append((0, Resize({"x": 3.0})))
     sweep.stopped(0)

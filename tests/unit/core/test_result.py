@@ -7,10 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
-from raysweep.core import SweepState, explain, make_outcome, moves
-from raysweep.core import events as ev
-from raysweep.core.result import trial_outcome
-from raysweep.core.scores import current_best, ranked
+from raysweep.core import SweepState, explain, make_outcome
+from raysweep.core.handlers import transitions
+from raysweep.core.views.result import trial_outcome
+from raysweep.core.views.scores import current_best, ranked
+from raysweep.core.vocabulary import events as ev
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.status import status_of_outcome
@@ -196,10 +197,10 @@ def test_a_mean_that_has_sunk_to_next_to_nothing_does_not_end_the_sweep() -> Non
     sweep.state.mean_duration_s = 5e-324
     sweep.report(0, 0.5)
     sweep.returned(0)
-    assert moves.depth(sweep.state) == moves.MAX_DEPTH
+    assert transitions.depth(sweep.state) == transitions.MAX_DEPTH
     for mean, depth in [(0.0, 64), (7e-4, 64), (0.00085, 60), (0.04, 3), (0.05, 2), (0.5, 2), (1.0, 1)]:
         sweep.state.mean_duration_s = mean
-        assert moves.depth(sweep.state) == depth
+        assert transitions.depth(sweep.state) == depth
 
 
 def test_a_checkpoint_is_known_by_all_that_its_worker_said() -> None:

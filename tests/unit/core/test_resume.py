@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import events as ev
 from tests.sampling import sampled
 from tests.unit.core.world import World, make_spec
 

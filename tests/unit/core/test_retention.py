@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState, decode, encode, step
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SpecError
 from raysweep.schedulers import Exploit, Pause, Stop
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.core.sweep import ASHA, Commands, Sweep, running
 from tests.unit.core.test_verdicts import Scheduled, deleted, exploiting
 from tests.unit.core.world import World, make_spec

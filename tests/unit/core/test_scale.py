@@ -14,10 +14,10 @@ import pytest
 
 from benchmarks import core_slots
 from raysweep.core import SweepState
-from raysweep.core import events as ev
 from raysweep.core import step as real_step
-from raysweep.core.failures import Failure
-from raysweep.core.tally import Heap, Line
+from raysweep.core.state.index import Heap, Line
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from tests.unit.core.sweep import Sweep, running
 
 FEW, MANY = 8, 128

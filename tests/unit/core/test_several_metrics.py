@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
 from raysweep.core import make_outcome
-from raysweep.core.invariants import check
-from raysweep.core.scores import current_best
+from raysweep.core.state.invariants import check
+from raysweep.core.views.scores import current_best
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import Holder, SweepOutcome
 from raysweep.runs.progress import make_progress

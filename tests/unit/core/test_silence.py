@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.faults import NO_WAIT, kinds, stop_commands
 from tests.unit.core.sweep import running, tell
 from tests.unit.core.world import DIED

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from tests.unit.core.faults import kinds
 from tests.unit.core.sweep import Sweep, running, start_trial
 from tests.unit.core.world import DIED

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
 from raysweep.core import make_outcome
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import (
     ASHA,
     Commands,

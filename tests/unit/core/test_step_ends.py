@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.line import CHECKPOINTS_AN_ATTEMPT
-from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.handlers.assignment import CHECKPOINTS_AN_ATTEMPT
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from tests.unit.core.sweep import ASHA, Sweep, asha_with_a_loser, running, start_trial, stop_trial, tell
 from tests.unit.core.world import DIED, make_spec
 

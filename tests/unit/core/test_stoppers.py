@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from raysweep.core import SweepState
-from raysweep.core.events import TrialReported
-from raysweep.core.reports import take_reports
-from raysweep.core.rules import Rules
-from raysweep.core.stoppers import has_settled
-from raysweep.core.trial import Trial
+from raysweep.core.handlers.reports import take_reports
+from raysweep.core.handlers.trial_rules import has_settled
+from raysweep.core.state.compiled_spec import Rules
+from raysweep.core.state.trial import Trial
+from raysweep.core.vocabulary.events import TrialReported
 from raysweep.errors import SpecError
 from raysweep.schedulers import make_scheduler
 from raysweep.simulate import Kill, Simulated, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.simulate.exactness import kills_of
 from tests.unit.simulate.sweeps import make_spec, shown
 

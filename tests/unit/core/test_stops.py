@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from raysweep.core.stops import STOPS, StopReason
+from raysweep.core.vocabulary.stop_reasons import STOPS, StopReason
 from raysweep.messages import Stop
 from tests.unit.core.sweep import running
 from tests.unit.fleet.fleet import Driven
@@ -18,7 +18,7 @@ def test_each_reason_has_a_row() -> None:
 
 @pytest.mark.parametrize(("reason", "counts"), [("interrupt", True), ("sweep", False)])
 def test_the_core_counts_reports_as_the_table_says(reason: StopReason, counts: bool) -> None:
-    from raysweep.core import events as ev
+    from raysweep.core.vocabulary import events as ev
 
     sweep = running(1)
     sweep.report(0, 0.9)

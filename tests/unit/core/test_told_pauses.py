@@ -8,14 +8,14 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.scores import told
-from raysweep.core.stopping import BEHAVIOUR
-from raysweep.core.trial import Told
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.state.trial import Told
+from raysweep.core.views.scores import told
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.errors import RaysweepError
 from raysweep.schedulers import Pause, Resume
-from raysweep.spec.costs import TRIAL_TIME
+from raysweep.specs.costs import TRIAL_TIME
 from tests.unit.core.sweep import Commands, Sweep, running
 from tests.unit.core.world import METRIC
 

@@ -13,12 +13,12 @@ import pytest
 
 from examples import functions
 from raysweep.core import SweepState, step
-from raysweep.core.trial import Trial
-from raysweep.core.wilcoxon import p_greater
+from raysweep.core.state.trial import Trial
+from raysweep.core.views.wilcoxon import p_greater
 from raysweep.errors import SpecError
 from raysweep.schedulers import load_scheduler
 from raysweep.simulate import Kill, Simulated, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.simulate.exactness import kills_of
 from tests.unit.simulate.sweeps import make_spec, shown
 

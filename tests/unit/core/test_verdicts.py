@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState, make_outcome
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.stopping import BEHAVIOUR
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
 from raysweep.errors import RaysweepError
 from raysweep.schedulers import (
     NOTHING,

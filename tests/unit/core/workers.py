@@ -13,9 +13,9 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 
 End = Literal["returned", "stopped", "failed"]
 

@@ -29,24 +29,24 @@ from typing import Any
 import orjson
 
 from raysweep.core import SweepState, decode, step
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
-from raysweep.core.frozen import FrozenState, freeze
-from raysweep.core.invariants import check
-from raysweep.core.lifecycle import FINAL
-from raysweep.core.lineage import lineage_of, up_to
-from raysweep.core.liveness import UnderWay, explain_stuck
+from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.loop import Loop
-from raysweep.core.rules import checkpoint_metric
-from raysweep.core.scores import as_number, score_of, told
-from raysweep.core.stopping import BEHAVIOUR
-from raysweep.core.stops import STOPS
-from raysweep.core.trial import Slot, Trial
+from raysweep.core.state.compiled_spec import checkpoint_metric
+from raysweep.core.state.frozen import FrozenState, freeze
+from raysweep.core.state.invariants import check
+from raysweep.core.state.trial import Slot, Trial
+from raysweep.core.views.lineage import lineage_of, up_to
+from raysweep.core.views.liveness import UnderWay, explain_stuck
+from raysweep.core.views.scores import as_number, score_of, told
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.core.vocabulary.lifecycle import FINAL
+from raysweep.core.vocabulary.stop_reasons import STOPS
 from raysweep.runs.takeover import in_order
 from raysweep.schedulers import load_scheduler
-from raysweep.spec import SweepSpec
-from raysweep.spec.amounts import amounts_of, size_of
+from raysweep.space.amounts import amounts_of, size_of
+from raysweep.specs import SweepSpec
 from tests.unit.core.workers import End, Job, Worker
 
 METRIC = "loss"

@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from raysweep import fleet as fl
 from raysweep import messages as msg
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core import fleet as fl
-from raysweep.core.failures import Failure
-from raysweep.core.fleet.invariants import check
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.fleet.invariants import check
 
 DIED = Failure(origin="process", type="WorkerDied", message="killed by signal 9")
 NODE_DIED = Failure(origin="process", type="NodeDied", message="gone", node_state="dead")

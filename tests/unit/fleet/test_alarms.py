@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from raysweep.core.fleet.alarms import Alarms
+from raysweep.fleet.alarms import Alarms
 
 
 def test_the_next_one_is_known_and_those_of_one_moment_keep_their_order() -> None:

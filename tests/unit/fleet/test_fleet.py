@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from raysweep.core import events as ev
-from raysweep.core.fleet import (
+from raysweep.core.vocabulary import events as ev
+from raysweep.fleet import (
     CreateGroup,
     ExplainDelay,
     HangUp,
@@ -15,7 +15,7 @@ from raysweep.core.fleet import (
     RemoveGroup,
     StartWorker,
 )
-from raysweep.core.fleet.policy import (
+from raysweep.fleet.policy import (
     HURRY_INTERRUPT_S,
     HURRY_LET_GO_S,
     INTERRUPT_GRACE_S,
@@ -432,6 +432,6 @@ def test_at_the_end_all_workers_and_groups_go() -> None:
 
 
 def _exclude(node: str) -> Any:
-    from raysweep.core.commands import ExcludeNode
+    from raysweep.core.vocabulary.commands import ExcludeNode
 
     return ExcludeNode(node=node)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from raysweep import messages as msg
-from raysweep.core import events as ev
-from raysweep.core.fleet import CreateGroup, HangUp, KillWorker, RemoveGroup, Send, StartWorker
-from raysweep.core.fleet.policy import (
+from raysweep.core.vocabulary import events as ev
+from raysweep.fleet import CreateGroup, HangUp, KillWorker, RemoveGroup, Send, StartWorker
+from raysweep.fleet.policy import (
     GANG_GRACE_S,
     INTERRUPT_GRACE_S,
     KILL_GRACE_S,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from raysweep import messages as msg
-from raysweep.core import events as ev
-from raysweep.core.failures import classify, is_retried
-from raysweep.core.fleet import gang, reduction
-from raysweep.core.fleet.policy import GANG_GRACE_S, FleetPolicy
-from raysweep.core.fleet.reduction import GangReports, Rule
-from raysweep.spec import FailurePolicy, SweepSpec
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import classify, is_retried
+from raysweep.fleet import gang, reduction
+from raysweep.fleet.policy import GANG_GRACE_S, FleetPolicy
+from raysweep.fleet.reduction import GangReports, Rule
+from raysweep.specs import FailurePolicy, SweepSpec
 from tests.unit.fleet.fleet import RAISED, Driven, began, failed, returned, stopped
 
 MEAN = Rule(default="mean", metric="loss")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from raysweep import fleet as fl
 from raysweep import messages as msg
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core import fleet as fl
-from raysweep.core.failures import Failure
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from tests.unit.core.world import make_spec
 from tests.unit.fleet.fleet import RAISED, Driven, began, failed, returned
 

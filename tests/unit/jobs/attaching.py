@@ -11,7 +11,7 @@ import pytest
 from raysweep.jobs import JobOptions, RunningJob, submit_or_attach, wait
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.storage.opening import open_store
 from tests.unit.jobs.api import Api
 

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from raysweep import errors
 from raysweep.jobs import JobOptions, RunningJob
 from raysweep.jobs.client import JobsClient
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.jobs.api import Api, serving
 from tests.unit.jobs.attaching import SECRET, quick, spec, submit
 

@@ -9,7 +9,7 @@ import pytest
 
 from raysweep import errors
 from raysweep.jobs import cancel
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.jobs.api import Api, serving
 from tests.unit.jobs.attaching import finish, folder_of, quick, spec, submit, waited
 

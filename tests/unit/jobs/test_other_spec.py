@@ -12,7 +12,7 @@ from raysweep import errors
 from raysweep.jobs import ClusterConnection, RunningJob, cancel, submit_or_attach
 from raysweep.outcome import TrainOutcome
 from raysweep.runs.training import RunFolder
-from raysweep.spec import SweepSpec, TrainSpec
+from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.step import End
 from raysweep.storage.opening import open_store
 from tests.unit.jobs.api import Api, serving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raysweep.spec.amounts import CUSTOM, LEAST, WHOLE_DEVICES, refusal
+from raysweep.space.amounts import CUSTOM, LEAST, WHOLE_DEVICES, refusal
 
 pytest.importorskip("ray")
 

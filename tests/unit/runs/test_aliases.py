@@ -23,8 +23,8 @@ from raysweep.runs.reopening import check_same
 from raysweep.runs.takeover import Ownership, find_outcome
 from raysweep.runs.training import RunFolder, read_warm_start
 from raysweep.runs.view import RunView
-from raysweep.spec import RunRequest, TrainSpec
-from raysweep.spec.again import Again
+from raysweep.specs import RunRequest, TrainSpec
+from raysweep.specs.again import Again
 from raysweep.storage.checkpoints import CheckpointStore, restore_uri
 from raysweep.storage.identity import is_same_store
 from raysweep.storage.opening import open_store

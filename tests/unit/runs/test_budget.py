@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from raysweep.core import encode
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import events as ev
 from raysweep.runs.budget import asked_budget, keep_budget, plan_budget
 from raysweep.runs.champions import Champion, Night, add_night
 from raysweep.runs.checkpoints import list_kept
@@ -21,8 +21,8 @@ from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
 from raysweep.runs.reader import SweepReader
 from raysweep.runs.training import RunFolder
-from raysweep.spec import TrainSpec
-from raysweep.spec.again import Again
+from raysweep.specs import TrainSpec
+from raysweep.specs.again import Again
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.store import Store
 from raysweep.verify import prune, verify_sweep

@@ -12,13 +12,13 @@ import pytest
 
 import raysweep
 from raysweep.core import SweepState, encode, make_outcome, step
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import JournalDamagedError, RaysweepError, SweepNotFoundError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.history import metric_names, reports_of
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.core.lifecycle import FINAL
+from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.fields import Counts
 
 ROOT = Path(__file__).parents[3]
@@ -67,7 +67,7 @@ def test_sums_over_counts_are_made_by_the_models() -> None:
 def test_a_config_is_flattened_in_one_place() -> None:
     found = {name for name, text in sources() if list(flattenings(text))}
     # The others walk a search space: through its lists, and through its branches.
-    home = "engine/raysweep/spec"
+    home = "engine/raysweep/specs"
     assert found == {
         f"{home}/jsonable.py",
         f"{home}/space.py",

@@ -19,7 +19,7 @@ from raysweep.schedulers import make_scheduler
 from raysweep.schedulers.plugin import PLUGINS
 from raysweep.search import make_searcher
 from raysweep.simulate import Kill, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from tests.unit import plugins
 
@@ -87,7 +87,7 @@ def test_a_spec_imports_nothing() -> None:
     """Nor do its schema, its digest, and whoever reads the sweep."""
     fields = FIELDS | {"scheduler": f"{HERE}:StopsOdd", "search": f"{HERE}:Draws"}
     program = (
-        "import sys; from raysweep.spec import SweepSpec; from raysweep.core import SweepState;"
+        "import sys; from raysweep.specs import SweepSpec; from raysweep.core import SweepState;"
         f"spec = SweepSpec.from_any({fields!r});"
         "spec.digest(); spec.json_schema()\n"
         "try: SweepState.create(spec, 1)\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raysweep.core import events as ev
+from raysweep.core.vocabulary import events as ev
 from raysweep.outcome import Holder, SweepProgress
 from raysweep.runs.progress import MAX_NOTES, MAX_RUNNING, make_progress
 from tests.unit.core.sweep import Sweep, running

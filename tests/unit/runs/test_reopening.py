@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raysweep.core import decode
-from raysweep.core.events import ControllerStarted
+from raysweep.core.vocabulary.events import ControllerStarted
 from raysweep.errors import (
     ChampionKeptError,
     SpecChangedError,
@@ -29,8 +29,8 @@ from raysweep.runs.progress import make_progress
 from raysweep.runs.removal import put_aside, remove
 from raysweep.runs.reopening import NOT_AGAIN, reopens, told
 from raysweep.runs.takeover import Ownership, find_outcome
-from raysweep.spec import Changes
-from raysweep.spec.again import Again, Extension
+from raysweep.specs import Changes
+from raysweep.specs.again import Again, Extension
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from tests.sampling import first_of

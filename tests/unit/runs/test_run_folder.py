@@ -11,7 +11,7 @@ from raysweep.errors import SpecChangedError, StorageError
 from raysweep.outcome import TrainOutcome
 from raysweep.runs.claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
-from raysweep.spec import TrainSpec
+from raysweep.specs import TrainSpec
 from raysweep.storage.opening import open_store
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.watch import Watch

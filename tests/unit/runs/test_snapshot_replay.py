@@ -13,11 +13,11 @@ import pytest
 from raysweep.cluster import snapshots as making
 from raysweep.cluster.snapshots import Snapshots
 from raysweep.core import SweepState, decode, encode, step
-from raysweep.core import events as ev
-from raysweep.core.frozen import freeze
+from raysweep.core.state.frozen import freeze
+from raysweep.core.vocabulary import events as ev
 from raysweep.runs import replay as room
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore

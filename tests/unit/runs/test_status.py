@@ -141,7 +141,7 @@ def test_an_outcome_that_is_handed_on_without_its_trials_still_counts_them(
 
 
 def replayed(journal: list[Any]) -> SweepState:
-    from raysweep.spec import SweepSpec
+    from raysweep.specs import SweepSpec
 
     state = SweepState.create(SweepSpec.from_any(SPEC), 3)
     for event in journal:
@@ -288,9 +288,9 @@ def test_statuses_are_shared_for_a_while(unfinished: Stored) -> None:
 def test_a_long_sweep_is_read_in_a_moment(tmp_path: Path) -> None:
     """Two thousand trials in a journal without a snapshot."""
     from raysweep.core import encode
-    from raysweep.core import events as ev
+    from raysweep.core.vocabulary import events as ev
     from raysweep.runs.folder import SweepRecord
-    from raysweep.spec import SweepSpec
+    from raysweep.specs import SweepSpec
     from raysweep.storage.writer import JournalWriter
 
     asked = SPEC | {"num_samples": 2000, "search": "random"}

@@ -9,7 +9,7 @@ from ray.tune.schedulers import ASHAScheduler
 
 from raysweep.errors import SpecError
 from raysweep.simulate import Simulated, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 KINDS: dict[str, dict[str, Any]] = {
     "asha": {"max_t": 9, "reduction_factor": 3},

@@ -36,8 +36,8 @@ from raysweep.schedulers import (
     make_scheduler,
 )
 from raysweep.schedulers.base import Config
-from raysweep.spec import SweepSpec
-from raysweep.spec.perturbation import bounded_leaves, mutable_leaves
+from raysweep.space.perturbation import bounded_leaves, mutable_leaves
+from raysweep.specs import SweepSpec
 from raysweep.testing.scheduler_contract import SchedulerContract
 from tests import policies
 

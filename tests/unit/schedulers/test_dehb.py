@@ -9,7 +9,7 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.schedulers import NOTHING, DehbScheduler, Stop, make_scheduler
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 
 def test_a_trial_stops_at_the_time_of_its_rung_and_at_none_before() -> None:

@@ -11,8 +11,8 @@ import pytest
 from examples.functions import curve
 from raysweep.simulate import simulate
 from raysweep.simulate.nodes import Node, Nodes
-from raysweep.spec import SweepSpec
-from raysweep.spec.schedulers import SchedulerSpec
+from raysweep.specs import SweepSpec
+from raysweep.specs.schedulers import SchedulerSpec
 from raysweep.testing import run_trial
 from raysweep.testing.trials import AttemptRun
 

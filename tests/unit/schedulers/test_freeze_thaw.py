@@ -12,7 +12,7 @@ from raysweep.errors import SpecError
 from raysweep.schedulers import NOTHING, FreezeThawScheduler, Pause, Resume, Stop, make_scheduler
 from raysweep.schedulers.curves import Curve, Prior, expected_gain, prior_of
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 WIDE = Prior(asymptote=0.0, fall=0.0, asymptote_sd=1e3, fall_sd=1e3, noise_sd=1e-3)
 

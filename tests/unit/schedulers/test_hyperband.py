@@ -10,7 +10,7 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.schedulers import NOTHING, HyperBandScheduler, Pause, Resume, Stop
-from raysweep.spec.brackets import bracket_size, halvings, milestone
+from raysweep.specs.brackets import bracket_size, halvings, milestone
 
 
 def hyperband(trials: int = 0, **changes: Any) -> HyperBandScheduler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from raysweep.schedulers import NOTHING, AshaScheduler, FifoScheduler, Scheduler, make_scheduler
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 
 def spec(**changes: Any) -> SweepSpec:

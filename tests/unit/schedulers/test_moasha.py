@@ -14,7 +14,7 @@ from raysweep.errors import SpecError
 from raysweep.pareto import count_ahead, spread_out
 from raysweep.schedulers import NOTHING, MoashaScheduler, Stop, make_scheduler
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 Points = Sequence[tuple[float, ...]]
 

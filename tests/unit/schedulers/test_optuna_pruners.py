@@ -18,7 +18,7 @@ optuna = pytest.importorskip("optuna")
 
 from raysweep.schedulers import NOTHING, Pause, PromotionScheduler, Resume  # noqa: E402
 from raysweep.schedulers.asha import AshaScheduler  # noqa: E402
-from raysweep.spec.brackets import bracket_size, halvings, milestone  # noqa: E402
+from raysweep.specs.brackets import bracket_size, halvings, milestone  # noqa: E402
 
 SEEDS = range(30)
 

@@ -10,9 +10,9 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.schedulers import NOTHING, Exploit, Pb2Scheduler, Population, make_scheduler
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
-from raysweep.spec.perturbation import bounded_leaves
-from raysweep.spec.space import normalise
+from raysweep.space.parsed import normalise
+from raysweep.space.perturbation import bounded_leaves
+from raysweep.specs import SweepSpec
 
 SPACE = normalise(
     {"lr": {"loguniform": [1e-3, 1.0]}, "net": {"width": {"randint": [8, 65]}}, "act": {"choice": ["a", "b"]}}

@@ -10,9 +10,9 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.schedulers import NOTHING, Exploit, Pause, PbtScheduler, Population, Resume
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
-from raysweep.spec.perturbation import explore, mutable_leaves, within
-from raysweep.spec.space import normalise, parse
+from raysweep.space.parsed import normalise, parse
+from raysweep.space.perturbation import explore, mutable_leaves, within
+from raysweep.specs import SweepSpec
 
 SPACE = normalise({"lr": {"loguniform": [1e-3, 1.0]}, "width": {"choice": [8, 16, 32]}, "name": "net"})
 

@@ -19,7 +19,7 @@ from raysweep.schedulers import (
 from raysweep.schedulers.pasha import is_settled
 from raysweep.schedulers.promotion import Rung
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 FIELDS = {
     "name": "s",

@@ -20,8 +20,8 @@ from raysweep.schedulers import (
 )
 from raysweep.simulate import simulate
 from raysweep.simulate.nodes import Node, Nodes
-from raysweep.spec import SweepSpec
-from raysweep.spec.byconfig import needs_of
+from raysweep.specs import SweepSpec
+from raysweep.specs.resources_by_config import needs_of
 
 SHARE = {"param": "threads", "total": 8, "interval": 2}
 

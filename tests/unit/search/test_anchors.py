@@ -20,7 +20,7 @@ from raysweep.search.asking import ask_configs
 from raysweep.search.base import Result, tell_end
 from raysweep.simulate import simulate
 from raysweep.simulate.kills import Kill
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.testing.searcher_contract import SearcherContract
 from tests.unit.search.test_warm import add_sweep, config, make_spec

@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from raysweep.cluster.suggesting import suggest
-from raysweep.core.commands import SuggestConfigs
+from raysweep.core.vocabulary.commands import SuggestConfigs
 from raysweep.errors import SampleFromError
 from raysweep.search import Searcher, WarmStart, make_searcher
 from raysweep.search.asking import ask_configs
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 TOTAL = 40
 

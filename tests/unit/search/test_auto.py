@@ -22,8 +22,8 @@ from raysweep.search.optuna_params import params_of
 from raysweep.search.relief import RelievedModel
 from raysweep.search.tpe import TpeModel
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
-from raysweep.spec.search import AutoOptions, GpOptions
+from raysweep.specs import SweepSpec
+from raysweep.specs.search import AutoOptions, GpOptions
 from tests.sampling import first_of
 
 NUMBERS: dict[str, Any] = {"x": {"uniform": [0, 1]}, "n": {"lograndint": [1, 100]}}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from optuna.exceptions import ExperimentalWarning
 
 from raysweep.cli.plan import _fixed
+from raysweep.documents.json_values import leaves
 from raysweep.errors import SpecError
 from raysweep.outcome import TrialOutcome, trial_row
 from raysweep.search import Searcher, WarmStart, make_searcher
@@ -24,10 +25,9 @@ from raysweep.search.tpe import TpeModel
 from raysweep.search.warm import at_constants, refit
 from raysweep.show import show_config
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
-from raysweep.spec.jsonable import leaves
-from raysweep.spec.perturbation import explore, mutable_leaves
-from raysweep.spec.search import AutoOptions, SearchSpec, TpeOptions
+from raysweep.space.perturbation import explore, mutable_leaves
+from raysweep.specs import SweepSpec
+from raysweep.specs.search import AutoOptions, SearchSpec, TpeOptions
 from tests.unit.simulate.exactness import Exact, kills_of
 from tests.unit.simulate.sweeps import shown
 

@@ -11,7 +11,7 @@ import pytest
 
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import derived_seed
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 SPACE: dict[str, Any] = {"x": {"uniform": [-1, 3]}, "y": {"loguniform": [1e-4, 1.0]}}
 

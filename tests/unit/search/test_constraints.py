@@ -18,8 +18,8 @@ from raysweep.search.optuna_params import params_of
 from raysweep.search.relief import RelievedModel
 from raysweep.search.tpe import TpeModel
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
-from raysweep.spec.search import AutoOptions
+from raysweep.specs import SweepSpec
+from raysweep.specs.search import AutoOptions
 
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"uniform": [0, 1]}}
 BOUND = "size >= 0.5"

@@ -10,7 +10,7 @@ import pytest
 
 from raysweep import search
 from raysweep.search import Searcher, WarmStart, make_searcher
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.testing.searcher_contract import SearcherContract
 
 SPACE: dict[str, Any] = {

@@ -23,8 +23,8 @@ from raysweep.search.cost import LEAST, PENALTIES, CostModel, LogCost, _left_out
 from raysweep.search.optuna_params import params_of
 from raysweep.search.relief import RelievedModel
 from raysweep.search.repeat import RepeatSearcher
-from raysweep.spec import SweepSpec, sweep_id
-from raysweep.spec.repeat import Repeat
+from raysweep.specs import SweepSpec, sweep_id
+from raysweep.specs.repeat import Repeat
 from raysweep.storage.opening import open_store
 from tests.unit.search.test_warm import add_sweep, config, make_spec
 

@@ -11,9 +11,9 @@ from raysweep.errors import SpecError
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import Result
 from raysweep.search.dehb import DehbModel
-from raysweep.spec import SweepSpec
-from raysweep.spec.brackets import Brackets
-from raysweep.spec.search import DehbOptions
+from raysweep.specs import SweepSpec
+from raysweep.specs.brackets import Brackets
+from raysweep.specs.search import DehbOptions
 
 X, Y = ("x",), ("y",)
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"uniform": [0, 1]}}

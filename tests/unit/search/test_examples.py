@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from raysweep.documents.json_values import leaves
+from raysweep.documents.trainable import load_function
 from raysweep.outcome import SweepOutcome
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec, sweep_id
-from raysweep.spec.jsonable import leaves
-from raysweep.spec.memory import Memory
-from raysweep.spec.search import SearchSpec
-from raysweep.spec.trainable import load_function
+from raysweep.specs import SweepSpec, sweep_id
+from raysweep.specs.search import SearchSpec
+from raysweep.specs.warm_start import Memory
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples/search").glob("*.yaml"))

@@ -14,8 +14,8 @@ from raysweep.search import Searcher, WarmStart, make_searcher, tell_end
 from raysweep.search.anchors import Anchors
 from raysweep.search.base import Result, take_remark
 from raysweep.simulate import Simulated
-from raysweep.spec import SweepSpec
-from raysweep.spec.search import SearchSpec
+from raysweep.specs import SweepSpec
+from raysweep.specs.search import SearchSpec
 from tests.sampling import examples, sampled
 from tests.unit.simulate.exactness import BOHB, Exact, kills_of
 from tests.unit.simulate.sweeps import make_spec, shown

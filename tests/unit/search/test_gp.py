@@ -18,7 +18,7 @@ from torch.utils._device import DeviceContext
 from raysweep.search import Result, Searcher, gp, make_searcher, tell_end
 from raysweep.search.gp import MOST_AT_ONCE, WholeLines, _narrow
 from raysweep.search.points import FirstPoints
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 WIDE: dict[str, Any] = {
     "width": {"randint": [16, 257]},

@@ -17,9 +17,9 @@ from raysweep.search.auto import AutoModel
 from raysweep.search.cma import CmaModel
 from raysweep.show import show_conclusion
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec, changes
-from raysweep.spec.again import Again
-from raysweep.spec.search import AutoOptions, SearchSpec
+from raysweep.specs import SweepSpec, changes
+from raysweep.specs.again import Again
+from raysweep.specs.search import AutoOptions, SearchSpec
 from raysweep.step.verdict import verdict_of
 from tests.unit.core.sweep import Sweep
 from tests.unit.simulate.exactness import NAMED, SCHEDULERS, Exact, kills_of

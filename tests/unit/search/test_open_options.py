@@ -11,8 +11,8 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reopening import check_same
 from raysweep.runs.takeover import SweepRequest, hold
 from raysweep.simulate import Kill, simulate
-from raysweep.spec import SweepSpec
-from raysweep.spec.identity import RunId
+from raysweep.specs import SweepSpec
+from raysweep.specs.identity import RunId
 from raysweep.storage.opening import open_store
 
 FIELDS: dict[str, Any] = {

@@ -12,9 +12,9 @@ from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import substitution_of
 from raysweep.search.variants import VariantSearcher
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
-from raysweep.spec.changes import changes
-from raysweep.spec.opensearch import STARTUP
+from raysweep.specs import SweepSpec
+from raysweep.specs.changes import changes
+from raysweep.specs.default_search import STARTUP
 
 NUMBERS: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"loguniform": [0.01, 1]}}
 

@@ -17,7 +17,7 @@ from raysweep.errors import SpecError
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import derived_seed
 from raysweep.search.optuna_params import params_of
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 VOCABULARY: dict[str, Any] = {
     "u": {"uniform": [-1, 1]},
@@ -285,7 +285,7 @@ def test_missing_optuna_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 PROGRAM = """
 import sys
 from raysweep.search import make_searcher
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 assert not {"optuna", "ray", "numpy"} & set(sys.modules), "loaded too early"
 space = {"b": {"uniform": [0, 1]}, "a": {"choice": ["p", "q"]}, "c": {"loguniform": [1, 9]}}
 fields = dict(name="s", trainable="m:f", metric="m", mode="max", num_samples=30)

@@ -13,9 +13,9 @@ from raysweep.search.base import Result
 from raysweep.search.ordered import Ordered
 from raysweep.search.relief import RelievedModel
 from raysweep.search.tpe import TpeModel
-from raysweep.spec import SweepSpec
-from raysweep.spec.domains import Choice, Integer
-from raysweep.spec.search import AutoOptions
+from raysweep.space.domains import Choice, Integer
+from raysweep.specs import SweepSpec
+from raysweep.specs.search import AutoOptions
 
 BATCH = [8, 16, 64, 128, 256, 512]
 

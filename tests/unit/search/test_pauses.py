@@ -11,7 +11,7 @@ from raysweep.search import Result, Searcher, WarmStart, make_searcher, tell_end
 from raysweep.search.anchors import Anchors
 from raysweep.search.base import TrialEnd
 from raysweep.search.window import Window
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 NUMBERS: dict[str, Any] = {
     "x": {"uniform": [0, 1]},

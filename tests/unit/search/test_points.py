@@ -11,8 +11,8 @@ from raysweep.errors import SpecError
 from raysweep.search import WarmStart, make_searcher
 from raysweep.search.points import FirstPoints
 from raysweep.simulate import Kill, simulate
-from raysweep.spec import SweepSpec, changes
-from raysweep.spec.space import parse
+from raysweep.space.parsed import parse
+from raysweep.specs import SweepSpec, changes
 
 SPACE: dict[str, Any] = {
     "lr": {"loguniform": [1e-4, 1e-1]},

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.core.state import SweepState, Trial
+from raysweep.core.state.sweep import SweepState, Trial
 from raysweep.errors import SpecError
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.policies import load_policies
@@ -22,7 +22,7 @@ from raysweep.search.asking import ask_configs
 from raysweep.search.base import replay_failed, take_remark
 from raysweep.search.rays import BREACHES
 from raysweep.simulate import Kill, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.unit.ray_searchers import Climbs

@@ -10,8 +10,8 @@ import pytest
 
 from raysweep.search.base import Result
 from raysweep.search.relief import FAR, NEAR, PATIENCE, ROUND, STARTUP, TURNS, RelievedModel
-from raysweep.spec import SweepSpec
-from raysweep.spec.space import Space
+from raysweep.space.parsed import Space
+from raysweep.specs import SweepSpec
 
 SPACE: dict[str, Any] = {
     "x": {"uniform": [-5, 5]},

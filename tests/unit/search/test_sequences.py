@@ -15,7 +15,7 @@ from scipy.stats import qmc
 from raysweep.errors import SpecError
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import derived_seed
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"uniform": [-2, 2]}}
 DISCRETE: dict[str, Any] = {"i": {"randint": [0, 6]}, "c": {"choice": ["a", "b", {"z": 1}]}}  # 18 cells

@@ -18,8 +18,8 @@ from raysweep.search.base import SearchSetup, derived_seed
 from raysweep.search.nsga import NsgaModel
 from raysweep.search.optuna_params import params_of
 from raysweep.search.tpe import TpeModel
-from raysweep.spec import SweepSpec
-from raysweep.spec.search import AutoOptions
+from raysweep.specs import SweepSpec
+from raysweep.specs.search import AutoOptions
 
 SPACE: dict[str, Any] = {name: {"uniform": [0, 1]} for name in ("x", "y", "z", "u", "v")}
 HALF = dict.fromkeys(SPACE, 0.5)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.search.points import holds
-from raysweep.spec.domains import Choice, Domain, Float, Integer, Normal
-from raysweep.spec.units import from_unit, to_unit
+from raysweep.space.domains import Choice, Domain, Float, Integer, Normal
+from raysweep.space.units import from_unit, to_unit
 
 DOMAINS: dict[str, Domain] = {
     "float": Float(lower=-2.0, upper=3.0),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from raysweep.errors import SpecError
 from raysweep.search import Searcher, VariantSearcher, make_searcher
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 CONTINUOUS: dict[str, Any] = {
     "lr": {"loguniform": [1e-4, 1e-1]},

@@ -13,7 +13,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.search import WarmStart, make_searcher
 from raysweep.search.warm import refit
-from raysweep.spec import SweepSpec, slug, sweep_id
+from raysweep.specs import SweepSpec, slug, sweep_id
 from raysweep.storage.opening import open_store
 
 SPACE = {

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
 from raysweep.search import load_searcher, make_searcher
 from raysweep.search.warm import refit
 from raysweep.simulate import simulate
-from raysweep.spec import SweepSpec
-from raysweep.spec.relations import parse_relation
-from raysweep.spec.search import SearchSpec
-from raysweep.spec.validation import Problem
+from raysweep.space.expressions import parse_relation
+from raysweep.specs import SweepSpec
+from raysweep.specs.search import SearchSpec
 from tests.unit.simulate.exactness import Exact, kills_of
 from tests.unit.simulate.sweeps import shown
 

@@ -16,8 +16,8 @@ from raysweep.search import Result, Searcher, make_searcher, tell_end
 from raysweep.search.bohb import BohbModel, Density
 from raysweep.search.tpe import TpeModel
 from raysweep.search.window import Window
-from raysweep.spec import SweepSpec
-from raysweep.spec.search import BohbOptions, SearchSpec, TpeOptions
+from raysweep.specs import SweepSpec
+from raysweep.specs.search import BohbOptions, SearchSpec, TpeOptions
 
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"uniform": [0, 1]}}
 

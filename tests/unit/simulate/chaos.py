@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final
 
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
-from raysweep.core.lifecycle import FINAL
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.errors import TrialStopped
 from raysweep.outcome import ErrorInfo
 from raysweep.simulate import Costs, Simulated, TrialHangs, TrialOverMemory, WorkerDied, simulate
@@ -25,7 +25,7 @@ from raysweep.simulate.kills import ControllerKilled
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.oracles import check_limit, check_times
 from raysweep.simulate.simulation import Running
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.simulate import sweeps
 
 GIB: Final = 2**30

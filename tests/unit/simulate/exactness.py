@@ -9,7 +9,7 @@ from typing import Any
 
 from raysweep.simulate import Costs, Kill, Simulated, WorkerDied, simulate
 from raysweep.simulate.nodes import Node, Nodes
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from tests.unit.simulate.sweeps import ASHA, LENGTH, make_spec
 
 SEARCHES: dict[str, dict[str, Any]] = {

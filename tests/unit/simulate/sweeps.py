@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from raysweep.core import SweepState, step
-from raysweep.core import events as ev
-from raysweep.core.lifecycle import FINAL
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.simulate import Costs, Kill, Simulated, WorkerDied, simulate
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 
 ASHA = {"asha": {"max_t": 9, "grace_period": 1, "reduction_factor": 3}}
 LENGTH = 9

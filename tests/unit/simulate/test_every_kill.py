@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from raysweep.core.lifecycle import FINAL
+from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.simulate import Kill, Simulated
 from raysweep.simulate.kills import appended
 from tests.unit.simulate.sweeps import COMPACTED, SCENARIOS, Scenario, check_promises, shown

@@ -21,9 +21,9 @@ from raysweep.search import SearchSetup, TrialEnd
 from raysweep.search.base import Result
 from raysweep.search.repeat import RepeatSearcher
 from raysweep.simulate import Kill, Simulated, simulate
-from raysweep.spec import SweepSpec
-from raysweep.spec.again import Again, Extension
-from raysweep.spec.repeat import Repeat
+from raysweep.specs import SweepSpec
+from raysweep.specs.again import Again, Extension
+from raysweep.specs.repeat import Repeat
 from tests.unit.plugins import Draws, Options
 from tests.unit.simulate.exactness import kills_of
 from tests.unit.simulate.sweeps import make_spec, shown

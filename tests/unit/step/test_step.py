@@ -27,7 +27,7 @@ from raysweep.jobs.errorline import encode_error
 from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
-from raysweep.spec import RunRequest, SweepSpec, TrainSpec
+from raysweep.specs import RunRequest, SweepSpec, TrainSpec
 from raysweep.step import (
     Canceller,
     End,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.spec import SweepSpec
-from raysweep.spec.text import read_yaml
+from raysweep.documents.text import read_yaml
+from raysweep.specs import SweepSpec
 
 GUIDE = Path(__file__).parents[3] / "docs/guides/extending.md"
 

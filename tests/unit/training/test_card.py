@@ -12,7 +12,7 @@ import raysweep as rs
 from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.pipeline import training_request, with_best
 from raysweep.runs.training import RunFolder
-from raysweep.spec import RunRequest, TrainSpec
+from raysweep.specs import RunRequest, TrainSpec
 from raysweep.step import best_trials, brief
 from raysweep.storage.opening import open_store
 from raysweep.training.card import installed_versions, make_card, source_of

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from raysweep.outcome import Usage
-from raysweep.spec.trainparts import TrainStop
+from raysweep.specs.train_parts import TrainStop
 from raysweep.training.ending import ending_of, no_checkpoint
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import InfeasibleResourcesError
-from raysweep.spec import Scaling
+from raysweep.specs import Scaling
 from raysweep.training.feasibility import check_nodes, check_scaling
 
 NODES = [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0}]

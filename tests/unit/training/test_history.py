@@ -12,7 +12,7 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.outcome import TrainOutcome, Usage
-from raysweep.spec import TrainSpec
+from raysweep.specs import TrainSpec
 from raysweep.training import data as data_module
 from raysweep.training.data import digest_data, try_to_digest
 from raysweep.training.history import MAX_ROW_BYTES, MAX_ROWS, History

@@ -12,7 +12,7 @@ from ray.exceptions import RayActorError
 from ray.train.v2.api.exceptions import WorkerGroupError
 
 from raysweep.raycompat import train
-from raysweep.spec import TrainSpec
+from raysweep.specs import TrainSpec
 from raysweep.training.controller import Retries
 from raysweep.training.watch import Watch
 

@@ -14,8 +14,8 @@ from raysweep.errors import SpecError
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.pipeline import training_request, with_best
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec import TrainSpec
-from raysweep.spec.schedule import ScheduledConfig
+from raysweep.specs import TrainSpec
+from raysweep.specs.schedule import ScheduledConfig
 from raysweep.step import best_schedule, best_trials
 from raysweep.step.brief import brief, size_bytes
 from raysweep.storage.opening import open_store

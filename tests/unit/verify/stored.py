@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.core import SweepState, encode, make_outcome, step
-from raysweep.core import commands as cmd
-from raysweep.core import events as ev
-from raysweep.core.failures import Failure
+from raysweep.core.vocabulary import commands as cmd
+from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.holder import current_holder
 from raysweep.runs.progress import make_progress
 from raysweep.runs.takeover import Ownership, SweepRequest, check_not_lost, find_holder, find_outcome, hold
-from raysweep.spec import SweepSpec, sweep_id
+from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter

@@ -10,11 +10,11 @@ from typing import Any
 from raysweep.messages import Answer, End, Failed, FromWorker, Job, Noted, Returned, Rows, Saved, Stopped
 from raysweep.references import to_uri
 from raysweep.storage.checkpoints import restore_uri
-from raysweep.worker.leftovers import Leftovers
 from raysweep.worker.link import Take
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.process.leftovers import Leftovers
 from raysweep.worker.runner import run_attempt
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.sweep_info import SweepPlace
 
 Trainable = Callable[[dict[str, Any]], Any]
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from raysweep.messages import Job
-from raysweep.worker.output import CapturedOutput
+from raysweep.worker.output.captured import CapturedOutput
 
 
 def job(trial: int, attempt: int = 1) -> Job:

@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 
 from raysweep import faultplan
-from raysweep.allowed import VARIABLE
 from raysweep.cluster.setup import make_setup
+from raysweep.documents.allow_list import VARIABLE
 from raysweep.messages import FromWorker, Hello, Unready
 from raysweep.runs.folder import SweepFolder
-from raysweep.spec import SweepSpec
+from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.worker import actor
 from raysweep.worker.actor import TrialWorker

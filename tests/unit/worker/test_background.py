@@ -19,10 +19,10 @@ from raysweep.storage.checkpoints import CheckpointStore, restore_uri
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 from raysweep.storage.wrapped import WrappedStore
-from raysweep.worker import staging
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.checkpoints import staging
+from raysweep.worker.checkpoints.uploader import MAX_WAITING
 from raysweep.worker.session import Session
-from raysweep.worker.uploader import MAX_WAITING
+from raysweep.worker.sweep_info import SweepPlace
 
 JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=7)
 LONG_S = 60.0

@@ -13,12 +13,12 @@ import pytest
 
 from raysweep.errors import RaysweepError
 from raysweep.messages import Job, Rows
-from raysweep.worker.forking import pass_on
 from raysweep.worker.link import FRAME_BYTES, MAX_QUEUED_BYTES, MAX_QUEUED_ROWS, SocketLink
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.process.forking import pass_on
 from raysweep.worker.rows import MAX_ROW_BYTES
 from raysweep.worker.session import Session
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.sweep_info import SweepPlace
 from raysweep.worker.wire import FROM_WORKER, HEADER, read_frames
 
 JOB = Job(trial=3, attempt=1, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=0)

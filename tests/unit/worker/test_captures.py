@@ -14,10 +14,10 @@ import pytest
 from raysweep.errors import SpecError, TrialStopped
 from raysweep.messages import Interrupt, Noted, Stop, Unsaved
 from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.worker import captures, copying
-from raysweep.worker.captures import Captures, NoPlaceError
+from raysweep.worker.checkpoints import captures, copying
+from raysweep.worker.checkpoints.captures import Captures, NoPlaceError
+from raysweep.worker.checkpoints.uploader import MAX_WAITING
 from raysweep.worker.session import Session
-from raysweep.worker.uploader import MAX_WAITING
 from tests.unit.worker.test_background import JOB, LONG_S, Ears, Gate, ears, gate, session, until
 
 __all__ = ["ears", "gate", "session"]  # fixtures

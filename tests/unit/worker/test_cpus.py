@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.worker.cpus import VARIABLES, said_by_driver
+from raysweep.worker.host.cpus import VARIABLES, said_by_driver
 from tests.sampling import sampled
 
 pytest.importorskip("torch")
@@ -21,7 +21,7 @@ before, cpus, said, is_torch_asked = json.loads(sys.argv[1])
 os.environ["OMP_NUM_THREADS"] = "1"  # as Ray does in each of its workers
 for name in before:
     __import__(name)
-from raysweep.worker.cpus import VARIABLES, use_cpus
+from raysweep.worker.host.cpus import VARIABLES, use_cpus
 use_cpus(cpus, said)
 import numpy, threadpoolctl
 of_torch = None

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.worker.descendants import SHOWN
+from raysweep.worker.process.descendants import SHOWN
 from tests.engine.leaves import is_alive
 
 START = """
 import os, subprocess, sys, time
 from multiprocessing import get_context
 from raysweep.worker import strayguard
-from raysweep.worker.descendants import Descendants, unrelated
+from raysweep.worker.process.descendants import Descendants, unrelated
 
 def daemon():
     "In a session of its own, its parents gone; and forked, not executed."

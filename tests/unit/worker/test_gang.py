@@ -29,15 +29,15 @@ from raysweep.messages import (
     Upcoming,
 )
 from raysweep.trial import get_context
-from raysweep.worker import gang as gangs
-from raysweep.worker import torchgroup
+from raysweep.worker.gang import surroundings as gangs
+from raysweep.worker.gang import torch_group
+from raysweep.worker.gang.sessions import FollowerSession, LeaderSession, MemberSession, make_session
+from raysweep.worker.gang.torch_group import TorchGroup
 from raysweep.worker.link import Take
-from raysweep.worker.members import FollowerSession, LeaderSession, MemberSession, make_session
-from raysweep.worker.place import SweepPlace
 from raysweep.worker.runner import run_attempt
 from raysweep.worker.session import Session
 from raysweep.worker.shell import WorkerShell
-from raysweep.worker.torchgroup import TorchGroup
+from raysweep.worker.sweep_info import SweepPlace
 
 WHO = (7, 1)
 
@@ -364,7 +364,7 @@ def test_a_gang_that_is_told_to_end_before_all_have_met_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr(torchgroup, "CONNECT", timedelta(hours=1))
+    monkeypatch.setattr(torch_group, "CONNECT", timedelta(hours=1))
 
     class Ends(Said):
         def send(self, message: FromWorker, *, waits: bool = False) -> None:

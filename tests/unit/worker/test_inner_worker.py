@@ -9,7 +9,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.trial import TrialContext
-from raysweep.worker.innerworker import InnerWorker
+from raysweep.worker.ray_calls.train_worker import InnerWorker
 
 ray_train = pytest.importorskip("ray.train")
 CONTEXT = TrialContext(sweep_id="s", trial_id="00003", number=3, attempt=2, seed=5)

@@ -10,8 +10,8 @@ import pytest
 
 from raysweep.errors import TrialStopped
 from raysweep.messages import Saved, Stop, Unsaved
-from raysweep.worker.place import SweepPlace
 from raysweep.worker.session import Session
+from raysweep.worker.sweep_info import SweepPlace
 from tests.unit.worker.test_background import JOB, LONG_S, Ears, Gate, ears, gate, hand_over, until
 from tests.unit.worker.test_captures import make, restored, settled
 

@@ -68,7 +68,7 @@ def test_a_link_out_of_it_is_refused_where_it_is_reported(
 
 
 def test_a_file_with_several_names_is_copied_once(tmp_path: Path) -> None:
-    from raysweep.worker.captures import Captures
+    from raysweep.worker.checkpoints.captures import Captures
 
     (tmp_path / "source").mkdir()
     _fill(tmp_path / "source", "epoch=3.ckpt")

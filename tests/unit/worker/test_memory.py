@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.worker import memory
-from raysweep.worker.memory import MemoryWatch, held_bytes, over_limit
+from raysweep.worker.host import memory
+from raysweep.worker.host.memory import MemoryWatch, held_bytes, over_limit
 
 MIB = 2**20
 needs_linux = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux says it")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from raysweep.core.rules import reported_names
-from raysweep.spec import SweepSpec
+from raysweep.core.state.compiled_spec import reported_names
+from raysweep.specs import SweepSpec
 from raysweep.worker.rows import with_nested
 
 

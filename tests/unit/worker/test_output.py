@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from raysweep.messages import Job
-from raysweep.worker.output import Output
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.output.captured import Output
+from raysweep.worker.output.spool import DONE, OUT, OWNER, become_owner, entries, is_alive, make_spool
 from raysweep.worker.runner import run_attempt
 from raysweep.worker.shell import WorkerShell
-from raysweep.worker.spool import DONE, OUT, OWNER, become_owner, entries, is_alive, make_spool
+from raysweep.worker.sweep_info import SweepPlace
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_child_that_lives_on_does_not_keep_the_dead_alive(spool: Path) -> None
 
 def test_an_owner_that_lives_is_alive(spool: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from raysweep.worker.spool import *;"
+        "import sys; from pathlib import Path; from raysweep.worker.output.spool import *;"
         "folder = Path(sys.argv[1]); make_spool(folder);"
         "print(become_owner(folder)[0], flush=True); sys.stdin.read()"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.worker import pinning
+from raysweep.worker.host import pinning
 
 CPUS = sorted(os.sched_getaffinity(0))
 pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="on one CPU nothing can be told apart")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="on one CPU nothing can be
 HOLD = """
 import sys, threading, time
 from pathlib import Path
-from raysweep.worker.pinning import pin
+from raysweep.worker.host.pinning import pin
 before = threading.Thread(target=time.sleep, args=(60,), daemon=True)
 before.start()
 print(*pin(float(sys.argv[1]), Path(sys.argv[2])), flush=True)

@@ -10,8 +10,8 @@ import pytest
 import raysweep
 from raysweep.errors import RaysweepError
 from raysweep.testing import FaultPlan
-from raysweep.worker import rehearsal
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.process import rehearsal
+from raysweep.worker.sweep_info import SweepPlace
 
 PLACE = SweepPlace(sweep_id="s-1", storage_path="", resources={}, metric="loss")
 

@@ -14,9 +14,9 @@ import pytest
 from raysweep.errors import TrialStopped
 from raysweep.messages import Answer, Job, Rows, Stop
 from raysweep.worker.link import SocketLink
-from raysweep.worker.place import Rungs, SweepPlace
 from raysweep.worker.rungs import LEAST_S, MOST_S, RungWatch
 from raysweep.worker.session import Session
+from raysweep.worker.sweep_info import Rungs, SweepPlace
 from raysweep.worker.wire import FROM_WORKER, read_frames
 
 

@@ -20,8 +20,8 @@ from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store
 from raysweep.trial import StoredAt
 from raysweep.worker.link import SocketLink
-from raysweep.worker.place import SweepPlace
 from raysweep.worker.session import Session
+from raysweep.worker.sweep_info import SweepPlace
 from raysweep.worker.wire import FROM_WORKER, read_frames
 
 JOB = Job(trial=3, attempt=2, config={}, seed=1, checkpoint=None, iteration=0, next_checkpoint=7)

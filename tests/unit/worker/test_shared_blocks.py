@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.worker.copying import copy_file
+from raysweep.worker.checkpoints.copying import copy_file
 
 VARIABLE = "RAYSWEEP_TEST_SHARED_BLOCKS"
 SIZE_BYTES = 64 * 2**20

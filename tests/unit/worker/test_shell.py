@@ -27,8 +27,8 @@ from raysweep.messages import (
     Stop,
     Stopped,
 )
-from raysweep.worker import forking
 from raysweep.worker.link import Take
+from raysweep.worker.process import forking
 from raysweep.worker.shell import WorkerShell
 from raysweep.worker.wire import HEADER, TO_WORKER, pack, read_frames
 

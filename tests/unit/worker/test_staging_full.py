@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from raysweep.messages import Unsaved
-from raysweep.worker import copying, staging
+from raysweep.worker.checkpoints import copying, staging
 from raysweep.worker.session import Session
 from tests.unit.worker.test_background import Ears, Gate, ears, gate, hand_over, session
 from tests.unit.worker.test_captures import make, notes, restored

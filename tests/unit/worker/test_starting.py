@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from raysweep.errors import TrialStopped
 from raysweep.messages import Began, FromWorker, Interrupt, Job, Order, Returned, Rows, Stop, Stopped
-from raysweep.worker.forking import Zygote
 from raysweep.worker.link import SocketLink
-from raysweep.worker.place import SweepPlace
+from raysweep.worker.process.forking import Zygote
 from raysweep.worker.runner import INTERRUPT, install_interrupt, run_attempt
 from raysweep.worker.session import Session
 from raysweep.worker.setup import WorkerSetup
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.sweep_info import SweepPlace
 from raysweep.worker.wire import FROM_WORKER, pack, read_frames
 from tests.unit.worker import forkable
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.worker.syscalls import file_of, has_children, unsent_bytes, working_directory
+from raysweep.worker.process.syscalls import file_of, has_children, unsent_bytes, working_directory
 
 
 def test_a_child_is_seen_while_it_runs_and_once_dead_until_it_is_waited_for() -> None:

@@ -15,9 +15,9 @@ from raysweep.errors import SpecError, TrialStopped
 from raysweep.messages import Job
 from raysweep.raycompat.trialrun import Asked, Reports, RunPlace, TrialRun, asked_by, place_run
 from raysweep.testing import run_trial
-from raysweep.worker.place import InnerRoom, SweepPlace
+from raysweep.worker.ray_calls.train_runs import check_asked
 from raysweep.worker.session import Session
-from raysweep.worker.trainruns import check_asked
+from raysweep.worker.sweep_info import InnerRoom, SweepPlace
 
 ONE = {"CPU": 1.0}
 

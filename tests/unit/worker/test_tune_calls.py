@@ -14,7 +14,7 @@ import pytest
 
 from raysweep.errors import TrialStopped
 from raysweep.testing import run_trial
-from raysweep.worker.tunecalls import flatten
+from raysweep.worker.ray_calls.tune_calls import flatten
 
 
 def counts_with_tune(config: dict[str, Any]) -> None:

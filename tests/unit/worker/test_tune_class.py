@@ -10,8 +10,8 @@ import pytest
 from raysweep.errors import TrainableImportError
 from raysweep.testing import AttemptRun, run_trial
 from raysweep.trial import activate
-from raysweep.worker.place import ClassOptions, SweepPlace
-from raysweep.worker.tuneclass import TuneClass
+from raysweep.worker.ray_calls.tune_class import TuneClass
+from raysweep.worker.sweep_info import ClassOptions, SweepPlace
 from tests.unit.worker.tune_trainables import AsksItself, Counter, DirtyEnd, WithoutSave
 
 

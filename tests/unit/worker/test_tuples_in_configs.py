@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from raysweep.messages import Job
-from raysweep.spec.heldtuples import tuples_of
-from raysweep.spec.space import normalise
-from raysweep.worker.place import SweepPlace
-from raysweep.worker.rehearsal import _Nowhere
+from raysweep.space.held_tuples import tuples_of
+from raysweep.space.parsed import normalise
+from raysweep.worker.process.rehearsal import _Nowhere
 from raysweep.worker.runner import run_attempt
 from raysweep.worker.shell import WorkerShell
+from raysweep.worker.sweep_info import SweepPlace
 
 
 def test_the_trainable_is_called_with_the_config_that_was_written() -> None:

@@ -1,0 +1,342 @@
+"""What follows from the state: hand trials out, ask for more, open and close slots, keep time, end."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from raysweep.core.handlers import (
+    assignment,
+    attempts,
+    large_trials,
+    reopen,
+    sequential,
+    sweep_end,
+    transitions,
+    unreported,
+    verdicts,
+)
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import Slot, Trial
+from raysweep.core.vocabulary.commands import (
+    Command,
+    EndSweep,
+    LeaveSweep,
+    SetTimer,
+    SuggestConfigs,
+    SweepStatus,
+)
+
+Out = list[Command]
+
+MIN_ASK: Final = 16
+MAX_ASK: Final = 256
+MAX_AHEAD: Final = 2048
+# A target is no limit: that a trial has reached it holds also where it is the last.
+_LIMITS: Final = frozenset({"deadline", "budget", "plateau"})
+
+
+def advance(state: SweepState, at: float, out: Out) -> None:
+    """Emit whatever follows from the state as it is now."""
+    if state.target_trial is not None and state.phase == "running":
+        sweep_end.note_target(state)
+        why = f"trial {state.target_trial} reached the target {state.rules.target:g}"
+        transitions.stop_sweep(state, "target", why, at, out)
+    if state.undecided:
+        verdicts.settle(state, at, out)
+    if state.phase == "running" and not state.is_interrupted:
+        if state.counts.get("paused") and _has_only_paused(state):
+            _wake(state, at, out)
+        if state.draining or state.excluded:
+            _close_leaving(state, out)
+        if state.hungry_for_memory or state.tally.may_have_large:
+            large_trials.place(state, out)
+        may_begin = not state.rules.has_end or sweep_end.admits(state, at)
+        if may_begin and not (state.waiting and sequential.holds(state)):
+            if state.hungry_for_memory and state.tally.has_large:
+                assignment.assign_large(state, out)
+            if state.pending and state.hungry:
+                assignment.assign(state, out)
+        if not state.is_exhausted:
+            if may_begin:
+                _suggest(state, out)
+        elif not state.active and not state.has_cut:
+            if _complete(state):
+                # What goes further wants slots, as if it had been there from the start of this pass.
+                advance(state, at, out)
+                return
+        elif state.hungry:
+            assignment.settle(state, out)
+        if not may_begin or (state.has_cut and not state.active):
+            sweep_end.end_if_idle(state, at, out)
+        elif len(state.slots) < state.capacity and state.phase == "running":
+            _open_slots(state, out)
+        if state.hungry_for_memory or state.no_memory_since is not None:
+            large_trials.watch(state, at)
+    if state.phase == "stopping" or state.is_interrupted:
+        _leave_when_quiet(state, at, out)
+    is_timed = state.rules.is_timed or state.waiting or state.timer_at is not None
+    is_short = state.no_room_since is not None or state.no_memory_since is not None
+    if (is_timed or is_short) and state.phase in ("running", "stopping"):
+        keep_time(state, out)
+
+
+def _has_only_paused(state: SweepState) -> bool:
+    """Whether nothing can run but what is paused."""
+    is_asking = state.asked > state.suggested
+    is_busy = state.tally.busy_slots or state.waiting or large_trials.count_in_reach(state)
+    return state.is_exhausted and not (is_asking or is_busy)
+
+
+def _wake(state: SweepState, at: float, out: Out) -> None:
+    """Ask about what is paused, and about the rest where what is resumed needs more memory than there is."""
+    verdicts.wake(state, at, out)
+    if state.behaviour < 6:
+        return
+    # One that pauses and resumes the same trials for ever is not asked for ever.
+    for _ in range(len(state.active)):
+        if state.phase != "running" or not state.counts.get("paused") or not _has_only_paused(state):
+            return
+        verdicts.wake(state, at, out)
+
+
+def _close_leaving(state: SweepState, out: Out) -> None:
+    for number in state.tally.vacated:
+        transitions.close(state, state.slots[number], out)
+
+
+def _suggest(state: SweepState, out: Out) -> None:
+    if state.asked > state.suggested:
+        return
+    if state.rules.is_blind:
+        slots, there = (
+            max(len(state.slots), transitions.slot_limit(state)),
+            large_trials.count_in_reach(state),
+        )
+        if there * 2 > max(MIN_ASK, 2 * transitions.MAX_DEPTH * slots):
+            return  # enough however deep the slots are
+        wanted = min(MAX_AHEAD, max(MIN_ASK, 2 * transitions.depth(state) * slots))
+        if there * 2 > wanted:
+            return
+        count = min(MAX_ASK, wanted)
+    else:
+        # A config is only as good as what its searcher knows: ask when a slot is free, not before; or when
+        # nothing is under way, as then it will never know more.
+        idle = len(state.hungry) if not large_trials.count_in_reach(state) else 0
+        idle = sequential.places(state, idle)
+        count = idle if _count_moving(state) else max(1, idle)
+    if count:
+        state.asked = state.suggested + count
+        out.append(SuggestConfigs(first=state.suggested, count=count))
+        if state.rules.logs_search:
+            state.search_log.append(~state.suggested)
+
+
+def _count_moving(state: SweepState) -> int:
+    """The trials of which the searcher can learn more: none is paused, or wants memory that no node has."""
+    beyond = len(large_trials.out_of_reach(state)) if state.behaviour >= 4 else 0
+    return len(state.active) - state.counts.get("paused", 0) - beyond
+
+
+def _needed_slots(state: SweepState) -> int:
+    """How many slots there is work for: none is opened that would only be closed again."""
+    if state.is_exhausted:
+        return state.tally.busy_slots + large_trials.count_in_reach(state) + len(state.waiting)
+    active = len(state.active) - len(large_trials.out_of_reach(state)) - state.counts.get("paused", 0)
+    if state.rules.max_trials is not None:
+        return state.rules.max_trials - state.suggested + active
+    # Who suggests late gives each slot one when it is there; how many there will be is not known.
+    return active if state.rules.is_blind else transitions.slot_limit(state)
+
+
+def _open_slots(state: SweepState, out: Out) -> None:
+    limit = min(transitions.slot_limit(state), _needed_slots(state))
+    if state.slot_failures >= transitions.MAX_SLOT_FAILURES:
+        if limit > 0 and not state.slots and state.behaviour >= 2:
+            # Those that worked beside them have gone since: nothing would ever change.
+            why = f"{state.slot_failures} workers in a row could not be started, and no other is left"
+            transitions.interrupt(state, why, out, fault="infrastructure")
+        return
+    if large_trials.is_opening(state):
+        return
+    while len(state.slots) < limit:
+        transitions.open_slot(state, out)
+
+
+def _complete(state: SweepState) -> bool:
+    """Every trial has ended: so has the sweep, unless some are to go further (True)."""
+    done = state.counts.get("completed", 0) + state.counts.get("stopped", 0)
+    if done and reopen.extend(state):
+        return True
+    state.phase = "stopping"
+    _name_end(state)
+    return False
+
+
+def _go_further(state: SweepState) -> bool:
+    """Whether the search has ended by itself, by a plateau or a target, and trials are to go further now."""
+    if state.extend_to is None or state.status not in (*sweep_end.ENDS_THAT_STAY, "completed"):
+        return False
+    sweep_end.rest(state)
+    state.phase, state.status, state.why, state.ended_by = "running", None, "", None
+    return True
+
+
+def _name_end(state: SweepState) -> None:
+    """Set the status of a sweep in which every trial has run to its own end."""
+    if state.ended_as is not None:
+        state.status = cast(SweepStatus, state.ended_as["status"])
+        state.why = str(state.ended_as["why"])
+        state.ended_by = cast(dict[str, JsonValue] | None, state.ended_as["ended_by"])
+    elif state.counts.get("completed", 0) + state.counts.get("stopped", 0) or not state.trials:
+        state.status, state.why = "completed", "every trial has ended"
+    else:
+        state.status, state.why = "failed", "every trial failed"
+        state.fault = attempts.fault_of(state)
+
+
+def _settle(state: SweepState) -> None:
+    """A limit that has cut nothing has not ended the sweep: it has completed."""
+    is_done = state.ended_as is None and (state.extend_to is None or state.status == "plateau")
+    if state.status in _LIMITS and is_done and _has_run_all(state):
+        state.ended_by = None
+        _name_end(state)
+
+
+def _has_run_all(state: SweepState) -> bool:
+    """Whether every trial that the spec asks for has run to its own end: none was cut, none is missing."""
+    if state.counts.get("cancelled") or state.active:
+        return False
+    wanted = sweep_end.wanted_trials(state)
+    return state.is_exhausted or (wanted is not None and len(state.trials) >= wanted)
+
+
+def _leave_when_quiet(state: SweepState, at: float, out: Out) -> None:
+    if state.phase == "stopping":
+        # What slots give back, or searchers suggest, after the end has begun.
+        transitions.cut_unbegun(state, at)
+    if state.tally.busy_slots:
+        return
+    if state.phase == "stopping" and state.status is not None:
+        _settle(state)
+        if _go_further(state):
+            advance(state, at, out)
+            return
+        if state.extend_to is not None and state.status in _LIMITS:
+            why = f"no trial has gone further, as the sweep was ended by {state.why}"
+            transitions.note(
+                state, f"extend: {why}; raise that limit, and it follows once the sweep has completed"
+            )
+        state.phase = "ending"
+        if state.rules.named:
+            unreported.note_missing(state, "any trial")
+        out.append(EndSweep(status=state.status, why=state.why))
+    elif state.is_interrupted and not state.has_left:
+        state.has_left = True
+        out.append(LeaveSweep(why=state.why))
+
+
+def take_due(state: SweepState, at: float, out: Out) -> None:
+    """Do what the time has come for."""
+    rules = state.rules
+    if sweep_end.plans(state):
+        sweep_end.take_end(state, at, out)
+    elif state.deadline_at is not None and at >= state.deadline_at:
+        transitions.stop_sweep(state, "deadline", "the deadline has come", at, out)
+    elif rules.time_budget_s is not None and state.active_s(at) >= rules.time_budget_s:
+        transitions.stop_sweep(
+            state, "budget", f"the time budget of {rules.time_budget_s:g} s is spent", at, out
+        )
+    while (due := state.tally.next_due()) is not None and due[0] <= at:
+        del state.waiting[due[1]]
+        state.trials[due[1]].due_at = None
+        transitions.requeue(state, state.trials[due[1]], "due")
+    for number in _slots_due(state, at):
+        slot = state.slots[number]
+        _take_due_trial(state, slot, state.trials[slot.queue[0]], at, out)
+    no_room = state.no_room_since
+    is_over = no_room is not None and _is_over(state, no_room, rules.placement_timeout_s, at)
+    if is_over and not state.tally.busy_slots:
+        why = f"for {rules.placement_timeout_s:g} s no node could hold a trial: {state.no_room_problem}"
+        transitions.interrupt(state, why, out, fault="infrastructure")
+    no_memory_at = large_trials.due_at(state)
+    if no_memory_at is not None and at >= no_memory_at:
+        large_trials.give_up(state, at, out)
+
+
+def _is_over(state: SweepState, since: float, limit_s: float, at: float) -> bool:
+    """Whether so much time has passed: told by the moment that the timer was set to, to the last bit.
+
+    A timer that fires at its time, and is told that it is not yet time, would be set to the same time again.
+    """
+    return at >= since + limit_s if state.behaviour >= 2 else at - since >= limit_s
+
+
+def _slots_due(state: SweepState, at: float) -> list[int]:
+    """The slots whose running trial has run, or been silent, for too long."""
+    limit_s, timeout_s = state.rules.trial_time_s, state.rules.report_timeout_s
+    due: set[int] = set()
+    if limit_s is not None:
+        due |= state.tally.running_for(lambda since: _is_over(state, since, limit_s, at))
+    if timeout_s is not None and not state.is_stalled:
+        due |= state.tally.silent_for(lambda since: _is_over(state, since, timeout_s, at))
+    return sorted(due)
+
+
+def _take_due_trial(state: SweepState, slot: Slot, trial: Trial, at: float, out: Out) -> None:
+    limit, started_at = state.rules.trial_time_s, trial.attempt_started_at
+    timeout = state.rules.report_timeout_s
+    if limit is not None and started_at is not None and _is_over(state, started_at, limit, at):
+        transitions.ask_to_end(state, trial, "limit", out)
+    elif timeout is None or transitions.may_be_silent(state, slot):
+        return
+    elif _is_over(state, slot.heard_at, timeout, at):
+        transitions.ask_to_end(state, trial, "hung", out, grace_s=0.0)
+
+
+def keep_time(state: SweepState, out: Out) -> None:
+    """Have the timer set to the next moment at which something is due."""
+    rules, tally = state.rules, state.tally
+    waiting = tally.next_due() if state.waiting else None
+    times = [waiting[0]] if waiting is not None else []
+    end = sweep_end.end_in_sight(state) if state.phase == "running" and rules.has_end else None
+    if end is not None:
+        times.append(end.at)
+    if rules.trial_time_s is not None:
+        since = tally.running_since()
+        if since is not None:
+            times.append(since[0] + rules.trial_time_s)
+    times += [due for due in (_no_room_due_at(state), large_trials.due_at(state)) if due is not None]
+    if rules.report_timeout_s is not None:
+        due = _next_silence(state, rules.report_timeout_s)
+        if due is not None:
+            times.append(due)
+    at = min(times, default=None)
+    if at != state.timer_at:
+        state.timer_at = at
+        out.append(SetTimer(at=at))
+
+
+def _no_room_due_at(state: SweepState) -> float | None:
+    """When the wait for a place is over. While trials run, it can be as long as it likes."""
+    if state.no_room_since is None or state.phase != "running" or state.is_interrupted:
+        return None
+    if state.behaviour >= 2 and state.tally.busy_slots:
+        return None
+    return state.no_room_since + state.rules.placement_timeout_s
+
+
+def _next_silence(state: SweepState, timeout_s: float) -> float | None:
+    """When the running trial that has been silent for longest will have been so for too long.
+
+    A timer that is early costs less than one that is set anew with each report: one that is set already, and
+    not later than that, is left as it is.
+    """
+    tally, early = state.tally, state.timer_at
+    bound = tally.silent_since_or_later() if not state.is_stalled else None
+    if early is not None and (bound is None or early <= bound + timeout_s):
+        return early
+    since = tally.silent_since() if bound is not None else None
+    due = since[0] + timeout_s if since is not None else None
+    return early if early is not None and (due is None or early <= due) else due

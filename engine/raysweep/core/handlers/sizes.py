@@ -1,0 +1,71 @@
+"""What a trial needs by its config, where the spec says so (`by_config`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import Slot, Trial
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.errors import SpecError
+from raysweep.space.amounts import Size, amounts_of, size_of
+
+
+def note(state: SweepState, trial: Trial, *, is_given_up: bool = False) -> Failure | None:
+    """Note what an active trial needs beyond the usual; why it cannot be told, if so.
+
+    Its memory only grows: what a trial had run out of memory with, it does not try again with another config.
+    `is_given_up`: the config before this one was never run, and what memory it needed does not count.
+    """
+    needs = state.rules.needs
+    if not needs:
+        return None
+    try:
+        amounts = {need.name: amount for need in needs if (amount := need.of(trial.config)) is not None}
+    except SpecError as error:
+        return Failure(origin="exception", type="SpecError", message=str(error))
+    was_large = trial.is_large
+    if is_given_up and all(attempt.kind != "oom" for attempt in trial.attempts):
+        trial.memory_bytes = None
+    memory = int(amounts.pop("memory", 0))
+    if memory > (trial.memory_bytes or 0):
+        trial.memory_bytes = memory
+    trial.size = size_of(amounts)
+    state.hungry_for_memory += trial.is_large - was_large
+    if trial.is_large:
+        state.tally.large.add(trial.number)
+    else:
+        state.tally.large.discard(trial.number)
+    return None
+
+
+def is_more(state: SweepState, config: Mapping[str, JsonValue], *, than: Mapping[str, JsonValue]) -> bool:
+    """Whether a trial with this config needs more of anything than with the other, as far as can be told."""
+    try:
+        pairs = [(need.of(config), need.of(than)) for need in state.rules.needs]
+    except SpecError:
+        return False
+    return any((now or 0) > (before or 0) for now, before in pairs)
+
+
+def needed_sizes(state: SweepState) -> list[Size]:
+    """The sizes that active trials need, each once; those of gangs with their memory."""
+    if not state.hungry_for_memory:
+        return []
+    trials = (state.trials[number] for number in sorted(state.tally.large) if number in state.active)
+    return sorted({size for trial in trials if (size := _with_memory(state, trial))})
+
+
+def is_beyond(state: SweepState, asking: Trial | Slot) -> bool:
+    """Whether no node has room for the size of a trial or a slot, or of a gang for that with its memory."""
+    beyond = state.beyond
+    return bool(beyond) and (asking.size in beyond or _with_memory(state, asking) in beyond)
+
+
+def _with_memory(state: SweepState, asking: Trial | Slot) -> Size:
+    """Each member of a gang takes the memory, so that the largest node alone does not tell who has it."""
+    if asking.memory_bytes is None or state.spec.scaling is None:
+        return asking.size
+    return size_of({**amounts_of(asking.size), "memory": asking.memory_bytes})

@@ -1,0 +1,145 @@
+"""Whether a trial has done enough: by its own plateau or patience, a function of the user's, the best trial.
+
+All look at reports by their place on the way to the present result, not by their order: a trial that goes on
+from a checkpoint makes some of them again, which must not count twice.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TypeVar
+
+from raysweep.core.state.compiled_spec import Rules
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import Metrics, Trial
+from raysweep.core.views.scores import as_number, is_better, may_be_best, score_of
+from raysweep.core.views.wilcoxon import p_greater
+from raysweep.core.vocabulary.stop_reasons import StopReason
+from raysweep.specs.policies import TrialPatience, TrialPlateau
+from raysweep.specs.trial_stops import TrialWilcoxon
+from raysweep.squares import sum_of_squares
+
+EntryT = TypeVar("EntryT")
+
+
+def record(state: SweepState, trial: Trial, metrics: Metrics, value: float | None) -> None:
+    """Keep a report where a stopper looks at more than one; in place of those that it makes again."""
+    rules = state.rules
+    if trial.max_t is not None:
+        return
+    if rules.trial_wilcoxon is not None and value is not None:
+        _append(state.curves.setdefault(trial.number, []), trial.iteration, value)
+    if rules.judge is not None:
+        _append(state.histories.setdefault(trial.number, []), trial.iteration, metrics)
+
+
+def _append(entries: list[tuple[int, EntryT]], iteration: int, entry: EntryT) -> None:
+    while entries and entries[-1][0] >= iteration:
+        entries.pop()
+    entries.append((iteration, entry))
+
+
+def judge(state: SweepState, trial: Trial, metrics: Metrics) -> StopReason | None:
+    """Take a report into account that was recorded: why it is the trial's last; None: it goes on.
+
+    A trial that has settled is complete, one that is worse than the best has been stopped.
+    """
+    rules = state.rules
+    if has_settled(rules, trial, metrics):
+        return "limit"
+    if rules.judge is not None:
+        history = [metrics for _, metrics in state.histories.get(trial.number, ())]
+        if rules.judge.ends(trial.number, history):
+            return "limit"
+    wilcoxon = rules.trial_wilcoxon
+    return "scheduler" if wilcoxon is not None and _is_worse(wilcoxon, state, trial) else None
+
+
+def _is_worse(wilcoxon: TrialWilcoxon, state: SweepState, trial: Trial) -> bool:
+    """Whether a trial's reports are worse than those of the best one, and its mean is.
+
+    Decided as Optuna's WilcoxonPruner does. A report without a number is left out.
+    """
+    if state.reference is None:
+        return False
+    sign = -1.0 if state.rules.is_max else 1.0
+    own, best = dict(state.curves.get(trial.number, ())), dict(state.curves.get(state.reference, ()))
+    differences = [sign * (value - best[step]) for step, value in own.items() if step in best]
+    if len(differences) < max(2, wilcoxon.n_startup_steps):
+        return False
+    if sign * _mean(best) >= sign * _mean(own):
+        return False
+    return p_greater(differences) < wilcoxon.p_threshold
+
+
+def _mean(curve: dict[int, float]) -> float:
+    return sum(curve.values()) / len(curve)
+
+
+def conclude(state: SweepState, trial: Trial) -> None:
+    """A trial has ended: nothing of it is kept but what others are compared with.
+
+    One that failed may be retried, and one that the sweep's end cut may go on, with what they had reported.
+    """
+    if state.rules.trial_wilcoxon is not None and trial.state == "completed":
+        _consider_reference(state, trial)
+    if trial.state in ("completed", "stopped"):
+        state.histories.pop(trial.number, None)
+        if trial.number != state.reference:
+            state.curves.pop(trial.number, None)
+
+
+def _consider_reference(state: SweepState, trial: Trial) -> None:
+    score, known = score_of(state, trial), state.reference
+    if score is None or not may_be_best(state, trial):
+        return
+    if known is None or is_better(state, score, score_of(state, state.trials[known])):
+        state.reference = trial.number
+        if known is not None:
+            state.curves.pop(known, None)
+
+
+def forget(state: SweepState, number: int) -> None:
+    """The trial goes on with another config or checkpoint: what it reported before was not its own."""
+    state.histories.pop(number, None)
+    state.curves.pop(number, None)
+
+
+def has_settled(rules: Rules, trial: Trial, metrics: Metrics) -> bool:
+    """Take a report into account: whether it is the trial's last, as nothing changes any more."""
+    plateau, patience = rules.trial_plateau, rules.trial_patience
+    is_flat = plateau is not None and _is_flat(plateau, rules, trial, metrics)
+    is_over = patience is not None and _is_over(patience, rules, trial, metrics)
+    return is_flat or is_over
+
+
+def _is_flat(plateau: TrialPlateau, rules: Rules, trial: Trial, metrics: Metrics) -> bool:
+    value = as_number(metrics.get(plateau.metric or rules.metric))
+    if value is None:
+        return False
+    before = tuple(each for each in trial.recent if each[0] < trial.iteration)
+    trial.recent = (*before, (trial.iteration, value))[-plateau.num_results :]
+    if trial.iteration < plateau.grace_period or len(trial.recent) < plateau.num_results:
+        return False
+    threshold = plateau.metric_threshold
+    if threshold is not None:
+        is_max = (plateau.mode or ("max" if rules.is_max else "min")) == "max"
+        if value < threshold if is_max else value > threshold:
+            return False
+    values = [each[1] for each in trial.recent]
+    mean = sum(values) / len(values)
+    return sqrt(sum_of_squares(each - mean for each in values) / len(values)) < plateau.std
+
+
+def _is_over(patience: TrialPatience, rules: Rules, trial: Trial, metrics: Metrics) -> bool:
+    value = as_number(metrics.get(rules.metric))
+    if value is None:
+        return False
+    if trial.improved is None or _gain(rules, trial.improved[1], value) > patience.min_improvement:
+        trial.improved = (trial.iteration, value)
+    since = trial.iteration - trial.improved[0]
+    return since >= patience.reports and trial.iteration >= patience.grace_period
+
+
+def _gain(rules: Rules, before: float, value: float) -> float:
+    return value - before if rules.is_max else before - value

@@ -1,0 +1,33 @@
+"""Values that a spec names and trials should report: a misspelt one would be looked for in vain, in silence.
+
+What the scheduler looks at is checked at the end of each trial (`ends`), as nothing goes without it. What
+limits a trial, ranks its checkpoints or counts as its cost may come with few reports: that none came is said
+once, when the first trial has completed, or else when the sweep ends.
+"""
+
+from __future__ import annotations
+
+from raysweep.core.handlers import transitions
+from raysweep.core.state.sweep import SweepState
+from raysweep.documents.validation import did_you_mean
+from raysweep.schedulers import TRAINING_ITERATION
+
+
+def see(state: SweepState, keys: tuple[str, ...]) -> None:
+    """Trials report values of these names."""
+    for name in state.rules.named:
+        if name in keys and name not in state.seen_names:
+            state.seen_names += (name,)
+
+
+def note_missing(state: SweepState, by: str) -> None:
+    """Say which names were never reported so far; `by`: by which trials, in words."""
+    if state.behaviour < 7 or not state.reported_keys:
+        return
+    known = dict.fromkeys((*state.reported_keys, TRAINING_ITERATION))
+    for name, field in state.rules.named.items():
+        if name not in state.seen_names:
+            state.seen_names += (name,)
+            transitions.note(
+                state, f"{field}: {name!r} was never reported by {by}; {did_you_mean(name, known)}"
+            )

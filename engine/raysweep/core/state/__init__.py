@@ -1,0 +1,1 @@
+"""The state of the core: the sweep, its trials and slots, the compiled spec, indexes, invariants."""

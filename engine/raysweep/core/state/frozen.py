@@ -1,0 +1,46 @@
+"""The state at one moment, for a thread that writes it down while the sweep goes on.
+
+A trial that has ended is never changed in place: who has to change one after all changes a copy
+(`moves.thaw`). So only what has not ended is made into JSON at once, and costs the loop time; the rest is
+kept by reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import Trial
+
+# The interpreter lock is held while this many trials become JSON: a fraction of a millisecond.
+_TRIALS_A_PART: Final = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenState:
+    """`rest`: the JSON of all but the trials; `trials`: those that have ended, and the JSON of others."""
+
+    rest: bytes
+    trials: tuple[Trial | orjson.Fragment, ...]
+
+    def parts(self) -> Iterator[bytes]:
+        """What `SweepState.to_json` says, as JSON text in parts; joined they are one object."""
+        yield self.rest[:-1] + b',"trials":['
+        for first in range(0, len(self.trials), _TRIALS_A_PART):
+            if first:
+                yield b","
+            yield orjson.dumps(self.trials[first : first + _TRIALS_A_PART])[1:-1]
+        yield b"]}"
+
+
+def freeze(state: SweepState) -> FrozenState:
+    """Keep the state as it is now."""
+    trials: list[Trial | orjson.Fragment] = list(state.trials.values())
+    for number in state.active:
+        trials[number] = orjson.Fragment(orjson.dumps(state.trials[number]))
+    # `list` is for the slots' deques.
+    return FrozenState(rest=orjson.dumps(state.rest(), default=list), trials=tuple(trials))

@@ -1,0 +1,148 @@
+"""What must be true of every state, after every event. Checked by the tests and by the simulator."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from raysweep.core.handlers import retention
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.vocabulary.lifecycle import FINAL, ON_SLOT
+
+
+def check(state: SweepState) -> None:
+    """Check the state.
+
+    Raises:
+        AssertionError: names the invariant that does not hold, and for which trial or slot.
+    """
+    _check_trials(state)
+    _check_slots(state)
+    _check_top(state)
+    _check_ends(state)
+    _check_tally(state)
+
+
+def _check_trials(state: SweepState) -> None:
+    counts = Counter(trial.state for trial in state.trials.values())
+    kept = {name: number for name, number in state.counts.items() if number}
+    assert dict(counts) == kept, f"counts {kept} are not those of the trials: {dict(counts)}"
+    pending = [number for number, trial in state.trials.items() if trial.state == "pending"]
+    assert list(state.pending) == pending, f"pending {list(state.pending)} != {pending}"
+    waiting = [number for number, trial in state.trials.items() if trial.state == "waiting"]
+    assert sorted(state.waiting) == waiting, f"waiting {sorted(state.waiting)} != {waiting}"
+    for number, trial in state.trials.items():
+        assert trial.number == number
+        assert (number in state.active) == (trial.state not in FINAL), f"trial {number}: active or final"
+        assert (trial.slot is not None) == (trial.state in ON_SLOT), (
+            f"trial {number}: {trial.state}, slot {trial.slot}"
+        )
+        assert (trial.stop_reason is not None) == (trial.state == "stopping"), f"trial {number}: stop reason"
+        assert trial.turn is None or trial.state in ("queued", "stopping"), f"trial {number}: turn"
+        assert trial.origin is None or not trial.checkpoints, f"trial {number}: another's checkpoint, and own"
+        assert (trial.due_at is not None) == (trial.state == "waiting"), f"trial {number}: due time"
+        assert trial.due_at == state.waiting.get(number), f"trial {number}: due at another time"
+        assert trial.overrun <= trial.reports, f"trial {number}: more overrun than reports"
+        attempts = [ended.attempt for ended in trial.attempts]
+        assert attempts == sorted(set(attempts)), f"trial {number}: attempts {attempts}"
+        assert (trial.ended_at is not None) == (trial.state in FINAL), f"trial {number}: end time"
+        numbers = [checkpoint.number for checkpoint in trial.checkpoints]
+        assert numbers == sorted(set(numbers)), f"trial {number}: checkpoints {numbers}"
+        assert retention.kept(state.rules, trial.checkpoints) == trial.checkpoints, (
+            f"trial {number}: more checkpoints than its policy keeps: {numbers}"
+        )
+        starts = [start for start, _ in trial.lineage]
+        assert starts == sorted(set(starts)), f"trial {number}: configs from {starts}"
+        assert starts[:1] in ([], [0]), f"trial {number}: no config from the start: {starts}"
+    assert list(state.trials) == list(range(state.suggested)), (
+        "trials are numbered in the order of suggestion"
+    )
+
+
+def _check_slots(state: SweepState) -> None:
+    limit = state.rules.max_concurrent
+    assert limit is None or len(state.slots) <= limit, (
+        f"{len(state.slots)} slots, max_concurrent_trials={limit}"
+    )
+    for slot in state.slots.values():
+        for position, number in enumerate(slot.queue):
+            trial = state.trials[number]
+            assert trial.size == slot.size, f"trial {number} needs {trial.size!r}, has {slot.size!r}"
+            assert trial.slot == slot.number, (
+                f"trial {number} is in the queue of slot {slot.number}, not {trial.slot}"
+            )
+            is_head = position == 0
+            assert is_head or trial.state == "queued", (
+                f"trial {number} runs behind another in slot {slot.number}"
+            )
+        assert not slot.queue or slot.is_open, f"slot {slot.number} has trials but is not open"
+        assert slot.is_hungry == (slot.number in state.hungry), f"slot {slot.number}: hungry mark"
+    are_loaded = [bool(state.slots[number].queue) for number in state.hungry if number in state.slots]
+    if state.behaviour >= 2:
+        assert are_loaded == sorted(are_loaded), "a hungry slot that is idle stands behind one that is not"
+        large = [number for number in state.active if state.trials[number].is_large]
+        assert state.hungry_for_memory == len(large), f"{state.hungry_for_memory} hungry for memory: {large}"
+    assert len(set(state.hungry)) == len(state.hungry), "a slot is hungry twice"
+    assert all(number in state.slots for number in state.hungry), "a hungry slot is gone"
+    queued = sorted(number for slot in state.slots.values() for number in slot.queue)
+    on_slot = [number for number, trial in state.trials.items() if trial.state in ON_SLOT]
+    assert queued == on_slot, f"trials on slots {on_slot} are not those in the queues {queued}"
+
+
+def _check_top(state: SweepState) -> None:
+    """Of the trials that are done, none but the best keep checkpoints."""
+    limit = state.rules.keep_top
+    assert not state.unranked, f"trials are not ranked: {state.unranked}"
+    if limit is None:
+        assert not state.top
+        return
+    assert len(state.top) <= limit, f"more than {limit} trials keep checkpoints: {state.top}"
+    for number, trial in state.trials.items():
+        if trial.state in retention.RANKED and number not in state.top:
+            assert trial.checkpoint is None, f"trial {number} is not of the best, and keeps checkpoints"
+
+
+def _check_ends(state: SweepState) -> None:
+    if state.phase in ("ending", "ended"):
+        assert not state.active, f"the sweep is {state.phase}, but {list(state.active)} have not ended"
+        assert state.status is not None
+    assert (state.status is None) == (state.phase == "running"), f"phase {state.phase}, status {state.status}"
+    assert (state.ended_at is not None) == (state.phase == "ended")
+
+
+def _check_tally(state: SweepState) -> None:
+    """What is kept up to date is what a search finds."""
+    tally, slots = state.tally, state.slots.values()
+    assert tally.open_slots == sum(slot.is_open for slot in slots), f"{tally.open_slots} slots are open"
+    assert tally.busy_slots == sum(bool(slot.queue) for slot in slots), f"{tally.busy_slots} slots are busy"
+    idle = [number for number in state.hungry if not state.slots[number].queue]
+    assert state.hungry.sorted(tally.idle) == idle, f"idle slots {tally.idle} are not {idle}"
+    vacated = [slot.number for slot in slots if slot.is_leaving and not slot.queue]
+    borrowed = [checkpoint for trial in state.trials.values() for checkpoint in trial.borrowed]
+    assert tally.pins == Counter(each.uri for each in borrowed), f"pinned {tally.pins}, needed {borrowed}"
+    assert not state.undecided, f"verdicts are left over: {state.undecided}"
+    assert tally.vacated == vacated, f"vacated slots {tally.vacated} are not {vacated}"
+    large = [slot for slot in slots if slot.is_large]
+    assert tally.large_slots == large, f"large slots {tally.large_slots} are not {large}"
+    nodes = Counter(slot.node for slot in slots if slot.is_open)
+    assert +tally.nodes == nodes, f"open slots by node {tally.nodes} are not {nodes}"
+    loaded = max(slots, key=lambda slot: len(slot.queue), default=None)
+    expected = loaded if loaded is not None and len(loaded.queue) > 1 else None
+    assert tally.most_loaded is expected, f"most loaded {tally.most_loaded} is not {expected}"
+    hungry = {n for n, trial in state.trials.items() if trial.is_large}
+    assert hungry == tally.large, f"trials with more memory {tally.large} are not {hungry}"
+    _check_due(state)
+
+
+def _check_due(state: SweepState) -> None:
+    tally = state.tally
+    waiting = min(((at, number) for number, at in state.waiting.items()), default=None)
+    assert tally.next_due() == waiting, f"next due {tally.next_due()} is not {waiting}"
+    heads = [(slot, state.trials[slot.queue[0]]) for slot in state.slots.values() if slot.queue]
+    running = [(slot, trial) for slot, trial in heads if trial.state == "running"]
+    heard = min(((slot.heard_at, slot.number) for slot, _ in running if not slot.is_busy), default=None)
+    bound = tally.silent_since_or_later()
+    assert heard is None or (bound is not None and bound <= heard[0]), f"bound {bound} is behind {heard}"
+    assert tally.silent_since() == heard, f"silent {tally.silent_since()} is not {heard}"
+    began = [(trial.attempt_started_at, slot.number) for slot, trial in running]
+    started = min((each for each in began if each[0] is not None), default=None)
+    assert tally.running_since() == started, f"running {tally.running_since()} is not {started}"

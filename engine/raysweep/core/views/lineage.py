@@ -1,0 +1,44 @@
+"""Which configs made a trial what it is: one after the other, each from where it took over.
+
+A lineage is kept of a trial that has gone on with another config, or from another trial's checkpoint. Each
+entry is a config and the number of reports that lay behind the checkpoint which it went on from: it made what
+came after, up to the next entry. A checkpoint has the lineage of its trial up to its own iteration, so one
+that is handed on takes the donor's with it, however often that one was replaced itself.
+"""
+
+from __future__ import annotations
+
+from raysweep.core.state.trial import Lineage, Trial
+
+
+def lineage_of(trial: Trial) -> Lineage:
+    """The configs of a trial; its only one from the start where it never had another."""
+    return trial.lineage or ((0, trial.config),)
+
+
+def up_to(lineage: Lineage, iteration: int) -> Lineage:
+    """What made the first `iteration` reports."""
+    return tuple(each for each in lineage if each[0] < iteration)
+
+
+def inherit(trial: Trial) -> None:
+    """The trial made nothing with its config: it has config and result of what made its checkpoint."""
+    trial.lineage = up_to(trial.lineage, trial.attempt_iteration)
+    made_by = trial.lineage[-1][1]
+    if made_by != trial.config and trial.suggested is None:
+        trial.suggested = trial.config
+    trial.config = made_by
+    trial.last = trial.best = trial.inherited
+
+
+def begin(trial: Trial) -> None:
+    """An attempt runs: what lies past its checkpoint is made anew, with the trial's present config.
+
+    A trial that never went on with another config or checkpoint needs no lineage.
+    """
+    if not trial.lineage:
+        return
+    before = up_to(trial.lineage, trial.attempt_iteration)
+    if not before or before[-1][1] != trial.config:
+        before = (*before, (trial.attempt_iteration, trial.config))
+    trial.lineage = before

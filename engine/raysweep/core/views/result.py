@@ -1,0 +1,232 @@
+"""The outcome of a sweep, made of its state."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from raysweep.core.handlers.repeats import Group, best_trial, ranked_groups
+from raysweep.core.handlers.sweep_end import usage, wanted_trials
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import Attempt, Trial, trial_id
+from raysweep.core.views.scores import best_ranked, first_ranked, score_of, violations
+from raysweep.core.vocabulary.failures import Failure
+from raysweep.core.vocabulary.lifecycle import FINAL, Cause
+from raysweep.errors import RaysweepError
+from raysweep.outcome import (
+    AttemptOutcome,
+    ConfigOutcome,
+    EndedBy,
+    ErrorInfo,
+    SweepOutcome,
+    TrialOutcome,
+    Usage,
+    show_infeasible,
+)
+from raysweep.outcome.record import without_collector
+from raysweep.references import to_uri
+from raysweep.space.held_tuples import tuples_of
+from raysweep.specs.repeat import without_seed
+from raysweep.specs.schedule import ScheduledConfig
+
+# What a person calls the causes in the lifecycle table.
+_ENDS: Final[dict[Cause, str]] = {
+    "returned": "completed",
+    "reached": "completed",
+    "halted": "stopped",
+    "retried": "failed",
+    "gave_up": "failed",
+    "lost": "lost",
+    "cut": "cancelled",
+    "kept": "interrupted",
+    "moved": "preempted",
+    "paused": "paused",
+    "resumed": "paused",
+    "exploited": "exploited",
+    "went_back": "went back",
+    "fell_back": "failed",
+}
+
+
+def make_outcome(state: SweepState, *, sweep_id: str, key: str, uri: str, version: str) -> SweepOutcome:
+    """What is handed on after the end: the best trial, every trial, why it ended.
+
+    Raises:
+        RaysweepError: the sweep has not ended.
+    """
+    if state.status is None or state.started_at is None or state.ended_at is None:
+        raise RaysweepError(f"sweep {sweep_id} has not ended")
+    best = best_shown(state)
+    with without_collector():
+        trials = tuple(trial_outcome(state, trial, uri) for trial in state.trials.values())
+    return SweepOutcome(
+        sweep_id=sweep_id,
+        name=state.spec.name,
+        key=key,
+        status=state.status,
+        why=explain(state),
+        ended_by=EndedBy.model_validate(state.ended_by) if state.ended_by else None,
+        usage=Usage(**usage(state, state.ended_at)),
+        min_trials=state.spec.stop.min_trials,
+        metric=state.spec.metric,
+        mode=state.spec.mode,
+        others=state.spec.others,
+        constraints=state.spec.constraints,
+        best=trials[best.number] if best else None,
+        trials=trials,
+        tuples=tuples_of(state.spec.param_space),
+        configs=_configs(state),
+        num_trials=num_trials(state),
+        is_open_ended=state.spec.is_open_ended,
+        counts={name: number for name, number in sorted(state.counts.items()) if number},
+        seed=state.seed,
+        started_at=state.started_at,
+        ended_at=state.ended_at + max(0.0, state.clock_ahead_s),
+        uri=uri,
+        generation=state.generation,
+        error=_first_error(state, uri) if state.status == "failed" else None,
+        spec_digest=state.spec.digest(),
+        code_digest=state.code,
+        raysweep_version=version,
+        notes=state.notes,
+    )
+
+
+def explain(state: SweepState) -> str:
+    """One sentence for a person: how many trials, why it ended, what the best is."""
+    ended = [trial for trial in state.trials.values() if trial.state in FINAL and trial.state != "cancelled"]
+    counts = state.counts
+    if state.ended_by is not None and state.status in ("deadline", "budget", "plateau"):
+        parts = [f"{_of_wanted(len(ended), num_trials(state))}, ended by {state.why}"]
+    else:
+        # The sentences of sweeps of old stay as they were.
+        total = num_trials(state) if state.behaviour >= 2 else len(state.trials)
+        parts = [f"{_of_wanted(len(ended), total)} ended"]
+        parts.append(", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name]))
+        parts.append(f"{state.status}: {state.why}" if state.status else "still running")
+    best = best_shown(state)
+    first = first_ranked(state) if best is None else None
+    if first is not None:
+        nearest = trial_outcome(state, first, "")
+        parts.append(show_infeasible(state.spec.constraints, nearest, state.spec.metric, state.spec.others))
+    groups = ranked_groups(state) if state.rules.repeats > 1 else []
+    if groups:
+        parts.append(_show_group(state, groups[0]))
+    elif best is not None:
+        parts.append(f"best {state.spec.metric} {score_of(state, best):.6g} (trial {trial_id(best.number)})")
+    return "; ".join(part for part in parts if part)
+
+
+def best_shown(state: SweepState) -> Trial | None:
+    """The best trial; with `repeat`, the best one of the best config."""
+    groups = ranked_groups(state) if state.rules.repeats > 1 else []
+    return best_trial(state, groups[0]) if groups else best_ranked(state)
+
+
+def _show_group(state: SweepState, group: Group) -> str:
+    spread = f" ± {group.std:.3g}" if group.std is not None else ""
+    of = f"{len(group.scores)} of {state.rules.repeats} repeats"
+    return f"best {state.spec.metric} {group.mean:.6g}{spread} (config {group.number}, {of})"
+
+
+def _configs(state: SweepState) -> tuple[ConfigOutcome, ...]:
+    repeat = state.spec.repeat
+    if repeat is None:
+        return ()
+    return tuple(
+        ConfigOutcome(
+            number=group.number,
+            config=without_seed(group.trials[0].config, repeat.seed_param),
+            state=group.state,
+            mean=group.mean,
+            std=group.std,
+            completed=len(group.scores),
+            trials=tuple(trial.number for trial in group.trials),
+            best=best_trial(state, group).number,
+        )
+        for group in ranked_groups(state)
+    )
+
+
+def _of_wanted(count: int, wanted: int | None) -> str:
+    return f"{count} trials" if wanted is None else f"{count} of {wanted} trials"
+
+
+def num_trials(state: SweepState) -> int | None:
+    """How many trials were to run: those that were asked for, whether they have been drawn yet or not.
+
+    None: as many as there was time for.
+    """
+    spec = state.spec
+    if not state.is_exhausted and spec.is_open_ended:
+        return None
+    wanted = None if state.is_exhausted else wanted_trials(state)
+    return max(len(state.trials), wanted or 0)
+
+
+def trial_outcome(state: SweepState, trial: Trial, uri: str) -> TrialOutcome:
+    """One trial as the outcome shows it; `uri`: of the sweep, below which its references lie."""
+    is_final = trial.state in FINAL
+    shown = trial.state if is_final or trial.state in ("pending", "running", "paused") else "pending"
+    if trial.state == "stopping":
+        shown = "running"
+    checkpoint = trial.checkpoint
+    failure = trial.attempts[-1] if trial.attempts and trial.state == "failed" else None
+    return TrialOutcome(
+        trial_id=trial_id(trial.number),
+        number=trial.number,
+        state=shown,
+        config=trial.config,
+        metrics=trial.last,
+        best_metrics=trial.best,
+        score=score_of(state, trial),
+        violations={
+            constraint.text: far
+            for constraint, far in zip(state.rules.constraints, violations(state, trial), strict=True)
+        }
+        if score_of(state, trial) is not None
+        else {},
+        reports=trial.reports,
+        overrun_reports=trial.overrun,
+        attempts=tuple(_attempt_outcome(attempt, uri) for attempt in trial.attempts),
+        checkpoint_uri=to_uri(uri, checkpoint.uri) if checkpoint else None,
+        max_t=trial.max_t,
+        started_at=trial.started_at,
+        ended_at=trial.ended_at,
+        error=_error_info(failure, uri) if failure else None,
+        schedule=tuple(ScheduledConfig(start=start, config=config) for start, config in trial.lineage),
+    )
+
+
+def _attempt_outcome(attempt: Attempt, uri: str) -> AttemptOutcome:
+    return AttemptOutcome(
+        attempt=attempt.attempt,
+        node=attempt.node,
+        started_at=attempt.started_at if attempt.started_at is not None else attempt.ended_at,
+        ended_at=attempt.ended_at,
+        end=_ENDS[attempt.end],
+        error=_error_info(attempt, uri),
+        config=attempt.config,
+        donor=attempt.donor,
+    )
+
+
+def _error_info(attempt: Attempt, uri: str) -> ErrorInfo | None:
+    failure: Failure | None = attempt.failure
+    if failure is None:
+        return None
+    return ErrorInfo(
+        kind=attempt.kind or "worker_died",
+        type=failure.type,
+        message=failure.message,
+        traceback=failure.traceback or None,
+        traceback_uri=to_uri(uri, failure.traceback_uri) if failure.traceback_uri else None,
+    )
+
+
+def _first_error(state: SweepState, uri: str) -> ErrorInfo:
+    for trial in state.trials.values():
+        for attempt in trial.attempts:
+            info = _error_info(attempt, uri)
+            if trial.state == "failed" and info is not None:
+                return info
+    return ErrorInfo(kind=state.fault or "failed", type="SweepFailed", message=state.why, traceback=None)

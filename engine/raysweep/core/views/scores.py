@@ -1,0 +1,263 @@
+"""Ranking: which report counts for a trial, and which trial is the best.
+
+A trial satisfies the sweep's constraints if the report that ranks it does: its last, or with `score: best`
+its best. One that does not, or of which that cannot be told, is never the best; it stands behind all that do,
+the nearest first. Of a trial's reports, too, any that satisfies them is better than any that does not.
+
+With several metrics the first one ranks; the others tell equal ones apart, one after the other. So the best
+is on the Pareto front, which is for others to find. A trial without a value of one of them is never the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf, isfinite
+from typing import Final, Protocol
+
+from pydantic import JsonValue
+
+from raysweep.core.state.sweep import SweepState
+from raysweep.core.state.trial import Metrics, Told, Trial
+from raysweep.core.vocabulary.commands import TellSearch
+from raysweep.core.vocabulary.lifecycle import ToldEnd, TrialEnd, TrialState
+from raysweep.specs.costs import TRIAL_TIME, CostRule
+
+_TOLD_AS: Final[dict[TrialState, TrialEnd]] = {
+    "completed": "completed",
+    "stopped": "stopped",
+    "failed": "failed",
+}
+Place = tuple[bool, float, tuple[float, ...], int]
+
+
+class Ran(Protocol):
+    """An attempt, in a state or in an outcome. Times are UTC seconds."""
+
+    @property
+    def started_at(self) -> float | None:
+        """None: it never began."""
+        ...
+
+    @property
+    def ended_at(self) -> float | None:
+        """None: it has not ended."""
+        ...
+
+    @property
+    def end(self) -> str:
+        """How it ended."""
+        ...
+
+
+def score_of(state: SweepState, trial: Trial) -> float | None:
+    """The score that ranks a trial: its last reported metric, or its best, as the spec's `score` says."""
+    return trial.best_score if state.rules.ranks_by_best else trial.last_score
+
+
+def ranking_report(state: SweepState, trial: Trial) -> Metrics:
+    """The report that ranks a trial: its last, or its best, as the spec's `score` says."""
+    return trial.best if state.rules.ranks_by_best else trial.last
+
+
+def violations(state: SweepState, trial: Trial) -> tuple[float | None, ...]:
+    """How far a trial is from satisfying each constraint: 0 or less, it does; None: it cannot be told."""
+    report = ranking_report(state, trial)
+    return tuple(constraint.violation(report) for constraint in state.rules.constraints)
+
+
+def violation(state: SweepState, report: Metrics) -> float:
+    """How far a report is from satisfying all constraints: 0, it does; infinite: it cannot be told."""
+    total = 0.0
+    for constraint in state.rules.constraints:
+        distance = constraint.violation(report)
+        total += inf if distance is None else max(distance, 0.0)
+    return total
+
+
+def other_values(state: SweepState, trial: Trial) -> tuple[float | None, ...]:
+    """A trial's values of the metrics after the first, in the report of its score; None: it has none."""
+    rules = state.rules
+    if not rules.others:
+        return ()
+    report = ranking_report(state, trial)
+    if as_number(report.get(rules.metric)) is None:
+        return (None,) * len(rules.others)
+    return tuple(as_number(report.get(name)) for name, _ in rules.others)
+
+
+def may_be_best(state: SweepState, trial: Trial) -> bool:
+    """Whether a trial has a value of each metric and satisfies the constraints."""
+    if score_of(state, trial) is None:
+        return False
+    if state.rules.others and None in other_values(state, trial):
+        return False
+    return not (state.rules.constraints and violation(state, ranking_report(state, trial)))
+
+
+def told(state: SweepState, trial: Trial) -> Told | None:
+    """What the searcher is told of a trial; None: nothing yet.
+
+    Of one that went on after its end, what was true at that; of one that has paused, what was true when it
+    did.
+    """
+    if trial.told is not None:
+        return trial.told
+    end = _TOLD_AS.get(trial.state)
+    return state.paused.get(trial.number) if end is None else told_at(state, trial, end)
+
+
+def told_at(state: SweepState, trial: Trial, end: ToldEnd) -> Told:
+    """What is true of a trial that ends or pauses now.
+
+    No value, where its results are those of another config, or where it has not reported what the constraints
+    name, or one of several metrics: no number would be true of it.
+    """
+    value = score_of(state, trial)
+    if value is None or trial.suggested is not None:
+        return Told(end=end, value=None)
+    cost = cost_of(trial.last, trial.attempts, state.rules.cost) if state.rules.cost is not None else None
+    if not (state.rules.constraints or state.rules.others):
+        return Told(end=end, value=value, cost=cost)
+    found, beside = violations(state, trial), other_values(state, trial)
+    known = tuple(each for each in found if each is not None)
+    others = tuple(each for each in beside if each is not None)
+    is_known = (len(known), len(others)) == (len(found), len(beside))
+    if not is_known:
+        return Told(end=end, value=None)
+    return Told(end=end, value=value, violations=known, others=others, cost=cost)
+
+
+def tell_search(number: int, known: Told) -> TellSearch:
+    """The command that tells it."""
+    return TellSearch(
+        trial=number,
+        value=known.value,
+        end=known.end,
+        violations=known.violations,
+        others=known.others,
+        cost=known.cost,
+    )
+
+
+def cost_of(last: Metrics, attempts: Iterable[Ran], rule: CostRule) -> float | None:
+    """What a trial cost, by its last report; else, where it is its time, as long as its attempts ran.
+
+    None where that is not known: an attempt that was lost ended nobody knows when.
+    """
+    cost = as_number(last.get(rule.name))
+    if cost is None and rule.name == TRIAL_TIME:
+        cost = _ran_s(attempts)
+    if cost is None or not rule.per:
+        return cost
+    time = as_number(last.get(rule.per))
+    return cost / time if time is not None and time > 0.0 else None
+
+
+def _ran_s(attempts: Iterable[Ran]) -> float | None:
+    total = 0.0
+    for attempt in attempts:
+        if attempt.started_at is None:
+            continue
+        if attempt.ended_at is None or attempt.end == "lost":
+            return None
+        total += attempt.ended_at - attempt.started_at
+    return total
+
+
+def is_better(state: SweepState, score: float, other: float | None) -> bool:
+    """Whether `score` beats `other`, strictly."""
+    if other is None:
+        return True
+    return score > other if state.rules.is_max else score < other
+
+
+def is_better_report(state: SweepState, trial: Trial, score: float, report: Metrics) -> bool:
+    """Whether a report of a trial, with this score, beats its best one so far."""
+    if state.rules.constraints and trial.best_score is not None:
+        now, before = violation(state, report), violation(state, trial.best)
+        if not now or not before:
+            return is_better(state, score, trial.best_score) if now == before else not now
+    return is_better(state, score, trial.best_score)
+
+
+def place(state: SweepState, trial: Trial) -> Place:
+    """Sorts trials, the best first: those that satisfy the constraints by score, the others by distance."""
+    distance = violation(state, ranking_report(state, trial)) if state.rules.constraints else 0.0
+    sign = -1.0 if state.rules.is_max else 1.0
+    score = sign * (score_of(state, trial) or 0.0)
+    if not state.rules.others:
+        return distance > 0.0, distance, (score,), trial.number
+    others = other_values(state, trial)
+    if None in others:
+        distance = inf
+    signs = (sign for _, sign in state.rules.others)
+    rest = (sign * (value or 0.0) for sign, value in zip(signs, others, strict=True))
+    return distance > 0.0, distance, (score, *rest), trial.number
+
+
+def best_of(state: SweepState, trials: Iterable[Trial]) -> Trial | None:
+    """The best trial, of those that may be; the lower number where two are equal."""
+    candidates = (trial for trial in trials if may_be_best(state, trial))
+    return min(candidates, key=lambda trial: place(state, trial), default=None)
+
+
+def consider_best(state: SweepState, trial: Trial) -> None:
+    """Remember a trial that has ended, and did not fail, if it is the best of these."""
+    rules, best = state.rules, state.best_ended
+    score = trial.best_score if rules.ranks_by_best else trial.last_score
+    if score is None:
+        return
+    if best is not None and not rules.others:
+        # As `_is_ahead` has it; nearly every trial ends here.
+        known = score_of(state, state.trials[best])
+        if known is not None and (score < known if rules.is_max else score > known):
+            return
+    if may_be_best(state, trial) and (best is None or _is_ahead(state, trial, state.trials[best])):
+        state.best_ended = trial.number
+
+
+def _is_ahead(state: SweepState, trial: Trial, other: Trial) -> bool:
+    """Whether a trial is better than another, of two that may be the best: as their places are, sooner."""
+    score, known = score_of(state, trial), score_of(state, other)
+    assert score is not None, "it may be the best"
+    if state.rules.others and score == known:
+        return place(state, trial) < place(state, other)
+    return is_better(state, score, known) or (score == known and trial.number < other.number)
+
+
+def ranked(state: SweepState) -> list[Trial]:
+    """All trials that have a score and did not fail, best first; those that break constraints come last."""
+    scored = [t for t in state.trials.values() if t.state != "failed" and score_of(state, t) is not None]
+    return sorted(scored, key=lambda trial: place(state, trial))
+
+
+def first_ranked(state: SweepState) -> Trial | None:
+    """The first of `ranked`."""
+    scored = (t for t in state.trials.values() if t.state != "failed" and score_of(state, t) is not None)
+    return min(scored, key=lambda trial: place(state, trial), default=None)
+
+
+def best_ranked(state: SweepState) -> Trial | None:
+    """The best of all trials; None where none may be."""
+    first = first_ranked(state)
+    return first if first is not None and may_be_best(state, first) else None
+
+
+def current_best(state: SweepState) -> Trial | None:
+    """The best trial so far, running ones included; costs as much as there are trials that have not ended."""
+    ended = [state.trials[state.best_ended]] if state.best_ended is not None else []
+    return best_of(state, [*ended, *(state.trials[number] for number in state.active)])
+
+
+def trial_time(state: SweepState, trial: Trial) -> float | None:
+    """How far a trial is, in the scheduler's unit of time."""
+    return as_number(trial.last.get(state.rules.time_attr))
+
+
+def as_number(value: JsonValue) -> float | None:
+    """A finite number as float; None for anything else (non-finite numbers travel as strings)."""
+    if type(value) is float or type(value) is int:
+        return float(value) if isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if isfinite(value) else None

@@ -1,0 +1,145 @@
+"""From the facts of a failure to its class, and from the class to what is done about it.
+
+| class | facts | action |
+|---|---|---|
+| `user_error` | the trainable raised | retried `max_failures` times; not where a rerun cannot mend it |
+| `worker_died` | the process died or was lost, its node lives | retried `max_worker_deaths` times |
+| `hung` | no report for `report_timeout_s` | killed; shares the budget of `worker_died` |
+| `oom` | ended by Ray's memory monitor, the kernel, or its limit | retried `max_ooms` times, larger |
+| `preempted` | the node was drained or died | runs again elsewhere, costs nothing |
+| `no_room` | its config asks for what no node has | not retried |
+| `gpu_oom` | CUDA out-of-memory in the exception | the config is infeasible: not retried |
+| `non_finite` | the metric was NaN or infinite | not retried |
+
+A checkpoint that could not be stored is no failure of its trial (`CheckpointFailed`); a node that makes
+trials fail is excluded (`ends.blame_node`), and what failed there does not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, Literal
+
+from raysweep.specs import FailurePolicy
+
+Origin = Literal["exception", "process", "node", "memory", "start", "metric", "hang", "placement"]
+NodeState = Literal["", "alive", "draining", "dead"]
+FailureKind = Literal[
+    "user_error", "worker_died", "hung", "oom", "preempted", "no_room", "gpu_oom", "non_finite"
+]
+
+# A rerun of the same code with the same config ends the same way: retrying before the first report is waste.
+_HOPELESS: Final = frozenset(
+    {
+        "TypeError",
+        "ImportError",
+        "AttributeError",
+        "NameError",
+        "SyntaxError",
+        "NotImplementedError",
+        "KeyError",
+        "GangReportsDiffer",
+    }
+)
+# With so much of a node's memory, the little that is left would not have helped.
+_NEARLY: Final = 0.95
+# Keeps the power finite however often a policy retries.
+_MAX_DOUBLINGS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The facts of one failure, as the shell saw them.
+
+    `bases` holds the class names of the exception's inheritance line; `traceback` its first 4 KiB, and
+    `traceback_uri` says where all of it is. `node_state`: how the node was when the process ended.
+    `memory_bytes`: the most that the process was seen to hold.
+    """
+
+    origin: Origin
+    type: str = ""
+    message: str = ""
+    traceback: str = ""
+    bases: tuple[str, ...] = ()
+    exit_code: int | None = None
+    is_fatal: bool = False
+    """No trial can ever run: the trainable cannot be loaded, the resources can never be had."""
+    node_state: NodeState = ""
+    memory_bytes: int | None = None
+    traceback_uri: str = ""
+
+
+def classify(failure: Failure) -> FailureKind:
+    """The class of a failure (see the table in the module docstring)."""
+    match failure.origin:
+        case "node":
+            return "preempted"
+        case "memory":
+            return "oom"
+        case "metric":
+            return "non_finite"
+        case "hang":
+            return "hung"
+        case "placement":
+            return "no_room"
+        case "process" | "start":
+            if "OutOfMemoryError" in failure.bases:
+                return "oom"
+            return "preempted" if failure.node_state in ("draining", "dead") else "worker_died"
+        case "exception":
+            return "gpu_oom" if _is_gpu_oom(failure) else "user_error"
+
+
+def _is_gpu_oom(failure: Failure) -> bool:
+    # torch.OutOfMemoryError; Ray has an error of that name too, about the host's memory.
+    is_named_so = "OutOfMemoryError" in failure.bases and "RayError" not in failure.bases
+    return is_named_so or "CUDA out of memory" in failure.message
+
+
+def same_budget(kind: FailureKind) -> tuple[FailureKind, ...]:
+    """The classes that share the budget of this one."""
+    return ("worker_died", "hung") if kind in ("worker_died", "hung") else (kind,)
+
+
+def is_retried(
+    failure: Failure, kind: FailureKind, earlier: int, reports: int, policy: FailurePolicy
+) -> bool:
+    """Whether a trial gets another attempt, after `earlier` failures of this budget and `reports` reports."""
+    match kind:
+        case "user_error":
+            is_hopeless = reports == 0 and not _HOPELESS.isdisjoint(failure.bases)
+            return not is_hopeless and earlier < policy.max_failures
+        case "worker_died" | "hung":
+            return earlier < policy.max_worker_deaths
+        case "oom":
+            return earlier < policy.max_ooms
+        case "preempted":
+            return True
+        case "no_room" | "gpu_oom" | "non_finite":
+            return False
+
+
+def more_memory(base: int | None, factor: float, largest: int) -> int | None:
+    """What a trial that ran out of memory with `base` bytes gets next; None: no node has more.
+
+    `largest` is what the largest node offers, 0 where that is not known. Without `base` nothing is asked for
+    (0): nobody knows what the trial needs.
+    """
+    if base is None or factor == 1:
+        return base or 0
+    wanted = int(base * factor)
+    if not largest or wanted <= largest:
+        return wanted
+    return largest if base < _NEARLY * largest else None
+
+
+def backoff_s(policy: FailurePolicy, seed: int, trial: int, retry: int) -> float:
+    """Seconds before retry number `retry` (1, 2, …): doubles each time, up to `backoff_max_s`.
+
+    The upper half is jitter, derived from the seed: trials that failed together do not return together.
+    """
+    doublings = min(max(0, retry - 1), _MAX_DOUBLINGS)
+    ceiling = min(policy.backoff_max_s, policy.backoff_initial_s * 2.0**doublings)
+    digest = blake2b(f"{seed}:{trial}:{retry}".encode(), digest_size=4).digest()
+    return ceiling * (0.5 + int.from_bytes(digest, "big") / 2**33)

@@ -1,0 +1,85 @@
+"""What the spec says of workers, and how long things may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from raysweep.core.state.compiled_spec import checkpoint_metric
+from raysweep.fleet.reduction import Rule
+from raysweep.space.amounts import Size, amounts_of
+from raysweep.specs import SweepSpec
+from raysweep.specs.scaling import torch_group
+
+INTERRUPT_GRACE_S: Final = 2.0
+"""From the interruption until the process is killed; a spare worker is warm by then."""
+KILL_GRACE_S: Final = 10.0
+"""A forked trial that was to be killed and is still there: its worker does not answer, and goes with it."""
+SILENCE_S: Final = 30.0
+"""A link that is down while Ray says nothing about the actor: after this the worker counts as dead."""
+LAST_WORDS_S: Final = 2.0
+"""A dead process's link ends right after its last bytes; that of a dead node may never."""
+GANG_GRACE_S: Final = 2.0
+"""So long the members of a gang have to end once one of them has ended otherwise than by returning."""
+LINGER_S: Final = 1.0
+"""A group that is given back serves the next slot at once; a new one would take Ray up to a second."""
+REPLACE_S: Final = 30.0
+"""So much longer than `placement_timeout_s` a replacement may take to connect, on a busy machine."""
+HURRY_INTERRUPT_S: Final = 0.3
+HURRY_LET_GO_S: Final = 1.0
+"""Ray kills the driver of a stopped job 3 s after SIGTERM: by then the outcome is written. What has not ended
+at its next report is interrupted, then let go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPolicy:
+    """What the spec says of workers. `can_spare`: the next worker may be warmed up beside the present one.
+
+    `world_size`: how many members a usual slot has; 0 where trials are no gangs. `process_group`: what
+    connects them; with `follows_gpus`, in a slot of another size what goes with its GPUs. `reduction`: how
+    their reports become one; None: rank 0's count.
+    """
+
+    isolation: str
+    can_spare: bool
+    start_timeout_s: float | None
+    placement_timeout_s: float
+    memory_limit_factor: float | None
+    memory_bytes: float
+    world_size: int = 0
+    process_group: str = ""
+    follows_gpus: bool = False
+    reduction: Rule | None = None
+
+    @classmethod
+    def of(cls, spec: SweepSpec) -> FleetPolicy:
+        """The policy of a spec."""
+        isolation, scaling = spec.effective_isolation, spec.scaling
+        is_spared = isolation not in ("process", "inline") and scaling is None
+        return cls(
+            isolation=isolation,
+            can_spare=not spec.may_have_gpus and is_spared,
+            start_timeout_s=spec.failure.start_timeout_s,
+            placement_timeout_s=spec.failure.placement_timeout_s,
+            memory_limit_factor=spec.failure.memory_limit_factor,
+            memory_bytes=spec.trial_resources.to_bundles()[0].get("memory", 0.0),
+            world_size=scaling.num_workers if scaling is not None else 0,
+            process_group=(scaling.process_group or "") if scaling is not None else "",
+            follows_gpus=scaling is not None and scaling.backend == "torch",
+            reduction=Rule.of(spec, checkpoint_metric(spec)),
+        )
+
+    def members(self, size: Size) -> int:
+        """How many members a slot of this size has."""
+        return int(amounts_of(size).get("num_workers", self.world_size or 1)) if self.world_size else 1
+
+    def group_of(self, size: Size) -> str:
+        """What connects the members of a slot of this size; empty: nothing."""
+        gpus = amounts_of(size).get("gpu") if self.follows_gpus else None
+        return self.process_group if gpus is None else torch_group(gpus)
+
+    def memory_limit(self, slot_bytes: int | None) -> int | None:
+        """How much a trial may hold in a slot that was opened with `slot_bytes`; None: no limit."""
+        asked = slot_bytes or self.memory_bytes
+        factor = self.memory_limit_factor
+        return int(factor * asked) if factor is not None and asked else None

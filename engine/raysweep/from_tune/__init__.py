@@ -1,0 +1,1 @@
+"""Objects of Ray Tune read as specs. Imports nothing of Ray."""

@@ -1,0 +1,1 @@
+"""The search space: domains, branches, expressions, and configs made of them."""

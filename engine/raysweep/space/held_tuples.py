@@ -1,0 +1,43 @@
+"""Which parameters of a search space have tuples among their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from raysweep.documents.tuples import as_lists, has_tuple, marked
+from raysweep.space.branches import LeafPath, switch_of
+
+
+def tuples_of(space: Mapping[str, Any]) -> list[list[Any]]:
+    """The tuples of a normalised space, as `raysweep.documents.tuples` restores them in a config."""
+    return [found for key, node in space.items() for found in _held(node, (key,))]
+
+
+def same_in_json(values: list[Any]) -> tuple[Any, Any] | None:
+    """Two values of a choice that only a tuple tells apart: a stored config could mean both."""
+    seen: list[Any] = []
+    for value in values:
+        other = next((each for each in seen if each != value and as_lists(each) == as_lists(value)), None)
+        if other is not None:
+            return other, value
+        seen.append(value)
+    return None
+
+
+def _held(node: Any, path: LeafPath) -> Iterator[list[Any]]:
+    branches = switch_of(node)
+    if branches is None and isinstance(node, dict) and len(node) == 1:
+        word, argument = next(iter(node.items()))
+        if word in ("choice", "grid_search", "const"):
+            values = [argument] if word == "const" else argument
+            if held := [marked(value) for value in values if has_tuple(value)]:
+                yield [list(path), held]
+            return
+    items = branches if branches is not None else node
+    if isinstance(items, dict):
+        for key, item in items.items():
+            yield from _held(item, (*path, key))
+    elif isinstance(items, list):
+        for number, item in enumerate(items):
+            yield from _held(item, (*path, str(number)))

@@ -1,0 +1,96 @@
+"""The field `where` of a spec: relations between the parameters of its `param_space`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from raysweep.documents.json_values import leaves
+from raysweep.documents.validation import Problem, did_you_mean, show
+from raysweep.space.amounts import Amount
+from raysweep.space.branches import switch_of
+from raysweep.space.expressions import EXAMPLE, Name, dotted_name, parse_relation
+from raysweep.space.parsed import VOCABULARY
+
+
+def _read(given: Any) -> Any:
+    if isinstance(given, str):
+        given = [given]
+    if not isinstance(given, list | tuple):
+        raise Problem(f"expected a list of relations, got {show(given)}", 'write ["min_lr < max_lr"]')
+    for number, text in enumerate(given):
+        if not isinstance(text, str) or not text.strip():
+            raise Problem(f"expected a relation, got {show(text)}", EXAMPLE, (number,))
+        try:
+            parse_relation(text)
+        except Problem as problem:
+            raise Problem.of(problem.issues, (number,)) from None
+    return tuple(text.strip() for text in given)
+
+
+Where = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_read),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+
+
+def check_where(where: tuple[str, ...], space: Mapping[str, Any]) -> None:
+    """See that relations are between parameters of a normalised space. Imports nothing. Raises Problem."""
+    for number, text in enumerate(where):
+        for name in parse_relation(text).names:
+            problem = _problem_of(name, space)
+            if problem is not None:
+                raise Problem(
+                    problem,
+                    did_you_mean(dotted_name(name), list(_known(space))),
+                    ("where", number),
+                )
+
+
+def check_amount(amount: Amount, space: Mapping[str, Any], path: tuple[str, ...]) -> None:
+    """See that an amount is of parameters of a normalised space. Imports nothing. Raises Problem."""
+    for name in amount.names:
+        problem = _problem_of(name, space, may_be_made=True)
+        if problem is not None:
+            raise Problem(problem, did_you_mean(dotted_name(name), list(_known(space))), path)
+
+
+def _problem_of(name: Name, space: Any, *, may_be_made: bool = False) -> str | None:
+    """Why a name is none that each config has; None: it is. `may_be_made`: also by a function of others."""
+    node = space
+    for part in name:
+        branches = switch_of(node)
+        if branches is not None:
+            if part not in branches:
+                return f"{dotted_name(name)!r} is not in param_space, where there is no branch {part!r}"
+            node = branches[str(part)]
+            continue
+        word = next(iter(node)) if isinstance(node, dict) and len(node) == 1 else ""
+        if word in VOCABULARY:
+            return (
+                None
+                if word in ("choice", "grid_search", "const", *(("sample_from",) if may_be_made else ()))
+                else f"{dotted_name(name)!r} is no parameter"
+            )
+        try:
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            return f"{dotted_name(name)!r} is not in param_space"
+    if isinstance(node, dict) and "sample_from" in node and not may_be_made:
+        return f"{dotted_name(name)!r} is made by a function of the others, after they are chosen"
+    return None
+
+
+def _known(space: Mapping[str, Any]) -> Iterator[str]:
+    """The dotted names of all parameters, those in branches too."""
+    for name, node in leaves(space, is_leaf=_is_domain):
+        yield name
+        for branch, item in (switch_of(node) or {}).items():
+            yield from _known({f"{name}.{branch}": item})
+
+
+def _is_domain(node: Mapping[str, Any]) -> bool:
+    return len(node) == 1 and next(iter(node)) in VOCABULARY

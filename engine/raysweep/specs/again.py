@@ -1,0 +1,65 @@
+"""What is asked of a sweep that is there already, beyond what it gave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from raysweep.documents.base import SpecModel
+from raysweep.documents.validation import Problem
+from raysweep.errors import SpecError
+
+if TYPE_CHECKING:
+    from raysweep.specs.sweep import SweepSpec
+
+
+def _as_tuple(given: object) -> object:
+    return tuple(given) if isinstance(given, list) else given
+
+
+Numbers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_tuple)]
+Retry = Literal["failed"] | Numbers
+"""Which failed trials run again: all of them, or these numbers."""
+
+
+class Extension(SpecModel):
+    """Trials that go further than their own end, each from its newest checkpoint."""
+
+    max_t: float = Field(gt=0)
+    """How far, in the scheduler's unit of time; that scheduler is not asked about them any more."""
+    top: int | None = Field(default=None, ge=1)
+    """The so many best, of those that have a checkpoint."""
+    trials: Numbers = ()
+    """Or these, by their numbers."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.top is None) == (not self.trials):
+            raise Problem("says not which trials", "give either top or trials", ("top",))
+        return self
+
+
+class Again(SpecModel):
+    """What a caller wants of a sweep that has ended; with the defaults just its outcome."""
+
+    resume_cancelled: bool = False
+    """Resume it where it was cancelled."""
+    retry: Retry | None = None
+    """Run failed trials again, from their checkpoints, with a new budget of failures."""
+    extend: Extension | None = None
+    """Once it has completed, let some trials go further."""
+
+    def check_for(self, spec: SweepSpec) -> None:
+        """See that it can be asked of a sweep. Raises SpecError."""
+        if self.extend is not None and spec.repeat is not None:
+            problem = "with repeat, trials are repeats of a config, and longer ones would enter its mean"
+            raise SpecError("extend", problem, "run a new sweep whose trials are longer, or without repeat")
+        if self.extend is not None and spec.is_open_ended and not _may_end_for_good(spec):
+            problem = "with num_samples: null the sweep runs until its limit, and never completes"
+            fix = "set num_samples to a number, or end the search by stop.plateau or stop.target"
+            raise SpecError("extend", problem, fix)
+
+
+def _may_end_for_good(spec: SweepSpec) -> bool:
+    return spec.stop.plateau is not None or spec.stop.target is not None

@@ -1,0 +1,99 @@
+"""Which code a trainable had: a digest of its source, by which a change can be told. Imports no user code."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.machinery
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from raysweep.documents.trainable import PYTHON_ONLY, digest_of_code, split_reference
+from raysweep.tuneobjects import unwrapped
+
+
+def code_digest(trainable: str | Callable[..., Any]) -> str:
+    """A digest of a trainable's own code, the same for a script's function and for its import path.
+
+    Of a function or class in a file it covers its definition, without comments and layout; of what no file
+    defines, the compiled code. What it calls is not covered. Empty where there is nothing to read.
+    """
+    if isinstance(trainable, str):
+        if trainable.startswith(PYTHON_ONLY):
+            return ""
+        module, qualname = split_reference(trainable)
+        return _of_source(_file_of(module), qualname)
+    trainable = unwrapped(trainable)
+    module, qualname = getattr(trainable, "__module__", ""), getattr(trainable, "__qualname__", "")
+    found = _of_source(_file_of(module), qualname) if module and qualname else ""
+    version = "{}.{}".format(*sys.version_info[:2])
+    return found or f"compiled-{version}:{digest_of_code(trainable)}"
+
+
+def is_other_code(was: str, now: str) -> bool:
+    """Whether two digests are of two codes. What cannot be compared counts as the same."""
+    return was != now and bool(was and now) and was.partition(":")[0] == now.partition(":")[0]
+
+
+def _of_source(file: str, qualname: str) -> str:
+    if not file or "<" in qualname:  # <locals>, <lambda>: several may have this name
+        return ""
+    linecache.checkcache(file)
+    try:
+        body: Sequence[ast.AST] = ast.parse("".join(linecache.getlines(file))).body
+    except (SyntaxError, ValueError):
+        return ""
+    found: ast.AST | None = None
+    for part in qualname.split("."):
+        found = next((node for node in _definitions(body) if node.name == part), None)
+        if found is None:
+            return ""
+        body = found.body
+    assert found is not None
+    return f"source:{hashlib.blake2b(ast.unparse(found).encode(), digest_size=8).hexdigest()}"
+
+
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _definitions(body: Sequence[ast.AST]) -> Iterator[_Definition]:
+    """The last definition of a name is the one that counts."""
+    return (node for node in reversed(body) if isinstance(node, _Definition))
+
+
+def _file_of(module: str) -> str:
+    """The source file of a module; empty where that is not found without importing anything."""
+    loaded = sys.modules.get(module)
+    if loaded is not None:
+        return _source(getattr(loaded, "__file__", None))
+    path: Sequence[str] | None = None
+    file: str | None = None
+    parts = module.split(".")
+    for count, part in enumerate(parts, start=1):
+        spec = _find(".".join(parts[:count]), path)
+        file = spec.origin if spec is not None else None
+        if spec is not None and file is not None:
+            path = spec.submodule_search_locations or ()
+        else:
+            # A namespace package: only who imports its parent is told its path.
+            roots = (os.path.join(root, part) for root in (sys.path if path is None else path))
+            path = [root for root in roots if os.path.isdir(root)]
+    return _source(file)
+
+
+def _find(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+    for finder in sys.meta_path:
+        try:
+            spec = finder.find_spec(name, path)
+        except Exception:  # noqa: BLE001  a finder of somebody else's: then the code is not known
+            return None
+        if spec is not None:
+            return spec
+    return None
+
+
+def _source(file: str | None) -> str:
+    return file if file and file.endswith(".py") and os.path.exists(file) else ""

@@ -1,0 +1,136 @@
+"""The spec of a pipeline: sweep, gate, train in one document."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from raysweep.documents.base import SpecModel
+from raysweep.documents.validation import Problem, show
+from raysweep.specs.document import SpecDocument, read_document
+from raysweep.specs.objectives import Mode
+from raysweep.specs.sweep import SweepSpec
+from raysweep.specs.train import TrainSpec
+
+
+class GateSpec(SpecModel):
+    """What a sweep's best config has to show before the full-scale training."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {"top_k": "confirm_top_k", "k": "confirm_top_k"}
+
+    confirm_top_k: int = Field(default=3, ge=1)
+    """How many of the best configs are run again, beside the champion."""
+    seeds: int = Field(default=3, ge=1)
+    """How many new seeds each is run with; all get the same."""
+    min_improvement: float = Field(default=0.0, ge=0)
+    """How much better than the champion the best of them has to be."""
+    test: Literal["paired", "mean"] = "paired"
+    """`mean`: the mean improvement is enough. `paired`: and, seed by seed, above 0 with 90 % confidence,
+    however many candidates there are; takes two seeds at least."""
+    seed_param: Annotated[str, Field(min_length=1)] | None = None
+    """A parameter of the config that gets the seed; default: the trainable uses the seed of its context."""
+    champion: Annotated[str, Field(min_length=1)] | None = None
+    """The champion's name; default: the sweep's."""
+    metric: Annotated[str, Field(min_length=1)] | None = None
+    """What is compared, in the last report of each trial; default: the sweep's metric. With several metrics
+    it has to be named."""
+    mode: Mode | None = None
+    """Whether less or more of it is better; default: as the sweep says of that metric."""
+    data: Annotated[str, Field(min_length=1)] | None = None
+    """Names the data set that is measured on: champions of another one are not compared. Default: none."""
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        for name in ("metric", "mode", "data"):
+            if fields[name] is None:  # gates without are written, and named, as before there were any
+                del fields[name]
+        return fields
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.test == "paired" and self.seeds < 2:
+            raise Problem(
+                "1 seed has no spread, which test: paired needs", "set 2 or more, or test: mean", ("seeds",)
+            )
+        return self
+
+    def goal(self, sweep: SweepSpec) -> tuple[str, Mode]:
+        """What is compared, and which way; for a pair that `check_gate` has let pass."""
+        if self.metric is None:
+            return sweep.metric, sweep.mode
+        return self.metric, self.mode or sweep.objectives.get(self.metric, sweep.mode)
+
+
+def check_gate(sweep: SweepSpec, gate: GateSpec) -> None:
+    """See that a gate can judge what a sweep finds: a champion is better by one metric. Raises Problem."""
+    known = sweep.objectives.get(gate.metric or "")
+    if gate.metric is None:
+        if sweep.others:
+            problem = f"compares by one metric, and the sweep has {len(sweep.objectives)}"
+            raise Problem(problem, f"name the one with gate.metric: {sweep.metric}", ("gate",))
+        if gate.mode is not None:
+            raise Problem("is the sweep's to say", "leave it out, or name gate.metric", ("gate", "mode"))
+    elif sweep.repeat is not None and gate.metric != sweep.metric:
+        fix = "leave it out, or leave repeat out of the sweep"
+        raise Problem("cannot be told of the mean of repeats", fix, ("gate", "metric"))
+    elif known is None and gate.mode is None:
+        problem = f"is not said of {show(gate.metric)}, which is no metric of the sweep"
+        raise Problem(problem, "set it to min or max", ("gate", "mode"))
+    elif known is not None and gate.mode not in (None, known):
+        problem = f"is {gate.mode} for {show(gate.metric)}, of which the sweep says {known}"
+        raise Problem(problem, "leave it out", ("gate", "mode"))
+
+
+def _model(model: type[SweepSpec] | type[TrainSpec]) -> BeforeValidator:
+    return BeforeValidator(lambda given: model.from_any(given) if given is not None else None)
+
+
+class PipelineSpec(SpecDocument):
+    """A sweep, optionally a gate and a training. Frozen; invalid input raises SpecError."""
+
+    sweep: Annotated[SweepSpec, _model(SweepSpec)]
+    """The sweep: its fields, or the path of its file."""
+    gate: GateSpec | None = None
+    """What its best config has to show; default: none, it is always trained."""
+    train: Annotated[TrainSpec | None, _model(TrainSpec)] = None
+    """The full-scale training: its fields, or the path of its file; default: none."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.gate is not None:
+            check_gate(self.sweep, self.gate)
+        return self
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
+        """From a `.yaml`, `.yml` or `.json` file; paths in it are relative to it. Raises SpecError."""
+        fields = read_document(path)
+        for part in ("sweep", "train"):
+            if isinstance(fields.get(part), str):
+                fields[part] = os.fspath(Path(path).expanduser().parent / fields[part])
+        return cls.model_validate(fields)
+
+    def stored_at(self, storage_path: str | None) -> PipelineSpec:
+        """With another storage path for sweep and training, if one is given."""
+        if storage_path is None:
+            return self
+        train = self.train.replace(storage_path=storage_path) if self.train is not None else None
+        return self.replace(sweep=self.sweep.replace(storage_path=storage_path), train=train)
+
+    @classmethod
+    def from_parts(
+        cls, sweep: Any, train: Any = None, gate: Mapping[str, Any] | GateSpec | None = None
+    ) -> Self:
+        """From a sweep's spec, a training's and a gate, each as its own kind takes it. Raises SpecError."""
+        return cls.model_validate({"sweep": sweep, "train": train, "gate": gate})

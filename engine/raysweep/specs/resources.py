@@ -1,0 +1,377 @@
+"""What one trial, or one training run, takes of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Final, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from raysweep.documents import ray_objects
+from raysweep.documents.base import SpecModel
+from raysweep.documents.sizes import Bytes
+from raysweep.documents.validation import Path, Problem, show
+from raysweep.space.amounts import CUSTOM, Size, amounts_of, refusal
+from raysweep.specs.bundles import RAY_KEYS, bundle_of, ray_bundle
+from raysweep.specs.resources_by_config import ByConfig
+from raysweep.specs.scaling import Amount, RunScaling, Scaling, Strategy, check_pinned
+
+_FIXED: Final = {
+    "cpu": ("bundles", "train", "pin_cpus"),
+    "gpu": ("bundles", "train", "gpu_memory"),
+    "memory": (),
+}
+"""What an amount by config does not go with, as that is the same for all trials."""
+
+
+def _check_custom(names: Iterable[str], path: Path) -> None:
+    """Raises Problem where a custom resource is one that has a field of its own."""
+    for name in names:
+        if name in RAY_KEYS:
+            fix = f"write {name.lower()!r} outside of custom"
+            raise Problem(f"{name!r} is not a custom resource", fix, path)
+
+
+def _bundles(given: Any) -> Any:
+    if not isinstance(given, list | tuple):
+        return given
+    return tuple(ray_bundle(bundle, (number,)) for number, bundle in enumerate(given))
+
+
+class Resources(SpecModel):
+    """What one trial takes: one bundle of amounts, or several `bundles`, the first being the trial's own.
+
+    With `train`, the workers of a Ray Train run that the trial starts; its own amounts are then the driver's.
+
+    Also made from a mapping with the keys `CPU` and `GPU`, a `tune.PlacementGroupFactory` or a
+    `ray.train.ScalingConfig`.
+    """
+
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "cpus": "cpu",
+        "num_cpus": "cpu",
+        "gpus": "gpu",
+        "num_gpus": "gpu",
+        "custom_resources": "custom",
+        "resources": "custom",
+        "labels": "label_selector",
+        "scaling": "train",
+        "scaling_config": "train",
+        "driver_labels": "driver_label_selector",
+    }
+
+    cpu: Amount = 1.0
+    """CPUs of one trial; fractions allowed. With `train` 0, unless given."""
+    gpu: Amount = 0.0
+    """GPUs of one trial; fractions share a device."""
+    gpu_memory: Annotated[Bytes, Field(ge=1)] | None = None
+    """In place of `gpu`: so much memory of one GPU, in bytes or as `10GiB`; trials share it."""
+    gpu_part: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Which part of a GPU that is. Found out when the sweep starts, not given."""
+    memory: Annotated[int, Field(ge=1)] | None = None
+    """Heap memory of one trial to reserve, in bytes."""
+    by_config: ByConfig = ByConfig()
+    """In a sweep: amounts by a trial's config; `cpu`, `gpu`, `memory` and `custom` are then the least."""
+    custom: dict[str, Amount] = Field(default_factory=dict)
+    """Amounts of custom resources, by the name that the cluster gives them."""
+    bundles: Annotated[tuple[dict[str, Amount], ...] | None, BeforeValidator(_bundles)] = None
+    """Several bundles, placed as one group: the first is the trial's own, the rest is for what it starts.
+
+    An empty first bundle means that the trial itself takes nothing.
+    """
+    strategy: Strategy = "PACK"
+    """How the bundles are placed on nodes."""
+    label_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels that a node must have."""
+    pin_cpus: bool = False
+    """Whether a trial's process runs on CPUs that no other pinned trial of the node runs on."""
+    train: RunScaling | None = None
+    """The workers of the Ray Train run that the trial starts with `trainer.fit()`.
+
+    They are placed together with the trial, which is their driver, or not at all. Also a
+    `ray.train.ScalingConfig`.
+    """
+    driver_label_selector: dict[str, str] = Field(default_factory=dict)
+    """With `train`: labels that the driver's node must have, in place of `label_selector`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        if ray_objects.is_placement_group_factory(given):
+            given = ray_objects.placement_group_fields(given)
+        elif ray_objects.is_scaling_config(given):
+            given = ray_objects.scaling_resources(given)
+        if not isinstance(given, Mapping):
+            return given
+        fields = ray_bundle(given)
+        for name in ("CPU", "GPU"):
+            if name in fields:
+                fields[name.lower()] = fields.pop(name)
+        return _memory_as_int(_of_driver(_own_from_head(fields)))
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        if self.train is None:  # specs without are written, and digested, as before there were any
+            fields.pop("train", None)
+        for name in ("driver_label_selector", "pin_cpus", "gpu_memory", "gpu_part", "by_config"):
+            if not fields[name]:
+                del fields[name]
+        return fields
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self._check_train()
+        self._check_gpu_memory()
+        if self.pin_cpus:
+            check_pinned(self._own()["CPU"] if self.bundles is None else self.bundles[0].get("CPU", 0.0))
+        self._check_by_config()
+        if self.bundles is not None:
+            self._check_bundles(self.bundles)
+        elif not self.to_bundles():
+            raise Problem("asks for nothing", 'give an amount above 0, such as "cpu": 1')
+        _check_custom(self.custom, ("custom",))
+        for name, amount in self.custom.items():
+            if fix := refusal(CUSTOM + name, amount):
+                raise Problem(f"{amount:g} is no amount that Ray takes", fix, ("custom", name))
+        return self
+
+    def _check_train(self) -> None:
+        if self.train is None:
+            if self.driver_label_selector:
+                fix = "give train, the workers of the trial's Ray Train run, or use label_selector"
+                raise Problem("is of the driver of a Ray Train run", fix, ("driver_label_selector",))
+            return
+        if self.bundles is not None:
+            fix = "remove bundles: train gives one to each worker, and cpu, gpu and custom are the driver's"
+            raise Problem("train says already what the trial's workers take", fix, ("bundles",))
+        said = self.train.placement_strategy
+        if self.strategy != said:
+            problem = f"{show(self.strategy)} is not train.placement_strategy, {show(said)}"
+            raise Problem(problem, "remove strategy: train says it", ("strategy",))
+        if self.train.min_workers is not None:
+            fix = (
+                "give one number, which each trial holds from its start to its end; the trainer's own"
+                " ScalingConfig may have a range, and then trains with so many"
+            )
+            raise Problem("may not be a range in a sweep", fix, ("train", "num_workers"))
+        if self.train.backend is not None:
+            fix = "leave it out: the trainer sets its own up"
+            raise Problem("is for trials that are gangs themselves", fix, ("train", "backend"))
+        if self.train.by_config:
+            raise Problem("is for trials that are gangs themselves", "leave it out", ("train", "by_config"))
+        if self.train.metrics != "rank0":
+            fix = "leave it out: rank 0's metrics are the trial's"
+            raise Problem("is for trials that are gangs themselves", fix, ("train", "metrics"))
+        if self.pin_cpus or self.train.pin_cpus:
+            where = ("pin_cpus",) if self.pin_cpus else ("train", "pin_cpus")
+            raise Problem("is not for the workers of a Ray Train run in a trial", "leave it out", where)
+        if self.train.label_selector:
+            fix = "write it as resources.label_selector, and the driver's as driver_label_selector"
+            raise Problem("is said by the trial", fix, ("train", "label_selector"))
+        if self.driver_label_selector and self.is_head_empty:
+            fix = "give it something of that node, such as memory: 500000000"
+            raise Problem("has no say where the driver takes nothing", fix, ("driver_label_selector",))
+
+    def _check_by_config(self) -> None:
+        given = self.by_config
+        if given.memory is not None and not self.memory:
+            fix = "give memory too: the least that a trial takes, in bytes"
+            raise Problem("says what a trial takes beyond memory, which is not given", fix, ("by_config",))
+        _check_custom(given.custom, ("by_config", "custom"))
+        for name in given.given:
+            others = _FIXED.get(name, ("bundles", "train"))
+            other = next((other for other in others if getattr(self, other)), None)
+            if other is not None:
+                fix = f"leave one of the two out: {other} is the same for all trials"
+                raise Problem(f"does not go with {other}", fix, ("by_config", *name.split(".", 1)))
+
+    def _check_gpu_memory(self) -> None:
+        if self.gpu_memory is None:
+            if self.gpu_part is not None:
+                raise Problem("is found out from gpu_memory", "give gpu, or gpu_memory", ("gpu_part",))
+            return
+        other = next((name for name in ("bundles", "train") if getattr(self, name) is not None), "")
+        if other or self.gpu:
+            fix = f"leave it out, and give {'parts of GPUs in ' + other if other else 'gpu alone'}"
+            raise Problem(f"stands in place of gpu, and not beside {other or 'it'}", fix, ("gpu_memory",))
+
+    def _check_bundles(self, bundles: tuple[dict[str, float], ...]) -> None:
+        if not any(self.to_bundles()):
+            raise Problem(
+                "asks for nothing", 'give a bundle an amount above 0, such as {"CPU": 1}', ("bundles",)
+            )
+        for number, bundle in enumerate(bundles[1:], start=1):
+            if not any(bundle.values()):
+                raise Problem("is empty", "remove it: only the first may be empty", ("bundles", number))
+        for name, value in _head_fields(bundles[0]).items():
+            if getattr(self, name) != value:
+                raise Problem(
+                    f"{show(getattr(self, name))} is not what the first bundle says, {show(value)}",
+                    f"remove {name}: with bundles, the first bundle says it",
+                    (name,),
+                )
+
+    @property
+    def is_head_empty(self) -> bool:
+        """True where the trial itself takes nothing and only its bundles for workers do."""
+        if self.train is not None:
+            return not any(self._own().values())
+        return self.bundles is not None and not any(self.bundles[0].values())
+
+    @property
+    def total_gpus(self) -> float:
+        """GPUs of the whole trial, all bundles together."""
+        return sum(bundle.get("GPU", 0.0) for bundle in self.to_bundles())
+
+    def to_bundles(self) -> list[dict[str, float]]:
+        """The bundles of one trial's placement group in Ray's keys, the trial's own first; zeros left out.
+
+        Where `is_head_empty`, the first is that of the first worker, as Ray has no empty bundles. Of a Ray
+        Train run with `data_cpus`, the last is theirs.
+        """
+        bundles = (self._own(),) if self.bundles is None else self.bundles
+        if self.train is not None:
+            data: tuple[dict[str, float], ...] = ({"CPU": self.train.data_cpus},)
+            bundles = (*bundles, *(self.train.worker_bundle(),) * self.train.num_workers, *data)
+        stripped = [{name: float(amount) for name, amount in bundle.items() if amount} for bundle in bundles]
+        return [bundle for bundle in stripped if bundle]
+
+    def to_label_selectors(self) -> list[dict[str, str]]:
+        """What labels the node of each of `to_bundles` must have."""
+        selectors = [self.label_selector] * len(self.to_bundles())
+        return [self.driver_label_selector, *selectors[1:]] if self.driver_label_selector else selectors
+
+    def resized(self, size: Size, memory_bytes: int | None = None, *, is_gang: bool = False) -> Resources:
+        """What this is for a trial of this size (`amounts.Size`), with so much memory if given.
+
+        The memory is that of the first bundle; of a gang each member has it, and the size's amounts.
+        """
+        amounts = amounts_of(size)
+        if self.is_head_empty or not (amounts or memory_bytes):
+            return self
+        memory = {} if memory_bytes is None else {"memory": memory_bytes}
+        if self.bundles is None:
+            return self.model_copy(update={**self._with_custom(amounts), **memory})
+        head, *rest = self.bundles
+        if not is_gang:
+            return self.model_copy(update={"bundles": ({**head, **memory}, *rest)})
+        num_workers = int(amounts.pop("num_workers", len(self.bundles)))
+        member = {**head, **bundle_of(amounts), **memory}
+        return self.model_copy(update={"bundles": (member,) * num_workers})
+
+    def _with_custom(self, amounts: Mapping[str, float]) -> dict[str, Any]:
+        """The fields that these amounts (`amounts.Need.name`) are."""
+        own = {name: amount for name, amount in amounts.items() if not name.startswith(CUSTOM)}
+        custom = {name.removeprefix(CUSTOM): amounts[name] for name in amounts if name not in own}
+        return {**own, "custom": {**self.custom, **custom}}
+
+    def with_gpu_part(self, part: float) -> Resources:
+        """What this is where `gpu_memory` is such a part of a GPU, from 0 to 1."""
+        return self.model_copy(update={"gpu_part": part})
+
+    def settled_by(self, stored: Resources) -> Resources:
+        """This, with the part of a GPU that the stored sweep had where this says none yet."""
+        if self.gpu_memory is None or self.gpu_part is not None or stored.gpu_memory != self.gpu_memory:
+            return self
+        return self if stored.gpu_part is None else self.with_gpu_part(stored.gpu_part)
+
+    def _own(self) -> dict[str, float]:
+        # Until it is known, what it is at most.
+        gpu = self.gpu if self.gpu_memory is None else (self.gpu_part or 1.0)
+        return {"CPU": self.cpu, "GPU": gpu, "memory": float(self.memory or 0), **self.custom}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(core, handler))
+        for name in ("cpu", "gpu"):
+            about = {"type": "number", "minimum": 0, "description": f"The same as `{name}`."}
+            schema["properties"][name.upper()] = about
+        schema["properties"]["memory"]["anyOf"][0]["type"] = "number"
+        return schema
+
+
+def resources_of(scaling: Scaling) -> Resources:
+    """What a trial takes that is a gang: a bundle for each worker."""
+    bundle = scaling.worker_bundle()
+    return Resources(
+        bundles=(bundle,) * scaling.num_workers,
+        strategy=scaling.placement_strategy,
+        label_selector=scaling.label_selector,
+        pin_cpus=scaling.pin_cpus,
+    )
+
+
+def resources_of_wrapped(asked: Any, given: Any) -> Resources:
+    """What `tune.with_resources` asks for; `given` is what the spec says besides, if anything.
+
+    Raises Problem where both say something else, or it is a function of the config.
+    """
+    if not ray_objects.is_placement_group_factory(asked):
+        if given is not None:
+            return Resources.model_validate(given)
+        raise Problem(
+            "tune.with_resources gives a function of the config",
+            'give resources of the spec, such as {"cpu": 2}, that do for every config',
+            ("resources",),
+        )
+    fields = ray_objects.placement_group_fields(asked)
+    if len(fields["bundles"]) == 1:
+        fields = {**_head_fields(fields["bundles"][0]), "label_selector": fields.get("label_selector", {})}
+    wrapped = Resources.model_validate(fields)
+    if given is not None and Resources.model_validate(given).to_bundles() != wrapped.to_bundles():
+        raise Problem(
+            f"{show(given)} is not what tune.with_resources asks for, {wrapped.to_bundles()}",
+            "leave resources out, or take tune.with_resources away",
+            ("resources",),
+        )
+    return wrapped if given is None else Resources.model_validate(given)
+
+
+def _head_fields(head: Mapping[str, Any]) -> dict[str, Any]:
+    memory = head.get("memory")
+    custom = {name: float(value) for name, value in head.items() if name not in RAY_KEYS.values()}
+    own = {"cpu": float(head.get("CPU", 0.0)), "gpu": float(head.get("GPU", 0.0))}
+    return {**own, "memory": int(memory) if memory else None, "custom": custom}
+
+
+def _own_from_head(fields: dict[Any, Any]) -> dict[Any, Any]:
+    """With bundles, the trial's own amounts are those of the first bundle, unless they are given too."""
+    bundles = fields.get("bundles")
+    if not isinstance(bundles, list | tuple):
+        return fields
+    if not bundles:
+        raise Problem("has no bundle", "leave bundles out, or give at least one", ("bundles",))
+    head = ray_bundle(bundles[0], ("bundles", 0))
+    if not isinstance(head, Mapping):
+        return fields
+    if not all(isinstance(v, int | float) and 0 <= v < float("inf") for v in head.values()):
+        return fields  # pydantic says what is wrong with the bundle
+    return {**_head_fields(head), **fields}
+
+
+def _of_driver(fields: dict[Any, Any]) -> dict[Any, Any]:
+    """With a Ray Train run, the trial's own amounts are the driver's, who needs none."""
+    train = fields.get("train")
+    if train is None:
+        return fields
+    given = train.get("placement_strategy") if isinstance(train, Mapping) else None
+    strategy = given or getattr(train, "placement_strategy", "PACK")
+    return {"cpu": 0.0, "strategy": strategy, **fields}
+
+
+def _memory_as_int(fields: dict[Any, Any]) -> dict[Any, Any]:
+    """Ray's users write `memory=1e9`."""
+    memory = fields.get("memory")
+    if isinstance(memory, float) and memory.is_integer():
+        return {**fields, "memory": int(memory)}
+    return fields

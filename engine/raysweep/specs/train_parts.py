@@ -1,0 +1,120 @@
+"""What a training run is limited by, what it does when workers fail, and the data that its workers share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
+
+from raysweep.documents.base import SpecModel
+from raysweep.documents.trainable import check_reference
+from raysweep.documents.validation import Problem, did_you_mean, show
+from raysweep.specs.document import Trainable, check_storage_path
+from raysweep.specs.policies import Deadline, PositiveSeconds, Seconds
+
+DataAddress = Annotated[str, AfterValidator(check_storage_path)]
+Format = Literal["parquet", "csv", "json", "text", "numpy", "images", "tfrecords", "binary_files"]
+FRAMEWORKS: Final = ("data_parallel", "torch", "lightgbm", "xgboost", "tensorflow")
+
+
+def _framework(given: Any) -> Any:
+    """One that is known, or the import path of a trainer. Imports nothing. Raises Problem."""
+    if not isinstance(given, str) or given in FRAMEWORKS:
+        return given
+    if ":" not in given:
+        fix = f'{did_you_mean(given, FRAMEWORKS)}; or name a trainer: "package.module:MyTrainer"'
+        raise Problem(f"{show(given)} is not known here", fix)
+    return check_reference(given, "package.module:MyTrainer")
+
+
+Framework = Annotated[
+    str,
+    BeforeValidator(_framework),
+    WithJsonSchema({"anyOf": [{"enum": list(FRAMEWORKS)}, {"type": "string", "pattern": ".+:.+"}]}),
+]
+
+
+class TrainStop(SpecModel):
+    """When a training run ends though its function has not returned."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {
+        "time_total_s": "time_budget_s",
+        "max_time_s": "time_budget_s",
+    }
+
+    deadline: Deadline = None
+    """When the run ends: ISO 8601 with its offset from UTC, or `06:00 Europe/Berlin`.
+
+    A time of day means the next one after the run's first start.
+    """
+    time_budget_s: PositiveSeconds = None
+    """How long the run may be at work, all of its attempts together, in seconds."""
+    grace_s: Annotated[Seconds, Field(gt=0)] = 60.0
+    """So many seconds before that, workers are asked for a checkpoint: `rs.should_checkpoint()` is true."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit."""
+        return self.deadline is not None or self.time_budget_s is not None
+
+
+class TrainFailure(SpecModel):
+    """What is done when workers of a training run fail, beside `max_failures`."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {"max_preemption_failures": "max_preemptions"}
+
+    max_worker_deaths: int | None = Field(default=None, ge=0)
+    """How many times the run is retried after workers died (were killed, ran out of memory, lost their node).
+
+    Default: they count as failures, against `max_failures`.
+    """
+    max_preemptions: int | None = Field(default=None, ge=0)
+    """How many times the run is retried after nodes were taken away; default: without a limit."""
+    backoff_initial_s: Seconds = 0.0
+    """Seconds before the first retry after a failure or a death; doubles with each."""
+    backoff_max_s: Seconds = 60.0
+    """The longest such pause, in seconds."""
+
+
+class DatasetSource(SpecModel):
+    """A Ray Data set that the workers of a training share: its files, or a function that makes it."""
+
+    files: DataAddress | None = None
+    """A file, or a folder of files: a path or a URL."""
+    format: Format = "parquet"
+    """How they are read: by `ray.data.read_parquet` and so on."""
+    function: Trainable | None = None
+    """Instead of files: what is called with the training's config and returns a `ray.data.Dataset`.
+
+    An import path `package.module:function`, or in Python a callable.
+    """
+    split: bool = True
+    """Whether each worker gets a part of its own; otherwise each gets all of it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        return {"function": given} if isinstance(given, str) or callable(given) else given
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        left_out = ("files", "format") if self.function is not None else ("function",)
+        return {name: value for name, value in fields.items() if name not in left_out}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        example = 'write {"files": "s3://bucket/train"}, or "package.module:function"'
+        if self.function is None and self.files is None:
+            raise Problem("does not say what is read", example)
+        if self.function is not None and (self.files is not None or self.format != "parquet"):
+            raise Problem("has a function, and files", example)
+        return self

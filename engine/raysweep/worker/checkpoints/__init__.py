@@ -1,0 +1,1 @@
+"""Checkpoints of one attempt: copied, staged, uploaded, committed."""

@@ -1,0 +1,1 @@
+"""Gangs: the ranks of one trial, their sessions and their process groups."""

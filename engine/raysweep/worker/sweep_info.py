@@ -1,0 +1,86 @@
+"""What a worker must know of its sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from raysweep.documents.tuples import Tuples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassOptions:
+    """How a class of Ray Tune runs: see `spec.tune`."""
+
+    checkpoint_frequency: int = 0
+    checkpoint_at_end: bool = False
+    reuse_actors: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InnerRoom:
+    """What a trial holds beside its own process, for what it starts: bundles of its placement group."""
+
+    bundles: tuple[Mapping[str, float], ...] = ()
+    first: int = 0
+    """The place of the first of them in the group; the others follow."""
+    strategy: str = "PACK"
+    data_cpus: int = 0
+    """CPUs for Ray Data, in the bundle after them."""
+
+    @property
+    def data_bundle(self) -> int:
+        """The place in the group of the bundle that Ray Data has, if `data_cpus`."""
+        return self.first + len(self.bundles)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rungs:
+    """When something is decided about a trial, as far as that is known beforehand."""
+
+    attr: str = ""
+    """The metric that is the time; empty: the number of the report, from 1."""
+    times: tuple[float, ...] = ()
+    """Sorted."""
+    interval: float = 0.0
+    """At each multiple of this, too; 0: there are no others."""
+    below: float | None = None
+    """Nothing is decided at this time and after it; None: there is no such time."""
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.times) or self.interval > 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPlace:
+    """Goes to a worker as JSON."""
+
+    sweep_id: str
+    storage_path: str
+    resources: dict[str, float]
+    is_sized: bool = False
+    """They follow from the trial's config."""
+    metric: str = ""
+    """Ranks the trial's checkpoints, and is what a number that a trainable returns is reported as."""
+    ranks_by: str = ""
+    """What ranks the trial's checkpoints, where that is another metric."""
+    upload: Literal["block", "latest"] = "block"
+    upload_limit: float | None = None
+    parallel_puts: int = 4
+    node_cache: int = 0
+    """See `spec.policies.CheckpointPolicy`."""
+    tune: ClassOptions = ClassOptions()
+    inner: InnerRoom = InnerRoom()
+    reduced: tuple[str, ...] | None = None
+    """Of a gang whose reports are reduced: which metrics, all if empty; None: rank 0's reports count."""
+    limits: tuple[tuple[str, float | None, float | None, float | None], ...] = ()
+    """See `StopPolicy.trial_limits`: a class of Ray Tune, which runs step by step, ends with the step that
+    reaches one."""
+    nested: tuple[str, ...] = ()
+    """Names such as `eval/acc` that the spec has: metrics of a report `{"eval": {"acc": 1}}`, too."""
+    tuples: Tuples = ()
+    """The tuples of the search space, which are lists in a trial's config until the trainable gets it."""
+    rungs: Rungs = Rungs()
+    """Where a trial of one process waits for what is decided; see `worker.rungs`."""
