@@ -1,7 +1,7 @@
 """Schedulers of Ray Tune as this spec's own, read without importing Ray.
 
-Ray 2.60 keeps what it was given in private attributes; `tests/unit/specs/test_ray_schedulers.py` notices if one
-moves. What a scheduler has learnt is not taken over: it is read before it has run.
+Ray 2.60 keeps what it was given in private attributes; `tests/unit/specs/test_ray_schedulers.py` notices if
+one moves. What a scheduler has learnt is not taken over: it is read before it has run.
 """
 
 from __future__ import annotations

@@ -243,3 +243,15 @@ def test_where_the_sweep_fails_first_it_is_done_after_the_retry() -> None:
     sweep.stopped(0, attempt=2)
     assert sweep.state.trials[0].max_t == 6.0
     assert sweep.state.phase == "running"
+
+
+def test_a_sweep_whose_search_found_no_config_ends_again_when_it_is_extended() -> None:
+    sweep = Sweep(num_samples=1)
+    sweep.start()
+    sweep.send(ev.CapacityChanged, slots=1)
+    sweep.suggest(0)
+    end(sweep)
+    reopen(sweep, extend_to=2.0, extend_top=2)
+    sweep.suggest(0)
+    assert (sweep.state.phase, sweep.state.status) == ("ending", "completed")
+    assert list(sweep.state.notes) == ["no trial has a checkpoint from which it could go further"]

@@ -200,16 +200,15 @@ def sized(*needs: float, **fields: Any) -> Sweep:
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
 def test_each_trial_runs_in_a_slot_of_its_own_size(slots: int) -> None:
-    sizes = [1.0, 2.0, 1.0, 3.5, 2.0, 1.0, 3.5]
-    sizes = ["" if need == 1.0 else f"cpu={need:g}" for need in sizes]
-    sweep = sized(*sizes, slots=slots)
-    assert sorted(run_sized(sweep)) == list(enumerate(sizes))
+    needs = [1.0, 2.0, 1.0, 3.5, 2.0, 1.0, 3.5]
+    expected = ["" if need == 1.0 else f"cpu={need:g}" for need in needs]
+    sweep = sized(*needs, slots=slots)
+    assert sorted(run_sized(sweep)) == list(enumerate(expected))
     assert sweep.state.status == "completed"
 
 
 def test_one_at_a_time_they_keep_their_order() -> None:
-    sizes = [1.0, 2.0, 1.0, 3.0, 2.0, 1.0]
-    sweep = sized(*sizes, max_concurrent_trials=1, slots=4, scheduler=ASHA)
+    sweep = sized(1.0, 2.0, 1.0, 3.0, 2.0, 1.0, max_concurrent_trials=1, slots=4, scheduler=ASHA)
     assert [number for number, _ in run_sized(sweep)] == list(range(6))
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import raysweep.core
 from raysweep import schedulers, search
@@ -12,9 +15,23 @@ from raysweep.specs.schedulers import SchedulerSpec
 from raysweep.specs.search import SearchSpec
 
 CORE = Path(raysweep.core.__file__).parent
-OF_POLICIES = re.compile(
-    r"asha|fifo|\btpe\b|\brandom\b|\bgrid\b|\bconfigs[_ ]search|(Random|Grid|Tpe|Configs)Options", re.I
-)
+KINDS = {**SchedulerSpec.kinds, **SearchSpec.kinds}
+ORDINARY = {"auto": r"\bauto\b", "configs": "configs[_ ]search", "gp": r"\bgp\b", "grid": r"\bgrid\b"}
+ORDINARY["random"] = r"\brandom\b"
+"""Kinds whose names are ordinary words, or parts of such words: the pattern by which the core names them."""
+
+
+def _patterns() -> Iterator[str]:
+    for kind in KINDS:
+        yield ORDINARY.get(kind) or kind.replace("_", "[_ -]?")
+    for options in (*SchedulerSpec.kinds.values(), *SearchSpec.kinds.values()):
+        yield rf"\b{options.__name__}"
+    for name in schedulers.__all__:
+        if name.endswith("Scheduler") and name != "Scheduler":
+            yield rf"\b{name}"
+
+
+OF_POLICIES = re.compile("|".join(_patterns()), re.IGNORECASE)
 
 
 def named_in(source: str) -> list[str]:
@@ -55,6 +72,15 @@ def test_it_would_be_noticed() -> None:
         assert named_in(line), line
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_registered_name_would_be_noticed(kind: str) -> None:
+    for options in (SchedulerSpec.kinds.get(kind), SearchSpec.kinds.get(kind)):
+        assert options is None or named_in(f"from raysweep.specs import {options.__name__}")
+    assert named_in(f"kind = {kind!r}") or kind == "configs", "the events have configs too"
+    assert named_in(f"is_{kind}_search = True") or kind in ORDINARY
+
+
 def test_each_kind_of_the_spec_has_its_class() -> None:
+    """A kind that is registered without its class, or without its options, cannot be used."""
     assert set(schedulers._KINDS) == set(SchedulerSpec.kinds)
     assert set(search._KINDS) == set(SearchSpec.kinds)

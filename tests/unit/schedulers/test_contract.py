@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from raysweep import schedulers
 from raysweep.schedulers import (
     NOTHING,
     AshaScheduler,
@@ -31,9 +33,11 @@ from raysweep.schedulers import (
     Resume,
     Scheduler,
     Stop,
+    make_scheduler,
 )
 from raysweep.schedulers.base import Config
 from raysweep.space.perturbation import bounded_leaves, mutable_leaves
+from raysweep.specs import SweepSpec
 from raysweep.testing.scheduler_contract import SchedulerContract
 from tests import policies
 
@@ -165,6 +169,37 @@ class TestResourceChanging(SchedulerContract):
 
     def config(self, trial: int) -> dict[str, Any]:
         return {"lr": 0.1, "net": {"threads": 1}}
+
+
+SUITES: dict[str, tuple[type[SchedulerContract], ...]] = {
+    "fifo": (TestFifo,),
+    "asha": (TestAsha, TestAshaInBrackets, TestAshaByPromotion, TestAshaByPromotionInBrackets),
+    "pasha": (TestPasha,),
+    "moasha": (TestMoasha,),
+    "median_stopping": (TestMedian, TestMedianThatPauses),
+    "hyperband": (TestHyperBand, TestHyperBandOfHalves),
+    "dehb": (TestDehb,),
+    "freeze_thaw": (TestFreezeThaw, TestFreezeThawInSteps),
+    "pbt": (TestPbt, TestPbtInStep),
+    "pb2": (TestPb2, TestPb2InStep),
+    "resource_changing": (TestResourceChanging,),
+}
+"""The suites of each scheduler that a spec can name."""
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples/schedulers").glob("*.yaml"))
+
+
+def test_each_registered_scheduler_has_a_suite() -> None:
+    assert set(SUITES) == set(schedulers._KINDS), "add a suite for each registered scheduler"
+
+
+@pytest.mark.parametrize("kind", schedulers._KINDS)
+def test_the_suites_play_what_the_registry_makes(kind: str) -> None:
+    """The examples show each kind, and each form of asha, which are classes of their own."""
+    played = {type(suite().make_scheduler()) for suite in SUITES[kind]}
+    specs = [spec for path in EXAMPLES if (spec := SweepSpec.from_file(path)).scheduler.kind == kind]
+    made = {type(make_scheduler(spec)) for spec in specs}
+    assert made or kind == "fifo"
+    assert made <= played
 
 
 class Mixed:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from raysweep import search
 from raysweep.search import Searcher, WarmStart, make_searcher
 from raysweep.specs import SweepSpec
 from raysweep.testing.searcher_contract import SearcherContract
@@ -385,6 +386,30 @@ class TestWarm(SearcherContract):
     def make_searcher(self) -> Searcher:
         first = {"lr": 0.01, "layers": [3, "a"], "fixed": {"nested": {"k": [1, 2]}}}
         return make({"tpe": {"n_startup_trials": 4}}, warm=WarmStart(first=first, told=((first, 0.5),)))
+
+
+def suites() -> list[type[SearcherContract]]:
+    """The suites of this module that run with every change."""
+    found = [each for name, each in globals().items() if name.startswith("Test") and isinstance(each, type)]
+    return [
+        each
+        for each in found
+        if issubclass(each, SearcherContract)
+        and all(mark.name != "slow" for mark in getattr(each, "pytestmark", []))
+    ]
+
+
+def test_each_registered_searcher_has_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = set()
+
+    def note(spec: SweepSpec, *rest: Any) -> Searcher:
+        played.add(spec.search.kind)
+        return search.make_searcher(spec, *rest)
+
+    monkeypatch.setitem(globals(), "make_searcher", note)
+    for suite in suites():
+        suite().make_searcher()
+    assert played == set(search._KINDS), "add a suite for each registered searcher"
 
 
 class Counting:

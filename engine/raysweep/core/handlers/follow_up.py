@@ -167,7 +167,8 @@ def _open_slots(state: SweepState, out: Out) -> None:
 def _complete(state: SweepState) -> bool:
     """Every trial has ended: so has the sweep, unless some are to go further (True)."""
     done = state.counts.get("completed", 0) + state.counts.get("stopped", 0)
-    if done and reopen.extend(state):
+    # Where all have failed, a retry may come first; where there is no trial, none can go further.
+    if (done or not state.trials) and reopen.extend(state):
         return True
     state.phase = "stopping"
     _name_end(state)
