@@ -46,7 +46,7 @@ PRELOADED: Final = (
     "raysweep.worker.checkpoints.saver",
     "threadpoolctl",
 )
-NOT_PRELOADED: Final = ("raysweep.search.tune_searcher", "raysweep.search.rays")
+NOT_PRELOADED: Final = ("raysweep.search.tune_searcher", "raysweep.search.tune_searcher")
 """They import Ray Tune."""
 
 

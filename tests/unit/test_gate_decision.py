@@ -14,7 +14,7 @@ from raysweep.outcome import Confirmed, GateOutcome
 from raysweep.pipeline import prepare_gate
 from raysweep.pipeline.comparison import LEVEL, Gain, critical, paired_gains, unpaired_gain
 from raysweep.pipeline.decision import decide, measured
-from raysweep.search.warm import at_constants
+from raysweep.search.machinery.warm_start import at_constants
 from raysweep.specs import SweepSpec
 from raysweep.specs.pipeline import GateSpec
 from tests.unit.gates import champions, configs, gave, make_spec, swept

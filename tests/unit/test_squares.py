@@ -8,7 +8,7 @@ import pytest
 
 from raysweep.core.handlers.repeats import Group
 from raysweep.schedulers.bandit import standardised
-from raysweep.search.agreement import agreement_of
+from raysweep.search.machinery.agreement import agreement_of
 from raysweep.squares import mean_of, spread_of, sum_of_squares
 
 HUGE = (1e200, -1e200, 1.7e308)

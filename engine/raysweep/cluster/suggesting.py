@@ -11,7 +11,7 @@ from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import SampleFromError
 from raysweep.fleet.message_events import failure_of
 from raysweep.search import Searcher, result_of, tell_end, tell_rung
-from raysweep.search.asking import ask_configs
+from raysweep.search.machinery.asking import ask_configs
 from raysweep.worker.runner import describe
 
 

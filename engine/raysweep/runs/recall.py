@@ -17,10 +17,10 @@ from raysweep.runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder
 from raysweep.schedulers import make_scheduler
 from raysweep.search import WarmStart
-from raysweep.search.agreement import Entry
-from raysweep.search.anchors import Anchors, choose_anchors
 from raysweep.search.base import Result
-from raysweep.search.warm import refit
+from raysweep.search.machinery.agreement import Entry
+from raysweep.search.machinery.anchors import Anchors, choose_anchors
+from raysweep.search.machinery.warm_start import refit
 from raysweep.specs import SweepSpec, slug
 from raysweep.specs.identity import former_slug
 from raysweep.specs.warm_start import Memory

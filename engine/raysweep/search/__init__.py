@@ -21,13 +21,13 @@ from raysweep.search.bohb import BohbModel
 from raysweep.search.brute import BruteForceSearcher
 from raysweep.search.configs import ConfigSearcher
 from raysweep.search.dehb import DehbModel
-from raysweep.search.model import Model, ModelSearcher, refuse_grid
-from raysweep.search.opening import OpenSearcher
-from raysweep.search.plugin import PLUGINS, PluginSearcher, check_plugin
-from raysweep.search.points import FirstPoints
-from raysweep.search.repeat import RepeatSearcher
+from raysweep.search.machinery.model import Model, ModelSearcher, refuse_grid
+from raysweep.search.machinery.plugin import PLUGINS, PluginSearcher, check_plugin
+from raysweep.search.machinery.points import FirstPoints
+from raysweep.search.machinery.repeat import RepeatSearcher
+from raysweep.search.machinery.warm_start import WarmStart, start_warm
+from raysweep.search.random_then_auto import OpenSearcher
 from raysweep.search.variants import VariantSearcher
-from raysweep.search.warm import WarmStart, start_warm
 from raysweep.specs import schedulers
 from raysweep.specs.brackets import Brackets
 from raysweep.specs.default_search import STARTUP

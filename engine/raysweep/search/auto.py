@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from raysweep.search.base import Result
-from raysweep.search.cells import LeafPath
-from raysweep.search.model import Model
+from raysweep.search.machinery.cells import LeafPath
+from raysweep.search.machinery.model import Model
+from raysweep.search.machinery.optuna_model import Modes
+from raysweep.search.machinery.ordinal import Ordered
+from raysweep.search.machinery.stalled import RelievedModel
 from raysweep.search.nsga import NsgaModel
-from raysweep.search.optuna_model import Modes
-from raysweep.search.ordered import Ordered
-from raysweep.search.relief import RelievedModel
 from raysweep.search.tpe import TpeModel
 from raysweep.space.domains import Choice
 from raysweep.space.parsed import Space

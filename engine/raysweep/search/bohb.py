@@ -21,9 +21,9 @@ from statistics import NormalDist, pstdev
 from typing import Any, Final
 
 from raysweep.search.base import Result, derived_rng, derived_seed
-from raysweep.search.cells import LeafPath
-from raysweep.search.model import unconditional, without_model
-from raysweep.search.window import BEST_PART
+from raysweep.search.machinery.cells import LeafPath
+from raysweep.search.machinery.model import unconditional, without_model
+from raysweep.search.machinery.window import BEST_PART
 from raysweep.space.domains import Choice, Float, Integer
 from raysweep.space.parsed import Space
 from raysweep.space.units import from_unit, to_unit

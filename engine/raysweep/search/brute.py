@@ -7,8 +7,8 @@ from typing import Any
 
 from raysweep.errors import SpecError
 from raysweep.search.base import TrialEnd
-from raysweep.search.cells import Cells, cells_of, codec
-from raysweep.search.configview import with_views
+from raysweep.search.machinery.cells import Cells, cells_of, codec
+from raysweep.search.machinery.config_view import with_views
 from raysweep.space.parsed import Space
 
 _ROUNDS = 4

@@ -23,8 +23,8 @@ import cmaes
 import numpy as np
 
 from raysweep.search.base import Result, derived_rng, derived_seed
-from raysweep.search.cells import LeafPath
-from raysweep.search.model import unconditional, without_model
+from raysweep.search.machinery.cells import LeafPath
+from raysweep.search.machinery.model import unconditional, without_model
 from raysweep.space.domains import Float, Integer
 from raysweep.space.parsed import Space
 from raysweep.space.units import from_unit, is_open, to_unit

@@ -20,8 +20,8 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from raysweep.search.base import Result, derived_rng, derived_seed
-from raysweep.search.cells import LeafPath
-from raysweep.search.model import unconditional, without_model
+from raysweep.search.machinery.cells import LeafPath
+from raysweep.search.machinery.model import unconditional, without_model
 from raysweep.space.domains import Choice, Domain, Float, Integer
 from raysweep.space.parsed import Space
 from raysweep.space.units import from_unit, to_unit

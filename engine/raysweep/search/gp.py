@@ -33,10 +33,10 @@ from threadpoolctl import threadpool_limits
 
 from raysweep.errors import SpecError
 from raysweep.search.base import Result
-from raysweep.search.cells import Leaf, LeafPath
-from raysweep.search.cost import CostModel, LogCost
-from raysweep.search.model import unconditional
-from raysweep.search.optuna_model import OptunaModel, ShownTrials, quiet_study
+from raysweep.search.machinery.cells import Leaf, LeafPath
+from raysweep.search.machinery.cost import CostModel, LogCost
+from raysweep.search.machinery.model import unconditional
+from raysweep.search.machinery.optuna_model import OptunaModel, ShownTrials, quiet_study
 from raysweep.space.parsed import Space
 from raysweep.specs.search import GpOptions
 

@@ -23,10 +23,10 @@ from optuna.samplers import BaseGASampler, NSGAIIISampler, NSGAIISampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from raysweep.search.base import Result, derived_seed
-from raysweep.search.cells import LeafPath
-from raysweep.search.model import unconditional
-from raysweep.search.optuna_model import Modes, constraints_of, quiet_study
-from raysweep.search.optuna_params import params_of
+from raysweep.search.machinery.cells import LeafPath
+from raysweep.search.machinery.model import unconditional
+from raysweep.search.machinery.optuna_model import Modes, constraints_of, quiet_study
+from raysweep.search.machinery.optuna_params import params_of
 from raysweep.space.parsed import Space
 from raysweep.specs.search import Nsga2Options, Nsga3Options
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from raysweep.search.base import TrialEnd, derived_rng, derived_seed
-from raysweep.search.cells import (
+from raysweep.search.machinery.cells import (
     Cell,
     LeafPath,
     NoneLeftError,
@@ -24,7 +24,7 @@ from raysweep.search.cells import (
     total_of,
     widened,
 )
-from raysweep.search.configview import with_views
+from raysweep.search.machinery.config_view import with_views
 from raysweep.space.domains import SampleFrom
 from raysweep.space.parsed import MAX_DRAWS, Space
 from raysweep.space.units import from_unit

@@ -15,9 +15,9 @@ import optuna
 from optuna.samplers import BaseSampler, TPESampler
 
 from raysweep.search.base import Result
-from raysweep.search.cells import LeafPath
-from raysweep.search.optuna_model import Modes, OptunaModel, ShownTrials, quiet_study
-from raysweep.search.window import FRONT_PART, Window
+from raysweep.search.machinery.cells import LeafPath
+from raysweep.search.machinery.optuna_model import Modes, OptunaModel, ShownTrials, quiet_study
+from raysweep.search.machinery.window import FRONT_PART, Window
 from raysweep.space.parsed import Space
 from raysweep.specs.search import TpeOptions
 

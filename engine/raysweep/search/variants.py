@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from raysweep.search.base import TrialEnd, derived_rng, derived_seed
-from raysweep.search.cells import (
+from raysweep.search.machinery.cells import (
     Cell,
     Cells,
     Leaf,
@@ -27,7 +27,7 @@ from raysweep.search.cells import (
     total_of,
     widened,
 )
-from raysweep.search.configview import with_views
+from raysweep.search.machinery.config_view import with_views
 from raysweep.space.branches import Branches, Tree
 from raysweep.space.domains import Grid, SampleFrom
 from raysweep.space.expressions import Relation

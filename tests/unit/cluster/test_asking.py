@@ -17,7 +17,7 @@ from raysweep.cluster.suggesting import suggest
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.search import Searcher, make_searcher
-from raysweep.search.asking import exhausts
+from raysweep.search.machinery.asking import exhausts
 from raysweep.specs import SweepSpec
 
 SPEC = SweepSpec.from_any(

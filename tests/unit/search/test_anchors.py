@@ -14,10 +14,17 @@ from raysweep.runs.champions import Champion, Night, add_night
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.search import WarmStart, make_searcher
-from raysweep.search.agreement import Entry, agreement_of, judge, key_of, line_through, rank_correlation
-from raysweep.search.anchors import Anchors, choose_anchors
-from raysweep.search.asking import ask_configs
 from raysweep.search.base import Result, tell_end
+from raysweep.search.machinery.agreement import (
+    Entry,
+    agreement_of,
+    judge,
+    key_of,
+    line_through,
+    rank_correlation,
+)
+from raysweep.search.machinery.anchors import Anchors, choose_anchors
+from raysweep.search.machinery.asking import ask_configs
 from raysweep.simulate import simulate
 from raysweep.simulate.kills import Kill
 from raysweep.specs import SweepSpec, sweep_id

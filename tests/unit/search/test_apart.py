@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.search.apart import Grid, apart
+from raysweep.search.machinery.distance import Grid, apart
 
 
 @pytest.mark.parametrize(

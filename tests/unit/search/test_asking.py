@@ -11,7 +11,7 @@ from raysweep.cluster.suggesting import suggest
 from raysweep.core.vocabulary.commands import SuggestConfigs
 from raysweep.errors import SampleFromError
 from raysweep.search import Searcher, WarmStart, make_searcher
-from raysweep.search.asking import ask_configs
+from raysweep.search.machinery.asking import ask_configs
 from raysweep.specs import SweepSpec
 
 TOTAL = 40

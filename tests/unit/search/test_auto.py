@@ -13,13 +13,13 @@ import pytest
 
 from raysweep.search import Searcher, make_searcher
 from raysweep.search import gp as gp_room
-from raysweep.search.asking import ask_configs
 from raysweep.search.auto import AutoModel
 from raysweep.search.base import Result, derived_seed
 from raysweep.search.cma import CmaModel
 from raysweep.search.gp import GpModel, warped
-from raysweep.search.optuna_params import params_of
-from raysweep.search.relief import RelievedModel
+from raysweep.search.machinery.asking import ask_configs
+from raysweep.search.machinery.optuna_params import params_of
+from raysweep.search.machinery.stalled import RelievedModel
 from raysweep.search.tpe import TpeModel
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec

@@ -21,8 +21,8 @@ from raysweep.outcome import TrialOutcome, trial_row
 from raysweep.search import Searcher, WarmStart, make_searcher
 from raysweep.search.auto import AutoModel
 from raysweep.search.base import Result
+from raysweep.search.machinery.warm_start import at_constants, refit
 from raysweep.search.tpe import TpeModel
-from raysweep.search.warm import at_constants, refit
 from raysweep.show import show_config
 from raysweep.simulate import simulate
 from raysweep.space.perturbation import explore, mutable_leaves

@@ -14,8 +14,8 @@ from raysweep.search import Judging, Result, Searcher, TrialEnd, WarmStart, make
 from raysweep.search.auto import AutoModel
 from raysweep.search.base import derived_seed
 from raysweep.search.cma import CmaModel, _judged
-from raysweep.search.optuna_params import params_of
-from raysweep.search.relief import RelievedModel
+from raysweep.search.machinery.optuna_params import params_of
+from raysweep.search.machinery.stalled import RelievedModel
 from raysweep.search.tpe import TpeModel
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec

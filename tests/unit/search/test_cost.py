@@ -19,10 +19,10 @@ from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.search import Result, Searcher, make_searcher, tell_end
 from raysweep.search.auto import AutoModel
 from raysweep.search.base import tell_earlier
-from raysweep.search.cost import LEAST, PENALTIES, CostModel, LogCost, _left_out, ridge
-from raysweep.search.optuna_params import params_of
-from raysweep.search.relief import RelievedModel
-from raysweep.search.repeat import RepeatSearcher
+from raysweep.search.machinery.cost import LEAST, PENALTIES, CostModel, LogCost, _left_out, ridge
+from raysweep.search.machinery.optuna_params import params_of
+from raysweep.search.machinery.repeat import RepeatSearcher
+from raysweep.search.machinery.stalled import RelievedModel
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.specs.repeat import Repeat
 from raysweep.storage.opening import open_store

@@ -11,8 +11,8 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.runs.policies import load_policies
 from raysweep.search import Searcher, WarmStart, make_searcher, tell_end
-from raysweep.search.anchors import Anchors
 from raysweep.search.base import Result, take_remark
+from raysweep.search.machinery.anchors import Anchors
 from raysweep.simulate import Simulated
 from raysweep.specs import SweepSpec
 from raysweep.specs.search import SearchSpec

@@ -17,7 +17,7 @@ from torch.utils._device import DeviceContext
 
 from raysweep.search import Result, Searcher, gp, make_searcher, tell_end
 from raysweep.search.gp import MOST_AT_ONCE, WholeLines, _narrow
-from raysweep.search.points import FirstPoints
+from raysweep.search.machinery.points import FirstPoints
 from raysweep.specs import SweepSpec
 
 WIDE: dict[str, Any] = {

@@ -10,8 +10,8 @@ import pytest
 from raysweep.search import make_searcher
 from raysweep.search.auto import AutoModel
 from raysweep.search.base import Result
-from raysweep.search.ordered import Ordered
-from raysweep.search.relief import RelievedModel
+from raysweep.search.machinery.ordinal import Ordered
+from raysweep.search.machinery.stalled import RelievedModel
 from raysweep.search.tpe import TpeModel
 from raysweep.space.domains import Choice, Integer
 from raysweep.specs import SweepSpec

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from raysweep.search import Result, Searcher, WarmStart, make_searcher, tell_end
-from raysweep.search.anchors import Anchors
 from raysweep.search.base import TrialEnd
-from raysweep.search.window import Window
+from raysweep.search.machinery.anchors import Anchors
+from raysweep.search.machinery.window import Window
 from raysweep.specs import SweepSpec
 
 NUMBERS: dict[str, Any] = {

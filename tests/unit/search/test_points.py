@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.search import WarmStart, make_searcher
-from raysweep.search.points import FirstPoints
+from raysweep.search.machinery.points import FirstPoints
 from raysweep.simulate import Kill, simulate
 from raysweep.space.parsed import parse
 from raysweep.specs import SweepSpec, changes

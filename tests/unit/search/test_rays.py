@@ -17,10 +17,10 @@ from raysweep.runs.policies import load_policies
 from raysweep.runs.replay import read_state
 from raysweep.runs.takeover import in_order
 from raysweep.search import Searcher, load_searcher, make_searcher
-from raysweep.search.anchors import AnchoredSearcher
-from raysweep.search.asking import ask_configs
 from raysweep.search.base import replay_failed, take_remark
-from raysweep.search.rays import BREACHES
+from raysweep.search.machinery.anchors import AnchoredSearcher
+from raysweep.search.machinery.asking import ask_configs
+from raysweep.search.tune_searcher import BREACHES
 from raysweep.simulate import Kill, simulate
 from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from raysweep.search.base import Result
-from raysweep.search.relief import FAR, NEAR, PATIENCE, ROUND, STARTUP, TURNS, RelievedModel
+from raysweep.search.machinery.stalled import FAR, NEAR, PATIENCE, ROUND, STARTUP, TURNS, RelievedModel
 from raysweep.space.parsed import Space
 from raysweep.specs import SweepSpec
 

@@ -15,8 +15,8 @@ from raysweep.pareto import find_front
 from raysweep.search import Result, Searcher, TrialEnd, WarmStart, make_searcher, tell_end
 from raysweep.search.auto import AutoModel
 from raysweep.search.base import SearchSetup, derived_seed
+from raysweep.search.machinery.optuna_params import params_of
 from raysweep.search.nsga import NsgaModel
-from raysweep.search.optuna_params import params_of
 from raysweep.search.tpe import TpeModel
 from raysweep.specs import SweepSpec
 from raysweep.specs.search import AutoOptions

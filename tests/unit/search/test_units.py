@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raysweep.search.points import holds
+from raysweep.search.machinery.points import holds
 from raysweep.space.domains import Choice, Domain, Float, Integer, Normal
 from raysweep.space.units import from_unit, to_unit
 

@@ -12,7 +12,7 @@ from raysweep.runs.champions import Champion, Night, add_night
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.search import WarmStart, make_searcher
-from raysweep.search.warm import refit
+from raysweep.search.machinery.warm_start import refit
 from raysweep.specs import SweepSpec, slug, sweep_id
 from raysweep.storage.opening import open_store
 from tests.unit.search.earlier import add_sweep, config, make_spec

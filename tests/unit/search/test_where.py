@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
 from raysweep.search import load_searcher, make_searcher
-from raysweep.search.warm import refit
+from raysweep.search.machinery.warm_start import refit
 from raysweep.simulate import simulate
 from raysweep.space.expressions import parse_relation
 from raysweep.specs import SweepSpec

@@ -14,8 +14,8 @@ from optuna.trial import TrialState
 from raysweep.pareto import find_front
 from raysweep.search import Result, Searcher, make_searcher, tell_end
 from raysweep.search.bohb import BohbModel, Density
+from raysweep.search.machinery.window import Window
 from raysweep.search.tpe import TpeModel
-from raysweep.search.window import Window
 from raysweep.specs import SweepSpec
 from raysweep.specs.search import BohbOptions, SearchSpec, TpeOptions
 

@@ -19,7 +19,7 @@ from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome
 from raysweep.search import SearchSetup, TrialEnd
 from raysweep.search.base import Result
-from raysweep.search.repeat import RepeatSearcher
+from raysweep.search.machinery.repeat import RepeatSearcher
 from raysweep.simulate import Kill, Simulated, simulate
 from raysweep.specs import SweepSpec
 from raysweep.specs.again import Again, Extension

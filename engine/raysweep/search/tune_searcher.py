@@ -23,7 +23,7 @@ from raysweep import usercode
 from raysweep.documents.json_values import plain
 from raysweep.errors import SpecError, one_line
 from raysweep.search.base import Searcher, SearchSetup, TrialEnd, derived_rng, derived_seed
-from raysweep.search.model import refuse_grid
+from raysweep.search.machinery.model import refuse_grid
 from raysweep.space.domains import Choice, Const, Domain, Float, Integer, Normal
 
 ASKS: Final = 10

@@ -22,7 +22,7 @@ from raysweep.search.base import (
     tell_earlier,
     tell_end,
 )
-from raysweep.search.rays import adapted, check_repeatable
+from raysweep.search.tune_searcher import adapted, check_repeatable
 from raysweep.space.parsed import parse_where
 from raysweep.specs.plugins import Plugins
 from raysweep.specs.search import SearchSpec

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeGuard
 
-from raysweep.search.cells import LeafPath, codec
+from raysweep.search.machinery.cells import LeafPath, codec
 from raysweep.space.domains import Choice, Domain, Integer
 from raysweep.space.parsed import Space
 

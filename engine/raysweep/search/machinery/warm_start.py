@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from raysweep.documents.json_values import leaves
 from raysweep.documents.tuples import as_lists
-from raysweep.search.agreement import Entry
-from raysweep.search.anchors import AnchoredSearcher, Anchors
 from raysweep.search.base import (
     Result,
     Searcher,
@@ -23,8 +21,10 @@ from raysweep.search.base import (
     tell_end,
     tell_rung,
 )
-from raysweep.search.cells import LeafPath
-from raysweep.search.points import FirstPoints, holds
+from raysweep.search.machinery.agreement import Entry
+from raysweep.search.machinery.anchors import AnchoredSearcher, Anchors
+from raysweep.search.machinery.cells import LeafPath
+from raysweep.search.machinery.points import FirstPoints, holds
 from raysweep.space.branches import switch_of
 from raysweep.space.parsed import VOCABULARY, Space, has_domain
 

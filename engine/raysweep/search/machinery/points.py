@@ -10,8 +10,8 @@ import orjson
 
 from raysweep.errors import SpecError
 from raysweep.search.base import derived_seed
-from raysweep.search.cells import LeafPath, codec
-from raysweep.search.configview import with_views
+from raysweep.search.machinery.cells import LeafPath, codec
+from raysweep.search.machinery.config_view import with_views
 from raysweep.space.building import fill
 from raysweep.space.domains import Choice, Const, Domain, Float, Integer, Normal, SampleFrom
 from raysweep.space.parsed import Space

@@ -15,8 +15,8 @@ from statistics import NormalDist
 from typing import Any, Final
 
 from raysweep.search.base import Result, derived_rng, derived_seed
-from raysweep.search.cells import LeafPath
-from raysweep.search.model import Model
+from raysweep.search.machinery.cells import LeafPath
+from raysweep.search.machinery.model import Model
 from raysweep.space.domains import Float, Integer
 from raysweep.space.parsed import Space
 from raysweep.space.units import from_unit, is_open, to_unit

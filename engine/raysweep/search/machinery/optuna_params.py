@@ -18,7 +18,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from raysweep.search.cells import Codec, Leaf, LeafPath, codec
+from raysweep.search.machinery.cells import Codec, Leaf, LeafPath, codec
 from raysweep.space.domains import Choice, Domain, Float, Integer, Normal
 
 

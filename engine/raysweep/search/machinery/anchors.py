@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from raysweep.search.agreement import Agreement, Entry, judge, key_of
-from raysweep.search.apart import Grid, Place, apart
 from raysweep.search.base import (
     Adopter,
     Result,
@@ -21,6 +19,8 @@ from raysweep.search.base import (
     tell_earlier,
     tell_end,
 )
+from raysweep.search.machinery.agreement import Agreement, Entry, judge, key_of
+from raysweep.search.machinery.distance import Grid, Place, apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from raysweep.errors import SpecError
 from raysweep.search.base import Result, TrialEnd, derived_rng, derived_seed
-from raysweep.search.cells import (
+from raysweep.search.machinery.cells import (
     Cell,
     Leaf,
     LeafPath,
@@ -25,7 +25,7 @@ from raysweep.search.cells import (
     total_of,
     widened,
 )
-from raysweep.search.configview import with_views
+from raysweep.search.machinery.config_view import with_views
 from raysweep.space.domains import Grid, SampleFrom
 from raysweep.space.parsed import Space
 
