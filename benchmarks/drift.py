@@ -28,8 +28,8 @@ from typing import Any, Final
 
 from benchmarks.measure import Json, significant, target
 from raysweep.outcome import SweepOutcome, TrialOutcome
+from raysweep.runs.across_runs.warm_start import recall
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.recall import recall
 from raysweep.search import make_searcher
 from raysweep.search.base import take_remark
 from raysweep.specs import SweepSpec, sweep_id

@@ -37,7 +37,7 @@ SWEEP: Final = "resume-1"
 _RESUME: Final = """
 import json, sys
 from time import perf_counter, process_time
-from raysweep.runs.replay import rebuild
+from raysweep.runs.ownership.replay import rebuild
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.opening import open_store
 folder = SweepFolder(open_store(sys.argv[1]), sys.argv[2])

@@ -19,9 +19,9 @@ from typing import Any
 
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.pipeline import prepare_gate
-from raysweep.runs.champions import Line, read_champion
+from raysweep.runs.across_runs.champions import Line, read_champion
+from raysweep.runs.across_runs.warm_start import recall
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.recall import recall
 from raysweep.search import WarmStart, make_searcher
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.specs.pipeline import GateSpec

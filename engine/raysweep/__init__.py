@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from raysweep.from_tune.tuner import from_tuner
     from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
     from raysweep.run import run_sweep, run_training
-    from raysweep.runs.history import load
+    from raysweep.runs.reading.history import load
     from raysweep.specs.resources import Resources
     from raysweep.specs.scaling import Scaling
     from raysweep.specs.sweep import SweepSpec
@@ -27,7 +27,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "raysweep.errors": ("RaysweepError", "SpecError", "SweepFailedError", "TrialStopped"),
     "raysweep.outcome": ("SweepOutcome", "TrainOutcome", "TrialOutcome"),
     "raysweep.run": ("run_sweep", "run_training"),
-    "raysweep.runs.history": ("load",),
+    "raysweep.runs.reading.history": ("load",),
     "raysweep.from_tune.tuner": ("from_tuner",),
     "raysweep.specs.resources": ("Resources",),
     "raysweep.specs.scaling": ("Scaling",),

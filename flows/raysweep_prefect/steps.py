@@ -15,8 +15,8 @@ from prefect.logging.loggers import get_logger, get_run_logger
 from raysweep.errors import ClusterAuthError, RaysweepError, SweepInterrupted
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.sync import run_sync
-from raysweep.runs.reader import SweepReader
-from raysweep.runs.view import Outcome
+from raysweep.runs.reading.reader import SweepReader
+from raysweep.runs.reading.view import Outcome
 from raysweep.step import Step, brief, cancel_anyway, connected, details_of
 from raysweep_prefect.clusters import Target
 from raysweep_prefect.following import Follower, emit_end

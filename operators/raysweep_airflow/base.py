@@ -18,7 +18,7 @@ from raysweep_airflow.links import LINKS
 
 if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
-    from raysweep.runs.view import Outcome
+    from raysweep.runs.reading.view import Outcome
     from raysweep.specs import SweepSpec, TrainSpec
     from raysweep_airflow.tries import OnClear
 

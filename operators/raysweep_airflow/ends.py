@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from raysweep.errors import RaysweepError
-from raysweep.runs.view import Outcome
+from raysweep.runs.reading.view import Outcome
 from raysweep.step import brief, details_of
 
 

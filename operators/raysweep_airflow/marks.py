@@ -130,7 +130,7 @@ def _committed(task: TaskId) -> TaskView | None:
 
 def ask_to_end(place: Place, reason: str, task: TaskId) -> bool:
     """Store the request, of a task's own DAG; whether there was a job to end."""
-    from raysweep.runs.view import RunView
+    from raysweep.runs.reading.view import RunView
 
     run = RunView(place.kind, place.storage_path, place.run_id)
     number = place.job_number

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from raysweep.jobs import JobOptions
     from raysweep.outcome import GateOutcome, SweepOutcome
     from raysweep.pipeline import GateRun
-    from raysweep.runs.view import Outcome
+    from raysweep.runs.reading.view import Outcome
     from raysweep.specs import SweepSpec, TrainSpec
     from raysweep_airflow.tries import OnClear
 

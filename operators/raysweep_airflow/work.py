@@ -31,7 +31,7 @@ from raysweep.errors import (
 from raysweep.jobs import ClusterConnection, JobOptions, RunningJob
 from raysweep.jobs.notes import ProgressLines
 from raysweep.outcome import SweepOutcome, TrainOutcome
-from raysweep.runs.view import Outcome, RunView
+from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.specs.outline import outline, outline_changes
 from raysweep.step import (

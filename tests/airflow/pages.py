@@ -26,8 +26,8 @@ if "airflow" not in sys.modules and "AIRFLOW_HOME" not in os.environ:
 from raysweep.core import SweepState, encode, step
 from raysweep.core.vocabulary import events as ev
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.holder import current_holder
-from raysweep.runs.progress import make_progress
+from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.reading.progress import make_progress
 from raysweep.simulate import Simulated, simulate
 from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store

@@ -19,7 +19,7 @@ from raysweep.errors import SpecChangedError
 from raysweep.outcome.places import sweep_with
 from raysweep.references import to_uri
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.replay import newest_spec
+from raysweep.runs.ownership.replay import newest_spec
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import Driver, wait_for

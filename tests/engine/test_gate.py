@@ -11,7 +11,7 @@ import raysweep as rs
 from raysweep.cluster.connection import RayConnection
 from raysweep.outcome import GateOutcome
 from raysweep.pipeline import run_gate
-from raysweep.runs.champions import Line, read_champion
+from raysweep.runs.across_runs.champions import Line, read_champion
 from raysweep.specs.pipeline import GateSpec
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import INLINE

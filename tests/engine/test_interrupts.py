@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reader import SweepReader
+from raysweep.runs.reading.reader import SweepReader
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import ROOT, session_of, wait_for

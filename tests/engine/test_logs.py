@@ -9,7 +9,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.logs import find_log, follow_log, list_logs, read_log
+from raysweep.runs.reading.logs import find_log, follow_log, list_logs, read_log
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.worker.output.spool import PLACE, spool_root

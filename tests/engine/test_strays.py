@@ -12,7 +12,7 @@ import pytest
 
 import raysweep as rs
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.logs import list_logs, read_log
+from raysweep.runs.reading.logs import list_logs, read_log
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.opening import open_store
 from tests.engine.conftest import Driver, wait_for

@@ -26,7 +26,7 @@ from raysweep.errors import (
     TrainableImportError,
     TrainingFailedError,
 )
-from raysweep.runs.claim import find_at_rest
+from raysweep.runs.ownership.training_claim import find_at_rest
 from raysweep.runs.training import RunFolder
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint

@@ -19,7 +19,7 @@ from raysweep.errors import (
     SweepHeldError,
 )
 from raysweep.outcome import SweepProgress
-from raysweep.runs.claim import claim_run, read_newest
+from raysweep.runs.ownership.training_claim import claim_run, read_newest
 from raysweep.runs.training import CHECKPOINT_OWNER, PROGRESS, RunFolder
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.checkpoints import CheckpointStore

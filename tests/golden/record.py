@@ -25,7 +25,7 @@ import orjson
 from raysweep.core import encode
 from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary.events import Event
-from raysweep.runs.reopening import NOT_AGAIN
+from raysweep.runs.ownership.reopening import NOT_AGAIN
 from raysweep.simulate import Simulated, simulate, simulation
 from tests.golden.replay import GOLDEN, describe_commands, describe_told, read_expected, read_journal, replay
 from tests.golden.scenarios import SCENARIOS, Scenario, Trouble

@@ -16,7 +16,7 @@ from raysweep.jobs import JobRequest
 from raysweep.jobs.errorline import find_error
 from raysweep.jobs.request import RequestOptions
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.view import RunView
+from raysweep.runs.reading.view import RunView
 from raysweep.specs import RunRequest
 from tests.engine.conftest import wait_for
 from tests.jobs.cluster import Cluster

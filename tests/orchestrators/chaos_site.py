@@ -20,8 +20,8 @@ from raysweep.core.vocabulary.events import TrialReturned
 from raysweep.errors import ClusterError, RaysweepError
 from raysweep.jobs import ClusterConnection, JobInfo
 from raysweep.outcome import SweepOutcome, TrainOutcome
-from raysweep.runs.champions import Line as Champions
-from raysweep.runs.champions import read_champion
+from raysweep.runs.across_runs.champions import Line as Champions
+from raysweep.runs.across_runs.champions import read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
 from raysweep.storage.opening import open_store

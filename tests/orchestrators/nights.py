@@ -18,7 +18,7 @@ import pytest
 import raysweep as rs
 from raysweep.core import decode
 from raysweep.core.vocabulary.events import TrialReturned
-from raysweep.runs.champions import Line, read_champion
+from raysweep.runs.across_runs.champions import Line, read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.opening import open_store
 from tests.jobs.cluster import Cluster

@@ -25,7 +25,7 @@ import raysweep_prefect
 from raysweep.errors import SpecError, TokenRefusedError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
-from raysweep.runs.reader import SweepReader
+from raysweep.runs.reading.reader import SweepReader
 from raysweep.specs import RunRequest
 from raysweep.specs.again import Again
 from raysweep.step import Step

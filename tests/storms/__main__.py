@@ -36,7 +36,7 @@ PRELOADED: Final = (
     "raysweep.cluster.run",
     "raysweep.jobs.options",
     "raysweep.run",
-    "raysweep.runs.history",
+    "raysweep.runs.reading.history",
     "raysweep.step",
     "raysweep.storage.nodecache",
     "raysweep.worker.actor",

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Final
 
 import raysweep as rs
-from raysweep.runs.reader import SweepReader
+from raysweep.runs.reading.reader import SweepReader
 from raysweep.specs import RunRequest
 from tests.storms import oracle
 from tests.storms.controller import KEY, Run

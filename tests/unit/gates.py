@@ -7,7 +7,7 @@ from typing import Any
 
 from raysweep.outcome import ErrorInfo, SweepOutcome, TrialOutcome
 from raysweep.pipeline.gate import GateRun
-from raysweep.runs.champions import ChampionRecord, Line, read_champion
+from raysweep.runs.across_runs.champions import ChampionRecord, Line, read_champion
 from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 

@@ -14,7 +14,7 @@ from raysweep.pipeline.decision import decide, measured
 from raysweep.pipeline.gate import prepare_gate
 from raysweep.pipeline.night import handed_on, with_gate
 from raysweep.pipeline.plan import gate_id
-from raysweep.runs.champions import ChampionRecord, Night
+from raysweep.runs.across_runs.champions import ChampionRecord, Night
 from raysweep.specs import SweepSpec
 from raysweep.specs.pipeline import GateSpec, PipelineSpec
 from raysweep.step import why_not_trained

@@ -13,8 +13,8 @@ from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome
 from raysweep.pipeline import prepare_gate, training_request, with_gate
 from raysweep.pipeline.plan import newest_verdict
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.reading.view import RunView
 from raysweep.runs.training import RunFolder
-from raysweep.runs.view import RunView
 from raysweep.specs import RunRequest, SweepSpec, TrainSpec
 from raysweep.specs.identity import sweep_id
 from raysweep.step import best_trials, brief, why_not_trained

@@ -18,8 +18,8 @@ from raysweep.cluster.listener import Listener
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.documents.trainable import load_function
 from raysweep.errors import SpecError
+from raysweep.runs.ownership.sweep_claim import rebuild_searcher
 from raysweep.runs.policies import load_policies
-from raysweep.runs.takeover import rebuild_searcher
 from raysweep.search import make_searcher
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec, TrainSpec

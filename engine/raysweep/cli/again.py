@@ -14,8 +14,8 @@ from raysweep.cli.sweep import How, resume, run, stored_request
 from raysweep.errors import SpecError, SweepHeldError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reader import SweepReader
-from raysweep.runs.removal import put_aside, remove
+from raysweep.runs.ownership.removal import put_aside, remove
+from raysweep.runs.reading.reader import SweepReader
 from raysweep.show import show_age, show_counts
 
 

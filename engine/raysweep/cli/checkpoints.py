@@ -16,7 +16,7 @@ from raysweep.cli.listing import Listing
 from raysweep.cli.lookup import DEFAULT_STORAGE, command, open_sweep, read_sweep
 from raysweep.cli.verify import show_bytes
 from raysweep.errors import JournalDamagedError, SweepDamagedError, SweepHeldError, SweepNotFoundError
-from raysweep.runs.budget import (
+from raysweep.runs.across_runs.budget import (
     BudgetPlan,
     Release,
     asked_budget,
@@ -26,9 +26,9 @@ from raysweep.runs.budget import (
     plan_budget,
     sweeps_of,
 )
-from raysweep.runs.checkpoints import StoredCheckpoint, list_trained
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.lookup import find_training
+from raysweep.runs.reading.checkpoints import StoredCheckpoint, list_trained
+from raysweep.runs.reading.lookup import find_training
 from raysweep.show import show_number
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.storage.manifest import Manifest

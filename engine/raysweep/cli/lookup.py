@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 
 from raysweep.errors import SweepNotFoundError
-from raysweep.runs.lookup import DEFAULT_STORAGE
-from raysweep.runs.lookup import find_sweep as open_sweep
-from raysweep.runs.reader import SweepReader
-from raysweep.runs.status import RunStatus
+from raysweep.runs.reading.lookup import DEFAULT_STORAGE
+from raysweep.runs.reading.lookup import find_sweep as open_sweep
+from raysweep.runs.reading.reader import SweepReader
+from raysweep.runs.reading.status import RunStatus
 from raysweep.storage.opening import open_store
 
 __all__ = ["DEFAULT_STORAGE", "command", "open_sweep", "read_sweep"]

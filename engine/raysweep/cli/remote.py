@@ -22,7 +22,7 @@ from raysweep.jobs.sync import Cluster
 from raysweep.jobs.wire import JobInfo
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome, SweepProgress, TrainOutcome
-from raysweep.runs.reopening import told
+from raysweep.runs.ownership.reopening import told
 from raysweep.specs import AnyRequest
 
 

@@ -21,8 +21,8 @@ from raysweep.errors import SpecError
 from raysweep.fields import with_names
 from raysweep.frames import column_names, with_iso_times, write_csv
 from raysweep.outcome import TRIAL_TIMES, AttemptOutcome, ErrorInfo, TrialOutcome, trial_row
-from raysweep.runs.history import COLUMNS, TIMES, metric_names, reports_of
-from raysweep.runs.status import RunStatus
+from raysweep.runs.reading.history import COLUMNS, TIMES, metric_names, reports_of
+from raysweep.runs.reading.status import RunStatus
 from raysweep.show import show_config, show_counts, show_duration, show_number
 
 

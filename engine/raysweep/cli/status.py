@@ -14,9 +14,9 @@ from raysweep.cli.trainings import show_training
 from raysweep.errors import StorageError, SweepNotFoundError
 from raysweep.live import draw_progress
 from raysweep.runs.folder import SweepFolder, list_sweeps
-from raysweep.runs.lookup import find_training
-from raysweep.runs.reader import glance, glance_training
-from raysweep.runs.status import RunStatus
+from raysweep.runs.reading.lookup import find_training
+from raysweep.runs.reading.reader import glance, glance_training
+from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.training import RunFolder, list_trainings
 from raysweep.show import show_age, show_duration, show_number
 from raysweep.storage.opening import open_store

@@ -13,7 +13,7 @@ from raysweep.cli.consoles import print_facts
 from raysweep.cli.lookup import command
 from raysweep.documents.trainable import PYTHON_ONLY
 from raysweep.outcome import SweepOutcome, TrainOutcome
-from raysweep.runs.status import INTERRUPTED, RunStatus, status_of_outcome
+from raysweep.runs.reading.status import INTERRUPTED, RunStatus, status_of_outcome
 from raysweep.show import show_age, show_config, show_counts, show_duration, show_score
 
 NOTES: Final = 3

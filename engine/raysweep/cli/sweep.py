@@ -19,8 +19,8 @@ from raysweep.errors import SweepNotFoundError
 from raysweep.live import LiveTable, logged_to
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.replay import newest_spec
-from raysweep.runs.status import status_of_outcome
+from raysweep.runs.ownership.replay import newest_spec
+from raysweep.runs.reading.status import status_of_outcome
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.storage.opening import open_store
 

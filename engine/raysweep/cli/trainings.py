@@ -9,7 +9,7 @@ from rich.text import Text
 
 from raysweep.cli.consoles import make_console, print_facts, print_json
 from raysweep.cli.endings import DONE
-from raysweep.runs.status import RunStatus
+from raysweep.runs.reading.status import RunStatus
 from raysweep.show import show_age, show_config, show_duration
 
 

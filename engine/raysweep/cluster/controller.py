@@ -36,8 +36,8 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.errors import ClusterLostError, RaysweepError, StorageError, SweepDamagedError, SweepInterrupted
 from raysweep.messages import FromWorker
 from raysweep.outcome import Cancellation, SweepProgress
-from raysweep.runs.progress import make_progress
-from raysweep.runs.takeover import OnProgress, Ownership
+from raysweep.runs.ownership.sweep_claim import OnProgress, Ownership
+from raysweep.runs.reading.progress import make_progress
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.writer import JournalWriter
 from raysweep.worker.inline import InlineStage

@@ -28,12 +28,11 @@ from raysweep.core.seeds import derive_seed
 from raysweep.documents.wall_clock import check_scheduled_at
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
-from raysweep.runs.budget import keep_budget, plan_budget
+from raysweep.runs.across_runs.budget import keep_budget, plan_budget
 from raysweep.runs.folder import OUTCOME_GIVE_UP_AFTER_S, SweepFolder
-from raysweep.runs.holder import note_left
-from raysweep.runs.policies import load_policies
-from raysweep.runs.reopening import NOT_AGAIN, check_same, told
-from raysweep.runs.takeover import (
+from raysweep.runs.ownership.holder import note_left
+from raysweep.runs.ownership.reopening import NOT_AGAIN, check_same, told
+from raysweep.runs.ownership.sweep_claim import (
     OnProgress,
     Ownership,
     SweepRequest,
@@ -43,7 +42,8 @@ from raysweep.runs.takeover import (
     follow,
     hold,
 )
-from raysweep.runs.wholeness import check_end
+from raysweep.runs.ownership.wholeness import check_end
+from raysweep.runs.policies import load_policies
 from raysweep.show import show_progress
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.again import Again

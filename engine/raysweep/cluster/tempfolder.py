@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from raysweep.runs.holder import boot_id, process_started_at
+from raysweep.runs.ownership.holder import boot_id, process_started_at
 
 PREFIX: Final = "rs-"
 OWNER: Final = "owner.json"

@@ -50,7 +50,7 @@ from raysweep.jobs.packaging import Entry, LeftOut, Package, make_package, pack_
 from raysweep.jobs.request import ENTRYPOINT, FILE, FOLDER, JobRequest, RequestOptions
 from raysweep.jobs.same import OUTLINE, STORAGE, Stored, check_job, find_newest, to_metadata
 from raysweep.jobs.wire import ENDED, Submission
-from raysweep.runs.view import Outcome, RunView
+from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
 from raysweep.specs.again import Again
 from raysweep.specs.outline import Outline, outline

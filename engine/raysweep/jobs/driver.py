@@ -257,7 +257,7 @@ def _leased(
     request: JobRequest, storage_path: str, run_id: str, on_over: Callable[[], None]
 ) -> Iterator[None]:
     """Watch the lease, if the request has one, and call `on_over` from another thread when it is over."""
-    from raysweep.runs.lease import LeaseWatch
+    from raysweep.runs.ownership.lease import LeaseWatch
     from raysweep.storage.opening import open_store
 
     ttl_s = request.options.lease_ttl_s

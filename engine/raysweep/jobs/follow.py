@@ -28,8 +28,8 @@ from raysweep.jobs.patience import REFUSED_S, UNREACHABLE_S, Patience
 from raysweep.jobs.same import stored_changes
 from raysweep.jobs.wire import JobInfo
 from raysweep.outcome import SweepProgress
-from raysweep.runs.lease import whoami
-from raysweep.runs.view import Outcome, RunView
+from raysweep.runs.ownership.lease import whoami
+from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.threads import on_thread
 
 LOG: Final = logging.getLogger("raysweep.jobs")

@@ -16,7 +16,7 @@ import orjson
 from raysweep.errors import SpecChangedError, SpecError
 from raysweep.jobs.decisions import Newest
 from raysweep.jobs.wire import JobInfo
-from raysweep.runs.view import Outcome, RunView
+from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, Changes
 from raysweep.specs.outline import outline, outline_changes
 from raysweep.storage.identity import is_same_store

@@ -26,7 +26,7 @@ from raysweep.jobs.follow import CANCEL_GRACE_S, OnProgress, cancel, wait
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.patience import UNREACHABLE_S
 from raysweep.jobs.wire import ClusterVersion, JobInfo
-from raysweep.runs.view import Outcome
+from raysweep.runs.reading.view import Outcome
 from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.threads import result_of, start_thread
 

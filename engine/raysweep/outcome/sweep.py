@@ -433,7 +433,9 @@ class SweepOutcome(Record):
         if not self.uri:
             raise RaysweepError(f"the outcome of {self.sweep_id!r} does not say where the sweep is stored")
         # What replays a journal lies above this module and imports it: it is found by its name.
-        found: Iterator[dict[str, Any]] = import_module("raysweep.runs.history").read_reports(self.uri)
+        found: Iterator[dict[str, Any]] = import_module("raysweep.runs.reading.history").read_reports(
+            self.uri
+        )
         return found
 
     def history(self) -> pandas.DataFrame:

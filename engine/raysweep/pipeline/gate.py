@@ -29,7 +29,7 @@ from raysweep.pipeline.plan import (
     make_plan,
 )
 from raysweep.run import run_sweep
-from raysweep.runs.champions import Champion, ChampionRecord, Night, add_night
+from raysweep.runs.across_runs.champions import Champion, ChampionRecord, Night, add_night
 from raysweep.schedulers import TRAINING_ITERATION, make_scheduler
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.identity import key_within

@@ -19,7 +19,7 @@ from raysweep.outcome import (
 )
 from raysweep.pipeline.gate import run_gate
 from raysweep.run import run_sweep, run_training
-from raysweep.runs.view import RunView
+from raysweep.runs.reading.view import RunView
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.identity import digest_of, key_within
 from raysweep.specs.pipeline import PipelineSpec

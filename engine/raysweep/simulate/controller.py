@@ -12,7 +12,7 @@ from raysweep.core.state.invariants import check
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.lifecycle import FINAL
-from raysweep.runs.takeover import Ownership
+from raysweep.runs.ownership.sweep_claim import Ownership
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import SimulatedCluster
 from raysweep.simulate.journal import SimulatedWriter

@@ -8,7 +8,7 @@ from typing import Final
 
 from raysweep.errors import SweepDamagedError
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.wholeness import check_journal
+from raysweep.runs.ownership.wholeness import check_journal
 from raysweep.storage.store import Store
 
 KINDS: Final = {

@@ -16,8 +16,8 @@ from raysweep.core.vocabulary.events import Event
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.ownership.sweep_claim import SweepRequest, find_outcome, hold
 from raysweep.runs.policies import load_policies
-from raysweep.runs.takeover import SweepRequest, find_outcome, hold
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import SimulatedCluster
 from raysweep.simulate.controller import SimulatedController

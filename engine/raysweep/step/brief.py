@@ -9,7 +9,7 @@ from typing import Any, Final
 from raysweep.documents.tuples import with_tuples
 from raysweep.errors import SpecError, SweepNotFoundError, one_line
 from raysweep.outcome import GateOutcome, SweepOutcome, TrainOutcome, TrialOutcome
-from raysweep.runs.view import RunView
+from raysweep.runs.reading.view import RunView
 from raysweep.specs.schedule import ScheduledConfig
 
 MAX_BYTES: Final = 16_384

@@ -15,8 +15,8 @@ from raysweep.jobs.connection import ClusterConnection, is_jobs_address
 from raysweep.jobs.options import JobOptions
 from raysweep.jobs.sync import Cluster
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.reopening import told
-from raysweep.runs.view import Outcome, RunView
+from raysweep.runs.ownership.reopening import told
+from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, RunRequest, SweepSpec, TrainSpec
 from raysweep.step.verdict import complete
 
@@ -126,11 +126,11 @@ class Step:
         Args:
             before: Only one that was started before this, in UTC seconds.
 
-        Raises: SweepHeldError where a process runs it, and as `runs.removal.put_aside`.
+        Raises: SweepHeldError where a process runs it, and as `runs.ownership.removal.put_aside`.
         """
         from raysweep.runs.folder import SweepFolder
-        from raysweep.runs.reader import glance
-        from raysweep.runs.removal import put_aside
+        from raysweep.runs.ownership.removal import put_aside
+        from raysweep.runs.reading.reader import glance
         from raysweep.storage.opening import open_store
 
         spec, run_id = self.request.spec, self.request.run.id

@@ -27,7 +27,7 @@ import orjson
 
 from raysweep.errors import JobStoppedError, RaysweepError, SweepFailedError, TrainingFailedError, one_line
 from raysweep.outcome import ErrorInfo, SweepOutcome, TrainOutcome, TrialOutcome
-from raysweep.runs.view import Outcome
+from raysweep.runs.reading.view import Outcome
 from raysweep.storage.logs import log_name
 
 _WHOLE: Final = frozenset({"completed", "target", "plateau"})

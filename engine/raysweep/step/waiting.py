@@ -18,7 +18,7 @@ from raysweep.jobs.follow import FIRST_PAUSE_S, MAX_PAUSE_S, OnProgress, leased,
 from raysweep.jobs.patience import REFUSED_S, UNREACHABLE_S, Patience
 from raysweep.jobs.same import stored_changes
 from raysweep.jobs.sync import run_sync
-from raysweep.runs.view import Outcome
+from raysweep.runs.reading.view import Outcome
 from raysweep.step.cancelling import Connect, cancel_anyway
 from raysweep.threads import on_thread
 

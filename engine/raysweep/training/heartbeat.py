@@ -11,8 +11,8 @@ from typing import Literal
 
 from raysweep.errors import FencedError, StorageError
 from raysweep.outcome import SweepProgress
-from raysweep.runs.claim import Claim
-from raysweep.runs.holder import current_holder, note_left
+from raysweep.runs.ownership.holder import current_holder, note_left
+from raysweep.runs.ownership.training_claim import Claim
 from raysweep.runs.training import PROGRESS
 from raysweep.training.watch import Watch
 

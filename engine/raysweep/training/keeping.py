@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from raysweep.errors import CheckpointDamagedError, StorageError
-from raysweep.runs.claim import Claim
+from raysweep.runs.ownership.training_claim import Claim
 from raysweep.runs.training import CHECKPOINT_OWNER
 from raysweep.storage.checkpoints import GIVE_UP_AFTER_S, CheckpointStore
 from raysweep.storage.exports import export_checkpoint

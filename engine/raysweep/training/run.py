@@ -25,7 +25,7 @@ from raysweep.errors import (
 )
 from raysweep.outcome import DataDigest, ErrorInfo, TrainOutcome
 from raysweep.raycompat import TRAIN_WORKER_MODULE
-from raysweep.runs.claim import Claim, claim_run, find_at_rest
+from raysweep.runs.ownership.training_claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
 from raysweep.specs import RunRequest, TrainSpec, load_trainable
 from raysweep.storage.opening import open_store

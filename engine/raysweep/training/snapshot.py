@@ -10,7 +10,7 @@ import json
 from typing import Any, Final
 
 from raysweep.errors import CheckpointDamagedError
-from raysweep.runs.claim import Claim
+from raysweep.runs.ownership.training_claim import Claim
 from raysweep.runs.training import RunFolder
 
 SNAPSHOT: Final = "checkpoint_manager_snapshot.json"

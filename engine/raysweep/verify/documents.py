@@ -11,7 +11,7 @@ from raysweep.core import SweepState, make_outcome
 from raysweep.errors import SpecError, SweepDamagedError
 from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.replay import replay
+from raysweep.runs.ownership.replay import replay
 from raysweep.specs import RunId, SweepSpec
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.report import Finding

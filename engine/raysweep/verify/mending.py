@@ -14,7 +14,7 @@ from typing import Final
 
 from raysweep.errors import StorageError, SweepHeldError
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import find_living, known_state
+from raysweep.runs.ownership.holder import find_living, known_state
 from raysweep.verify.documents import replay_outcome
 from raysweep.verify.report import Finding, VerifyReport
 

@@ -8,9 +8,9 @@ from raysweep.core import SweepState
 from raysweep.core.state.trial import trial_id
 from raysweep.fields import Counts
 from raysweep.outcome import SweepProgress
-from raysweep.runs.checkpoints import pinned_numbers
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import holder_state
+from raysweep.runs.ownership.holder import holder_state
+from raysweep.runs.reading.checkpoints import pinned_numbers
 from raysweep.schedulers import load_scheduler
 from raysweep.storage.segment import RESTORE_FIX
 from raysweep.verify.checkpoints import CheckpointCheck

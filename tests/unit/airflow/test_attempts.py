@@ -15,8 +15,8 @@ import raysweep as rs
 from raysweep.errors import SpecError, StorageError
 from raysweep.outcome import SweepOutcome, TrainOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.reading.view import RunView
 from raysweep.runs.training import RunFolder
-from raysweep.runs.view import RunView
 from raysweep.specs import identity
 from raysweep.specs.outline import outline
 from raysweep.storage.opening import open_store

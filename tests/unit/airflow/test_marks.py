@@ -16,7 +16,7 @@ from airflow.listeners.listener import get_listener_manager
 from airflow.utils.state import TaskInstanceState
 
 from raysweep.outcome import Cancellation, SweepOutcome
-from raysweep.runs.view import RunView
+from raysweep.runs.reading.view import RunView
 from raysweep.specs.identity import sweep_id
 from raysweep_airflow import marks
 from raysweep_airflow.identity import TaskId

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.runs.view import RunView
+from raysweep.runs.reading.view import RunView
 from raysweep.specs.identity import sweep_id
 from raysweep_airflow import reaper as room
 from raysweep_airflow.identity import TaskId

@@ -18,7 +18,7 @@ from raysweep.errors import ConnectionUnreadableError, JobStoppedError, SpecErro
 from raysweep.jobs import ClusterConnection, RunningJob
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.lease import read_lease, renew_lease
+from raysweep.runs.ownership.lease import read_lease, renew_lease
 from raysweep.specs.identity import sweep_id
 from raysweep.step import End
 from raysweep.storage.opening import open_store

@@ -17,8 +17,8 @@ from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import RaysweepError
 from raysweep.outcome import Holder, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.holder import current_holder, process_started_at
-from raysweep.runs.progress import make_progress
+from raysweep.runs.ownership.holder import current_holder, process_started_at
+from raysweep.runs.reading.progress import make_progress
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter

@@ -10,7 +10,7 @@ import pytest
 
 from raysweep.cli import main
 from raysweep.outcome import Holder
-from raysweep.runs.holder import current_holder
+from raysweep.runs.ownership.holder import current_holder
 from tests.unit.cli.conftest import Ran, Stored
 
 Cli = Callable[..., Ran]

@@ -14,7 +14,7 @@ import pytest
 
 from raysweep.cli.endings import Detached
 from raysweep.outcome import Cancellation, SweepOutcome
-from raysweep.runs.holder import current_holder
+from raysweep.runs.ownership.holder import current_holder
 from raysweep.specs import sweep_id
 from tests.unit.cli.conftest import Cli, Stored
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from raysweep.outcome import Holder
-from raysweep.runs.holder import current_holder
+from raysweep.runs.ownership.holder import current_holder
 from tests.unit.jobs.api import Api, serving
 
 Cli = Callable[..., Any]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from raysweep.outcome import Holder, TrainOutcome
-from raysweep.runs.holder import current_holder
+from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.specs.identity import RunId

@@ -13,7 +13,7 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.status import status_of_outcome, status_of_state
+from raysweep.runs.reading.status import status_of_outcome, status_of_state
 from tests.unit.core.sweep import Commands, Sweep, running
 from tests.unit.core.world import METRIC
 

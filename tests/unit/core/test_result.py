@@ -14,7 +14,7 @@ from raysweep.core.views.scores import current_best, ranked
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.status import status_of_outcome
+from raysweep.runs.reading.status import status_of_outcome
 from tests.unit.core.sweep import running
 from tests.unit.core.world import DIED, RAISED, Worker, World, make_spec
 

@@ -13,8 +13,8 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SweepFailedError
 from raysweep.outcome import Holder, SweepOutcome
-from raysweep.runs.progress import make_progress
-from raysweep.runs.status import RunStatus, status_of_outcome, status_of_state
+from raysweep.runs.reading.progress import make_progress
+from raysweep.runs.reading.status import RunStatus, status_of_outcome, status_of_state
 from tests.unit.core.sweep import Commands, Sweep, running
 from tests.unit.core.world import METRIC
 

@@ -43,7 +43,7 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.core.vocabulary.failures import Failure
 from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.core.vocabulary.stop_reasons import STOPS
-from raysweep.runs.takeover import in_order
+from raysweep.runs.ownership.sweep_claim import in_order
 from raysweep.schedulers import load_scheduler
 from raysweep.space.amounts import amounts_of, size_of
 from raysweep.specs import SweepSpec

@@ -10,7 +10,7 @@ import pytest
 from raysweep import errors
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.view import RunView
+from raysweep.runs.reading.view import RunView
 from raysweep.specs import SweepSpec
 from tests.unit.jobs.api import Api, serving
 from tests.unit.jobs.attaching import finish, quick, spec, submit, waited

@@ -17,7 +17,7 @@ from raysweep.jobs import RunningJob, wait
 from raysweep.jobs.client import JobsClient
 from raysweep.jobs.errorline import encode_error
 from raysweep.outcome import Holder, Lease, SweepProgress
-from raysweep.runs.view import RunView
+from raysweep.runs.reading.view import RunView
 from raysweep.specs import SweepSpec
 from tests.unit.jobs.api import Api, serving
 from tests.unit.jobs.attaching import finish, folder_of, quick, spec, submit, waited

@@ -13,16 +13,16 @@ import pytest
 from raysweep.cli import main
 from raysweep.errors import ChampionKeptError, CheckpointDamagedError
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.budget import keep_budget, plan_budget
-from raysweep.runs.champions import Champion, Line, Night, add_night, read_champion
+from raysweep.runs.across_runs.budget import keep_budget, plan_budget
+from raysweep.runs.across_runs.champions import Champion, Line, Night, add_night, read_champion
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.history import read_reports
-from raysweep.runs.reader import SweepReader
-from raysweep.runs.removal import put_aside, remove
-from raysweep.runs.reopening import check_same
-from raysweep.runs.takeover import Ownership, find_outcome
+from raysweep.runs.ownership.removal import put_aside, remove
+from raysweep.runs.ownership.reopening import check_same
+from raysweep.runs.ownership.sweep_claim import Ownership, find_outcome
+from raysweep.runs.reading.history import read_reports
+from raysweep.runs.reading.reader import SweepReader
+from raysweep.runs.reading.view import RunView
 from raysweep.runs.training import RunFolder, read_warm_start
-from raysweep.runs.view import RunView
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.again import Again
 from raysweep.storage.checkpoints import CheckpointStore, restore_uri

@@ -13,13 +13,13 @@ import pytest
 
 from raysweep.core import encode
 from raysweep.core.vocabulary import events as ev
-from raysweep.runs.budget import asked_budget, keep_budget, plan_budget
-from raysweep.runs.champions import Champion, Night, add_night
-from raysweep.runs.checkpoints import list_kept
+from raysweep.runs.across_runs.budget import asked_budget, keep_budget, plan_budget
+from raysweep.runs.across_runs.champions import Champion, Night, add_night
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import current_holder
-from raysweep.runs.progress import make_progress
-from raysweep.runs.reader import SweepReader
+from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.reading.checkpoints import list_kept
+from raysweep.runs.reading.progress import make_progress
+from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.specs.again import Again
@@ -178,7 +178,7 @@ def test_who_wins_the_claim_while_a_budget_is_kept_keeps_its_own(
     sweeps: list[Stored], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look at the journal and the claim another process takes the sweep up."""
-    from raysweep.runs import budget
+    from raysweep.runs.across_runs import budget
 
     old = sweeps[0]
     plan = plan_budget(old.folder.store, "night", 0)

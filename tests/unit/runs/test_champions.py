@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import StorageError
-from raysweep.runs.champions import (
+from raysweep.runs.across_runs.champions import (
     NIGHTS_KEPT,
     Champion,
     ChampionRecord,

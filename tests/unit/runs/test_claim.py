@@ -27,9 +27,9 @@ from raysweep.errors import (
     SweepHeldError,
 )
 from raysweep.outcome import Holder, SweepProgress, TrainOutcome
-from raysweep.runs import holder
-from raysweep.runs.claim import Attempt, Claim, claim_run, find_at_rest, read_newest
-from raysweep.runs.holder import current_holder
+from raysweep.runs.ownership import holder
+from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.ownership.training_claim import Attempt, Claim, claim_run, find_at_rest, read_newest
 from raysweep.runs.training import PROGRESS, RunFolder
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
@@ -261,7 +261,7 @@ def test_a_heartbeat_that_looks_old_but_moves_is_one_of_a_live_holder(
 CLAIM_AND_DIE = """
 import os, signal, sys
 from raysweep.storage.opening import open_store
-from raysweep.runs.claim import claim_run, find_at_rest
+from raysweep.runs.ownership.training_claim import claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
 
 folder = RunFolder(open_store(sys.argv[1]), "t-1")

@@ -11,8 +11,8 @@ import pytest
 from raysweep.errors import StorageError
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SNAPSHOTS_KEPT, SweepFolder, SweepRecord, list_sweeps
-from raysweep.runs.holder import current_holder
-from raysweep.runs.view import RunView
+from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.reading.view import RunView
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.journal import Journal
 from raysweep.storage.local import LocalStore

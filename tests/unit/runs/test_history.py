@@ -17,7 +17,7 @@ from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import JournalDamagedError, RaysweepError, SweepNotFoundError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.history import metric_names, reports_of
+from raysweep.runs.reading.history import metric_names, reports_of
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.opening import open_store
 from raysweep.storage.writer import JournalWriter
@@ -161,7 +161,7 @@ def test_the_journal_is_read_as_the_reports_are_asked_for(
     ran: SweepFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not all at once: a year of reports does not fit into memory."""
-    from raysweep.runs import history
+    from raysweep.runs.reading import history
 
     seen: list[bytes] = []
 

@@ -14,9 +14,9 @@ import pytest
 
 from raysweep.errors import SweepHeldError
 from raysweep.outcome import SweepProgress
-from raysweep.runs import holder, takeover
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import (
+from raysweep.runs.ownership import holder, sweep_claim
+from raysweep.runs.ownership.holder import (
     HolderWatch,
     current_holder,
     find_living,
@@ -24,7 +24,7 @@ from raysweep.runs.holder import (
     note_left,
     process_started_at,
 )
-from raysweep.runs.takeover import find_holder, follow
+from raysweep.runs.ownership.sweep_claim import find_holder, follow
 from raysweep.storage.opening import open_store
 from raysweep.verify import verify_sweep
 from raysweep.verify.mending import prune
@@ -241,8 +241,8 @@ def test_who_follows_one_that_lives_and_writes_nothing_hears_so_once(
     folder: SweepFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(holder, "_left", set())
-    monkeypatch.setattr(takeover, "SILENT_S", 0.6)
-    monkeypatch.setattr(takeover, "POLL_S", 0.2)
+    monkeypatch.setattr(sweep_claim, "SILENT_S", 0.6)
+    monkeypatch.setattr(sweep_claim, "POLL_S", 0.2)
     folder.write_progress(beat(time.time()))
     threading.Timer(2.0, note_left, ("sweep-1", 1, 1.0)).start()
     assert timed(lambda: follow(folder, None)) < 10, "it follows nobody for ever"

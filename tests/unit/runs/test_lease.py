@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import StorageUnavailableError
-from raysweep.runs.lease import SHORTEST_S, LeaseWatch, read_lease, renew_lease
+from raysweep.runs.ownership.lease import SHORTEST_S, LeaseWatch, read_lease, renew_lease
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store
 
@@ -67,7 +67,7 @@ def test_a_holder_whose_clock_is_wrong_holds_all_the_same(
     watch = LeaseWatch(store, "s-1", 60, clock)
     for at in (5.0, 4.0, 3.0):
         # The holder's clock runs backwards, in 1970; only that is replaced.
-        monkeypatch.setattr("raysweep.runs.lease.time.time", lambda at=at: at)
+        monkeypatch.setattr("raysweep.runs.ownership.lease.time.time", lambda at=at: at)
         renew_lease(store, "s-1", 60)
         clock.now += 50
         assert not watch.is_over()

@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.errors import LogNotFoundError
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.logs import find_log, follow_log, list_logs, read_log
+from raysweep.runs.reading.logs import find_log, follow_log, list_logs, read_log
 from raysweep.storage.logs import LogText
 from raysweep.storage.opening import open_store
 

@@ -13,8 +13,8 @@ import pytest
 from raysweep.core import SweepState
 from raysweep.errors import SpecChangedError, SpecError
 from raysweep.runs.folder import SweepFolder
+from raysweep.runs.ownership.sweep_claim import SweepRequest, hold
 from raysweep.runs.policies import load_policies
-from raysweep.runs.takeover import SweepRequest, hold
 from raysweep.schedulers import make_scheduler
 from raysweep.schedulers.plugin import PLUGINS
 from raysweep.search import make_searcher

@@ -6,7 +6,7 @@ from typing import Any
 
 from raysweep.core.vocabulary import events as ev
 from raysweep.outcome import Holder, SweepProgress
-from raysweep.runs.progress import MAX_NOTES, MAX_RUNNING, make_progress
+from raysweep.runs.reading.progress import MAX_NOTES, MAX_RUNNING, make_progress
 from tests.unit.core.sweep import Sweep, running
 
 HOLDER = Holder(host="host", pid=1, job="")

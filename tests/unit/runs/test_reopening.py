@@ -22,13 +22,13 @@ from raysweep.errors import (
 from raysweep.outcome import NOTHING_RAN, EndedBy, SweepOutcome
 from raysweep.outcome.places import sweep_with
 from raysweep.references import to_uri
-from raysweep.runs.champions import Champion
+from raysweep.runs.across_runs.champions import Champion
 from raysweep.runs.folder import SweepFolder, list_sweeps
-from raysweep.runs.holder import current_holder
-from raysweep.runs.progress import make_progress
-from raysweep.runs.removal import put_aside, remove
-from raysweep.runs.reopening import NOT_AGAIN, reopens, told
-from raysweep.runs.takeover import Ownership, find_outcome
+from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.ownership.removal import put_aside, remove
+from raysweep.runs.ownership.reopening import NOT_AGAIN, reopens, told
+from raysweep.runs.ownership.sweep_claim import Ownership, find_outcome
+from raysweep.runs.reading.progress import make_progress
 from raysweep.specs import Changes
 from raysweep.specs.again import Again, Extension
 from raysweep.storage.opening import open_store
@@ -85,7 +85,7 @@ def test_it_goes_on_where_more_is_wanted(
     # It is in the claim itself: whoever comes next, asking for nothing, goes on with it.
     *_, line = stored.folder.journal().read()
     assert decode(line) == held.started
-    monkeypatch.setattr("raysweep.runs.takeover.FIRST_BEAT_S", 0.0)
+    monkeypatch.setattr("raysweep.runs.ownership.sweep_claim.FIRST_BEAT_S", 0.0)
     after = resume(stored)
     assert isinstance(after, Ownership)
     assert [n for n, trial in after.state.trials.items() if trial.state == "pending"] == list(retried)
@@ -258,7 +258,7 @@ def test_it_is_put_aside_whole_and_again_and_again(
     is_ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A patch, as no heartbeat is to be waited for."""
-    monkeypatch.setattr("raysweep.runs.takeover.FIRST_BEAT_S", 0.0)
+    monkeypatch.setattr("raysweep.runs.ownership.sweep_claim.FIRST_BEAT_S", 0.0)
     stored = store_sweep(tmp_path, is_ended=is_ended)
     store, sweep_id = stored.folder.store, stored.folder.sweep_id
     before = files_of(store, sweep_id)
@@ -309,7 +309,7 @@ def test_killed_at_any_write_nobody_runs_the_rest_and_the_next_call_completes_it
     do: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Patches: the process is to die between any two calls of the store, and no heartbeat is waited for."""
-    monkeypatch.setattr("raysweep.runs.takeover.FIRST_BEAT_S", 0.0)
+    monkeypatch.setattr("raysweep.runs.ownership.sweep_claim.FIRST_BEAT_S", 0.0)
     writes = 0
 
     def dying_at(kind: type[Store], limit: int | None) -> None:
@@ -384,7 +384,7 @@ def test_a_controller_that_lives_on_unseen_is_fenced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("do", [put_aside, remove])
 def test_the_champion_keeps_its_checkpoint(do: Any, tmp_path: Path) -> None:
-    from raysweep.runs.champions import ChampionRecord
+    from raysweep.runs.across_runs.champions import ChampionRecord
 
     stored = store_sweep(tmp_path, is_ended=True)
     outcome = stored.folder.read_outcome()

@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.errors import SpecChangedError, StorageError
 from raysweep.outcome import TrainOutcome
-from raysweep.runs.claim import Claim, claim_run, find_at_rest
+from raysweep.runs.ownership.training_claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.storage.opening import open_store

@@ -15,8 +15,8 @@ from raysweep.cluster.snapshots import Snapshots
 from raysweep.core import SweepState, decode, encode, step
 from raysweep.core.state.frozen import freeze
 from raysweep.core.vocabulary import events as ev
-from raysweep.runs import replay as room
 from raysweep.runs.folder import SweepFolder, SweepRecord
+from raysweep.runs.ownership import replay as room
 from raysweep.specs import SweepSpec
 from raysweep.storage.opening import open_store
 from raysweep.storage.store import Store

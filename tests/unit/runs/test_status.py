@@ -13,11 +13,17 @@ import pytest
 from raysweep.core import SweepState, step
 from raysweep.errors import JournalDamagedError
 from raysweep.outcome import Holder, SweepOutcome, SweepProgress, TrainOutcome, TrialOutcome
-from raysweep.runs.curve import MAX_POINTS, Dot, best_so_far
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import current_holder
-from raysweep.runs.reader import SweepReader, glance, read_training
-from raysweep.runs.status import TOP, RunStatus, status_of_heartbeat, status_of_outcome, status_of_state
+from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.reading.curve import MAX_POINTS, Dot, best_so_far
+from raysweep.runs.reading.reader import SweepReader, glance, read_training
+from raysweep.runs.reading.status import (
+    TOP,
+    RunStatus,
+    status_of_heartbeat,
+    status_of_outcome,
+    status_of_state,
+)
 from raysweep.runs.training import RunFolder
 from raysweep.simulate import simulate
 from raysweep.storage.opening import open_store
@@ -376,11 +382,11 @@ def test_a_sweep_that_a_controller_has_just_claimed_is_starting(
         unfinished.folder.write_progress(old)
     reader = SweepReader(unfinished.folder.store.url, unfinished.folder.sweep_id, fresh_s=0.0)
     claimed_at = unfinished.state.generation_started_at
-    monkeypatch.setattr("raysweep.runs.reader.time.time", lambda: claimed_at + 3)
+    monkeypatch.setattr("raysweep.runs.reading.reader.time.time", lambda: claimed_at + 3)
     status = reader.read()
     assert status is not None
     assert (status.status, status.is_running, status.running) == ("starting", True, ())
-    monkeypatch.setattr("raysweep.runs.reader.time.time", lambda: claimed_at + 300)
+    monkeypatch.setattr("raysweep.runs.reading.reader.time.time", lambda: claimed_at + 300)
     status = reader.read()
     assert status is not None
     assert (status.status, status.is_running) == ("interrupted", False)

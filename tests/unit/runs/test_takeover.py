@@ -10,8 +10,8 @@ import pytest
 from raysweep.errors import SpecChangedError
 from raysweep.outcome import EndedBy
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.reopening import check_same
-from raysweep.runs.takeover import find_outcome, hold
+from raysweep.runs.ownership.reopening import check_same
+from raysweep.runs.ownership.sweep_claim import find_outcome, hold
 from raysweep.storage.opening import open_store
 from tests.unit.verify.stored import store_sweep
 

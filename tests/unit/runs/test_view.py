@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from raysweep.runs.view import RunView
+from raysweep.runs.reading.view import RunView
 
 
 def test_the_jobs_of_one_run_are_its_own(tmp_path: Path) -> None:

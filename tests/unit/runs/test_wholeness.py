@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import SweepDamagedError
-from raysweep.runs import wholeness
-from raysweep.runs.wholeness import check_end
+from raysweep.runs.ownership import wholeness
+from raysweep.runs.ownership.wholeness import check_end
 from raysweep.storage import compaction
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.names import parse_name

@@ -10,9 +10,9 @@ import pytest
 
 from raysweep.errors import SpecError
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.champions import Champion, Night, add_night
+from raysweep.runs.across_runs.champions import Champion, Night, add_night
+from raysweep.runs.across_runs.warm_start import recall, warm_from_json, warm_to_json
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.search import WarmStart, make_searcher
 from raysweep.search.base import Result, tell_end
 from raysweep.search.machinery.agreement import (

@@ -15,7 +15,7 @@ from optuna.samplers import GPSampler
 
 from raysweep.errors import SpecError
 from raysweep.outcome import AttemptOutcome, SweepOutcome
-from raysweep.runs.recall import recall, warm_from_json, warm_to_json
+from raysweep.runs.across_runs.warm_start import recall, warm_from_json, warm_to_json
 from raysweep.search import Result, Searcher, make_searcher, tell_end
 from raysweep.search.auto import AutoModel
 from raysweep.search.base import tell_earlier

@@ -9,9 +9,9 @@ import pytest
 
 from raysweep.errors import SpecError, SweepFailedError
 from raysweep.outcome import Holder, SweepOutcome
-from raysweep.runs.progress import make_progress
-from raysweep.runs.reopening import reopens
-from raysweep.runs.status import status_of_state
+from raysweep.runs.ownership.reopening import reopens
+from raysweep.runs.reading.progress import make_progress
+from raysweep.runs.reading.status import status_of_state
 from raysweep.search import make_searcher
 from raysweep.search.auto import AutoModel
 from raysweep.search.cma import CmaModel

@@ -8,8 +8,8 @@ import pytest
 
 from raysweep.errors import SpecChangedError
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.reopening import check_same
-from raysweep.runs.takeover import SweepRequest, hold
+from raysweep.runs.ownership.reopening import check_same
+from raysweep.runs.ownership.sweep_claim import SweepRequest, hold
 from raysweep.simulate import Kill, simulate
 from raysweep.specs import SweepSpec
 from raysweep.specs.identity import RunId

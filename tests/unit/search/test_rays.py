@@ -13,9 +13,9 @@ import pytest
 from raysweep.core.state.sweep import SweepState, Trial
 from raysweep.errors import SpecError
 from raysweep.runs.folder import SweepFolder, list_sweeps
+from raysweep.runs.ownership.replay import read_state
+from raysweep.runs.ownership.sweep_claim import in_order
 from raysweep.runs.policies import load_policies
-from raysweep.runs.replay import read_state
-from raysweep.runs.takeover import in_order
 from raysweep.search import Searcher, load_searcher, make_searcher
 from raysweep.search.base import replay_failed, take_remark
 from raysweep.search.machinery.anchors import AnchoredSearcher

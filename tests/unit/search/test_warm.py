@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.champions import Champion, Night, add_night
+from raysweep.runs.across_runs.champions import Champion, Night, add_night
+from raysweep.runs.across_runs.warm_start import recall, warm_from_json, warm_to_json
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.recall import recall, warm_from_json, warm_to_json
 from raysweep.search import WarmStart, make_searcher
 from raysweep.search.machinery.warm_start import refit
 from raysweep.specs import SweepSpec, slug, sweep_id

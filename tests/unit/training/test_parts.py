@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import CheckpointDamagedError, FencedError, SpecError
-from raysweep.runs.claim import Claim, claim_run, read_newest
+from raysweep.runs.ownership.training_claim import Claim, claim_run, read_newest
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
 from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint
 from raysweep.storage.opening import open_store

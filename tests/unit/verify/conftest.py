@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from raysweep.cli import main
-from raysweep.runs import takeover
+from raysweep.runs.ownership import sweep_claim
 from tests.unit.verify.stored import Stored, copy_of, store_sweep
 
 
@@ -57,4 +57,4 @@ def unfinished(pristine: dict[bool, Stored], tmp_path: Path) -> Stored:
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is there whose first heartbeat could be waited for."""
-    monkeypatch.setattr(takeover, "FIRST_BEAT_S", 0.0)
+    monkeypatch.setattr(sweep_claim, "FIRST_BEAT_S", 0.0)

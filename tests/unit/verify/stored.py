@@ -19,9 +19,16 @@ from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.holder import current_holder
-from raysweep.runs.progress import make_progress
-from raysweep.runs.takeover import Ownership, SweepRequest, check_not_lost, find_holder, find_outcome, hold
+from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.ownership.sweep_claim import (
+    Ownership,
+    SweepRequest,
+    check_not_lost,
+    find_holder,
+    find_outcome,
+    hold,
+)
+from raysweep.runs.reading.progress import make_progress
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pytest
 
 from raysweep.errors import StorageError, StorageUnavailableError
-from raysweep.runs.budget import complete, keep_budget, plan_budget
+from raysweep.runs.across_runs.budget import complete, keep_budget, plan_budget
 from raysweep.runs.folder import SweepFolder
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.storage.opening import open_store

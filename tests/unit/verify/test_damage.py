@@ -17,7 +17,7 @@ import pytest
 from raysweep.core import SweepState, decode, step
 from raysweep.errors import CheckpointDamagedError, JournalDamagedError, SweepDamagedError
 from raysweep.outcome import SweepOutcome
-from raysweep.runs.takeover import Ownership
+from raysweep.runs.ownership.sweep_claim import Ownership
 from raysweep.storage.checkpoints import restore_uri
 from raysweep.verify import verify_sweep
 from tests.unit.verify.stored import SEED, Stored, copy_of, resume

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from raysweep.runs.holder import current_holder
-from raysweep.runs.progress import make_progress
+from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.reading.progress import make_progress
 from raysweep.storage.checkpoints import CheckpointStore
 from raysweep.verify import verify_sweep
 from tests.unit.verify.stored import TRIALS, Stored

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SweepHeldError
-from raysweep.runs import holder
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import current_holder
-from raysweep.runs.progress import make_progress
+from raysweep.runs.ownership import holder
+from raysweep.runs.ownership.holder import current_holder
+from raysweep.runs.reading.progress import make_progress
 from raysweep.storage.compaction import SINGLES
 from raysweep.storage.objects import ObjectJournal
 from raysweep.storage.opening import open_store

@@ -31,8 +31,8 @@ from raysweep.outcome import (
     show_infeasible,
 )
 from raysweep.pareto import find_front, front_first
-from raysweep.runs.curve import Dot, best_so_far
-from raysweep.runs.holder import HolderState, holder_state
+from raysweep.runs.ownership.holder import HolderState, holder_state
+from raysweep.runs.reading.curve import Dot, best_so_far
 from raysweep.specs.objectives import Mode
 
 TOP: Final = 20

@@ -10,8 +10,8 @@ import orjson
 
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress, TrainOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.lease import renew_lease, whoami
-from raysweep.runs.reopening import NOT_AGAIN, check_same
+from raysweep.runs.ownership.lease import renew_lease, whoami
+from raysweep.runs.ownership.reopening import NOT_AGAIN, check_same
 from raysweep.runs.training import RunFolder
 from raysweep.specs import AnyRequest, Kind, SweepSpec, TrainSpec
 from raysweep.specs.again import Again

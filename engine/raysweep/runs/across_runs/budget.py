@@ -29,10 +29,10 @@ from raysweep.core.views.scores import ranked
 from raysweep.core.vocabulary.events import ControllerStarted
 from raysweep.errors import CheckpointDamagedError, RaysweepError, SegmentExistsError, StorageError
 from raysweep.outcome import SweepOutcome
+from raysweep.runs.across_runs.pins import Pins, find_pins
 from raysweep.runs.folder import SweepFolder, SweepRecord, list_sweeps
-from raysweep.runs.holder import current_holder, find_living
-from raysweep.runs.pins import Pins, find_pins
-from raysweep.runs.replay import damaged_record
+from raysweep.runs.ownership.holder import current_holder, find_living
+from raysweep.runs.ownership.replay import damaged_record
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 from raysweep.specs.identity import former_slug, slug

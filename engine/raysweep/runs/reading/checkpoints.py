@@ -12,8 +12,8 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Checkpoint, Trial, trial_id
 from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.errors import CheckpointDamagedError
+from raysweep.runs.across_runs.pins import find_pins, pins_of
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.pins import find_pins, pins_of
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
 from raysweep.storage.addresses import reference_of
 from raysweep.storage.checkpoints import CheckpointStore

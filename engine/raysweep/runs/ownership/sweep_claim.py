@@ -20,12 +20,12 @@ from raysweep.core.vocabulary.events import ControllerStarted, SpecChanged
 from raysweep.documents.wall_clock import check_deadline, resolve_deadline
 from raysweep.errors import SegmentExistsError, SpecChangedError, SweepDamagedError
 from raysweep.outcome import Cancellation, Holder, SweepOutcome, SweepProgress
+from raysweep.runs.across_runs.pins import find_pins, pins_of
+from raysweep.runs.across_runs.warm_start import recall, warm_from_json, warm_to_json
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.holder import HolderWatch, current_holder, find_living
-from raysweep.runs.pins import find_pins, pins_of
-from raysweep.runs.recall import recall, warm_from_json, warm_to_json
-from raysweep.runs.reopening import NOT_AGAIN, check_same, check_whole, reopens
-from raysweep.runs.replay import rebuild
+from raysweep.runs.ownership.holder import HolderWatch, current_holder, find_living
+from raysweep.runs.ownership.reopening import NOT_AGAIN, check_same, check_whole, reopens
+from raysweep.runs.ownership.replay import rebuild
 from raysweep.search import Searcher, WarmStart, make_searcher, result_of, tell_end, tell_rung
 from raysweep.search.base import replay_failed
 from raysweep.specs import Changes, SweepSpec, changes

@@ -12,8 +12,8 @@ from raysweep.errors import RaysweepError, SweepNotFoundError
 from raysweep.fields import without_names
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.lookup import find_sweep
-from raysweep.runs.replay import damaged_record
+from raysweep.runs.ownership.replay import damaged_record
+from raysweep.runs.reading.lookup import find_sweep
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 

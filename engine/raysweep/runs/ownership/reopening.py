@@ -9,7 +9,7 @@ from raysweep.core.handlers.sweep_end import ENDS_THAT_STAY
 from raysweep.errors import SpecChangedError, SpecError, SweepDamagedError
 from raysweep.outcome import NOTHING_RAN, SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.replay import newest_spec
+from raysweep.runs.ownership.replay import newest_spec
 from raysweep.show import show_age
 from raysweep.specs import Changes, SweepSpec, changes
 from raysweep.specs.again import Again, Extension

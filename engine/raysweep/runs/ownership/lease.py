@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from raysweep.errors import SpecError, StorageError
 from raysweep.outcome import Lease
-from raysweep.runs.holder import current_holder
+from raysweep.runs.ownership.holder import current_holder
 from raysweep.storage.store import Store
 
 SHORTEST_S = 5.0

@@ -18,11 +18,11 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.views.result import trial_outcome
 from raysweep.errors import RaysweepError
 from raysweep.outcome import SweepProgress, TrialOutcome
-from raysweep.runs.checkpoints import StoredCheckpoint, list_kept
 from raysweep.runs.folder import SweepFolder, SweepRecord
-from raysweep.runs.holder import STALE_AFTER_S, HolderState, HolderWatch
-from raysweep.runs.replay import catch_up, read_state
-from raysweep.runs.status import (
+from raysweep.runs.ownership.holder import STALE_AFTER_S, HolderState, HolderWatch
+from raysweep.runs.ownership.replay import catch_up, read_state
+from raysweep.runs.reading.checkpoints import StoredCheckpoint, list_kept
+from raysweep.runs.reading.status import (
     INTERRUPTED,
     STARTING,
     RunStatus,

@@ -13,7 +13,7 @@ from raysweep.core.state.compiled_spec import cost_rule
 from raysweep.core.views.scores import cost_of
 from raysweep.errors import StorageError
 from raysweep.outcome import SweepOutcome, TrialOutcome
-from raysweep.runs.champions import list_champions
+from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder
 from raysweep.schedulers import make_scheduler
 from raysweep.search import WarmStart

@@ -15,10 +15,10 @@ from raysweep.errors import (
     SweepHeldError,
     SweepNotFoundError,
 )
-from raysweep.runs.champions import list_champions
+from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder
-from raysweep.runs.holder import current_holder, find_living
-from raysweep.runs.takeover import find_holder
+from raysweep.runs.ownership.holder import current_holder, find_living
+from raysweep.runs.ownership.sweep_claim import find_holder
 from raysweep.storage.opening import open_store
 
 

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from raysweep.errors import FencedError, StorageError, SweepHeldError, one_line
 from raysweep.outcome import Holder, SweepProgress, TrainOutcome
-from raysweep.runs.holder import POLL_S, current_holder, find_living, known_state
+from raysweep.runs.ownership.holder import POLL_S, current_holder, find_living, known_state
 from raysweep.runs.training import FORMAT_VERSION, RunFolder, attempt_name
 from raysweep.storage.retries import retrying
 

@@ -1,0 +1,1 @@
+"""Reading a run from its storage alone: status, history, logs, checkpoints."""
