@@ -28,7 +28,7 @@ from benchmarks.places import Place, place
 MB: Final = 1_000_000
 FILES: Final = 4
 _PIECE: Final = 4 * 1024 * 1024
-_IMPORTED: Final = ("blake3", "raysweep.raycompat.storages", "raysweep.storage.checkpoints")
+_IMPORTED: Final = ("blake3", "raysweep.raycompat.storages", "raysweep.storage.checkpoints.store")
 Copy = Callable[[Path, Place], Any]
 Fetch = Callable[[Any, Path, Place], None]
 
@@ -137,13 +137,13 @@ def _expect_same(source: Path, found: Path) -> None:
 
 
 def _save(source: Path, there: Place) -> Any:
-    from raysweep.storage.checkpoints import CheckpointStore
+    from raysweep.storage.checkpoints.store import CheckpointStore
 
     return CheckpointStore.at(there.path, "throughput").save("00000", 1, source)
 
 
 def _restore(stored: Any, found: Path, there: Place) -> None:
-    from raysweep.storage.checkpoints import CheckpointStore
+    from raysweep.storage.checkpoints.store import CheckpointStore
 
     CheckpointStore.at(there.path, "throughput").restore(stored, found)
 
@@ -201,7 +201,7 @@ def _measure(size_bytes: int, is_s3: bool) -> dict[str, float]:
     rates = {"hash_mb_s": mb / _seconds(lambda: [blake3(data).digest() for _ in range(pieces)])}
     with place(is_s3=is_s3) as there:
         if is_s3:
-            from raysweep.storage.opening import open_store
+            from raysweep.storage.objects.opening import open_store
 
             store = open_store(there.path)
             rates["s3_put_mb_s"] = mb / _seconds(lambda: [store.put(f"{n}", data) for n in range(pieces)])

@@ -34,8 +34,8 @@ from raysweep.search import make_searcher
 from raysweep.search.base import take_remark
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.specs.warm_start import Memory
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 
 NIGHTS: Final = 364
 JUMP: Final = 200

@@ -25,8 +25,8 @@ from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.specs import SweepSpec
-from raysweep.storage.opening import open_store
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
 
 TRIALS: Final = 10_000
 EVENTS: Final = 1_000_000
@@ -39,7 +39,7 @@ import json, sys
 from time import perf_counter, process_time
 from raysweep.runs.ownership.replay import rebuild
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 folder = SweepFolder(open_store(sys.argv[1]), sys.argv[2])
 before, cpu = perf_counter(), process_time()
 rebuilt = rebuild(folder, folder.read_spec())

@@ -25,8 +25,8 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.search import WarmStart, make_searcher
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.specs.pipeline import GateSpec
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 
 Score = Callable[[Mapping[str, Any], int], float]
 """The score of a config on the sample of this number; larger is better."""

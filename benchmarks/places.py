@@ -33,7 +33,7 @@ class Place:
 
     def stored_bytes(self) -> int:
         """What lies there."""
-        from raysweep.storage.opening import open_store
+        from raysweep.storage.objects.opening import open_store
 
         return sum(info.size_bytes for info in open_store(self.path).list())
 

@@ -33,7 +33,7 @@ from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.training import RunFolder
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.step.brief import why_not_trained
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 DAG_ID: Final = "nightly_sweep"
 LOOK_S: Final = 0.5

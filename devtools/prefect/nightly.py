@@ -16,7 +16,7 @@ import raysweep as rs
 from raysweep.cli.summary import print_night
 from raysweep.errors import SweepInterrupted
 from raysweep.specs.pipeline import PipelineSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 if TYPE_CHECKING:
     from raysweep_prefect.flows import NightOutcome

@@ -30,8 +30,8 @@ from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.progress import make_progress
 from raysweep.simulate import Simulated, simulate
 from raysweep.specs import SweepSpec
-from raysweep.storage.opening import open_store
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
 
 SPEC: dict[str, Any] = {
     "name": "flights",

@@ -22,7 +22,7 @@ from raysweep.errors import StorageUnavailableError
 from raysweep.outcome import TrainOutcome
 from raysweep.runs.training import RunFolder
 from raysweep.specs.identity import RunId, sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep_airflow.page import app as room
 from raysweep_airflow.page import views
 from raysweep_airflow.page.place import Place

@@ -17,7 +17,7 @@ import pytest
 import raysweep as rs
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs import identity
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.airflow.servers import Airflow, wait_until
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head

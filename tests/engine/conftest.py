@@ -22,7 +22,7 @@ from raysweep.core import decode
 from raysweep.core.vocabulary.events import Event
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.worker.host.cpus import VARIABLES
 
 HERE = "tests.engine.trainables"

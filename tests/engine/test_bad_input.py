@@ -16,7 +16,7 @@ import pytest
 from raysweep.cli import main
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import INLINE
 
 pytestmark = pytest.mark.ray

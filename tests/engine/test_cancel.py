@@ -17,7 +17,7 @@ from raysweep.outcome import Cancellation
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs import RunRequest
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import wait_for
 
 pytestmark = pytest.mark.ray

@@ -19,8 +19,8 @@ import raysweep as rs
 from raysweep.core.vocabulary.events import CheckpointCommitted, CheckpointDamaged
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint, restore_uri
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore, open_checkpoint, restore_uri
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine.conftest import INLINE
 from tests.sampling import first_of

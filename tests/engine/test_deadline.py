@@ -20,8 +20,8 @@ from raysweep.outcome.places import sweep_with
 from raysweep.references import to_uri
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import newest_spec
-from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import restore_uri
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]

@@ -20,7 +20,7 @@ from raysweep.core import decode, trial_id
 from raysweep.core.vocabulary.events import TrialReturned, TrialStopped
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]

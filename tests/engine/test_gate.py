@@ -13,7 +13,7 @@ from raysweep.outcome import GateOutcome
 from raysweep.pipeline import run_gate
 from raysweep.runs.across_runs.champions import Line, read_champion
 from raysweep.specs.pipeline import GateSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import INLINE
 
 pytestmark = pytest.mark.ray

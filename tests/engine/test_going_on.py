@@ -17,7 +17,7 @@ import raysweep as rs
 from raysweep.cli import main
 from raysweep.outcome import NOTHING_RAN
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import INLINE, ROOT, Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]

@@ -19,7 +19,7 @@ import pytest
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import ROOT, session_of, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]

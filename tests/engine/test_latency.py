@@ -14,8 +14,8 @@ import pytest
 
 import raysweep as rs
 from raysweep.cluster import run as run_room
-from raysweep.storage.opening import open_store
-from raysweep.storage.wrapped import Operation, WrappedStore
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.wrapped import Operation, WrappedStore
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 LATENCY_S = 0.1

@@ -11,7 +11,7 @@ import raysweep as rs
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.logs import find_log, follow_log, list_logs, read_log
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.worker.output.spool import PLACE, spool_root
 
 pytestmark = pytest.mark.ray

@@ -14,8 +14,8 @@ import pytest
 import raysweep as rs
 from raysweep.outcome import TrialOutcome
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import restore_uri
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine.conftest import Driver, wait_for
 from tests.engine.results import shown

@@ -22,10 +22,10 @@ from raysweep.cluster.server import LinkServer
 from raysweep.errors import StorageUnavailableError, SweepDamagedError
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.opening import open_store
-from raysweep.storage.wrapped import Operation, WrappedStore
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.checkpoints.store import restore_uri
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.wrapped import Operation, WrappedStore
 from raysweep.verify import verify_sweep
 from tests.engine import trainables
 from tests.engine.conftest import INLINE, wait_for

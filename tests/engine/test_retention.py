@@ -13,8 +13,8 @@ import pytest
 import raysweep as rs
 from raysweep.cluster.connection import RayConnection
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine.conftest import INLINE
 from tests.sampling import first_of

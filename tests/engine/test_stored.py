@@ -15,7 +15,7 @@ import pytest
 from raysweep.outcome import SweepOutcome, TrainOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine import stored
 from tests.unit.conftest import s3_url as s3_url  # a fixture

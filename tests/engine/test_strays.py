@@ -14,7 +14,7 @@ import raysweep as rs
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.logs import list_logs, read_log
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import Driver, wait_for
 from tests.engine.leaves import is_alive, pids
 

@@ -23,7 +23,7 @@ from raysweep.errors import SpecChangedError, SweepInterrupted
 from raysweep.outcome import SweepProgress
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import INLINE, ROOT, Driver, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]

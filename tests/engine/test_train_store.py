@@ -13,8 +13,8 @@ import pytest
 import raysweep as rs
 from raysweep.errors import TrainingFailedError
 from raysweep.runs.training import CHECKPOINT_OWNER
-from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore, open_checkpoint
+from raysweep.storage.objects.opening import open_store
 from raysweep.training.session import get_warm_start
 from raysweep.training.snapshot import SNAPSHOT
 

@@ -29,8 +29,8 @@ from raysweep.errors import (
 from raysweep.runs.ownership.training_claim import find_at_rest
 from raysweep.runs.training import RunFolder
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore, open_checkpoint
+from raysweep.storage.objects.opening import open_store
 from raysweep.training import TrainProgress
 from tests.engine.trainings import (
     actors_alive,

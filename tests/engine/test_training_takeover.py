@@ -22,8 +22,8 @@ from raysweep.outcome import SweepProgress
 from raysweep.runs.ownership.training_claim import claim_run, read_newest
 from raysweep.runs.training import CHECKPOINT_OWNER, PROGRESS, RunFolder
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.opening import open_store
 from raysweep.testing import FaultPlan
 from raysweep.training import TrainProgress
 from raysweep.training.parts import NUMBERS

@@ -20,7 +20,7 @@ import ray.tune.examples
 
 import raysweep as rs
 from raysweep.cluster.connection import RayConnection
-from raysweep.storage.checkpoints import open_checkpoint
+from raysweep.storage.checkpoints.store import open_checkpoint
 from tests.sampling import sampled
 
 FOLDER = Path(ray.tune.examples.__path__[0])

@@ -144,7 +144,7 @@ def waits(config: Config) -> None:
     """Each report waits; then the journal must hold it."""
     from raysweep.core.vocabulary.events import TrialReported
     from raysweep.runs.folder import SweepFolder
-    from raysweep.storage.opening import open_store
+    from raysweep.storage.objects.opening import open_store
 
     journal_of = SweepFolder(open_store(config["storage"]), rs.get_context().sweep_id)
     for step in range(3):

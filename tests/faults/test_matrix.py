@@ -15,7 +15,7 @@ import pytest
 import raysweep as rs
 from raysweep.core.vocabulary.events import TrialStarted
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.engine.conftest import Driver, wait_for
 from tests.engine.results import shown

@@ -14,7 +14,7 @@ from raysweep.core import decode
 from raysweep.core.vocabulary.events import Event, TimerFired, TrialsRecalled
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import wait_for
 from tests.faults.nodes import driving, node_id, read_log, several_nodes
 from tests.insides import drain

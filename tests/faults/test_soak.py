@@ -20,7 +20,7 @@ import raysweep as rs
 from raysweep.core.vocabulary.events import TrialReturned, TrialStarted
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import Driver
 
 TRIALS = 2_000

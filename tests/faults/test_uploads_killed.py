@@ -18,7 +18,7 @@ import raysweep as rs
 from raysweep.core.vocabulary.events import CheckpointCommitted, ControllerStarted
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import prune, verify_sweep
 from tests.engine.conftest import Driver, wait_for
 

@@ -12,7 +12,7 @@ import raysweep as rs
 from raysweep.jobs import ClusterConnection
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs.identity import sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
 

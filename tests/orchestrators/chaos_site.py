@@ -24,7 +24,7 @@ from raysweep.runs.across_runs.champions import Line as Champions
 from raysweep.runs.across_runs.champions import read_champion
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import RunFolder
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head

@@ -20,7 +20,7 @@ from raysweep.core import decode
 from raysweep.core.vocabulary.events import TrialReturned
 from raysweep.runs.across_runs.champions import Line, read_champion
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.jobs.cluster import Cluster
 from tests.jobs.head import Head
 from tests.orchestrators.trainables import lines

@@ -38,7 +38,7 @@ PRELOADED: Final = (
     "raysweep.run",
     "raysweep.runs.reading.history",
     "raysweep.step",
-    "raysweep.storage.nodecache",
+    "raysweep.storage.checkpoints.node_cache",
     "raysweep.worker.actor",
     "raysweep.worker.process.forking",
     "raysweep.worker.output.log_store_start",

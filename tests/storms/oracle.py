@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import raysweep as rs
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import restore_uri
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.storms.specs import Storm
 from tests.storms.zoo import loss_of, saved

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 
 settings.register_profile(
     "raysweep",

@@ -9,7 +9,7 @@ from raysweep.outcome import ErrorInfo, SweepOutcome, TrialOutcome
 from raysweep.pipeline.gate import GateRun
 from raysweep.runs.across_runs.champions import ChampionRecord, Line, read_champion
 from raysweep.specs import SweepSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 
 def make_spec(storage: Path, **fields: Any) -> SweepSpec:

@@ -20,8 +20,8 @@ from raysweep.core.vocabulary.failures import Failure
 from raysweep.errors import RaysweepError
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.storage.opening import open_store
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
 
 GOLDEN = Path(__file__).parent / "golden"
 NAME = "gradient-boosting-on-flights"

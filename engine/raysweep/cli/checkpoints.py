@@ -30,9 +30,9 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.checkpoints import StoredCheckpoint, list_trained
 from raysweep.runs.reading.lookup import find_training
 from raysweep.show import show_number
-from raysweep.storage.checkpoints import restore_uri
-from raysweep.storage.manifest import Manifest
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.manifest import Manifest
+from raysweep.storage.checkpoints.store import restore_uri
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import prune, verify_sweep
 from raysweep.verify.report import Finding
 

@@ -11,7 +11,7 @@ from raysweep.documents.text import read_json, read_yaml
 from raysweep.errors import SpecError
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.specs.document import read_document
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 SpecT = TypeVar("SpecT", SweepSpec, TrainSpec)
 

@@ -9,7 +9,7 @@ from raysweep.runs.reading.lookup import DEFAULT_STORAGE
 from raysweep.runs.reading.lookup import find_sweep as open_sweep
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 __all__ = ["DEFAULT_STORAGE", "command", "open_sweep", "read_sweep"]
 

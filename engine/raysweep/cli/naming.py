@@ -29,7 +29,7 @@ def complete_sweep(ctx: typer.Context, incomplete: str) -> list[str]:
     from raysweep.errors import RaysweepError
     from raysweep.runs.folder import list_sweeps
     from raysweep.runs.reading.lookup import DEFAULT_STORAGE
-    from raysweep.storage.opening import open_store
+    from raysweep.storage.objects.opening import open_store
 
     try:
         known = list_sweeps(open_store(ctx.params.get("storage") or DEFAULT_STORAGE))

@@ -12,7 +12,7 @@ from raysweep.cli.endings import DONE
 from raysweep.cli.summary import print_night
 from raysweep.live import LiveTable, logged_to
 from raysweep.specs.pipeline import PipelineSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 
 def run(path: str, *, key: str | None, storage: str | None, address: str | None, is_json: bool) -> int:

@@ -21,7 +21,7 @@ from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.status import RunStatus
 from raysweep.show import show_age, show_config
 from raysweep.specs import Changes, Const, Resources, RunRequest, Space, SweepSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

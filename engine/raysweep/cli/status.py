@@ -19,8 +19,8 @@ from raysweep.runs.reading.reader import glance, glance_training
 from raysweep.runs.reading.status import RunStatus
 from raysweep.runs.training import RunFolder, list_trainings
 from raysweep.show import show_age, show_duration, show_number
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 
 
 def show(name: str, storage: str | None, is_json: bool, training_name: str | None = None) -> int:

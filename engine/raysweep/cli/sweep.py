@@ -22,7 +22,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.replay import newest_spec
 from raysweep.runs.reading.status import status_of_outcome
 from raysweep.specs import RunRequest, SweepSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 EXIT_CODES: Final = {"failed": FAILED, "cancelled": CANCELLED}
 

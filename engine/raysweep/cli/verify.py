@@ -13,7 +13,7 @@ from raysweep.cli.lookup import DEFAULT_STORAGE, open_sweep
 from raysweep.errors import SweepNotFoundError
 from raysweep.runs.folder import SweepFolder
 from raysweep.show import show_counts
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import Finding, VerifyReport, prune, repair, verify_sweep
 
 _COLOURS = {"damage": "bold red", "orphan": "yellow", "note": "dim"}

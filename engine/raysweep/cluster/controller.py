@@ -38,8 +38,8 @@ from raysweep.messages import FromWorker
 from raysweep.outcome import Cancellation, SweepProgress
 from raysweep.runs.ownership.sweep_claim import OnProgress, Ownership
 from raysweep.runs.reading.progress import make_progress
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.journal.writer import JournalWriter
 from raysweep.worker.inline import InlineStage
 
 HEARTBEAT_S: Final = 2.0

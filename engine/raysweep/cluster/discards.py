@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from raysweep.errors import StorageError
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.journal.writer import JournalWriter
 
 log = logging.getLogger("raysweep")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Executor
 
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.writer import JournalWriter
 
 
 class Durability:

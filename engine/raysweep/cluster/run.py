@@ -48,8 +48,8 @@ from raysweep.show import show_progress
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.again import Again
 from raysweep.specs.code_digest import code_digest
-from raysweep.storage.opening import open_store
-from raysweep.storage.retries import retrying
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.retries import retrying
 from raysweep.threads import result_of, start_thread
 from raysweep.worker.inline import InlineStage
 

@@ -18,7 +18,7 @@ from raysweep.core.state.frozen import FrozenState, freeze
 from raysweep.core.state.sweep import SweepState
 from raysweep.errors import StorageError
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.writer import JournalWriter
 
 # Replaying this many records takes half a second to a second.
 EVERY_RECORDS: Final = 50_000

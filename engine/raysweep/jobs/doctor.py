@@ -34,7 +34,7 @@ from raysweep.jobs.packaging import Entry, make_package
 from raysweep.jobs.request import FILE, FOLDER, JobRequest
 from raysweep.jobs.wire import JobInfo, Submission
 from raysweep.specs import SweepSpec, TrainSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 SUPPORTED_RAY: Final = (2, 60)
 PROBE_S: Final = 300.0

@@ -192,7 +192,7 @@ class _Ending:
         """Tell the controller elsewhere, whom this process only follows."""
         from raysweep.outcome import Cancellation
         from raysweep.runs.folder import SweepFolder
-        from raysweep.storage.opening import open_store
+        from raysweep.storage.objects.opening import open_store
 
         if self._is_cancel:
             folder = SweepFolder(open_store(self._storage_path), self._sweep_id)
@@ -258,7 +258,7 @@ def _leased(
 ) -> Iterator[None]:
     """Watch the lease, if the request has one, and call `on_over` from another thread when it is over."""
     from raysweep.runs.ownership.lease import LeaseWatch
-    from raysweep.storage.opening import open_store
+    from raysweep.storage.objects.opening import open_store
 
     ttl_s = request.options.lease_ttl_s
     if ttl_s is None:
@@ -287,7 +287,7 @@ def _cancellable(
     """
     from raysweep.errors import StorageError
     from raysweep.runs.folder import SweepFolder
-    from raysweep.storage.opening import open_store
+    from raysweep.storage.objects.opening import open_store
 
     folder = SweepFolder(open_store(storage_path), run_id)
     old = folder.read_cancellation()

@@ -22,7 +22,7 @@ from raysweep.jobs.checks import PROBE_PREFIX, Check, failed, marker, ok, skippe
 from raysweep.jobs.driver import find_request
 from raysweep.runs.policies import load_policies
 from raysweep.specs import SweepSpec, TrainSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 IMPORT_FIX: Final = "send its code with --working-dir, or install what it needs on the cluster"
 SHARE_FIX: Final = "use a storage_path that means the same on both sides, such as s3://bucket/sweeps"

@@ -19,7 +19,7 @@ from raysweep.jobs.wire import JobInfo
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, Changes
 from raysweep.specs.outline import outline, outline_changes
-from raysweep.storage.identity import is_same_store
+from raysweep.storage.objects.identity import is_same_store
 
 STORAGE: Final = "raysweep_storage"
 """The field of a job's metadata that says where its run is stored."""

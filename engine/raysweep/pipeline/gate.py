@@ -35,8 +35,8 @@ from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.identity import key_within
 from raysweep.specs.pipeline import GateSpec, check_gate
 from raysweep.step.brief import stored_outcome
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 
 
 def run_gate(

@@ -28,8 +28,8 @@ from raysweep.search.machinery.warm_start import at_constants
 from raysweep.specs import SweepSpec
 from raysweep.specs.identity import digest_of
 from raysweep.specs.pipeline import GateSpec
-from raysweep.storage.segment import RESTORE_FIX
-from raysweep.storage.store import Store
+from raysweep.storage.journal.segment import RESTORE_FIX
+from raysweep.storage.objects.store import Store
 
 FOLDER: Final = "gates"
 PLAN: Final = "plan.json"

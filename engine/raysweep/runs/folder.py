@@ -12,13 +12,13 @@ from raysweep.errors import JournalDamagedError, SpecError, StorageError, SweepD
 from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.outcome.places import sweep_with
 from raysweep.references import to_reference, to_uri
-from raysweep.storage.identity import mark_store, unmark_if_empty
-from raysweep.storage.journal import Journal
-from raysweep.storage.names import SegmentObject
-from raysweep.storage.retries import retrying
-from raysweep.storage.sealed import decode_sealed, seal, seal_parts, unseal
-from raysweep.storage.segment import RESTORE_FIX
-from raysweep.storage.store import ObjectInfo, Store
+from raysweep.storage.journal.journal import Journal
+from raysweep.storage.journal.names import SegmentObject
+from raysweep.storage.journal.segment import RESTORE_FIX
+from raysweep.storage.objects.identity import mark_store, unmark_if_empty
+from raysweep.storage.objects.retries import retrying
+from raysweep.storage.objects.sealed import decode_sealed, seal, seal_parts, unseal
+from raysweep.storage.objects.store import ObjectInfo, Store
 
 FORMAT_VERSION = 1
 SNAPSHOTS_KEPT = 2

@@ -25,8 +25,8 @@ from raysweep.outcome.places import training_with
 from raysweep.references import checkpoint_in, to_reference, to_uri
 from raysweep.specs import TrainSpec
 from raysweep.specs.changes import Difference, differences
-from raysweep.storage.identity import mark_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.identity import mark_store
+from raysweep.storage.objects.store import Store
 
 FORMAT_VERSION = 1
 PROGRESS: Final = "train_progress.json"

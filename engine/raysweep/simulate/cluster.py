@@ -18,7 +18,7 @@ from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.processes import Actor, Process
 from raysweep.simulate.trials import Trials, Work
 from raysweep.specs import SweepSpec
-from raysweep.storage.store import Store
+from raysweep.storage.objects.store import Store
 
 
 class SimulatedCluster:

@@ -16,7 +16,7 @@ from raysweep.runs.ownership.sweep_claim import Ownership
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.cluster import SimulatedCluster
 from raysweep.simulate.journal import SimulatedWriter
-from raysweep.storage.store import Store
+from raysweep.storage.objects.store import Store
 
 # When a slot of another size is asked for, it is looked at whether any node can hold it.
 LOOK_S = 2.0

@@ -9,7 +9,7 @@ from typing import Final
 from raysweep.errors import SweepDamagedError
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.wholeness import check_journal
-from raysweep.storage.store import Store
+from raysweep.storage.objects.store import Store
 
 KINDS: Final = {
     "spec": r"sweep\.json",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from raysweep.simulate.clock import Clock
-from raysweep.storage.commit import CommitLimits, CommitPolicy
-from raysweep.storage.journal import Claim, JournalBackend, append_once
-from raysweep.storage.segment import SegmentHeader, encode_segment
+from raysweep.storage.journal.commit import CommitLimits, CommitPolicy
+from raysweep.storage.journal.journal import Claim, JournalBackend, append_once
+from raysweep.storage.journal.segment import SegmentHeader, encode_segment
 
 
 class SimulatedWriter:
-    """Commits when `policy` says so, as `storage.writer.JournalWriter` does; a put takes `put_s`."""
+    """Commits when `policy` says so, as `JournalWriter` does; a put takes `put_s`."""
 
     def __init__(
         self, clock: Clock, backend: JournalBackend, claim: Claim, *, put_s: float, interval_s: float

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from raysweep.errors import RaysweepError
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import Operation, WrappedStore
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import Operation, WrappedStore
 
 _APPEND: Final = re.compile(r"^(?:put )?[^/]+/journal/(\d+)\.jsonl$")
 _WRITES: Final = frozenset({"put", "delete"})

@@ -29,9 +29,9 @@ from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.oracles import check_stored
 from raysweep.simulate.trials import Curve, Moment, Pace, Work
 from raysweep.specs import RunId, SweepSpec
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import WrappedStore
 
 HOLDER: Final = Holder(host="simulated", pid=0, process_started_at=None, boot_id="", user="")
 _numbers = count()

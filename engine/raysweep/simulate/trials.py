@@ -20,7 +20,7 @@ from raysweep.messages import FailureFacts, Interrupt, Kill, ToWorker
 from raysweep.simulate.delays import Delays
 from raysweep.simulate.processes import Actor, Job, Process
 from raysweep.specs import SweepSpec
-from raysweep.storage.store import Store
+from raysweep.storage.objects.store import Store
 from raysweep.worker.rows import to_json
 from raysweep.worker.rungs import RungWatch
 from raysweep.worker.sweep_info import Rungs

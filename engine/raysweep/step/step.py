@@ -131,7 +131,7 @@ class Step:
         from raysweep.runs.folder import SweepFolder
         from raysweep.runs.ownership.removal import put_aside
         from raysweep.runs.reading.reader import glance
-        from raysweep.storage.opening import open_store
+        from raysweep.storage.objects.opening import open_store
 
         spec, run_id = self.request.spec, self.request.run.id
         started_at = glance(SweepFolder(open_store(spec.storage_path), run_id)).started_at

@@ -17,9 +17,9 @@ from functools import partial
 import pytest
 
 from raysweep.errors import FencedError, JournalDamagedError, RaysweepError, SegmentExistsError
-from raysweep.storage.journal import Journal, JournalBackend, append_once, claim
-from raysweep.storage.segment import SegmentHeader, encode_segment
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.journal import Journal, JournalBackend, append_once, claim
+from raysweep.storage.journal.segment import SegmentHeader, encode_segment
+from raysweep.storage.journal.writer import JournalWriter
 
 
 def record(text: str) -> bytes:

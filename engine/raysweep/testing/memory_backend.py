@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 from raysweep.errors import JournalDamagedError, SegmentExistsError
-from raysweep.storage.segment import Segment
+from raysweep.storage.journal.segment import Segment
 
 
 class MemoryBackend:

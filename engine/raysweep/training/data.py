@@ -16,8 +16,8 @@ from blake3 import blake3
 
 from raysweep.errors import RaysweepError, SpecError, StorageError
 from raysweep.outcome import DataDigest
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import ObjectInfo, Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import ObjectInfo, Store
 
 MAX_READ_BYTES: Final = 256 * 2**20
 """Data of up to this size are hashed by content."""

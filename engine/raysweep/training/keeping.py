@@ -14,11 +14,11 @@ from typing import Any, Final
 from raysweep.errors import CheckpointDamagedError, StorageError
 from raysweep.runs.ownership.training_claim import Claim
 from raysweep.runs.training import CHECKPOINT_OWNER
-from raysweep.storage.checkpoints import GIVE_UP_AFTER_S, CheckpointStore
-from raysweep.storage.exports import export_checkpoint
-from raysweep.storage.manifest import Manifest, decode_manifest, join
-from raysweep.storage.retries import retrying
-from raysweep.storage.sealed import decode_sealed
+from raysweep.storage.checkpoints.exports import export_checkpoint
+from raysweep.storage.checkpoints.manifest import Manifest, decode_manifest, join
+from raysweep.storage.checkpoints.store import GIVE_UP_AFTER_S, CheckpointStore
+from raysweep.storage.objects.retries import retrying
+from raysweep.storage.objects.sealed import decode_sealed
 from raysweep.training.parts import NUMBERS, CheckpointName, parse_name
 from raysweep.training.snapshot import Snapshot, read_snapshot
 

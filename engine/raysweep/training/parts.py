@@ -23,11 +23,11 @@ from typing import Final, NamedTuple
 
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.training import CHECKPOINT_OWNER
-from raysweep.storage.checkpoints import GIVE_UP_AFTER_S, CheckpointStore
-from raysweep.storage.manifest import Manifest, encode_manifest
-from raysweep.storage.retries import retrying
-from raysweep.storage.sealed import encode_sealed
-from raysweep.storage.store import Store
+from raysweep.storage.checkpoints.manifest import Manifest, encode_manifest
+from raysweep.storage.checkpoints.store import GIVE_UP_AFTER_S, CheckpointStore
+from raysweep.storage.objects.retries import retrying
+from raysweep.storage.objects.sealed import encode_sealed
+from raysweep.storage.objects.store import Store
 
 NUMBERS: Final = 1_000_000_000
 """How many numbers an attempt has: those of attempt `a` begin at `a * NUMBERS`."""

@@ -28,8 +28,8 @@ from raysweep.raycompat import TRAIN_WORKER_MODULE
 from raysweep.runs.ownership.training_claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
 from raysweep.specs import RunRequest, TrainSpec, load_trainable
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 from raysweep.training.card import installed_versions, make_card, source_of
 from raysweep.training.data import digest_data, try_to_digest
 from raysweep.training.datasets import check_datasets

@@ -17,7 +17,7 @@ from typing import Any
 from raysweep.errors import RaysweepError
 from raysweep.restored import opened_by_ray, temporary_folder
 from raysweep.specs.schedule import ScheduledConfig
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.trial import Reported, StoredAt, TrialContext
 from raysweep.worker.rows import is_scalar, to_json
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from raysweep.errors import SpecError
-from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore, open_checkpoint
+from raysweep.storage.objects.opening import open_store
 
 _OF_A_SWEEP = re.compile(r"(?P<path>.+)/(?P<sweep_id>[^/]+)/checkpoints/[^/]+/\d+/?$")
 

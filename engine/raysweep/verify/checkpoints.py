@@ -12,11 +12,11 @@ from raysweep.core.state.trial import Trial, trial_id
 from raysweep.core.vocabulary.lifecycle import FINAL
 from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.local import LOCK_MARK, TEMPORARY_MARK
-from raysweep.storage.manifest import Manifest
-from raysweep.storage.restores import show_names
-from raysweep.storage.store import ObjectInfo
+from raysweep.storage.checkpoints.manifest import Manifest
+from raysweep.storage.checkpoints.restores import show_names
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.local import LOCK_MARK, TEMPORARY_MARK
+from raysweep.storage.objects.store import ObjectInfo
 from raysweep.verify.report import Checked, Finding
 
 GIVE_UP_AFTER_S: Final = 30.0

@@ -13,7 +13,7 @@ from raysweep.outcome import SweepOutcome, SweepProgress
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.replay import replay
 from raysweep.specs import RunId, SweepSpec
-from raysweep.storage.segment import RESTORE_FIX
+from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.verify.report import Finding
 
 REPAIR_FIX = "`raysweep verify --repair` writes it anew from the journal"

@@ -12,10 +12,10 @@ from raysweep.core.state.trial import trial_id
 from raysweep.core.vocabulary.commands import DeleteCheckpoint
 from raysweep.errors import JournalDamagedError
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.journal import Journal
-from raysweep.storage.names import SegmentObject, cover
-from raysweep.storage.objects import ObjectJournal
-from raysweep.storage.segment import RESTORE_FIX, decode_segment, read_header
+from raysweep.storage.journal.journal import Journal
+from raysweep.storage.journal.names import SegmentObject, cover
+from raysweep.storage.journal.objects import ObjectJournal
+from raysweep.storage.journal.segment import RESTORE_FIX, decode_segment, read_header
 from raysweep.verify.report import Checked, Finding
 
 RESUME_FIX: Final = "`raysweep resume` keeps what is whole and goes on"

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from raysweep.core import SweepState
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.sealed import decode_sealed
-from raysweep.storage.segment import RESTORE_FIX
-from raysweep.storage.store import ObjectInfo
+from raysweep.storage.journal.segment import RESTORE_FIX
+from raysweep.storage.objects.sealed import decode_sealed
+from raysweep.storage.objects.store import ObjectInfo
 from raysweep.verify.journal import JournalCheck
 from raysweep.verify.report import Checked, Finding
 

@@ -12,7 +12,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.holder import holder_state
 from raysweep.runs.reading.checkpoints import pinned_numbers
 from raysweep.schedulers import load_scheduler
-from raysweep.storage.segment import RESTORE_FIX
+from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.verify.checkpoints import CheckpointCheck
 from raysweep.verify.documents import check_outcome, check_progress, check_spec, replay_state
 from raysweep.verify.journal import JournalCheck, check_journal

@@ -374,9 +374,9 @@ class Session:
 
 
 def _restore(place: SweepPlace, reference: str, target: Path) -> None:
-    from raysweep.storage.checkpoints import CheckpointStore
-    from raysweep.storage.nodecache import open_cache
-    from raysweep.storage.opening import open_store
+    from raysweep.storage.checkpoints.node_cache import open_cache
+    from raysweep.storage.checkpoints.store import CheckpointStore
+    from raysweep.storage.objects.opening import open_store
 
     cache = open_cache(place.node_cache)
     store = CheckpointStore(open_store(place.storage_path), place.sweep_id, cache=cache)

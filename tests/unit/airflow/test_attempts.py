@@ -19,7 +19,7 @@ from raysweep.runs.reading.view import RunView
 from raysweep.runs.training import RunFolder
 from raysweep.specs import identity
 from raysweep.specs.outline import outline
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep_airflow import SweepOperator, TrainOperator
 from raysweep_airflow.results import top_k
 from raysweep_airflow.tries import Record

@@ -21,7 +21,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.lease import read_lease, renew_lease
 from raysweep.specs.identity import sweep_id
 from raysweep.step import End
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep_airflow import SweepOperator, work
 from raysweep_airflow.ends import explained
 from raysweep_airflow.hooks import Access, RaySweepHook

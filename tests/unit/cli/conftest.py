@@ -20,8 +20,8 @@ from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.holder import current_holder, process_started_at
 from raysweep.runs.reading.progress import make_progress
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.storage.opening import open_store
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import pytest
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 SWEEP: dict[str, Any] = {
     "name": "flights",

@@ -15,8 +15,8 @@ from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.specs.identity import RunId
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.opening import open_store
 
 Cli = Callable[..., Any]
 Store = Callable[..., Any]

@@ -10,7 +10,7 @@ from typing import Any
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit.cli.conftest import Cli
 
 ID = "served-0123456789"

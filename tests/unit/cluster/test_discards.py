@@ -12,12 +12,12 @@ import pytest
 
 from raysweep.cluster.discards import Discards
 from raysweep.errors import RaysweepError, StorageError
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.journal import Journal
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import Operation, WrappedStore
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.journal.journal import Journal
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import Operation, WrappedStore
 from raysweep.testing import MemoryBackend
 
 T = TypeVar("T")

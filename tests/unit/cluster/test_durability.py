@@ -10,7 +10,7 @@ import pytest
 from raysweep.cluster.durability import Durability
 from raysweep.cluster.threads import Threads
 from raysweep.errors import StorageUnavailableError
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.writer import JournalWriter
 from raysweep.testing.memory_backend import MemoryBackend
 
 LATENCY_S = 0.1

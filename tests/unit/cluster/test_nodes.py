@@ -15,7 +15,7 @@ from raysweep.errors import InfeasibleResourcesError, SpecError
 from raysweep.raycompat.cluster import NodeKind
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs import SweepSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 SMALL = Node(name="head", total={"CPU": 1.0, "memory": 2.0**30}, labels={}, node_id="a")
 

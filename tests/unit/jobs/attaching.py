@@ -12,7 +12,7 @@ from raysweep.jobs import JobOptions, RunningJob, submit_or_attach, wait
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.specs import SweepSpec, TrainSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit.jobs.api import Api
 
 SECRET = "a-password-of-the-trials"

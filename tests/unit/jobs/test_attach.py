@@ -18,7 +18,7 @@ from raysweep.jobs.request import JobRequest
 from raysweep.outcome import TrainOutcome, TrialOutcome
 from raysweep.runs.folder import SweepRecord
 from raysweep.specs import RunRequest, SweepSpec, TrainSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit.jobs.api import Api, serving
 from tests.unit.jobs.attaching import KEY, finish, folder_of, quick, spec, submit, waited
 

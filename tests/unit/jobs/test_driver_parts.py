@@ -19,7 +19,7 @@ from raysweep.jobs.notes import ProgressLines
 from raysweep.jobs.request import FILE, FOLDER, JobRequest
 from raysweep.outcome import BestTrial, Cancellation, Holder, SweepProgress
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 ROOT = Path(__file__).parents[3]
 REQUEST = JobRequest(kind="sweep", key="k", spec={"name": "t"})

@@ -14,7 +14,7 @@ from raysweep.outcome import TrainOutcome
 from raysweep.runs.training import RunFolder
 from raysweep.specs import SweepSpec, TrainSpec
 from raysweep.step import End
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit.jobs.api import Api, serving
 from tests.unit.jobs.attaching import KEY, finish, quick, spec, submit, waited
 

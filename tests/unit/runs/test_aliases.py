@@ -25,9 +25,9 @@ from raysweep.runs.reading.view import RunView
 from raysweep.runs.training import RunFolder, read_warm_start
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.specs.again import Again
-from raysweep.storage.checkpoints import CheckpointStore, restore_uri
-from raysweep.storage.identity import is_same_store
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
+from raysweep.storage.objects.identity import is_same_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.unit.verify.stored import Stored, make_asked, resume, store_sweep
 

@@ -23,8 +23,8 @@ from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
 from raysweep.specs.again import Again
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.store import Store
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.store import Store
 from raysweep.verify import prune, verify_sweep
 from tests.unit.core.sweep import running
 from tests.unit.verify.conftest import *  # noqa: F403  the fixture `cli`

@@ -20,8 +20,8 @@ from raysweep.runs.across_runs.champions import (
     list_champions,
     read_champion,
 )
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 
 LINE = Line(name="flights", metric="auc", mode="max")
 

@@ -31,9 +31,9 @@ from raysweep.runs.ownership import holder
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.ownership.training_claim import Attempt, Claim, claim_run, find_at_rest, read_newest
 from raysweep.runs.training import PROGRESS, RunFolder
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import Operation, T, WrappedStore
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import Operation, T, WrappedStore
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.meter import Meter
 from raysweep.training.snapshot import SNAPSHOT, Snapshot, check_snapshot
@@ -260,7 +260,7 @@ def test_a_heartbeat_that_looks_old_but_moves_is_one_of_a_live_holder(
 
 CLAIM_AND_DIE = """
 import os, signal, sys
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.runs.ownership.training_claim import claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
 

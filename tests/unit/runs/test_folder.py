@@ -13,12 +13,12 @@ from raysweep.outcome import Cancellation, SweepOutcome, SweepProgress
 from raysweep.runs.folder import SNAPSHOTS_KEPT, SweepFolder, SweepRecord, list_sweeps
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.view import RunView
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.journal import Journal
-from raysweep.storage.local import LocalStore
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.journal.journal import Journal
+from raysweep.storage.objects.local import LocalStore
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import WrappedStore
 
 RECORD = SweepRecord(
     digest="d", key="k", seed=7, spec={"name": "x", "param_space": {"lr": {"uniform": [0, 1]}}}

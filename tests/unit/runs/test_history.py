@@ -19,8 +19,8 @@ from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.reading.history import metric_names, reports_of
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.storage.opening import open_store
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
 
 AT = 1_700_000_000.0
 BROKEN = Failure(origin="exception", type="OSError", message="gone", traceback="…")

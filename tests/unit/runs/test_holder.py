@@ -25,7 +25,7 @@ from raysweep.runs.ownership.holder import (
     process_started_at,
 )
 from raysweep.runs.ownership.sweep_claim import find_holder, follow
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from raysweep.verify.mending import prune
 from tests.sampling import first_of

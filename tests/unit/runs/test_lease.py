@@ -8,8 +8,8 @@ import pytest
 
 from raysweep.errors import StorageUnavailableError
 from raysweep.runs.ownership.lease import SHORTEST_S, LeaseWatch, read_lease, renew_lease
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from raysweep.errors import LogNotFoundError
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.logs import find_log, follow_log, list_logs, read_log
 from raysweep.storage.logs import LogText
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 
 @pytest.fixture

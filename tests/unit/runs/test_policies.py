@@ -20,7 +20,7 @@ from raysweep.schedulers.plugin import PLUGINS
 from raysweep.search import make_searcher
 from raysweep.simulate import Kill, simulate
 from raysweep.specs import SweepSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit import plugins
 
 HERE = "tests.unit.plugins"

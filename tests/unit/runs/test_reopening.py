@@ -31,8 +31,8 @@ from raysweep.runs.ownership.sweep_claim import Ownership, find_outcome
 from raysweep.runs.reading.progress import make_progress
 from raysweep.specs import Changes
 from raysweep.specs.again import Again, Extension
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 from tests.sampling import first_of
 from tests.unit.verify.stored import Stored, resume, store_sweep
 
@@ -185,7 +185,7 @@ def test_more_samples_once_more_are_more_than_the_last_time(tmp_path: Path) -> N
 
 
 def _segment(held: Ownership, line: bytes) -> bytes:
-    from raysweep.storage.segment import SegmentHeader, encode_segment
+    from raysweep.storage.journal.segment import SegmentHeader, encode_segment
 
     header = SegmentHeader(
         generation=held.claim.generation,
@@ -284,7 +284,7 @@ def test_it_is_put_aside_whole_and_again_and_again(
 
 
 def before_outcome(files: dict[str, bytes]) -> bytes:
-    from raysweep.storage.sealed import unseal
+    from raysweep.storage.objects.sealed import unseal
 
     whole = unseal(files["outcome.json"])
     assert whole is not None

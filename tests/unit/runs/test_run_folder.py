@@ -12,7 +12,7 @@ from raysweep.outcome import TrainOutcome
 from raysweep.runs.ownership.training_claim import Claim, claim_run, find_at_rest
 from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.training.heartbeat import Heartbeat
 from raysweep.training.watch import Watch
 

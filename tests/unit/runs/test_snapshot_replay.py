@@ -18,10 +18,10 @@ from raysweep.core.vocabulary import events as ev
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership import replay as room
 from raysweep.specs import SweepSpec
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import WrappedStore
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import WrappedStore
 
 SPEC = SweepSpec.from_any(
     {

@@ -26,7 +26,7 @@ from raysweep.runs.reading.status import (
 )
 from raysweep.runs.training import RunFolder
 from raysweep.simulate import simulate
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit.verify.stored import Stored, store_sweep
 
 SPEC: dict[str, Any] = {
@@ -297,7 +297,7 @@ def test_a_long_sweep_is_read_in_a_moment(tmp_path: Path) -> None:
     from raysweep.core.vocabulary import events as ev
     from raysweep.runs.folder import SweepRecord
     from raysweep.specs import SweepSpec
-    from raysweep.storage.writer import JournalWriter
+    from raysweep.storage.journal.writer import JournalWriter
 
     asked = SPEC | {"num_samples": 2000, "search": "random"}
     simulated = simulate(asked, smooth, slots=16)

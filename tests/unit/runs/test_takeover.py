@@ -12,7 +12,7 @@ from raysweep.outcome import EndedBy
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.runs.ownership.reopening import check_same
 from raysweep.runs.ownership.sweep_claim import find_outcome, hold
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit.verify.stored import store_sweep
 
 

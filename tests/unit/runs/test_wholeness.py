@@ -10,10 +10,10 @@ import pytest
 from raysweep.errors import SweepDamagedError
 from raysweep.runs.ownership import wholeness
 from raysweep.runs.ownership.wholeness import check_end
-from raysweep.storage import compaction
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.names import parse_name
-from raysweep.storage.objects import ObjectJournal
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.journal import compaction
+from raysweep.storage.journal.names import parse_name
+from raysweep.storage.journal.objects import ObjectJournal
 from tests.unit.verify.stored import Stored, store_sweep
 
 

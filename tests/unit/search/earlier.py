@@ -8,7 +8,7 @@ from typing import Any
 from raysweep.outcome import SweepOutcome, TrialOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 SPACE = {
     "lr": {"loguniform": [1e-4, 1e-1]},

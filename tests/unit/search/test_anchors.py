@@ -28,7 +28,7 @@ from raysweep.search.machinery.asking import ask_configs
 from raysweep.simulate import simulate
 from raysweep.simulate.kills import Kill
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.testing.searcher_contract import SearcherContract
 from tests.unit.search.earlier import add_sweep, config, make_spec
 

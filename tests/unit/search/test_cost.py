@@ -25,7 +25,7 @@ from raysweep.search.machinery.repeat import RepeatSearcher
 from raysweep.search.machinery.stalled import RelievedModel
 from raysweep.specs import SweepSpec, sweep_id
 from raysweep.specs.repeat import Repeat
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit.search.earlier import add_sweep, config, make_spec
 
 SPACE: dict[str, Any] = {

@@ -13,7 +13,7 @@ from raysweep.runs.ownership.sweep_claim import SweepRequest, hold
 from raysweep.simulate import Kill, simulate
 from raysweep.specs import SweepSpec
 from raysweep.specs.identity import RunId
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 FIELDS: dict[str, Any] = {
     "name": "flights",

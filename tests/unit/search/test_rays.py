@@ -23,7 +23,7 @@ from raysweep.search.machinery.asking import ask_configs
 from raysweep.search.tune_searcher import BREACHES
 from raysweep.simulate import Kill, simulate
 from raysweep.specs import SweepSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.verify import verify_sweep
 from tests.unit.ray_searchers import Climbs
 from tests.unit.simulate.exactness import Curve, Exact, kills_of

@@ -14,7 +14,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.search import WarmStart, make_searcher
 from raysweep.search.machinery.warm_start import refit
 from raysweep.specs import SweepSpec, slug, sweep_id
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit.search.earlier import add_sweep, config, make_spec
 
 

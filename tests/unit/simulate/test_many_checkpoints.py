@@ -12,8 +12,8 @@ import pytest
 
 from raysweep.simulate import simulate
 from raysweep.simulate.simulation import Running
-from raysweep.storage.checkpoints import CheckpointRef, CheckpointStore
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointRef, CheckpointStore
+from raysweep.storage.objects.opening import open_store
 from tests.unit.simulate.sweeps import make_spec
 
 SLOTS = 64

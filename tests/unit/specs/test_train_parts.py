@@ -9,7 +9,7 @@ import pytest
 from raysweep.errors import SpecError
 from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.training.handover import train_spec_with
 
 

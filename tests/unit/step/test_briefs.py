@@ -12,7 +12,7 @@ from raysweep.outcome import SweepOutcome
 from raysweep.runs.folder import SweepFolder
 from raysweep.step import best_config, stored_outcome, why_not_trained
 from raysweep.step.brief import brief
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit.step.outcomes import sweep
 
 

@@ -39,7 +39,7 @@ from raysweep.step import (
     connected,
     wait_for_end,
 )
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from tests.unit.jobs.api import Api, serving
 from tests.unit.verify.stored import store_sweep
 

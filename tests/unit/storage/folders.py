@@ -6,7 +6,7 @@ import random
 import shutil
 from pathlib import Path
 
-from raysweep.storage.uploads import SMALL_BYTES
+from raysweep.storage.checkpoints.uploads import SMALL_BYTES
 
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from raysweep.errors import CheckpointDamagedError, StorageUnavailableError
-from raysweep.storage.bandwidth import Bandwidth
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.opening import open_store
-from raysweep.storage.uploads import CHUNK_BYTES, UploadLimits
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.checkpoints.bandwidth import Bandwidth
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.checkpoints.uploads import CHUNK_BYTES, UploadLimits
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.wrapped import WrappedStore
 
 
 class Clock:

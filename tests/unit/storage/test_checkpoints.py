@@ -14,9 +14,9 @@ import orjson
 import pytest
 
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
-from raysweep.storage.checkpoints import CheckpointRef, CheckpointStore, open_checkpoint, restore_uri
-from raysweep.storage.sealed import decode_sealed, encode_sealed
-from raysweep.storage.store import Store
+from raysweep.storage.checkpoints.store import CheckpointRef, CheckpointStore, open_checkpoint, restore_uri
+from raysweep.storage.objects.sealed import decode_sealed, encode_sealed
+from raysweep.storage.objects.store import Store
 from tests.sampling import sampled
 
 
@@ -138,7 +138,7 @@ def test_a_changed_object_is_never_restored(
 
 
 def test_a_manifest_with_any_flipped_byte_is_refused(tmp_path: Path) -> None:
-    from raysweep.storage.opening import open_store
+    from raysweep.storage.objects.opening import open_store
 
     store = open_store(tmp_path / "store")
     (tmp_path / "source").mkdir()
@@ -258,7 +258,9 @@ def test_a_file_that_vanishes_fails_the_save_and_leaves_nothing(
     for name in ("a", "b", "c"):
         (folder / name).write_bytes(b"x")
     # The scan sees a file that is gone when its turn comes: only a patch makes that certain.
-    monkeypatch.setattr("raysweep.storage.checkpoints.scan_directory", lambda _: (("a", "b", "gone"), ()))
+    monkeypatch.setattr(
+        "raysweep.storage.checkpoints.store.scan_directory", lambda _: (("a", "b", "gone"), ())
+    )
     with pytest.raises(SpecError, match="cannot be read"):
         CheckpointStore(store, "sweep").save("t1", 1, folder)
     assert list(store.list()) == []

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
-from raysweep.storage.checkpoints import CheckpointStore, restore_uri
-from raysweep.storage.local import LocalStore
-from raysweep.storage.manifest import Manifest
-from raysweep.storage.opening import open_store
-from raysweep.storage.sealed import encode_sealed
-from raysweep.storage.store import ObjectInfo, Store
-from raysweep.storage.uploads import CHUNK_BYTES, SMALL_BYTES
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.checkpoints.manifest import Manifest
+from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
+from raysweep.storage.checkpoints.uploads import CHUNK_BYTES, SMALL_BYTES
+from raysweep.storage.objects.local import LocalStore
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.sealed import encode_sealed
+from raysweep.storage.objects.store import ObjectInfo, Store
+from raysweep.storage.objects.wrapped import WrappedStore
 from tests.unit.storage.folders import content, read, write
 
 ROOT = Path(__file__).parents[3]
@@ -370,7 +370,7 @@ def test_a_trial_with_checkpoints_of_both_versions(store: Store, tmp_path: Path)
     ],
 )
 def test_a_manifest_that_does_not_fit_together_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    from raysweep.storage.sealed import decode_sealed
+    from raysweep.storage.objects.sealed import decode_sealed
 
     checkpoints = CheckpointStore.at(str(tmp_path / "store"), "s")
     ref = checkpoints.save("t", 0, write(tmp_path / "in", {"a": b"a"}))
@@ -385,7 +385,7 @@ def test_a_manifest_that_does_not_fit_together_is_refused(tmp_path: Path, change
 
 
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
-    from raysweep.storage.sealed import decode_sealed
+    from raysweep.storage.objects.sealed import decode_sealed
 
     checkpoints = CheckpointStore.at(str(tmp_path / "store"), "s")
     ref = checkpoints.save("t", 0, write(tmp_path / "in", {"a": b"a"}))
@@ -400,7 +400,7 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
 SAVER = """
 import random, sys
 from pathlib import Path
-from raysweep.storage.checkpoints import CheckpointStore
+from raysweep.storage.checkpoints.store import CheckpointStore
 from tests.unit.storage.folders import content, write
 
 store, parent = CheckpointStore.at(sys.argv[1], "s"), None

@@ -8,8 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from raysweep.simulate.clock import Clock
 from raysweep.simulate.journal import SimulatedWriter
-from raysweep.storage.commit import CommitLimits, CommitPolicy
-from raysweep.storage.journal import Journal
+from raysweep.storage.journal.commit import CommitLimits, CommitPolicy
+from raysweep.storage.journal.journal import Journal
 from raysweep.testing import MemoryBackend
 
 LIMITS = CommitLimits(

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from raysweep.errors import JournalDamagedError, SegmentExistsError, StorageError
-from raysweep.storage import compaction
-from raysweep.storage.compaction import plan_merges
-from raysweep.storage.journal import Claim, Journal
-from raysweep.storage.names import SegmentObject, cover
-from raysweep.storage.objects import ObjectJournal
-from raysweep.storage.opening import open_store
-from raysweep.storage.segment import SegmentHeader, encode_segment
-from raysweep.storage.store import ObjectInfo, Store
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.journal import compaction
+from raysweep.storage.journal.compaction import plan_merges
+from raysweep.storage.journal.journal import Claim, Journal
+from raysweep.storage.journal.names import SegmentObject, cover
+from raysweep.storage.journal.objects import ObjectJournal
+from raysweep.storage.journal.segment import SegmentHeader, encode_segment
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import ObjectInfo, Store
+from raysweep.storage.objects.wrapped import WrappedStore
 from tests.sampling import examples
 
 CONTROLLERS = st.integers(0, 2)

@@ -10,9 +10,9 @@ from typing import ClassVar
 import pytest
 
 from raysweep.errors import FencedError, RaysweepError, StorageUnavailableError
-from raysweep.storage.objects import ObjectJournal
-from raysweep.storage.remote import RemoteStore
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.objects import ObjectJournal
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.remote import RemoteStore
 
 CONFLICT = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ConditionalRequestConflict</Code><Message>The '

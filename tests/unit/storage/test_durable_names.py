@@ -11,9 +11,9 @@ from stat import S_ISDIR
 import pytest
 
 from raysweep.errors import SegmentExistsError, StorageUnavailableError
-from raysweep.storage.journal import append_once
-from raysweep.storage.objects import ObjectJournal
-from raysweep.storage.opening import open_store
+from raysweep.storage.journal.journal import append_once
+from raysweep.storage.journal.objects import ObjectJournal
+from raysweep.storage.objects.opening import open_store
 
 DATA = b"a segment"
 

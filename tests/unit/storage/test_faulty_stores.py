@@ -19,12 +19,12 @@ from typing import Any, Protocol
 import pytest
 
 from raysweep.errors import StorageError, StorageUnavailableError
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.manifest import Manifest
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.uploads import CHUNK_BYTES, SMALL_BYTES
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.checkpoints.manifest import Manifest
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.checkpoints.uploads import CHUNK_BYTES, SMALL_BYTES
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import WrappedStore
 from tests.faulty_s3 import FAULTS, Fault, FaultyS3, serving
 from tests.sampling import sampled
 from tests.unit.storage.folders import read, write

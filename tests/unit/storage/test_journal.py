@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from raysweep.errors import JournalDamagedError
-from raysweep.storage.journal import Journal, claim
-from raysweep.storage.names import SegmentObject
-from raysweep.storage.objects import ObjectJournal
-from raysweep.storage.segment import Segment, SegmentHeader, encode_merged, encode_segment
-from raysweep.storage.store import Store
+from raysweep.storage.journal.journal import Journal, claim
+from raysweep.storage.journal.names import SegmentObject
+from raysweep.storage.journal.objects import ObjectJournal
+from raysweep.storage.journal.segment import Segment, SegmentHeader, encode_merged, encode_segment
+from raysweep.storage.objects.store import Store
 from raysweep.testing import MemoryBackend
 
 RECORDS = [b'{"n":%d}' % n for n in range(4)]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from raysweep.storage.journal import JournalBackend
-from raysweep.storage.names import SegmentObject
-from raysweep.storage.objects import ObjectJournal
-from raysweep.storage.opening import open_store
+from raysweep.storage.journal.journal import JournalBackend
+from raysweep.storage.journal.names import SegmentObject
+from raysweep.storage.journal.objects import ObjectJournal
+from raysweep.storage.objects.opening import open_store
 from raysweep.testing import MemoryBackend
 from raysweep.testing.journal_contract import JournalBackendContract
 

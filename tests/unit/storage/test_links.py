@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageNotWritableError
-from raysweep.storage.checkpoints import CheckpointStore, restore_uri
-from raysweep.storage.links import absolute
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.checkpoints.links import absolute
+from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 
 FILES = {"model.bin": b"m" * 300_000, "sub/shard-0": b"s", "empty": b""}
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from raysweep.errors import CheckpointDamagedError
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.manifest import StoredObject, hash_of
-from raysweep.storage.nodecache import NodeCache, open_cache
-from raysweep.storage.opening import open_store
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.checkpoints.manifest import StoredObject, hash_of
+from raysweep.storage.checkpoints.node_cache import NodeCache, open_cache
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.wrapped import WrappedStore
 
 FILES = {"large": random.Random(1).randbytes(9_000_000), "a": b"a" * 100, "b": b"b" * 200}
 
@@ -137,7 +137,7 @@ def test_a_disk_that_fails_costs_nothing_but_the_cache(
     def fail(*_: Any) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr("raysweep.storage.nodecache.os.replace", fail)
+    monkeypatch.setattr("raysweep.storage.checkpoints.node_cache.os.replace", fail)
     near = CheckpointStore(store, "s", cache=NodeCache(folder, 2**30))
     uri = save(near, tmp_path)
     monkeypatch.undo()
@@ -147,7 +147,7 @@ def test_a_disk_that_fails_costs_nothing_but_the_cache(
 
 def test_the_last_tenth_of_a_disk_is_not_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("usage", (), {"total": 1000, "free": 150})
-    monkeypatch.setattr("raysweep.storage.nodecache.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("raysweep.storage.checkpoints.node_cache.shutil.disk_usage", lambda _: usage)
     cache = NodeCache(folder, 2**30)
     cache.add(StoredObject("a", 40, "fits"), b"f" * 40)
     cache.add(StoredObject("b", 60, "does-not"), b"d" * 60)

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from raysweep.errors import RaysweepError, StorageUnavailableError
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.journal import Journal
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.journal.journal import Journal
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 from tests.proxy import Proxy
 
 LIMIT_BYTES = 256 * 1024

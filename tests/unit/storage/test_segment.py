@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.errors import JournalDamagedError
-from raysweep.storage.segment import (
+from raysweep.storage.journal.segment import (
     Segment,
     SegmentHeader,
     decode_segment,

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import SpecError, StorageError, StorageNotWritableError, StorageUnavailableError
-from raysweep.storage import local
-from raysweep.storage.local import TEMPORARY_MARK
-from raysweep.storage.opening import open_store
-from raysweep.storage.remote import _first_line
-from raysweep.storage.store import Store
+from raysweep.storage.objects import local
+from raysweep.storage.objects.local import TEMPORARY_MARK
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.remote import _first_line
+from raysweep.storage.objects.store import Store
 
 
 def test_put_get_delete(store: Store) -> None:
@@ -196,8 +196,8 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
         "from raysweep.errors import StorageNotWritableError\n"
-        "from raysweep.storage.local import LocalStore\n"
-        "from raysweep.storage.opening import open_store\n"
+        "from raysweep.storage.objects.local import LocalStore\n"
+        "from raysweep.storage.objects.opening import open_store\n"
         "store = open_store(sys.argv[1])\n"
         "os.setuid(65534)\n"
         "try:\n    store.check_writable()\n"
@@ -296,7 +296,7 @@ def test_a_forked_child_is_refused_remote_storage_and_may_use_a_folder(
     code = (
         "import os, sys\n"
         "from raysweep.errors import StorageError\n"
-        "from raysweep.storage.opening import open_store\n"
+        "from raysweep.storage.objects.opening import open_store\n"
         "remote, local = open_store('memory://x'), open_store(sys.argv[1])\n"
         "remote.put('a', b'x'); local.put('a', b'x')\n"
         "pid = os.fork()\n"
@@ -316,7 +316,8 @@ def test_a_forked_child_is_refused_remote_storage_and_may_use_a_folder(
 
 def test_importing_raysweep_storage_leaves_obstore_out() -> None:
     code = (
-        "import sys, raysweep.storage.store, raysweep.storage.checkpoints, raysweep.runs.folder\n"
+        "import sys, raysweep.storage.objects.store, raysweep.storage.checkpoints.store\n"
+        "import raysweep.runs.folder\n"
         "sys.exit(1 if 'obstore' in sys.modules else 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

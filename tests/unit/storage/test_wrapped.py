@@ -11,10 +11,10 @@ import pytest
 
 from raysweep.errors import StorageUnavailableError
 from raysweep.faultplan import FaultPlan
-from raysweep.storage.local import LocalStore
-from raysweep.storage.opening import FaultyStore, open_store
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import Operation, WrappedStore
+from raysweep.storage.objects.local import LocalStore
+from raysweep.storage.objects.opening import FaultyStore, open_store
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import Operation, WrappedStore
 
 
 class NotingStore(WrappedStore):

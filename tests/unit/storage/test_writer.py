@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from raysweep.errors import FencedError, RaysweepError, StorageError, StorageUnavailableError
-from raysweep.storage.journal import Claim, Journal, JournalBackend, claim
-from raysweep.storage.objects import ObjectJournal
-from raysweep.storage.opening import open_store
-from raysweep.storage.segment import Segment
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.journal.journal import Claim, Journal, JournalBackend, claim
+from raysweep.storage.journal.objects import ObjectJournal
+from raysweep.storage.journal.segment import Segment
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
 from raysweep.testing import MemoryBackend
 
 

@@ -16,8 +16,8 @@ import pytest
 from raysweep import faultplan, trial
 from raysweep.errors import RaysweepError, StorageUnavailableError
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.local import LocalStore
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.local import LocalStore
+from raysweep.storage.objects.opening import open_store
 from raysweep.testing import FaultPlan
 from raysweep.testing.trials import run_trial
 
@@ -152,7 +152,7 @@ def test_a_process_dies_around_an_append(
     script = (
         "import sys\n"
         "from raysweep.runs.folder import SweepFolder\n"
-        "from raysweep.storage.opening import open_store\n"
+        "from raysweep.storage.objects.opening import open_store\n"
         "journal = SweepFolder(open_store(sys.argv[1]), 's').journal()\n"
         "list(journal.read())\n"
         "journal.claim(lambda generation: b'{}')\n"

@@ -105,8 +105,8 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from raysweep.storage.checkpoints import CheckpointStore, restore_uri
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
+from raysweep.storage.objects.opening import open_store
 
 here = sys.argv[1]
 folder = os.path.join(here, "sharded")

@@ -14,7 +14,7 @@ from raysweep.pipeline import training_request, with_best
 from raysweep.runs.training import RunFolder
 from raysweep.specs import RunRequest, TrainSpec
 from raysweep.step import best_trials, brief
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.training.card import installed_versions, make_card, source_of
 from raysweep.training.handover import train_spec_for
 

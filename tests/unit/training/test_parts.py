@@ -15,10 +15,10 @@ import pytest
 from raysweep.errors import CheckpointDamagedError, FencedError, SpecError
 from raysweep.runs.ownership.training_claim import Claim, claim_run, read_newest
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
-from raysweep.storage.checkpoints import CheckpointStore, open_checkpoint
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import Operation, T, WrappedStore
+from raysweep.storage.checkpoints.store import CheckpointStore, open_checkpoint
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import Operation, T, WrappedStore
 from raysweep.training.keeping import Keeper
 from raysweep.training.parts import NUMBERS, CheckpointName, Parts, parse_name
 from raysweep.training.snapshot import SNAPSHOT, read_snapshot

@@ -18,7 +18,7 @@ from raysweep.specs import TrainSpec
 from raysweep.specs.schedule import ScheduledConfig
 from raysweep.step import best_schedule, best_trials
 from raysweep.step.brief import brief, size_bytes
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.training.card import make_card
 from raysweep.training.handover import train_spec_for
 from raysweep.trial import TrialContext

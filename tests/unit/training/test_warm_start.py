@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import SpecError
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.opening import open_store
 from raysweep.training.session import get_warm_start, set_warm_start
 from raysweep.training.warmstart import check_warm_start, open_warm_start
 

@@ -30,9 +30,9 @@ from raysweep.runs.ownership.sweep_claim import (
 )
 from raysweep.runs.reading.progress import make_progress
 from raysweep.specs import SweepSpec, sweep_id
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.opening import open_store
-from raysweep.storage.writer import JournalWriter
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.journal.writer import JournalWriter
+from raysweep.storage.objects.opening import open_store
 
 TRIALS = 4
 STEPS = 3

@@ -18,10 +18,10 @@ import pytest
 from raysweep.errors import StorageError, StorageUnavailableError
 from raysweep.runs.across_runs.budget import complete, keep_budget, plan_budget
 from raysweep.runs.folder import SweepFolder
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import WrappedStore
 from raysweep.verify import prune, verify_sweep
 from tests.sampling import first_of, sampled
 from tests.unit.verify.stored import Stored, store_sweep

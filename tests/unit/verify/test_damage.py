@@ -18,7 +18,7 @@ from raysweep.core import SweepState, decode, step
 from raysweep.errors import CheckpointDamagedError, JournalDamagedError, SweepDamagedError
 from raysweep.outcome import SweepOutcome
 from raysweep.runs.ownership.sweep_claim import Ownership
-from raysweep.storage.checkpoints import restore_uri
+from raysweep.storage.checkpoints.store import restore_uri
 from raysweep.verify import verify_sweep
 from tests.unit.verify.stored import SEED, Stored, copy_of, resume
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.progress import make_progress
-from raysweep.storage.checkpoints import CheckpointStore
+from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.verify import verify_sweep
 from tests.unit.verify.stored import TRIALS, Stored
 

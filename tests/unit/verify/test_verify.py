@@ -19,12 +19,12 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership import holder
 from raysweep.runs.ownership.holder import current_holder
 from raysweep.runs.reading.progress import make_progress
-from raysweep.storage.compaction import SINGLES
-from raysweep.storage.objects import ObjectJournal
-from raysweep.storage.opening import open_store
-from raysweep.storage.sealed import encode_sealed
-from raysweep.storage.store import ObjectInfo
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.journal.compaction import SINGLES
+from raysweep.storage.journal.objects import ObjectJournal
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.sealed import encode_sealed
+from raysweep.storage.objects.store import ObjectInfo
+from raysweep.storage.objects.wrapped import WrappedStore
 from raysweep.verify import prune, repair, verify_sweep
 from tests.unit.verify.stored import Stored, make_asked, store_sweep
 
@@ -278,7 +278,7 @@ def test_an_outcome_that_is_still_to_be_written_is_no_damage(ended: Stored) -> N
 
 def merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Stored, str]:
     """A sweep whose journal was compacted, and the name of the merged object."""
-    from raysweep.storage import compaction
+    from raysweep.storage.journal import compaction
 
     monkeypatch.setattr(compaction, "SINGLES", 8)
     assert SINGLES == 64

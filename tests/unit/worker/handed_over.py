@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from raysweep.messages import Busy, FromWorker, Job, Noted, Saved
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import WrappedStore
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import WrappedStore
 from raysweep.worker.checkpoints import captures, staging
 from raysweep.worker.session import Session
 from raysweep.worker.sweep_info import SweepPlace
@@ -76,7 +76,7 @@ class Gate(WrappedStore):
 def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate = Gate(open_store(tmp_path / "store"))
     # A session opens its store by its place: nobody else could stop one at a certain moment.
-    monkeypatch.setattr("raysweep.storage.opening.open_store", lambda path: gate)
+    monkeypatch.setattr("raysweep.storage.objects.opening.open_store", lambda path: gate)
     monkeypatch.setenv(staging.VARIABLE, str(tmp_path / "staging"))
     yield gate
     gate.opened.set()

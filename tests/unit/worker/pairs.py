@@ -9,7 +9,7 @@ from typing import Any
 
 from raysweep.messages import End, Failed, FromWorker, Job, Noted, Returned, Saved, Stopped
 from raysweep.references import to_uri
-from raysweep.storage.checkpoints import restore_uri
+from raysweep.storage.checkpoints.store import restore_uri
 from raysweep.testing.trials import RecordingLink
 from raysweep.worker.process.leftovers import Leftovers
 from raysweep.worker.runner import run_attempt

@@ -17,7 +17,7 @@ from raysweep.documents.allow_list import VARIABLE
 from raysweep.messages import FromWorker, Hello, Unready
 from raysweep.runs.folder import SweepFolder
 from raysweep.specs import SweepSpec
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 from raysweep.worker import actor
 from raysweep.worker.actor import TrialWorker
 from raysweep.worker.wire import Decoder, read_frames

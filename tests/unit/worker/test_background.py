@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from raysweep.errors import SpecError, TrialStopped
 from raysweep.messages import Interrupt, Rows, Saved, Stop, Unsaved
-from raysweep.storage.checkpoints import CheckpointStore, restore_uri
+from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
 from raysweep.worker.checkpoints import staging
 from raysweep.worker.checkpoints.uploader import MAX_WAITING
 from raysweep.worker.session import Session

@@ -13,7 +13,7 @@ import pytest
 
 from raysweep.errors import SpecError, TrialStopped
 from raysweep.messages import Interrupt, Stop, Unsaved
-from raysweep.storage.checkpoints import CheckpointStore
+from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.worker.checkpoints import captures, copying
 from raysweep.worker.checkpoints.captures import Captures, NoPlaceError
 from raysweep.worker.checkpoints.uploader import MAX_WAITING
@@ -80,7 +80,7 @@ def test_a_file_that_has_not_changed_is_neither_copied_nor_read_again(
     session.report({"loss": 1.0}, source, False)
     assert session._saver.flush()
     read: list[Path] = []
-    from raysweep.storage import uploads
+    from raysweep.storage.checkpoints import uploads
 
     real = uploads.read_piece
 

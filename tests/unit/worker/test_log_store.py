@@ -16,7 +16,7 @@ import pytest
 
 from raysweep.errors import StorageUnavailableError
 from raysweep.messages import Exit
-from raysweep.storage.local import LocalStore
+from raysweep.storage.objects.local import LocalStore
 from raysweep.worker.output import log_store as module
 from raysweep.worker.output.log_store import Keeper, open_light
 from raysweep.worker.output.log_store_start import CODE

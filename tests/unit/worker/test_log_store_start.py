@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from raysweep.messages import Hello
-from raysweep.storage.local import LocalStore
+from raysweep.storage.objects.local import LocalStore
 from raysweep.worker.output import log_store_start, spool
 from raysweep.worker.output.spool import make_mark, make_spool, spool_folder
 from raysweep.worker.wire import HELLO, read_frames

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from raysweep.errors import CheckpointDamagedError, RaysweepError, TrialStopped
 from raysweep.messages import Busy, Damaged, Job, Rows, Saved, Unsaved
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.opening import open_store
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.objects.opening import open_store
 from raysweep.trial import StoredAt
 from raysweep.worker.link import SocketLink
 from raysweep.worker.session import Session

@@ -36,10 +36,10 @@ from raysweep.runs.ownership.replay import damaged_record
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
 from raysweep.specs.identity import former_slug, slug
-from raysweep.storage.addresses import reference_of
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.journal import Journal
-from raysweep.storage.store import Store
+from raysweep.storage.checkpoints.addresses import reference_of
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.journal.journal import Journal
+from raysweep.storage.objects.store import Store
 
 log = logging.getLogger("raysweep")
 GIVE_UP_AFTER_S: Final = 30.0

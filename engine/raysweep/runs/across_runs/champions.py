@@ -24,8 +24,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from raysweep.errors import StorageError, StorageUnavailableError
 from raysweep.references import to_reference, to_uri
 from raysweep.specs.identity import file_name
-from raysweep.storage.segment import RESTORE_FIX
-from raysweep.storage.store import Store
+from raysweep.storage.journal.segment import RESTORE_FIX
+from raysweep.storage.objects.store import Store
 
 FOLDER: Final = "champions"
 FORMAT_VERSION: Final = 3

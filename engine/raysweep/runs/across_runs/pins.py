@@ -16,7 +16,7 @@ from collections import defaultdict
 from raysweep.references import to_reference
 from raysweep.runs.across_runs.champions import Champion, list_champions
 from raysweep.runs.training import list_trainings, read_warm_start
-from raysweep.storage.store import Store
+from raysweep.storage.objects.store import Store
 
 Pins = dict[str, tuple[str, ...]]
 """By the reference of a checkpoint, relative to the store: what needs it."""

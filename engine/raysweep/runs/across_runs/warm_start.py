@@ -24,7 +24,7 @@ from raysweep.search.machinery.warm_start import refit
 from raysweep.specs import SweepSpec, slug
 from raysweep.specs.identity import former_slug
 from raysweep.specs.warm_start import Memory
-from raysweep.storage.store import Store
+from raysweep.storage.objects.store import Store
 
 MAX_TOLD: Final = 1000
 """A model of more trials than this is slower, not better; the newest count."""

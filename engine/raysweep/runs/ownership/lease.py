@@ -13,7 +13,7 @@ from collections.abc import Callable
 from raysweep.errors import SpecError, StorageError
 from raysweep.outcome import Lease
 from raysweep.runs.ownership.holder import current_holder
-from raysweep.storage.store import Store
+from raysweep.storage.objects.store import Store
 
 SHORTEST_S = 5.0
 """A driver takes a lease to be at least this long: storage may be slow."""

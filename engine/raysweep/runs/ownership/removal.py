@@ -19,7 +19,7 @@ from raysweep.runs.across_runs.champions import list_champions
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.ownership.holder import current_holder, find_living
 from raysweep.runs.ownership.sweep_claim import find_holder
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 
 def put_aside(storage_path: str, sweep_id: str) -> str:

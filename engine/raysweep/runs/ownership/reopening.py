@@ -184,7 +184,7 @@ def _old_code(outcome: SweepOutcome, code: str) -> str:
 
 
 def _storage(url: str) -> str:
-    from raysweep.storage.opening import open_store
+    from raysweep.storage.objects.opening import open_store
 
     return "" if url == open_store("~/raysweep").url else f" --storage {shlex.quote(url)}"
 

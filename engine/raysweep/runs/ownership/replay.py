@@ -15,7 +15,7 @@ from raysweep.core.vocabulary.commands import DeleteCheckpoint
 from raysweep.errors import JournalDamagedError, RaysweepError, StorageError
 from raysweep.runs.folder import SweepFolder, SweepRecord
 from raysweep.specs import SweepSpec
-from raysweep.storage.journal import Journal
+from raysweep.storage.journal.journal import Journal
 
 # Replaying this many records takes a second or less: no snapshot is worth writing for fewer.
 SNAPSHOT_AFTER_RECORDS: Final = 20_000

@@ -30,9 +30,9 @@ from raysweep.search import Searcher, WarmStart, make_searcher, result_of, tell_
 from raysweep.search.base import replay_failed
 from raysweep.specs import Changes, SweepSpec, changes
 from raysweep.specs.again import Again
-from raysweep.storage.journal import Claim, Journal
-from raysweep.storage.retries import retrying
-from raysweep.storage.segment import RESTORE_FIX
+from raysweep.storage.journal.journal import Claim, Journal
+from raysweep.storage.journal.segment import RESTORE_FIX
+from raysweep.storage.objects.retries import retrying
 
 OnProgress = Callable[[SweepProgress], None]
 POLL_S: Final = 0.5

@@ -26,7 +26,7 @@ from raysweep.errors import FencedError, StorageError, SweepHeldError, one_line
 from raysweep.outcome import Holder, SweepProgress, TrainOutcome
 from raysweep.runs.ownership.holder import POLL_S, current_holder, find_living, known_state
 from raysweep.runs.training import FORMAT_VERSION, RunFolder, attempt_name
-from raysweep.storage.retries import retrying
+from raysweep.storage.objects.retries import retrying
 
 # A process writes its heartbeat right after its claim; one that does not is gone.
 FIRST_BEAT_S: Final = 10.0

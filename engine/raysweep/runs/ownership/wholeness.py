@@ -13,9 +13,9 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.views.result import best_shown
 from raysweep.errors import CheckpointDamagedError, SweepDamagedError
 from raysweep.runs.folder import SweepFolder, lost_part
-from raysweep.storage.checkpoints import CheckpointStore
-from raysweep.storage.names import SegmentObject, cover
-from raysweep.storage.objects import ObjectJournal
+from raysweep.storage.checkpoints.store import CheckpointStore
+from raysweep.storage.journal.names import SegmentObject, cover
+from raysweep.storage.journal.objects import ObjectJournal
 
 _LISTINGS: Final = 4
 """A listing may miss what is merged while it runs: only what several of them miss is gone."""

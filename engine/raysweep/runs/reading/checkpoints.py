@@ -15,8 +15,8 @@ from raysweep.errors import CheckpointDamagedError
 from raysweep.runs.across_runs.pins import find_pins, pins_of
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.training import CHECKPOINT_OWNER, RunFolder
-from raysweep.storage.addresses import reference_of
-from raysweep.storage.checkpoints import CheckpointStore
+from raysweep.storage.checkpoints.addresses import reference_of
+from raysweep.storage.checkpoints.store import CheckpointStore
 
 _THREADS: Final = 8
 GIVE_UP_AFTER_S: Final = 30.0

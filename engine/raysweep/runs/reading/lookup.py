@@ -8,7 +8,7 @@ from typing import Final
 from raysweep.errors import SweepNotFoundError
 from raysweep.runs.folder import SweepFolder, list_sweeps
 from raysweep.runs.training import RunFolder, list_trainings
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 DEFAULT_STORAGE: Final = "~/raysweep"
 

@@ -34,9 +34,9 @@ from raysweep.runs.reading.status import (
 from raysweep.runs.training import RunFolder
 from raysweep.schedulers import load_scheduler
 from raysweep.specs import SweepSpec
-from raysweep.storage.journal import Journal
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import ObjectInfo
+from raysweep.storage.journal.journal import Journal
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import ObjectInfo
 
 FRESH_S: Final = 1.0
 

@@ -15,7 +15,7 @@ from raysweep.runs.ownership.reopening import NOT_AGAIN, check_same
 from raysweep.runs.training import RunFolder
 from raysweep.specs import AnyRequest, Kind, SweepSpec, TrainSpec
 from raysweep.specs.again import Again
-from raysweep.storage.opening import open_store
+from raysweep.storage.objects.opening import open_store
 
 Outcome = SweepOutcome | TrainOutcome
 

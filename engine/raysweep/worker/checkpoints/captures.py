@@ -22,11 +22,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from raysweep.storage.directory import scan_directory, unreadable
+from raysweep.storage.checkpoints.directory import scan_directory, unreadable
 from raysweep.worker.checkpoints.copying import copy_file
 
 if TYPE_CHECKING:
-    from raysweep.storage.manifest import FileEntry, Manifest
+    from raysweep.storage.checkpoints.manifest import FileEntry, Manifest
 
 SETTLED_NS: Final = 2 * 10**9
 """The coarsest clock of a file system in use is FAT's: 2 s."""

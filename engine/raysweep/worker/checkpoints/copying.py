@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from raysweep.storage.directory import unreadable
+from raysweep.storage.checkpoints.directory import unreadable
 
 _FICLONE: Final = 0x40049409
 # The kernel is asked for so much at a time: between two of these the copy can be called off.

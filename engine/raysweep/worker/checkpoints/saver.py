@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from raysweep.errors import CheckpointDamagedError, RaysweepError, StorageError, one_line
 from raysweep.messages import Job, Noted, Saved, Unsaved
-from raysweep.storage.directory import scan_directory
+from raysweep.storage.checkpoints.directory import scan_directory
 from raysweep.worker.checkpoints.captures import TRIES, Capture, Captures, NoPlaceError
 from raysweep.worker.checkpoints.staging import Staging
 from raysweep.worker.checkpoints.uploader import Handover, UploadAbandonedError, Uploader
@@ -19,9 +19,9 @@ from raysweep.worker.link import Link
 from raysweep.worker.sweep_info import SweepPlace
 
 if TYPE_CHECKING:
-    from raysweep.storage.checkpoints import CheckpointRef, CheckpointStore
-    from raysweep.storage.manifest import Manifest
-    from raysweep.storage.uploads import UploadLimits
+    from raysweep.storage.checkpoints.manifest import Manifest
+    from raysweep.storage.checkpoints.store import CheckpointRef, CheckpointStore
+    from raysweep.storage.checkpoints.uploads import UploadLimits
 
 _SHOWN_FILES: Final = 3
 
@@ -128,8 +128,8 @@ class Saver:
             return self._announce(number, report, metrics, saved)
 
     def _link_to(self, uri: str, number: int, metadata: dict[str, Any]) -> CheckpointRef | StorageError:
-        from raysweep.storage.checkpoints import CheckpointStore
-        from raysweep.storage.opening import open_store
+        from raysweep.storage.checkpoints.store import CheckpointStore
+        from raysweep.storage.objects.opening import open_store
 
         self._is_last_stored = False
         store = CheckpointStore(open_store(self._place.storage_path), self._place.sweep_id)
@@ -217,9 +217,9 @@ class Saver:
 
         One at a time: the newest one, which the next one refers to, must stay until that one is committed.
         """
-        from raysweep.storage.checkpoints import CheckpointStore
-        from raysweep.storage.nodecache import open_cache
-        from raysweep.storage.opening import open_store
+        from raysweep.storage.checkpoints.node_cache import open_cache
+        from raysweep.storage.checkpoints.store import CheckpointStore
+        from raysweep.storage.objects.opening import open_store
 
         self._is_last_stored = False
         cache = open_cache(self._place.node_cache)
@@ -249,8 +249,8 @@ class Saver:
 
     def _find_limits(self) -> UploadLimits:
         """Those of this attempt, which is all that its process stores at a time."""
-        from raysweep.storage.bandwidth import Bandwidth
-        from raysweep.storage.uploads import UploadLimits
+        from raysweep.storage.checkpoints.bandwidth import Bandwidth
+        from raysweep.storage.checkpoints.uploads import UploadLimits
 
         if self._limits is None:
             limit = self._place.upload_limit

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.errors import StorageError
 from raysweep.storage.logs import log_name, read_bounded, shares
-from raysweep.storage.store import Store
+from raysweep.storage.objects.store import Store
 from raysweep.worker.output.spool import (
     DONE,
     HEADER,
@@ -286,10 +286,10 @@ def _serve(folder: Path, setup: dict[str, Any]) -> None:
 def open_light(storage_path: str) -> Store:
     """The store; a local folder without what the others need, which takes longest of all to import."""
     if "://" not in storage_path:
-        from raysweep.storage.local import LocalStore
+        from raysweep.storage.objects.local import LocalStore
 
         return LocalStore(Path(storage_path))
-    from raysweep.storage.opening import open_store
+    from raysweep.storage.objects.opening import open_store
 
     return open_store(storage_path)
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from raysweep.errors import StorageError
-from raysweep.storage.bandwidth import Bandwidth
-from raysweep.storage.directory import read_piece, unreadable
-from raysweep.storage.manifest import FileEntry, Manifest, Part, StoredObject, hash_of
-from raysweep.storage.nodecache import NodeCache
-from raysweep.storage.retries import retrying
-from raysweep.storage.store import Store
+from raysweep.storage.checkpoints.bandwidth import Bandwidth
+from raysweep.storage.checkpoints.directory import read_piece, unreadable
+from raysweep.storage.checkpoints.manifest import FileEntry, Manifest, Part, StoredObject, hash_of
+from raysweep.storage.checkpoints.node_cache import NodeCache
+from raysweep.storage.objects.retries import retrying
+from raysweep.storage.objects.store import Store
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 SMALL_BYTES: Final = 64 * 1024

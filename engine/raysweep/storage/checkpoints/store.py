@@ -26,10 +26,16 @@ from typing import Any
 
 from raysweep.errors import CheckpointDamagedError, SpecError, StorageError
 from raysweep.references import to_reference, to_uri
-from raysweep.storage.addresses import new_folder, number_of, parse_reference, parse_uri, reference_of
-from raysweep.storage.directory import scan_directory
-from raysweep.storage.links import GONE, absolute, fetch, look
-from raysweep.storage.manifest import (
+from raysweep.storage.checkpoints.addresses import (
+    new_folder,
+    number_of,
+    parse_reference,
+    parse_uri,
+    reference_of,
+)
+from raysweep.storage.checkpoints.directory import scan_directory
+from raysweep.storage.checkpoints.links import GONE, absolute, fetch, look
+from raysweep.storage.checkpoints.manifest import (
     LINK_VERSION,
     FileEntry,
     Manifest,
@@ -37,13 +43,13 @@ from raysweep.storage.manifest import (
     decode_manifest,
     encode_manifest,
 )
-from raysweep.storage.nodecache import NodeCache
-from raysweep.storage.opening import open_store
-from raysweep.storage.restores import CHOOSE_FIX, OnRead, Restore
-from raysweep.storage.retries import retrying
-from raysweep.storage.sealed import decode_sealed, encode_sealed
-from raysweep.storage.store import Store
-from raysweep.storage.uploads import Upload, UploadLimits
+from raysweep.storage.checkpoints.node_cache import NodeCache
+from raysweep.storage.checkpoints.restores import CHOOSE_FIX, OnRead, Restore
+from raysweep.storage.checkpoints.uploads import Upload, UploadLimits
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.retries import retrying
+from raysweep.storage.objects.sealed import decode_sealed, encode_sealed
+from raysweep.storage.objects.store import Store
 
 GIVE_UP_AFTER_S = 120.0
 """How long one object's upload is tried again before the save fails."""

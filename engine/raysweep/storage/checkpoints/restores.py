@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from raysweep.errors import CheckpointDamagedError, StorageError
-from raysweep.storage.manifest import Manifest, Part
-from raysweep.storage.nodecache import NodeCache
-from raysweep.storage.retries import retrying
-from raysweep.storage.store import Store
+from raysweep.storage.checkpoints.manifest import Manifest, Part
+from raysweep.storage.checkpoints.node_cache import NodeCache
+from raysweep.storage.objects.retries import retrying
+from raysweep.storage.objects.store import Store
 
 CHOOSE_FIX: Final = "choose another checkpoint"
 _THREADS: Final = 4

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 from raysweep import faultplan
 from raysweep.errors import StorageNotWritableError
 from raysweep.faultplan import ActivePlan
-from raysweep.storage.store import Store
-from raysweep.storage.wrapped import Operation, WrappedStore
+from raysweep.storage.objects.store import Store
+from raysweep.storage.objects.wrapped import Operation, WrappedStore
 
 REMOTE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "memory")
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def _open(text: str) -> Store:
     if scheme == "file":
         return _open_local(rest)
     if scheme in REMOTE_SCHEMES:
-        from raysweep.storage.remote import RemoteStore
+        from raysweep.storage.objects.remote import RemoteStore
 
         return RemoteStore(text)
     raise StorageNotWritableError(
@@ -50,7 +50,7 @@ def _open(text: str) -> Store:
 
 
 def _open_local(text: str) -> Store:
-    from raysweep.storage.local import LocalStore
+    from raysweep.storage.objects.local import LocalStore
 
     if not text or "\0" in text:
         raise StorageNotWritableError(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from raysweep.storage.store import ObjectInfo, Store
+from raysweep.storage.objects.store import ObjectInfo, Store
 
 Operation = Literal["get", "put", "delete", "list", "head"]
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import RaysweepError, StorageError, StorageNotWritableError, StorageUnavailableError
-from raysweep.storage.store import ObjectInfo, check_key
+from raysweep.storage.objects.store import ObjectInfo, check_key
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

@@ -14,11 +14,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from raysweep.errors import StorageError
-from raysweep.storage.names import SegmentObject, cover
-from raysweep.storage.segment import Segment, decode_segment, encode_merged, read_header
+from raysweep.storage.journal.names import SegmentObject, cover
+from raysweep.storage.journal.segment import Segment, decode_segment, encode_merged, read_header
 
 if TYPE_CHECKING:
-    from raysweep.storage.objects import ObjectJournal
+    from raysweep.storage.journal.objects import ObjectJournal
 
 SINGLES = 64
 """How many single segments make a merged object."""

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from raysweep.errors import JournalDamagedError, SegmentExistsError
-from raysweep.storage.objects import ObjectJournal
-from raysweep.storage.retries import retrying
-from raysweep.storage.segment import (
+from raysweep.storage.journal.objects import ObjectJournal
+from raysweep.storage.journal.segment import (
     RESTORE_FIX,
     DecodedSegment,
     Segment,
@@ -30,7 +29,8 @@ from raysweep.storage.segment import (
     decode_segment,
     encode_segment,
 )
-from raysweep.storage.store import Store
+from raysweep.storage.objects.retries import retrying
+from raysweep.storage.objects.store import Store
 
 
 class JournalBackend(Protocol):

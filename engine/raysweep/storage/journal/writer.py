@@ -25,7 +25,7 @@ from raysweep.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from raysweep.storage.commit import (
+from raysweep.storage.journal.commit import (
     COMPACT_EVERY,
     INTERVAL_S,
     MAX_PENDING_BYTES,
@@ -33,9 +33,9 @@ from raysweep.storage.commit import (
     CommitLimits,
     CommitPolicy,
 )
-from raysweep.storage.journal import JournalBackend, append_once
-from raysweep.storage.retries import retrying
-from raysweep.storage.segment import SegmentHeader, encode_segment, read_header
+from raysweep.storage.journal.journal import JournalBackend, append_once
+from raysweep.storage.journal.segment import SegmentHeader, encode_segment, read_header
+from raysweep.storage.objects.retries import retrying
 
 GIVE_UP_AFTER_S = 600.0
 """How long one segment is tried again before the writing ends with StorageUnavailableError."""

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
-from raysweep.storage.manifest import StoredObject
+from raysweep.storage.checkpoints.manifest import StoredObject
 
 PLACE: Final = "RAYSWEEP_STAGING"
 _FREE_PART: Final = 0.1

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from raysweep.errors import StorageError, StorageNotWritableError, StorageUnavailableError
-from raysweep.storage.store import CHUNK_BYTES, ObjectInfo, check_key
+from raysweep.storage.objects.store import CHUNK_BYTES, ObjectInfo, check_key
 
 TEMPORARY_MARK = ".raysweep-tmp-"
 LOCK_MARK = f"{TEMPORARY_MARK}lock-"

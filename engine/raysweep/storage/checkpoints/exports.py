@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from raysweep.storage.checkpoints import GIVE_UP_AFTER_S, CheckpointStore
-from raysweep.storage.manifest import FileEntry, escape
-from raysweep.storage.restores import Restore
-from raysweep.storage.retries import retrying
-from raysweep.storage.store import Store
+from raysweep.storage.checkpoints.manifest import FileEntry, escape
+from raysweep.storage.checkpoints.restores import Restore
+from raysweep.storage.checkpoints.store import GIVE_UP_AFTER_S, CheckpointStore
+from raysweep.storage.objects.retries import retrying
+from raysweep.storage.objects.store import Store
 
 
 def export_checkpoint(checkpoints: CheckpointStore, uri: str, key: str) -> None:

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Set
 from time import sleep
 
 from raysweep.errors import JournalDamagedError, SegmentExistsError
-from raysweep.storage.compaction import compact
-from raysweep.storage.names import SegmentObject, cover, parse_name
-from raysweep.storage.segment import RESTORE_FIX, Segment, split_merged
-from raysweep.storage.store import Store
+from raysweep.storage.journal.compaction import compact
+from raysweep.storage.journal.names import SegmentObject, cover, parse_name
+from raysweep.storage.journal.segment import RESTORE_FIX, Segment, split_merged
+from raysweep.storage.objects.store import Store
 
 _RELISTINGS = 4
 

@@ -11,8 +11,8 @@ from typing import Final
 import orjson
 
 from raysweep.errors import StorageError
-from raysweep.storage.opening import open_store
-from raysweep.storage.store import Store
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.store import Store
 
 STORE_FILE: Final = "store.json"
 FORMAT_VERSION: Final = 1

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from raysweep.errors import CheckpointDamagedError
-from raysweep.storage.opening import open_store
-from raysweep.storage.restores import CHOOSE_FIX, OnRead
-from raysweep.storage.retries import retrying
-from raysweep.storage.store import ObjectInfo, Store
+from raysweep.storage.checkpoints.restores import CHOOSE_FIX, OnRead
+from raysweep.storage.objects.opening import open_store
+from raysweep.storage.objects.retries import retrying
+from raysweep.storage.objects.store import ObjectInfo, Store
 
 _THREADS: Final = 8
 GONE: Final = "nothing is stored there any more (its address was reported; what is there is yours to keep)"

@@ -1,0 +1,1 @@
+"""Checkpoints: content-addressed objects and manifests."""

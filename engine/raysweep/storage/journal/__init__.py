@@ -1,0 +1,1 @@
+"""The journal of a sweep: numbered segments, which are also the sweep's lock."""
