@@ -67,12 +67,12 @@ def test_sums_over_counts_are_made_by_the_models() -> None:
 def test_a_config_is_flattened_in_one_place() -> None:
     found = {name for name, text in sources() if list(flattenings(text))}
     # The others walk a search space: through its lists, and through its branches.
-    home = "engine/raysweep/specs"
+    home = "engine/raysweep"
     assert found == {
-        f"{home}/jsonable.py",
-        f"{home}/space.py",
-        f"{home}/branches.py",
-        f"{home}/heldtuples.py",
+        f"{home}/documents/json_values.py",
+        f"{home}/space/parsed.py",
+        f"{home}/space/branches.py",
+        f"{home}/space/held_tuples.py",
     }
 
 

@@ -19,7 +19,7 @@ from raysweep.core.state.trial import Trial
 from raysweep.core.views.scores import score_of
 from raysweep.core.views.wilcoxon import p_greater
 from raysweep.schedulers import Stop
-from raysweep.squares import sum_of_squares
+from raysweep.squares import mean_of, sum_of_squares
 
 GroupState = Literal["completed", "partial", "dropped", "failed"]
 _RANKS: Final[dict[GroupState, int]] = {"completed": 0, "partial": 1, "dropped": 2, "failed": 3}
@@ -37,7 +37,7 @@ class Group:
     @property
     def mean(self) -> float:
         """Of the scores; there is at least one."""
-        return sum(self.scores.values()) / len(self.scores)
+        return mean_of(tuple(self.scores.values()))
 
     @property
     def std(self) -> float | None:
@@ -130,6 +130,6 @@ def _is_worse(state: SweepState, group: Group) -> bool:
     others = group_of(state, best).scores
     sign = -1.0 if state.rules.is_max else 1.0
     differences = [sign * (score - others[repeat]) for repeat, score in group.scores.items()]
-    if len(differences) < 2 or sum(differences) <= 0:
+    if len(differences) < 2 or mean_of(differences) <= 0:
         return False
     return p_greater(differences) < race.race.p_threshold

@@ -17,7 +17,7 @@ from raysweep.core.views.wilcoxon import p_greater
 from raysweep.core.vocabulary.stop_reasons import StopReason
 from raysweep.specs.policies import TrialPatience, TrialPlateau
 from raysweep.specs.trial_stops import TrialWilcoxon
-from raysweep.squares import sum_of_squares
+from raysweep.squares import mean_of, sum_of_squares
 
 EntryT = TypeVar("EntryT")
 
@@ -73,7 +73,7 @@ def _is_worse(wilcoxon: TrialWilcoxon, state: SweepState, trial: Trial) -> bool:
 
 
 def _mean(curve: dict[int, float]) -> float:
-    return sum(curve.values()) / len(curve)
+    return mean_of(tuple(curve.values()))
 
 
 def conclude(state: SweepState, trial: Trial) -> None:
@@ -127,7 +127,7 @@ def _is_flat(plateau: TrialPlateau, rules: Rules, trial: Trial, metrics: Metrics
         if value < threshold if is_max else value > threshold:
             return False
     values = [each[1] for each in trial.recent]
-    mean = sum(values) / len(values)
+    mean = mean_of(values)
     return sqrt(sum_of_squares(each - mean for each in values) / len(values)) < plateau.std
 
 
