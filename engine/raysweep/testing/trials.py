@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +115,7 @@ def run_trial(
                 job = replace(job, checkpoint=uri, iteration=iteration, next_checkpoint=saved + 1)
 
 
-class RecordingLink:
+class RecordingLink(ABC):
     """The `Link` of a worker in this process, without a controller: it answers each report that waits.
 
     A subclass keeps the reports (`keep_row`) and the other messages (`keep`).
@@ -149,16 +150,16 @@ class RecordingLink:
     ) -> None:
         self.keep_row(trial, dict(zip(keys, row, strict=True)))
 
-    def close(self, timeout_s: float | None = 10.0) -> None:
+    def close(self, timeout_s: float | None = 10.0) -> None:  # noqa: B027  nothing is queued here
         pass
 
+    @abstractmethod
     def keep_row(self, trial: int, row: dict[str, Any]) -> None:
         """Keep the metrics of a report."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keep(self, message: FromWorker) -> None:
         """Keep any other message."""
-        raise NotImplementedError
 
 
 class _Recorder(RecordingLink):

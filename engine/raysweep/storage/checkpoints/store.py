@@ -4,11 +4,9 @@
     checkpoints/<trial_id>/<n>-<token>/<hash>   what checkpoint n was the first of its trial to store; the
                                                 token keeps saves off each other's objects
 
-A later checkpoint refers to what an earlier one of the same trial has stored; it is deleted with the last
-that does (ADR 49). The URI is `<storage_path>/<sweep_id>/checkpoints/<trial_id>/<n>`, and is all that
-`restore_uri` needs. In the sweep's own documents only the reference stands, `checkpoints/<trial_id>/<n>`,
-which holds wherever the sweep's folder is. Whatever is read back is checked, byte for byte, before it is
-handed out.
+A checkpoint refers to objects that earlier ones of its trial stored. An object goes with the last that
+refers to it (ADR 49). `restore_uri` needs only `<storage_path>/<sweep_id>/checkpoints/<trial_id>/<n>`. The
+sweep's documents hold the reference `checkpoints/<trial_id>/<n>`, so its folder may move. Reads are checked.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ from raysweep.storage.objects.store import Store
 GIVE_UP_AFTER_S = 120.0
 """How long one object's upload is tried again before the save fails."""
 
-# In a trial one deletion at a time: what the newest checkpoint of a listing refers to must be seen in it.
+# One deletion at a time in a trial: a listing must show what its newest checkpoint refers to.
 _deleting = [threading.Lock() for _ in range(64)]
 
 

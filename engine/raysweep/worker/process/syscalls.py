@@ -22,7 +22,6 @@ _AT_EMPTY_PATH: Final = 0x1000
 _STATX_INO_SIZE: Final = 0x100 | 0x200
 _INO_SIZE: Final = struct.Struct("=32xQQ")
 _DEVICE: Final = struct.Struct("=136xQ")
-_UNSENT: Final = ctypes.c_int()
 # Linux: the bytes of a TCP socket that have not been sent once (linux/sockios.h).
 _SIOCOUTQNSD: Final = 0x894B
 _ioctl: Final = ctypes.PyDLL(None, use_errno=True).ioctl
@@ -60,7 +59,8 @@ def unsent_bytes(descriptor: int) -> int:
     Raises:
         OSError: The descriptor is closed, or is no socket.
     """
-    if _ioctl(descriptor, _SIOCOUTQNSD, ctypes.byref(_UNSENT)):
+    unsent = ctypes.c_int()  # of this call: several links of a process may ask at once
+    if _ioctl(descriptor, _SIOCOUTQNSD, ctypes.byref(unsent)):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    return _UNSENT.value
+    return unsent.value
