@@ -33,6 +33,7 @@
     │   └── ClusterRequestError           no        1       the Jobs API refused the request (other 4xx)
     │       ├── JobNotFoundError          no        2       404
     │       └── JobExistsError            no        1       a job of this id was submitted before
+    ├── ProgramFailedError                no        1       the program of a command ended with an error
     ├── JobStoppedError                   no        3       a person stopped the job; it has no outcome
     ├── JobFailedError                    no        1       the job's driver ended without an outcome
     ├── WaitFailedError                   yes       1       the wait for a job failed; the job goes on
@@ -49,7 +50,7 @@ Every class pickles: its constructor arguments are its `args`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 
 def message_of(error: BaseException) -> str:
@@ -383,6 +384,30 @@ class JobExistsError(ClusterRequestError):
         super().__init__(address, f"already has a job {job_id!r}", "attach to it")
         self.args = (address, job_id)
         self.job_id = job_id
+
+
+class ProgramFailedError(RaysweepError):
+    """The program of a command could not be started, or ended with an error.
+
+    `output`: the last of what it wrote; `code`: its exit code, below 0 the signal that ended it; `origin`:
+    what its failure counts as (see `core.vocabulary.failures`).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        output: str = "",
+        code: int | None = None,
+        origin: Literal["exception", "process", "memory"] = "exception",
+    ) -> None:
+        super().__init__(message, output, code, origin)
+        self.message = message
+        self.output = output
+        self.code = code
+        self.origin = origin
+
+    def __str__(self) -> str:
+        return one_line(self.message)
 
 
 class JobStoppedError(RaysweepError):

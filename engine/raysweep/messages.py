@@ -57,6 +57,8 @@ class FailureFacts(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     is_fatal: bool = False
     memory_bytes: int | None = None
+    is_of_program: bool = False
+    """It is of a program that the trial has started: the trial's own process goes on."""
 
 
 # -- from the worker -----------------------------------------------------------------------------------

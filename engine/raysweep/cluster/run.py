@@ -28,6 +28,8 @@ from raysweep.core.seeds import derive_seed
 from raysweep.documents.wall_clock import check_scheduled_at
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.programs.allowed import check_program
+from raysweep.programs.runner import runnable
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
 from raysweep.runs.folder import OUTCOME_GIVE_UP_AFTER_S, SweepFolder
 from raysweep.runs.ownership.holder import note_left
@@ -47,7 +49,7 @@ from raysweep.runs.policies import load_policies
 from raysweep.show import show_progress
 from raysweep.specs import RunRequest, SweepSpec
 from raysweep.specs.again import Again
-from raysweep.specs.code_digest import code_digest
+from raysweep.specs.code_digest import code_digest_of
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.retries import retrying
 from raysweep.threads import result_of, start_thread
@@ -120,7 +122,7 @@ def _ask(
         scheduled_at=at,
         again=again,
         job_number=job_number,
-        code=code_digest(spec.trainable),
+        code=code_digest_of(spec),
     )
     return asked, folder
 
@@ -155,7 +157,10 @@ def _run(
         folder.store.check_writable()
         if stage is None or isinstance(asked.spec.trainable, str):
             is_local = address in (None, "local")
-            check_trainable(asked.spec.trainable, is_local=is_local)
+            if asked.spec.command is not None:
+                check_program(asked.spec.command, is_local=is_local)
+            else:
+                check_trainable(asked.spec.trainable, is_local=is_local)
             if is_local:
                 check_backend(asked.spec)
         if listener is not None:
@@ -305,7 +310,7 @@ def _beside_trials(asked: SweepRequest, call: Callable[[InlineStage | None], Swe
     """Run the sweep here; or, where trials are to run here, beside them on a thread of its own."""
     if not asked.spec.is_inline:
         return call(None)
-    stage, context = InlineStage(asked.spec.trainable), copy_context()
+    stage, context = InlineStage(runnable(asked.spec)), copy_context()
     running = start_thread(lambda: context.run(call, stage), "raysweep-run")
     stage.serve(running)
     return running.result()

@@ -27,6 +27,7 @@ from raysweep.errors import (
     TrainableImportError,
     one_line,
 )
+from raysweep.programs.runner import Program, runnable
 from raysweep.search import make_searcher
 from raysweep.space.held_tuples import tuples_of
 from raysweep.specs import Resources, SweepSpec, load_trainable
@@ -96,7 +97,8 @@ def pickle_trainable(trainable: str | Callable[..., Any]) -> bytes | None:
 
     if isinstance(trainable, str):
         return None
-    if not (is_of_script(trainable) or trainable_name(trainable).startswith(PYTHON_ONLY)):
+    is_needed = isinstance(trainable, Program) or is_of_script(trainable)
+    if not (is_needed or trainable_name(trainable).startswith(PYTHON_ONLY)):
         return None
     try:
         if has_parameters(trainable):
@@ -150,7 +152,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
         port=server.port,
         token=server.token,
         trainable=trainable_name(spec.trainable),
-        pickled=None if is_inline else pickle_trainable(spec.trainable),
+        pickled=None if is_inline else pickle_trainable(runnable(spec)),
         parameters=() if is_inline else _share_parameters(spec.trainable),
         isolation=spec.effective_isolation,
         place=SweepPlace(
@@ -256,6 +258,8 @@ def spec_fault(state: SweepState) -> SpecError:
     if state.fault_field == "resources":
         return InfeasibleResourcesError("resources", state.why)
     fix = f"set {state.fault_field} to a name that the trainable reports"
+    if state.spec.command is not None:
+        fix = "have the program call raysweep emit, or write in program.metrics where it says its metrics"
     if state.fault_field == "constraints":
         fix = "report it beside the metric, or name in constraints what the trainable reports"
     if NOTHING_REPORTED in state.why:

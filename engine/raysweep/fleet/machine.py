@@ -282,6 +282,8 @@ class Fleet:
         self.fail(slot, message, at)
         if message.failure.origin not in ("memory", "process") or self.policy.isolation == "process":
             return
+        if message.failure.is_of_program:
+            return
         # It ends with its trial, and begins none of those behind it.
         slot.worker.is_ending = True
         if message.failure.origin == "memory":

@@ -13,7 +13,9 @@ _Rare = msg.Stopped | msg.Busy | msg.Saved | msg.Unsaved | msg.Damaged | msg.Not
 
 def failure_of(facts: msg.FailureFacts) -> Failure:
     """The failure that these facts are."""
-    return Failure(**asdict(facts))
+    fields = asdict(facts)
+    del fields["is_of_program"]
+    return Failure(**fields)
 
 
 def event_of(message: msg.FromWorker, at: float) -> ev.Event | None:

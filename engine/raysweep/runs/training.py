@@ -217,4 +217,5 @@ def _are_same(each: Difference) -> bool:
     if each.field == "warm_start_checkpoint":  # the store may have been moved, or have several names
         found = checkpoint_in(str(each.was))
         return bool(found) and found == checkpoint_in(str(each.now))
-    return each.field == "trainable" and are_same(each.was, each.now)
+    is_both = isinstance(each.was, str) and isinstance(each.now, str)
+    return each.field == "trainable" and is_both and are_same(each.was, each.now)

@@ -166,7 +166,8 @@ def _is_said_otherwise(each: Difference) -> bool:
         # A list in YAML is a tuple in Python.
         return bool(_without_tuples(each.was) == _without_tuples(each.now))
     # Only its name counts: a change of its code is noted (`specs.code_digest`), and never refused.
-    return each.field == "trainable" and are_same(each.was, each.now)
+    is_both = isinstance(each.was, str) and isinstance(each.now, str)
+    return each.field == "trainable" and is_both and are_same(each.was, each.now)
 
 
 def _without_tuples(value: Any) -> Any:

@@ -9,10 +9,17 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.documents.trainable import PYTHON_ONLY, digest_of_code, split_reference
 from raysweep.tuneobjects import unwrapped
+
+if TYPE_CHECKING:
+    from raysweep.specs.sweep import SweepSpec
+    from raysweep.specs.train import TrainSpec
+
+_MAX_SCRIPT_BYTES: Final = 16 * 1024 * 1024
+"""What is larger is data and no script."""
 
 
 def code_digest(trainable: str | Callable[..., Any]) -> str:
@@ -31,6 +38,24 @@ def code_digest(trainable: str | Callable[..., Any]) -> str:
     found = _of_source(_file_of(module), qualname) if module and qualname else ""
     version = "{}.{}".format(*sys.version_info[:2])
     return found or f"compiled-{version}:{digest_of_code(trainable)}"
+
+
+def code_digest_of(spec: SweepSpec | TrainSpec) -> str:
+    """The digest of what a spec runs: its trainable; of a command, the files that it names here.
+
+    Programs on PATH are not covered. Empty where there is nothing to read.
+    """
+    if spec.command is None:
+        return code_digest(spec.trainable)
+    digest, is_empty = hashlib.blake2b(digest_size=8), True
+    for item in spec.command:
+        path = os.path.expanduser(item)
+        if not os.path.isfile(path) or os.path.getsize(path) > _MAX_SCRIPT_BYTES:
+            continue
+        with open(path, "rb") as file:
+            digest.update(item.encode() + b"\0" + hashlib.blake2b(file.read(), digest_size=8).digest())
+        is_empty = False
+    return "" if is_empty else f"program:{digest.hexdigest()}"
 
 
 def is_other_code(was: str, now: str) -> bool:

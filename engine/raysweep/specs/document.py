@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Final, Self
@@ -174,6 +175,12 @@ class SpecDocument(SpecModel):
         path: str = getattr(self, "storage_path", "")
         absolute = path if "://" in path else os.path.abspath(os.path.expanduser(path))
         return self if absolute == path else self.replace(storage_path=absolute)
+
+    @property
+    def what_runs(self) -> str:
+        """The name of its trainable, or its command as one line."""
+        command: tuple[str, ...] | None = getattr(self, "command", None)
+        return trainable_name(getattr(self, "trainable", "")) if command is None else shlex.join(command)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON data; callables as their references."""

@@ -37,7 +37,12 @@ Outline = Mapping[str, Any]
 def outline(spec: SweepSpec | TrainSpec) -> Outline:
     """The outline of a spec; equal specs have equal ones. The storage path is not part of it."""
     fields = spec.to_dict()
-    parts: dict[str, Any] = {"trainable": fields.pop("trainable"), "fields": {}, "whole": False, "limits": {}}
+    parts: dict[str, Any] = {
+        "trainable": fields.pop("trainable", ""),
+        "fields": {},
+        "whole": False,
+        "limits": {},
+    }
     is_sweep = isinstance(spec, SweepSpec)
     if isinstance(spec, SweepSpec):
         fields.pop("search", None)

@@ -31,8 +31,10 @@ from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, Storage
 from raysweep.specs.identity import Kind, digest_of
 from raysweep.specs.objectives import METRIC_SCHEMA, MODE_SCHEMA, Mode, check_several, joined, split
 from raysweep.specs.open_ended import check_end
+from raysweep.specs.parameters import check_command, require_command
 from raysweep.specs.points import Points, check_points
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
+from raysweep.specs.program import Command, ProgramSpec, with_runner
 from raysweep.specs.repeat import RepeatSpec, check_repeat
 from raysweep.specs.resources import Resources, resources_of, resources_of_wrapped
 from raysweep.specs.resources_by_config import check_by_config
@@ -79,12 +81,21 @@ class SweepSpec(SpecDocument):
         "max_retries": "failure.max_failures",
         "fail_fast": "failure.breaker_trials",
         "run_or_experiment": "trainable",
+        "cmd": "command",
+        "entrypoint": "command",
     }
 
     name: Name
     """The sweep's name; its id starts with it."""
     trainable: Trainable
-    """What a trial runs: an import path `package.module:function`, or in Python a callable."""
+    """What a trial runs: an import path `package.module:function`, or in Python a callable; or `command`."""
+    command: Command | None = None
+    """A program that a trial runs, in place of `trainable`: `[python, train.py, --lr, "{lr}", "{args}"]`.
+
+    Placeholders stand for parameters and for `{args}`, `{config_file}`, `{number}`, `{seed}` and others.
+    """
+    program: ProgramSpec | None = None
+    """How `command` gets its config, where its metrics and checkpoints are, and how it is ended."""
     param_space: ParamSpace
     """The search space: a mapping of names to domains, constants and nested mappings."""
     metric: Annotated[str, Field(min_length=1), WithJsonSchema(METRIC_SCHEMA)]
@@ -165,7 +176,9 @@ class SweepSpec(SpecDocument):
             self,
             *,
             name: str,
-            trainable: str | Callable[..., Any],
+            trainable: str | Callable[..., Any] | None = None,
+            command: Sequence[str | float] | None = None,
+            program: ProgramSpec | Mapping[str, Any] | None = None,
             param_space: Mapping[str, Any],
             metric: str | Sequence[str],
             mode: str | Sequence[str],
@@ -200,7 +213,7 @@ class SweepSpec(SpecDocument):
         several metrics are taken apart."""
         if not isinstance(given, Mapping):
             return given
-        given = split(with_own_scheduler(given))
+        given = split(with_own_scheduler(with_runner(given)))
         trainable = given.get("trainable")
         asked = tuneobjects.resources_of(trainable)
         if asked is None:
@@ -217,6 +230,7 @@ class SweepSpec(SpecDocument):
                 'write {"grid_search": [...]} for a parameter, or search: random',
                 ("search",),
             )
+        check_command(self)
         check_pair(self)
         self._check_scaling()
         self._check_train()
@@ -296,7 +310,9 @@ class SweepSpec(SpecDocument):
         fields: dict[str, Any] = write(self)
         if not self.points:  # specs without are written, and digested, as before there were any
             fields.pop("points", None)
-        for name in ("scaling", "repeat"):
+        if self.command is not None:
+            fields.pop("trainable", None)
+        for name in ("command", "program", "scaling", "repeat"):
             if getattr(self, name) is None:
                 fields.pop(name, None)
         for name in ("where", "constraints"):
@@ -389,4 +405,4 @@ class SweepSpec(SpecDocument):
         schema = super().json_schema()
         schema["properties"]["param_space"].update(space_schema())
         schema["$defs"]["SpaceValue"] = value_schema()
-        return schema
+        return require_command(schema)

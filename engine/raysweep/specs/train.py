@@ -18,6 +18,8 @@ from raysweep.documents.tuples import marked
 from raysweep.documents.validation import Problem
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable
 from raysweep.specs.identity import Kind
+from raysweep.specs.parameters import check_command, require_command
+from raysweep.specs.program import Command, ProgramSpec, with_runner
 from raysweep.specs.scaling import Scaling
 from raysweep.specs.schedule import Schedule, check_config
 from raysweep.specs.train_parts import DataAddress, DatasetSource, Framework, TrainFailure, TrainStop
@@ -43,7 +45,11 @@ class TrainSpec(SpecDocument):
     name: Name = "train"
     """The run's name; its id starts with it."""
     trainable: Trainable
-    """What each worker runs: an import path `package.module:function`, or in Python a callable."""
+    """What each worker runs: an import path `package.module:function`, a callable, or `command`."""
+    command: Command | None = None
+    """A program that the worker runs, in place of `trainable`; see the spec of a sweep."""
+    program: ProgramSpec | None = None
+    """How `command` gets its config, where its metrics and checkpoints are, and how it is ended."""
     config: Annotated[
         dict[str, Any],
         BeforeValidator(check_config),
@@ -88,7 +94,9 @@ class TrainSpec(SpecDocument):
         def __init__(
             self,
             *,
-            trainable: str | Callable[..., Any],
+            trainable: str | Callable[..., Any] | None = None,
+            command: Sequence[str | float] | None = None,
+            program: ProgramSpec | Mapping[str, Any] | None = None,
             name: str = "train",
             config: Mapping[str, Any] = ...,
             schedule: Sequence[Mapping[str, Any] | ScheduledConfig] = ...,
@@ -104,10 +112,22 @@ class TrainSpec(SpecDocument):
             tags: Mapping[str, str] = ...,
         ) -> None: ...
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        return with_runner(given) if isinstance(given, Mapping) else given
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The JSON Schema (2020-12) of the JSON and YAML form. It accepts all that the model accepts."""
+        return require_command(super().json_schema())
+
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = write(self)
-        for name in ("schedule", "data", "datasets"):
+        if self.command is not None:
+            fields.pop("trainable", None)
+        for name in ("command", "program", "schedule", "data", "datasets"):
             if not getattr(self, name):  # specs without are written, and digested, as before there were any
                 fields.pop(name, None)
         for name, default in (("failure", TrainFailure()), ("stop", TrainStop())):
@@ -117,6 +137,7 @@ class TrainSpec(SpecDocument):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        check_command(self)
         if self.scaling.backend is not None:
             fix = "leave it out: framework says which trainer sets the workers up"
             raise Problem("is for the trials of a sweep", fix, ("scaling", "backend"))

@@ -27,7 +27,7 @@ def make_card(spec: TrainSpec, outcome: TrainOutcome) -> dict[str, Any]:
         "model_uri": outcome.model_uri,
         "run": {name: ended[name] for name in ("run_id", "name", "key", "uri", "status", "resumed")},
         "source": ended["source"],
-        "trainable": spec.to_dict()["trainable"],
+        "trainable": spec.what_runs,
         "framework": spec.framework,
         "config": ended["config"],
         **({"schedule": [each.model_dump() for each in spec.schedule]} if spec.schedule else {}),

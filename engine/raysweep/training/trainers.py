@@ -8,6 +8,7 @@ import ray.train
 from ray import cloudpickle
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
+from raysweep.programs.runner import runnable
 from raysweep.specs import Scaling, TrainSpec, load_trainable
 from raysweep.training.datasets import make_data_config, make_datasets
 from raysweep.training.frameworks import trainer_maker
@@ -29,7 +30,7 @@ def make_trainer(spec: TrainSpec, run_id: str, storage_path: str, attempt: int) 
     Raises:
         SpecError: A data set cannot be made, or the trainer that the spec names.
     """
-    payload = _pickled(load_trainable(spec.trainable))
+    payload = _pickled(load_trainable(runnable(spec)))
     loop = TrainLoop(
         run_id=run_id,
         storage_path=storage_path,

@@ -18,7 +18,7 @@ from raysweep import faultplan
 from raysweep import trial as trial_api
 from raysweep.documents.allow_list import check_found, check_named
 from raysweep.documents.tuples import with_tuples
-from raysweep.errors import RaysweepError, TrialStopped, message_of
+from raysweep.errors import ProgramFailedError, RaysweepError, TrialStopped, message_of
 from raysweep.messages import End, Failed, FailureFacts, Interrupt, Job, Order, Returned, Stopped
 from raysweep.owners import ENDED
 from raysweep.worker.gang import surroundings
@@ -232,7 +232,20 @@ def describe(
     is_fatal: bool = False,
     max_chars: int = TRACEBACK_CHARS,
 ) -> FailureFacts:
-    """The facts of an exception: type, message, bases and the traceback, without our own frames."""
+    """The facts of an exception: type, message, bases and the traceback, without our own frames.
+
+    Of a program that failed for a trainable, what it wrote last stands for the traceback.
+    """
+    if isinstance(error, ProgramFailedError) and origin == "exception":
+        return FailureFacts(
+            origin=error.origin,
+            type=type(error).__name__,
+            message=_encodable(message_of(error)[:1000]),
+            traceback=_encodable(shorten(error.output, max_chars)),
+            bases=tuple(cls.__name__ for cls in type(error).__mro__),
+            exit_code=error.code,
+            is_of_program=True,
+        )
     return FailureFacts(
         origin=origin,
         type=type(error).__name__,

@@ -40,6 +40,7 @@ _HOPELESS: Final = frozenset(
         "NotImplementedError",
         "KeyError",
         "GangReportsDiffer",
+        "MetricNeverReported",
     }
 )
 # With so much of a node's memory, the little that is left would not have helped.

@@ -15,7 +15,6 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.state.trial import Trial, trial_id
 from raysweep.core.views.result import trial_outcome
 from raysweep.core.views.scores import may_be_best, place, ranked, score_of
-from raysweep.documents.trainable import trainable_name
 from raysweep.fields import Counts
 from raysweep.outcome import (
     ErrorInfo,
@@ -317,7 +316,7 @@ def status_of_state(
         status=_status(state, heartbeat, held),
         why=state.why if state.phase == "ended" else "",
         reason=state.why if state.phase == "ended" else "",
-        trainable=trainable_name(state.spec.trainable),
+        trainable=state.spec.what_runs,
         metric=state.spec.metric,
         mode=state.spec.mode,
         others=state.spec.others,

@@ -1,0 +1,86 @@
+"""What the end of a program says: its exit code, the signal that ended it, the last lines of its output."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from typing import Final
+
+from raysweep.errors import ProgramFailedError, one_line
+
+_SHELL_OF_SIGNAL: Final = 128
+_DEADLY: Final = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+"""What a shell's exit code above 128 is taken for; programs use others of these codes for themselves."""
+_OF_GPU: Final = re.compile(
+    r"(CUDA|HIP|XPU|MPS)( backend)? out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation|torch(\.cuda)?\.OutOfMemoryError"
+    r"|RESOURCE_EXHAUSTED: Out of memory",
+    re.IGNORECASE,
+)
+_OF_HOST: Final = re.compile(
+    r"^MemoryError\b|\bMemoryError:|std::bad_alloc|Cannot allocate memory|can't allocate memory"
+    r"|numpy\S*\._ArrayMemoryError|java\.lang\.OutOfMemoryError|^Out of memory\b|\boom-kill",
+    re.MULTILINE | re.IGNORECASE,
+)
+_KILLED_RANK: Final = re.compile(r"exitcode\s*:?\s*-9\b|Signal 9 \(SIGKILL\)")
+"""How torchrun says that a rank of it was killed."""
+
+
+class MetricNeverReported(ProgramFailedError):
+    """The program ended well and reported nothing."""
+
+
+def failure_of(
+    command: Sequence[str], code: int, stderr: str, *, is_kernel_oom: bool, output: str = ""
+) -> ProgramFailedError:
+    """The failure of a program.
+
+    Args:
+        command: Its arguments.
+        code: Its exit code; below 0, the number of the signal that ended it.
+        stderr: The last of what it wrote to stderr.
+        is_kernel_oom: Whether the kernel has ended a process for want of memory while it ran.
+        output: What the failure shows as its traceback; default: `stderr`.
+    """
+    name, last = name_of(command), _last_line(stderr)
+    killed = code == -signal.SIGKILL or code == _SHELL_OF_SIGNAL + signal.SIGKILL
+    killed = killed or _KILLED_RANK.search(stderr) is not None
+    how = _how(code)
+    said = f": {last}" if last else ""
+    if found := _OF_GPU.search(stderr):
+        # The core knows the failure of a GPU by this text.
+        message = f"{name} ended with {how}: CUDA out of memory ({found[0]}){said}"
+        return ProgramFailedError(one_line(message), output or stderr, code, "exception")
+    if (found := _OF_HOST.search(stderr)) or (killed and is_kernel_oom):
+        why = found[0] if found else "the kernel ended a process of it"
+        message = f"{name} ran out of memory ({why}) and ended with {how}{said}"
+        return ProgramFailedError(one_line(message), output or stderr, code, "memory")
+    is_lost = code < 0 or killed or code - _SHELL_OF_SIGNAL in _DEADLY
+    message = f"{name} ended with {how}{said}"
+    return ProgramFailedError(
+        one_line(message), output or stderr, code, "process" if is_lost else "exception"
+    )
+
+
+def name_of(command: Sequence[str]) -> str:
+    """What a message calls a program: its script where an interpreter runs it."""
+    first = command[0].rpartition("/")[2]
+    script = next((item for item in command[1:4] if item.endswith((".py", ".sh"))), "")
+    return script or first
+
+
+def _how(code: int) -> str:
+    number = -code if code < 0 else code - _SHELL_OF_SIGNAL
+    if code < 0 or number in _DEADLY:
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = f"signal {number}"
+        return name if code < 0 else f"exit code {code} ({name})"
+    return f"exit code {code}"
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return one_line(lines[-1], 300) if lines else ""

@@ -1,0 +1,341 @@
+"""The trainable that runs a command: one attempt from the start of its program to the end of its processes.
+
+The attempt's thread waits for the program, its readers and `raysweep emit`, and makes each report itself.
+What the scheduler says reaches it as `TrialStopped`, from a report or from the session; then the program is
+ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from raysweep import trial as trial_api
+from raysweep.errors import ProgramFailedError, RaysweepError, TrialStopped
+from raysweep.owners import OWN
+from raysweep.programs.allowed import check_allowed, listed
+from raysweep.programs.arguments import fill_command
+from raysweep.programs.checkpoints import CheckpointWatch, Pairing
+from raysweep.programs.emit import VARIABLE as EMIT
+from raysweep.programs.emit_server import EmitServer, Request
+from raysweep.programs.failures import MetricNeverReported, failure_of, name_of
+from raysweep.programs.places import Places, environment_of
+from raysweep.programs.plan import Plan, plan_of
+from raysweep.programs.process import LOOK_S, ProgramProcess
+from raysweep.programs.readers import Reader, Record, make_reader, step_of
+from raysweep.programs.readers.stdout import StdoutReader
+from raysweep.trial import TrialContext
+from raysweep.worker.host.memory import count_kernel_ooms
+
+if TYPE_CHECKING:
+    from raysweep.specs import SweepSpec, TrainSpec
+
+FILES_S: Final = 0.1
+"""So often files are read."""
+FOLDERS_S: Final = 0.25
+"""So often checkpoints are looked for."""
+STEP_FILE: Final = "raysweep-step.json"
+"""In a stored checkpoint: the step of the report that it came with; removed before a program gets it back."""
+
+
+def run(config: dict[str, Any]) -> None:
+    """What `trainable` names in a spec with a command; workers are handed a `Program` in its place."""
+    raise RaysweepError("a command runs by run_sweep or run_training with a spec that has it")
+
+
+def runnable(spec: SweepSpec | TrainSpec) -> str | Callable[..., Any]:
+    """What the workers run: the spec's trainable, or its command."""
+    return spec.trainable if spec.command is None else Program(plan_of(spec))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A command as a function of a config."""
+
+    plan: Plan
+
+    def __call__(self, config: dict[str, Any]) -> None:
+        """Run it as the attempt of a trial, or as the worker of a training.
+
+        Raises:
+            ProgramFailedError: It cannot be started, ended with an error, or reported nothing.
+            TrialStopped: The trial is to end.
+        """
+        check_allowed(self.plan.command, self.plan.allowed, listed())
+        context = trial_api.get_context()
+        with ExitStack() as stack, _work_folder() as folder:
+            opened = trial_api.get_checkpoint()
+            restored = stack.enter_context(opened) if opened is not None else None
+            _Attempt(self.plan, config, context, folder, restored).run()
+
+
+@contextmanager
+def _work_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="raysweep-program-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Attempt:
+    """One attempt of one program."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        config: Mapping[str, Any],
+        context: TrialContext,
+        folder: Path,
+        restored: Path | None,
+    ) -> None:
+        self._plan = plan
+        self._session: Any = OWN.get()
+        self._behind = _take_step(restored)
+        self._places = Places(plan, config, context, folder, restored)
+        self._selector = selectors.DefaultSelector()
+        self._emits = EmitServer(folder, self._selector)
+        self._has_reported = False
+        self._is_asked = False
+        self._pairing = Pairing(self._report)
+        self._reader = self._make_reader(restored)
+        self._watch = self._make_watch()
+        self._next_files = self._next_folders = 0.0
+        self._command: list[str] = []
+
+    def _make_reader(self, restored: Path | None) -> Reader | None:
+        plan = self._plan
+        if plan.metrics == "emit":
+            return None
+        source = plan.source if plan.metrics == "stdout" else self._places.path(plan.source)
+        return make_reader(plan.metrics, source, restored)
+
+    def _make_watch(self) -> CheckpointWatch | None:
+        if not self._plan.folder:
+            return None
+        root, pattern = self._places.pattern(self._plan.folder)
+        return CheckpointWatch(root, pattern, self._plan.marker)
+
+    def run(self) -> None:
+        """See `Program`."""
+        plan, places = self._plan, self._places
+        try:
+            places.meet(self._session)
+            self._command = fill_command(
+                plan.command,
+                places.config,
+                places.value_of,
+                style=plan.arguments,
+                resume=plan.resume if places.restored is not None else (),
+                adds_args=plan.adds_args,
+                also=tuple(plan.environment.values()),
+            )
+            ooms = count_kernel_ooms()
+            process = self._start()
+            try:
+                self._follow(process)
+                self._finish(process, ooms)
+            except TrialStopped:
+                self._end(process)
+                raise
+            finally:
+                process.kill()
+                process.drain()
+                process.close()
+        finally:
+            self._emits.close()
+            self._selector.close()
+
+    def _start(self) -> ProgramProcess:
+        places = self._places
+        environment = environment_of(self._plan, places) | {EMIT: self._emits.address}
+        program = _find(self._command[0], places.cwd, environment)
+        feed = self._reader.feed if isinstance(self._reader, StdoutReader) else None
+        try:
+            return ProgramProcess(
+                [program, *self._command[1:]],
+                cwd=places.cwd,
+                environment=environment,
+                mark=EMIT,
+                on_stdout=feed,
+                selector=self._selector,
+            )
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise ProgramFailedError(f"{self._command[0]!r} cannot be started: {why}") from None
+
+    def _follow(self, process: ProgramProcess) -> None:
+        """Until the program has ended, or the trial is to end."""
+        while not process.has_ended:
+            self._selector.select(LOOK_S)
+            process.calm()
+            self._take_emits()
+            self._look()
+            self._raise_if_over()
+            signal = self._plan.checkpoint_signal
+            if signal is not None and not self._is_asked and trial_api.should_checkpoint():
+                self._is_asked = True
+                process.signal(signal)
+
+    def _finish(self, process: ProgramProcess, ooms: int) -> None:
+        """The program has ended: its last records, and what its end means."""
+        self._take_emits()
+        code = process.kill()
+        process.drain()
+        is_well = code == 0
+        if self._reader is not None:
+            for record in self._reader.read(is_end=True):
+                self._add(record)
+        if self._watch is not None:
+            for checkpoint in self._watch.look(has_ended_well=is_well):
+                self._pairing.found(checkpoint)
+        self._pairing.flush()
+        if not is_well:
+            self._raise_if_asked()
+            is_kernel_oom = count_kernel_ooms() > ooms
+            stderr, output = process.stderr, process.output
+            code = -9 if code is None else code
+            raise failure_of(self._command, code, stderr, is_kernel_oom=is_kernel_oom, output=output)
+        # One that was resumed may have had nothing left to report.
+        if not self._has_reported and not self._places.context.rank and self._places.restored is None:
+            raise MetricNeverReported(self._say_nothing(), process.output, 0)
+
+    def _say_nothing(self) -> str:
+        text = f"{name_of(self._command)} ended without reporting anything"
+        why = self._reader.missing() if self._reader is not None else ""
+        if why:
+            return f"{text}: {why}"
+        return f"{text}: it never called raysweep emit, and program.metrics names no file or pattern"
+
+    def _end(self, process: ProgramProcess) -> None:
+        """The trial is to end: the signal, the time to act on it, and SIGKILL."""
+        process.signal(self._plan.signal)
+        process.await_end(self._plan.grace_s, self._refuse_emits)
+
+    def _refuse_emits(self) -> None:
+        for request in self._emits.read():
+            request.answer(stopped=_stop_reason(self._session))
+
+    def _raise_if_over(self) -> None:
+        raise_if_over = getattr(self._session, "raise_if_over", None)
+        if raise_if_over is not None:
+            raise_if_over()
+
+    def _raise_if_asked(self) -> None:
+        """Its exit code counts for nothing where the signal for a checkpoint ended it."""
+        reason = _stop_reason(self._session)
+        if self._is_asked and reason:
+            raise TrialStopped(reason)
+
+    def _look(self) -> None:
+        """Read what the program has written, now and then."""
+        now = time.monotonic()
+        if self._reader is not None and (now >= self._next_files or isinstance(self._reader, StdoutReader)):
+            self._next_files = now + FILES_S
+            for record in self._reader.read():
+                self._add(record)
+        if self._watch is not None and now >= self._next_folders:
+            self._next_folders = now + FOLDERS_S
+            for checkpoint in self._watch.look():
+                self._pairing.found(checkpoint)
+
+    def _take_emits(self) -> None:
+        for request in self._emits.read():
+            self._take(request)
+
+    def _take(self, request: Request) -> None:
+        checkpoint = Path(request.checkpoint) if request.checkpoint is not None else None
+        if checkpoint is not None and not checkpoint.is_dir():
+            request.answer(error=f"--checkpoint {checkpoint}: there is no such folder")
+            return
+        try:
+            if checkpoint is None and self._watch is not None:
+                self._add(request.metrics)
+            else:
+                self._pairing.flush()
+                self._report(request.metrics, checkpoint)
+        except TrialStopped as stopped:
+            request.answer(stopped=stopped.reason)
+            raise
+        except (RaysweepError, OSError) as error:
+            request.answer(error=str(error))
+        else:
+            request.answer(ok=True)
+
+    def _add(self, record: Record) -> None:
+        if self._watch is not None:
+            self._pairing.add(record)
+        else:
+            self._report(record, None)
+
+    def _report(self, record: Record, checkpoint: Path | None) -> None:
+        """Report a record, unless it lies behind the checkpoint that the attempt began from."""
+        step = step_of(record)
+        if self._behind is not None and step is not None and step <= self._behind and checkpoint is None:
+            return
+        if checkpoint is None or step is None or self._watch is None:
+            self._has_reported = True
+            trial_api.report(record, checkpoint)
+            return
+        self._has_reported = True
+        marker = checkpoint / STEP_FILE
+        try:
+            marker.write_text(json.dumps({"step": step}), encoding="utf-8")
+        except FileNotFoundError:  # the program keeps only its newest ones, and has removed it
+            trial_api.report(record)
+            return
+        try:
+            self._report_saved(record, checkpoint)
+        finally:
+            with suppress(OSError):
+                marker.unlink()
+
+    def _report_saved(self, record: Record, checkpoint: Path) -> None:
+        try:
+            trial_api.report(record, checkpoint)
+        except (OSError, RaysweepError):
+            if checkpoint.is_dir():
+                raise
+            # The program has removed it while it was copied; the metrics were sent before.
+
+
+def _take_step(restored: Path | None) -> float | None:
+    """The step of the report that a checkpoint came with; the program does not see the file."""
+    if restored is None:
+        return None
+    marker = restored / STEP_FILE
+    try:
+        step: float = json.loads(marker.read_text(encoding="utf-8"))["step"]
+        marker.unlink()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return step
+
+
+def _stop_reason(session: Any) -> str:
+    return getattr(session, "stop_reason", None) or ""
+
+
+def _find(program: str, cwd: str, environment: Mapping[str, str]) -> str:
+    """The path of a program. Raises ProgramFailedError, which says where it was looked for."""
+    if "/" in program:
+        path = os.path.join(cwd, os.path.expanduser(program))
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+        what = "is not executable (chmod +x)" if os.path.isfile(path) else "is not there"
+        raise ProgramFailedError(f"the program {path} {what}")
+    found = shutil.which(program, path=environment.get("PATH"))
+    if found is None:
+        is_here = os.path.isfile(os.path.join(cwd, program))
+        fix = f": write ./{program}" if is_here else f" ({environment.get('PATH', '')})"
+        raise ProgramFailedError(f"there is no program {program!r} on PATH{fix}")
+    return found

@@ -1,0 +1,280 @@
+"""A command as what a trial runs: its options, and the checks of its placeholders.
+
+`Command` is the argument list, `ProgramSpec` says how the config reaches the program and what is read of it.
+`raysweep.programs` runs it; nothing here starts anything.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from raysweep.documents.base import SpecModel
+from raysweep.documents.placeholders import is_placeholder, names_in
+from raysweep.documents.validation import Problem, did_you_mean, show
+
+RUNNER: Final = "raysweep.programs.runner:run"
+"""What `trainable` is in a spec with a command."""
+BUILT_IN: Final = (
+    "args", "resume", "config_file", "checkpoint", "output_dir", "sweep_id", "number", "attempt", "seed",
+    "gpus", "cpus", "rank", "local_rank", "node_rank", "world_size", "master_addr", "master_port", "python",
+)  # fmt: skip
+"""Placeholders that are no parameters."""
+RESERVED: Final = ("args", "resume", "config_file", "checkpoint", "output_dir")
+"""No parameter may have these names where the command has the placeholder."""
+_OF_CONFIG: Final = ("args", "config_file")
+_EXAMPLE: Final = 'write a list such as [python, train.py, "{args}"]'
+
+
+def _command(given: Any) -> Any:
+    if isinstance(given, str):
+        raise Problem(
+            f"expected a list of arguments, got the text {show(given)}",
+            f"write {_as_list(given)}; for a shell, [bash, -c, …]",
+        )
+    if not isinstance(given, Sequence):
+        raise Problem(f"expected a list of arguments, got {show(given)}", _EXAMPLE)
+    if not given:
+        raise Problem("is empty", _EXAMPLE)
+    items = [_argument(item, index) for index, item in enumerate(given)]
+    if not items[0].strip():
+        raise Problem("names no program", _EXAMPLE, (0,))
+    for name in ("args", "resume"):
+        for index, item in enumerate(items):
+            if name in names_in(item) and not is_placeholder(item, name):
+                fix = f'write "{{{name}}}" as an argument of its own'
+                raise Problem(f"{show(item)} has {{{name}}}, which is several arguments", fix, (index,))
+    return tuple(items)
+
+
+def _argument(item: Any, index: int) -> str:
+    if isinstance(item, bool) or not isinstance(item, str | int | float):
+        raise Problem(f"expected text, got {show(item)}", "write it in quotes", (index,))
+    if "\0" in str(item):
+        raise Problem("has a null character, which no argument can have", "remove it", (index,))
+    return str(item)
+
+
+def _as_list(text: str) -> str:
+    try:
+        return f"[{', '.join(shlex.split(text))}]"
+    except ValueError:
+        return "a list"
+
+
+def _words(given: Any) -> Any:
+    """Arguments as a list, or as one text that is split as a shell would."""
+    if isinstance(given, str):
+        try:
+            return tuple(shlex.split(given))
+        except ValueError as error:
+            raise Problem(f"{show(given)} is no list of arguments: {error}", "close the quotes") from None
+    return tuple(given) if isinstance(given, list) else given
+
+
+def _signal(given: Any) -> Any:
+    if isinstance(given, str):
+        name = given.upper() if given.upper().startswith("SIG") else f"SIG{given.upper()}"
+        if name in signal.Signals.__members__:
+            return name
+    known = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP")
+    raise Problem(f"{show(given)} is no signal", did_you_mean(str(given), known))
+
+
+def _pattern(given: str) -> str:
+    try:
+        compiled = re.compile(given)
+    except re.error as error:
+        raise Problem(f"{show(given)} is no regular expression: {error}", "fix the pattern") from None
+    if not compiled.groupindex:
+        fix = r'name what is a metric: "loss=(?P<loss>\S+)"'
+        raise Problem(f"{show(given)} has no named group", fix)
+    return given
+
+
+Command = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_command),
+    WithJsonSchema({"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}),
+]
+Words = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_words),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+Signal = Annotated[str, BeforeValidator(_signal)]
+Path = Annotated[str, Field(min_length=1)]
+
+
+class MetricsSource(SpecModel):
+    """Where the metrics of a program are read; exactly one. `raysweep emit` works beside each.
+
+    Relative paths are in the program's output folder.
+    """
+
+    jsonl: Path | None = None
+    """A file to which the program appends a JSON object for each report."""
+    stdout: Annotated[str, AfterValidator(_pattern)] | None = None
+    r"""A regular expression; a line of stdout that has it is a report: `"loss=(?P<loss>\\S+)"`."""
+    tensorboard: Path | None = None
+    """A folder of TensorBoard event files; the scalars of one step are a report."""
+    trainer_state: Path | None = None
+    """The output folder of a Hugging Face `Trainer`; the log entries of one step are a report."""
+
+    @model_validator(mode="after")
+    def _check(self) -> MetricsSource:
+        given = [name for name, value in self if value is not None]
+        if len(given) != 1:
+            what = f"has {' and '.join(given)}" if given else "names no source"
+            raise Problem(what, "give exactly one of jsonl, stdout, tensorboard, trainer_state")
+        return self
+
+    @property
+    def chosen(self) -> tuple[Literal["jsonl", "stdout", "tensorboard", "trainer_state"], str]:
+        """The source and its path or pattern."""
+        names: tuple[Literal["jsonl", "stdout", "tensorboard", "trainer_state"], ...]
+        names = ("jsonl", "stdout", "tensorboard", "trainer_state")
+        return next((name, text) for name in names if (text := getattr(self, name)) is not None)
+
+
+class ProgramCheckpoints(SpecModel):
+    """Which folders of a program are checkpoints, and how an attempt gets one back."""
+
+    folder: Path | None = None
+    """A pattern of folders in the output folder, `checkpoint-*`; the newest complete one is stored."""
+    marker: Path | None = None
+    """A file that is in a complete checkpoint; default: one in which nothing has changed for a second."""
+    resume: Words = ()
+    """Arguments of an attempt that has a checkpoint: `--resume_from_checkpoint {checkpoint}`.
+
+    They are where the command has `{resume}`, else at its end.
+    """
+
+    @model_validator(mode="after")
+    def _check(self) -> ProgramCheckpoints:
+        if self.marker is not None and self.folder is None:
+            raise Problem("requires folder", "name the folders: folder: checkpoint-*", ("marker",))
+        return self
+
+
+class ProgramStop(SpecModel):
+    """How a program is ended: a signal to all its processes, a grace period, then SIGKILL."""
+
+    signal: Signal = "SIGTERM"
+    """The signal."""
+    grace_s: Annotated[float, Field(ge=0)] = 10.0
+    """How long it may take to end after the signal, in seconds."""
+    checkpoint_signal: Signal | None = None
+    """What tells the program to write a checkpoint now: its node is about to go, or the sweep ends."""
+
+
+def _checkpoints(given: Any) -> Any:
+    return {"folder": given} if isinstance(given, str) else given
+
+
+class ProgramSpec(SpecModel):
+    """How a command gets its config, and what is read of it."""
+
+    renamed_fields: ClassVar[dict[str, str]] = {"env": "environment", "args": "arguments"}
+
+    arguments: Literal["flags", "equals", "hydra", "environment"] = "flags"
+    """How `{args}` writes a parameter: `--lr 0.1`, `--lr=0.1`, `lr=0.1` as hydra has it.
+
+    `environment`: as a variable, `LR=0.1`, and `{args}` is empty.
+    """
+    config_file: Literal["json", "yaml"] = "json"
+    """What `{config_file}` is."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Variables of the program; values may have placeholders: `{WANDB_NAME: "trial-{number}"}`."""
+    metrics: MetricsSource | None = None
+    """Where its metrics are read; default: what it reports by `raysweep emit`."""
+    checkpoints: Annotated[ProgramCheckpoints, BeforeValidator(_checkpoints)] = ProgramCheckpoints()
+    """Which folders are checkpoints; default: what it reports by `raysweep emit … --checkpoint DIR`."""
+    stop: ProgramStop = ProgramStop()
+    """How it is ended."""
+
+    def templates(self, command: Sequence[str]) -> Iterable[tuple[tuple[str | int, ...], str]]:
+        """Each text that may have placeholders, with its path in the spec."""
+        for index, item in enumerate(command):
+            yield ("command", index), item
+        for name, text in self.environment.items():
+            yield ("program", "environment", name), text
+        for index, item in enumerate(self.checkpoints.resume):
+            yield ("program", "checkpoints", "resume", index), item
+
+
+def with_runner(given: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """The fields of a spec; with a command, its `trainable` is what runs commands.
+
+    Raises: Problem where both are given, or `program` without a command.
+    """
+    trainable, command = given.get("trainable"), given.get("command")
+    if command is None:
+        if given.get("program") is not None:
+            raise Problem("requires command", 'add command: [python, train.py, "{args}"]', ("program",))
+        if trainable == RUNNER:
+            raise Problem(f"{RUNNER} runs a command", _EXAMPLE, ("command",))
+        return given
+    if trainable not in (None, RUNNER):
+        raise Problem("cannot be combined with trainable", "give one of them", ("command",))
+    return {**given, "trainable": RUNNER}
+
+
+def check_placeholders(
+    command: Sequence[str], program: ProgramSpec, paths: Sequence[str], *, is_whole: bool
+) -> None:
+    """See that each placeholder has a value, and that each parameter reaches the program.
+
+    Args:
+        command: The spec's command.
+        program: Its options.
+        paths: The config's parameters, dotted.
+        is_whole: Whether the config has no others; else unknown placeholders are left to the trial.
+
+    Raises: Problem.
+    """
+    used: set[str] = set()
+    for path, text in program.templates(command):
+        for name in names_in(text):
+            used.add(name)
+            if name in RESERVED and name in paths:
+                fix = f"rename the parameter, or write {{{{{name}}}}} where the text {{{name}}} is meant"
+                raise Problem(f"{{{name}}} is a parameter and a placeholder of its own", fix, path)
+            if is_whole and name not in BUILT_IN and not _is_parameter(name, paths):
+                known = ", ".join((*paths, *BUILT_IN))
+                raise Problem(
+                    f"{show(text)} has the unknown placeholder {{{name}}}", f"use one of {known}", path
+                )
+    if "{args}" not in command and args_are_implied(command, program, paths):
+        return
+    if program.arguments == "environment" or used & set(_OF_CONFIG):
+        return
+    missing = next((path for path in paths if not _is_named(path, used)), None)
+    if missing is not None:
+        raise Problem(
+            f"the parameter {missing} does not reach the program",
+            f'add "{{{missing}}}", "{{args}}" or "{{config_file}}"',
+            ("command",),
+        )
+
+
+def args_are_implied(command: Sequence[str], program: ProgramSpec, paths: Iterable[str]) -> bool:
+    """Whether `{args}` is added to the end: nothing else says how the config reaches the program."""
+    if program.arguments == "environment":
+        return False
+    used = {name for _, text in program.templates(command) for name in names_in(text)}
+    known = list(paths)
+    return not used & set(_OF_CONFIG) and not any(_is_parameter(name, known) for name in used)
+
+
+def _is_parameter(name: str, paths: Sequence[str]) -> bool:
+    return any(name == path or name.startswith(f"{path}.") or path.startswith(f"{name}.") for path in paths)
+
+
+def _is_named(path: str, used: Iterable[str]) -> bool:
+    return any(path == name or path.startswith(f"{name}.") or name.startswith(f"{path}.") for name in used)
