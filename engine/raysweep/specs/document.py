@@ -170,6 +170,14 @@ class SpecDocument(SpecModel):
             "spec", f"expected a {cls.__name__}, a mapping or a path, got {show(given)}", "give one of these"
         )
 
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, validated as a whole; a new command replaces the trainable."""
+        if changes.get("command") is not None:
+            changes.setdefault("trainable", None)
+        elif changes.get("trainable") is not None and "command" in type(self).model_fields:
+            changes = {"command": None, "program": None, **changes}
+        return super().replace(**changes)
+
     def placed(self) -> Self:
         """With a local `storage_path` that means the same in every folder that the spec is used from."""
         path: str = getattr(self, "storage_path", "")

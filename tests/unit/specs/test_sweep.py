@@ -236,6 +236,7 @@ def test_digest_covers_everything_but_tags_and_storage_path(spec: SweepSpec) -> 
     changed = {
         "name": "other",
         "trainable": "m:f",
+        "command": ["train.sh", "{args}"],
         "param_space": {"lr": 1},
         "metric": "loss",
         "mode": "min",
@@ -260,9 +261,11 @@ def test_digest_covers_everything_but_tags_and_storage_path(spec: SweepSpec) -> 
         "warm_start": "last",
         "tune": {"checkpoint_frequency": 2},
     }
-    assert set(changed) | {"tags", "storage_path"} == set(SweepSpec.model_fields)
+    assert set(changed) | {"program", "tags", "storage_path"} == set(SweepSpec.model_fields)
     digests = {spec.replace(**{field: value}).digest() for field, value in changed.items()}
-    assert len(digests) == len(changed)
+    program = {"command": changed["command"], "program": {"arguments": "hydra"}}
+    digests.add(spec.replace(**program).digest())
+    assert len(digests) == len(changed) + 1
     assert spec.digest() not in digests
     assert len(spec.digest()) == 32
 
@@ -303,7 +306,7 @@ def test_replace_validates(spec: SweepSpec) -> None:
 def test_json_is_plain(spec: SweepSpec) -> None:
     assert json.loads(spec.to_json()) == spec.to_dict()
     # Left out where they say nothing: specs of before there were any keep their digests.
-    absent = ("constraints", "others", "points", "where", "scaling", "tune", "repeat")
+    absent = ("command", "program", "constraints", "others", "points", "where", "scaling", "tune", "repeat")
     assert list(json.loads(spec.to_json())) == [name for name in SweepSpec.model_fields if name not in absent]
 
 

@@ -1,0 +1,267 @@
+"""Programs that know nothing of raysweep as trials of a sweep: reports, kills, and what is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysweep as rs
+from raysweep.cluster.connection import RayConnection
+from raysweep.core.vocabulary.events import TrialFailed
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.reading.history import reports_of
+from raysweep.specs.identity import sweep_id
+from raysweep.storage.objects.opening import open_store
+from tests.engine.conftest import INLINE, wait_for
+
+pytestmark = pytest.mark.ray
+ISOLATIONS = ["worker", pytest.param("process", marks=pytest.mark.slow)]
+
+LOOP = """
+first=1
+[ -n "$RAYSWEEP_CHECKPOINT" ] && first=$(( $(cat $RAYSWEEP_CHECKPOINT/step) + 1 ))
+sleep 300 & setsid sleep 300 &
+for step in $(seq $first 4); do
+    mkdir -p $RAYSWEEP_OUTPUT_DIR/saved
+    echo $step > $RAYSWEEP_OUTPUT_DIR/saved/step
+    raysweep emit loss=$2.$step step=$step --checkpoint $RAYSWEEP_OUTPUT_DIR/saved || exit $?
+done
+"""
+
+TRAIN = """
+import argparse, json, os, pathlib, pickle, time
+from sklearn.datasets import load_digits
+from sklearn.linear_model import SGDClassifier
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--alpha", type=float)
+parser.add_argument("--eta0", type=float)
+parser.add_argument("--pids", type=pathlib.Path)
+parser.add_argument("--out", type=pathlib.Path)
+parser.add_argument("--resume", type=pathlib.Path)
+args = parser.parse_args()
+features, labels = load_digits(return_X_y=True)
+epoch, model = 0, SGDClassifier(alpha=args.alpha, eta0=args.eta0, learning_rate="constant", random_state=0)
+if args.resume:
+    epoch, model = pickle.loads((args.resume / "model").read_bytes())
+number = os.environ["RAYSWEEP_TRIAL"]
+while epoch < 9:
+    (args.pids / number).write_text(f"{os.getpid()} {epoch}")
+    epoch += 1
+    model.partial_fit(features[:1000], labels[:1000], classes=range(10))
+    with open(args.out / "metrics.jsonl", "a") as file:
+        accuracy = model.score(features[1000:], labels[1000:])
+        file.write(json.dumps({"epoch": epoch, "accuracy": accuracy}) + "\\n")
+    folder = args.out / f"checkpoint-{epoch}"
+    folder.mkdir()
+    (folder / "model").write_bytes(pickle.dumps((epoch, model)))
+    (folder / "done").touch()
+    time.sleep(0.3)
+"""
+
+
+def spec_of(storage: Path, **fields: Any) -> rs.SweepSpec:
+    failure = {"backoff_initial_s": 0.05, "breaker_trials": 0} | fields.pop("failure", {})
+    plain: dict[str, Any] = {"name": "t", "metric": "loss", "mode": "min", "seed": 7, "search": "random"}
+    return rs.SweepSpec(storage_path=str(storage), failure=failure, **plain | fields)
+
+
+def running(*parts: str) -> list[int]:
+    """The processes whose command line or environment has one of these texts."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with suppress(OSError):
+            held = (entry / "cmdline").read_bytes() + b"\0" + (entry / "environ").read_bytes()
+            if any(part.encode() in held for part in parts):
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_a_shell_script_is_a_trial_and_leaves_no_process(
+    isolation: str, ray_cluster: RayConnection, storage: Path
+) -> None:
+    command = ["bash", "-c", LOOP, "loop", "{args}"]
+    space = {"x": {"grid_search": [1, 2, 3]}}
+    spec = spec_of(storage, command=command, param_space=space, search="grid", isolation=isolation)
+    outcome = rs.run_sweep(spec, key="k")
+    outcome.raise_for_status()
+    assert [trial.reports for trial in outcome.trials] == [4, 4, 4]
+    assert sorted(trial.score for trial in outcome.trials) == [1.4, 2.4, 3.4]
+    assert outcome.best is not None
+    assert outcome.best.config == {"x": 1}
+    assert not running("RAYSWEEP_EMIT=")
+
+
+def test_killed_programs_and_workers_resume_from_their_checkpoints_and_reports_are_exact(
+    ray_cluster: RayConnection, storage: Path, tmp_path: Path, events: Callable[..., list[Any]]
+) -> None:
+    script, pids = tmp_path / "train.py", tmp_path / "pids"
+    script.write_text(TRAIN)
+    pids.mkdir()
+    spec = spec_of(
+        storage,
+        command=["python", str(script), "--out", "{output_dir}", "--pids", str(pids), "{args}", "{resume}"],
+        program={
+            "metrics": {"jsonl": "metrics.jsonl"},
+            "checkpoints": {"folder": "checkpoint-*", "marker": "done", "resume": "--resume {checkpoint}"},
+        },
+        param_space={"alpha": {"loguniform": [1e-5, 1e-1]}, "eta0": {"loguniform": [1e-4, 1e-1]}},
+        metric="accuracy",
+        mode="max",
+        num_samples=4,
+        scheduler={"asha": {"max_t": 9, "grace_period": 3, "time_attr": "epoch"}},
+    )
+    killer = threading.Thread(target=kill_some, args=(pids,), daemon=True)
+    killer.start()
+    outcome = rs.run_sweep(spec, key="k")
+    killer.join(60)
+    outcome.raise_for_status()
+    failures = [event.failure.type for event in events(TrialFailed)]
+    assert failures == ["ProgramFailedError"]  # the death of a worker is an event of its own
+    attempts = {trial.number: trial.num_attempts for trial in outcome.trials}
+    assert (attempts[0], attempts[1]) == (2, 2)
+    folder = SweepFolder(open_store(str(storage)), sweep_id("t", "k"))
+    for trial in outcome.trials:
+        epochs = [row["epoch"] for row in reports_of(folder) if row["number"] == trial.number]
+        assert epochs == list(range(1, len(epochs) + 1))
+        assert len(epochs) == 9 or trial.state == "stopped"
+    assert not running(str(script))
+
+
+def kill_some(pids: Path) -> None:
+    """Kill the program of the first trial after its 4th epoch, and the worker of the second after its 2nd."""
+    at = {"0": 4, "1": 2}
+
+    def reached(number: str) -> int:
+        with suppress(OSError, ValueError):
+            pid, epoch = map(int, (pids / number).read_text().split())
+            return pid if epoch >= at[number] else 0
+        return 0
+
+    for number, is_worker in (("1", True), ("0", False)):
+        pid = wait_for(lambda number=number: reached(number))
+        with suppress(OSError):
+            os.kill(parent_of(pid) if is_worker else pid, signal.SIGKILL)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+RANKS = """
+import json, os, pathlib, subprocess, sys
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+found = {name: os.environ[name] for name in names}
+folder = pathlib.Path(sys.argv[sys.argv.index("--folder") + 1])
+(folder / f"{os.environ['RAYSWEEP_TRIAL']}-{found['RANK']}").write_text(json.dumps(found))
+if found["RANK"] == "0":
+    subprocess.run(["raysweep", "emit", "loss=1"], check=True)
+"""
+
+
+def test_a_gang_has_a_program_for_each_rank_with_the_variables_of_torchrun(
+    ray_cluster: RayConnection, storage: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "ranks.py"
+    script.write_text(RANKS)
+    command = ["{python}", str(script), "--folder", str(tmp_path), "{args}"]
+    scaling = {"num_workers": 2}
+    spec = spec_of(storage, command=command, param_space={"x": {"uniform": [0, 1]}}, scaling=scaling)
+    rs.run_sweep(spec, key="k").raise_for_status()
+    first, second = (json.loads((tmp_path / f"0-{rank}").read_text()) for rank in range(2))
+    assert (first["RANK"], second["RANK"], first["WORLD_SIZE"]) == ("0", "1", "2")
+    assert (first["MASTER_ADDR"], first["MASTER_PORT"]) == (second["MASTER_ADDR"], second["MASTER_PORT"])
+
+
+REDUCES = """
+import os, subprocess, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(total)
+if dist.get_rank() == 0:
+    subprocess.run([sys.executable, "-m", "raysweep.cli", "emit", f"loss={total.item()}"], check=True)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def test_torchrun_starts_the_ranks_of_a_trial(
+    ray_cluster: RayConnection, storage: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    script = tmp_path / "reduces.py"
+    script.write_text(REDUCES)
+    spec = spec_of(
+        storage,
+        command=[
+            "torchrun",
+            "--nproc_per_node",
+            "2",
+            "--master_port",
+            "{master_port}",
+            str(script),
+            "{args}",
+        ],
+        param_space={"x": {"uniform": [0, 1]}},
+    )
+    outcome = rs.run_sweep(spec, key="k")
+    outcome.raise_for_status()
+    assert [trial.score for trial in outcome.trials] == [3.0]
+    assert not running(str(script))
+
+
+def test_a_command_is_the_full_scale_training_of_a_sweep(ray_cluster: RayConnection, storage: Path) -> None:
+    command = ["bash", "-c", LOOP, "loop", "--x", "{x}"]
+    train = rs.TrainSpec(command=command, config={"x": 5}, storage_path=str(storage))
+    outcome = rs.run_training(train, key="k")
+    outcome.raise_for_status()
+    assert outcome.metrics == {"loss": 5.4, "step": 4}
+    assert outcome.model_uri is not None
+    assert not running("RAYSWEEP_EMIT=")
+
+
+def test_a_program_runs_inline(ray_cluster: RayConnection, storage: Path) -> None:
+    spec = spec_of(
+        storage, command=["bash", "-c", LOOP, "loop", "{args}"], param_space={"x": {"choice": [3]}}, **INLINE
+    )
+    assert [trial.score for trial in rs.run_sweep(spec, key="k").trials] == [3.4]
+    assert not running("RAYSWEEP_EMIT=")
+
+
+def test_what_cannot_run_is_refused_before_anything_starts(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = {"x": {"uniform": [0, 1]}}
+    with pytest.raises(rs.SpecError, match="command: there is no program 'no-such-program' on PATH"):
+        rs.run_sweep(spec_of(storage, command=["no-such-program"], param_space=space), key="k")
+    monkeypatch.setenv("RAYSWEEP_PROGRAMS", "torchrun python*")
+    with pytest.raises(
+        rs.SpecError, match=r"command: 'bash' is not among the programs that RAYSWEEP_PROGRAMS"
+    ):
+        rs.run_sweep(spec_of(storage, command=["bash", "x.sh"], param_space=space), key="k")
+    monkeypatch.delenv("RAYSWEEP_PROGRAMS")
+    monkeypatch.setenv("RAYSWEEP_TRAINABLES", "my_project")
+    with pytest.raises(rs.SpecError, match="RAYSWEEP_TRAINABLES is set and RAYSWEEP_PROGRAMS is not"):
+        rs.run_sweep(spec_of(storage, command=["bash", "x.sh"], param_space=space), key="k")
+    assert not list(storage.glob("*/sweep.json"))
+
+
+def test_a_program_that_reports_nothing_ends_the_sweep_with_one_line(
+    ray_cluster: RayConnection, storage: Path
+) -> None:
+    spec = spec_of(storage, command=["true", "{args}"], param_space={"x": {"uniform": [0, 1]}}, num_samples=9)
+    with pytest.raises(
+        rs.SpecError, match="true ended without reporting anything: it never called raysweep emit"
+    ):
+        rs.run_sweep(spec, key="k")

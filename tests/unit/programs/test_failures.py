@@ -1,0 +1,48 @@
+"""The failure class of a program follows from its exit code, its signal and the last lines of stderr."""
+
+from __future__ import annotations
+
+import pytest
+
+from raysweep.core.vocabulary.failures import classify
+from raysweep.fleet.message_events import failure_of as core_failure
+from raysweep.programs.failures import failure_of
+from raysweep.worker.runner import describe
+
+CASES = [
+    (1, "Traceback …\nValueError: bad lr", False, "user_error"),
+    (2, "usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --lr", False, "user_error"),
+    (1, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", False, "gpu_oom"),
+    (1, "torch.cuda.OutOfMemoryError: HIP out of memory.", False, "gpu_oom"),
+    (1, "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling x", False, "gpu_oom"),
+    (1, "jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes", False, "gpu_oom"),
+    (1, "MemoryError", False, "oom"),
+    (1, "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 9. GiB", False, "oom"),
+    (134, "terminate called after throwing an instance of 'std::bad_alloc'", False, "oom"),
+    (
+        1,
+        "RuntimeError: [enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory",
+        False,
+        "oom",
+    ),
+    (-9, "", True, "oom"),
+    (137, "Killed", True, "oom"),
+    (1, "torch.distributed.elastic: failed (exitcode: -9) local_rank: 1", True, "oom"),
+    (-9, "", False, "worker_died"),
+    (137, "Killed", False, "worker_died"),
+    (-11, "", False, "worker_died"),
+    (139, "Segmentation fault", False, "worker_died"),
+    (130, "", False, "user_error"),
+    (255, "", False, "user_error"),
+    (1, "ValueError: the word out of memory in a sentence", False, "user_error"),
+]
+
+
+@pytest.mark.parametrize(("code", "stderr", "is_kernel_oom", "kind"), CASES)
+def test_class_of_a_failure(code: int, stderr: str, is_kernel_oom: bool, kind: str) -> None:
+    error = failure_of(["python", "train.py"], code, stderr, is_kernel_oom=is_kernel_oom)
+    failure = core_failure(describe(error))
+    assert classify(failure) == kind
+    assert failure.message.startswith("train.py ")
+    assert failure.exit_code == code
+    assert failure.traceback == stderr

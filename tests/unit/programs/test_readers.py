@@ -1,0 +1,185 @@
+"""Readers of metrics: what is complete, what is of an earlier attempt, what never appeared."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.programs.checkpoints import CheckpointWatch, Found, Pairing
+from raysweep.programs.readers.jsonl import JsonlReader
+from raysweep.programs.readers.stdout import StdoutReader
+from raysweep.programs.readers.tensorboard import TensorBoardReader
+from raysweep.programs.readers.trainer_state import TrainerStateReader
+
+
+def test_a_line_of_jsonl_counts_once_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"loss": 9}\n')  # of an earlier attempt
+    reader = JsonlReader(path)
+    assert reader.read() == []
+    with open(path, "a") as file:
+        file.write('{"loss": 1}\n{"loss"')
+        file.flush()
+        assert reader.read() == [{"loss": 1}]
+        file.write(': 2}\nno json\n\n{"loss": NaN}')
+        file.flush()
+        assert reader.read() == [{"loss": 2}]
+    (last,) = reader.read(is_end=True)
+    assert last["loss"] != last["loss"]
+    assert reader.missing() == f"1 lines of {path} are no JSON objects"
+    path.write_text('{"a": 1}\n')  # written anew, and shorter
+    assert reader.read() == [{"a": 1}]
+
+
+def test_a_file_that_never_appeared_is_named(tmp_path: Path) -> None:
+    reader = JsonlReader(tmp_path / "metrics.jsonl")
+    assert reader.read(is_end=True) == []
+    assert reader.missing() == f"the file {tmp_path / 'metrics.jsonl'} never appeared"
+
+
+def test_stdout_is_read_in_whatever_pieces_it_comes() -> None:
+    reader = StdoutReader(r"loss=(?P<loss>\S+)( acc=(?P<acc>\S+))?")
+    for piece in (b"epoch 1 lo", b"ss=0.5\rloss=", b"0.25 acc=1\nnothing\nloss=nan"):
+        reader.feed(piece)
+    assert reader.read() == [{"loss": 0.5}, {"loss": 0.25, "acc": 1}]
+    (last,) = reader.read(is_end=True)
+    assert last["loss"] != last["loss"]
+
+
+def record(payload: bytes) -> bytes:
+    return struct.pack("<Q", len(payload)) + b"\0" * 4 + payload + b"\0" * 4
+
+
+def field(number: int, kind: int, value: bytes) -> bytes:
+    head = bytes([number << 3 | kind])
+    return head + bytes([len(value)]) + value if kind == 2 else head + value
+
+
+def scalar(step: int, tag: str, value: float, *, is_tensor: bool = False) -> bytes:
+    if is_tensor:
+        tensor = field(1, 0, b"\x01") + field(4, 2, struct.pack("<f", value))
+        held = field(8, 2, tensor)
+    else:
+        held = field(2, 5, struct.pack("<f", value))
+    summary = field(1, 2, field(1, 2, tag.encode()) + held)
+    return record(field(1, 1, struct.pack("<d", 1.0)) + field(2, 0, bytes([step])) + field(5, 2, summary))
+
+
+def test_the_scalars_of_one_step_of_tensorboard_are_one_record(tmp_path: Path) -> None:
+    reader = TensorBoardReader(tmp_path / "runs")
+    assert reader.read() == []
+    assert "no TensorBoard event file appeared" in reader.missing()
+    file = tmp_path / "runs" / "a" / "events.out.tfevents.1"
+    file.parent.mkdir(parents=True)
+    written = record(field(3, 2, b"brain.Event:2")) + scalar(1, "loss", 0.5)
+    written += scalar(1, "acc", 0.25, is_tensor=True)
+    second = scalar(2, "loss", 0.125)
+    file.write_bytes(written + second[:9])
+    assert reader.read() == []  # step 1 may go on
+    file.write_bytes(written + second)
+    assert reader.read() == [{"step": 1, "loss": 0.5, "acc": 0.25}]
+    assert reader.read(is_end=True) == [{"step": 2, "loss": 0.125}]
+
+
+def test_files_of_torch_are_read_as_tensorboard_reads_them(tmp_path: Path) -> None:
+    tensorboard = pytest.importorskip("torch.utils.tensorboard", exc_type=ImportError)
+    reader = TensorBoardReader(tmp_path)
+    with tensorboard.SummaryWriter(str(tmp_path)) as writer:
+        for step in range(300):
+            writer.add_scalar("loss", step / 4, step)
+    assert reader.read(is_end=True) == [{"step": step, "loss": step / 4} for step in range(300)]
+
+
+def state(folder: Path, *entries: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "trainer_state.json").write_text(json.dumps({"log_history": entries}))
+
+
+def test_the_log_of_a_trainer_goes_on_where_the_restored_checkpoint_ends(tmp_path: Path) -> None:
+    one, two = {"loss": 1.0, "step": 5}, {"eval_loss": 0.9, "step": 5}
+    three = {"eval_loss": 0.8, "step": 10}
+    end = {"train_runtime": 3.0, "step": 10}
+    out = tmp_path / "out"
+    reader = TrainerStateReader(out, None)
+    state(out / "checkpoint-5", one, two)
+    assert reader.read() == [{"loss": 1.0, "eval_loss": 0.9, "step": 5}]
+    assert reader.read() == []
+    state(out / "checkpoint-10", one, two, three)
+    state(out, one, two, three, end)
+    assert reader.read(is_end=True) == [three]
+    resumed = TrainerStateReader(tmp_path / "again", out / "checkpoint-5")
+    state(tmp_path / "again" / "checkpoint-10", one, two, three)
+    assert resumed.read() == [three]
+
+
+def test_a_checkpoint_is_complete_when_nothing_has_changed_for_a_second(tmp_path: Path) -> None:
+    now = [0.0]
+    (tmp_path / "checkpoint-1").mkdir()  # was there before
+    watch = CheckpointWatch(tmp_path, "checkpoint-*", "", clock=lambda: now[0])
+    folder = tmp_path / "checkpoint-20"
+    folder.mkdir()
+    for size in range(4):
+        (folder / "model").write_text("x" * size)
+        assert watch.look() == []
+        now[0] += 0.9
+    now[0] += 0.2
+    assert watch.look() == [Found(folder, 20)]
+    assert watch.look() == []
+    (tmp_path / "checkpoint-30").mkdir()
+    now[0] += 9
+    watch.look()
+    now[0] += 9
+    assert watch.look() == []  # it is empty
+    assert watch.look(has_ended_well=True) == [Found(tmp_path / "checkpoint-30", 30)]
+
+
+def test_a_marker_says_that_a_checkpoint_is_complete(tmp_path: Path) -> None:
+    watch = CheckpointWatch(tmp_path, "*", "done")
+    (tmp_path / "a").mkdir()
+    assert watch.look() == []
+    (tmp_path / "a" / "done").touch()
+    assert watch.look() == [Found(tmp_path / "a", None)]
+
+
+SAVE = Found(Path("c"), 4)
+
+
+@pytest.mark.parametrize(
+    ("events", "sent"),
+    [
+        ([2, 4, SAVE, 6], [(2, ""), (4, "c"), (6, "")]),  # logged, then saved
+        ([2, SAVE, 4, 6], [(2, ""), (4, "c"), (6, "")]),  # saved, then logged
+        ([3, SAVE, 6], [(3, "c"), (6, "")]),  # saved between two records
+        ([2, 4, 6, SAVE], [(2, ""), (4, ""), (6, "c")]),  # found late: the step of 6 goes with it
+        ([SAVE, 4], [(4, "c")]),
+        ([4, SAVE], [(4, "c")]),
+        ([3, SAVE], [(3, "c")]),
+    ],
+)
+def test_a_checkpoint_goes_with_the_record_of_its_step(
+    events: list[int | Found], sent: list[tuple[int, str]]
+) -> None:
+    found: list[tuple[int, str]] = []
+    pairing = Pairing(lambda record, path: found.append((record["step"], str(path or ""))))
+    for event in events:
+        if isinstance(event, Found):
+            pairing.found(event)
+        else:
+            pairing.add({"step": event})
+    pairing.flush()
+    assert found == sent
+
+
+def test_without_numbers_a_checkpoint_goes_with_the_record_before_it() -> None:
+    found: list[tuple[float, bool]] = []
+    pairing = Pairing(lambda record, path: found.append((record["loss"], path is not None)))
+    pairing.add({"loss": 1})
+    pairing.add({"loss": 2})
+    pairing.found(Found(Path("best"), None))
+    pairing.add({"loss": 3})
+    pairing.flush()
+    assert found == [(1, False), (2, True), (3, False)]
