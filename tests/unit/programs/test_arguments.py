@@ -122,9 +122,7 @@ def test_braces_of_json_shells_and_escapes_stay() -> None:
 def test_a_shell_sees_what_was_quoted() -> None:
     config = {"text": "a 'b' $HOME `x` \"c\"\n"}
     line = shlex.join(["printf", "%s", *write_arguments(config, "equals")])
-    found = subprocess.run(
-        ["sh", "-c", line], capture_output=True, text=True, check=True, env=dict(os.environ)
-    )
+    found = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
     assert found.stdout == f"--text={config['text']}"
 
 
