@@ -123,6 +123,25 @@ def test_a_mistake_in_user_code_fails_for_good(
         sweep.execute(context_of(sweep))
 
 
+def test_a_command_is_swept_and_trained_without_a_trainable(
+    embedded_ray: None, spec: dict[str, Any], tmp_path: Path
+) -> None:
+    """Braces of one kind are raysweep's, of two Airflow's."""
+    emit = "raysweep emit loss=$2 --checkpoint $RAYSWEEP_OUTPUT_DIR"
+    command = ["bash", "-c", emit, "{{ task.task_id }}", "--x", "{x}"]
+    del spec["trainable"]
+    with DAG("d", schedule=None):
+        sweep = SweepOperator(task_id="sweep", spec=spec | {"command": command}, address="local")
+    outcome = sweep.execute(context_of(sweep))
+    assert outcome["counts"] == {"completed": 4}
+    train = {"command": command, "storage_path": str(tmp_path)}
+    with DAG("d", schedule=None):
+        trained = TrainOperator(task_id="train", spec=train, outcome=outcome, address="local")
+    result = trained.execute(context_of(trained))
+    assert result["status"] == "completed"
+    assert result["metrics"] == {"loss": outcome["best"]["config"]["x"]}
+
+
 @pytest.mark.slow
 def test_a_cleared_sweep_that_finds_more_is_gated_and_trained_anew(
     embedded_ray: None, spec: dict[str, Any], tmp_path: Path

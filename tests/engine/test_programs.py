@@ -22,7 +22,11 @@ from raysweep.specs.identity import sweep_id
 from raysweep.storage.objects.opening import open_store
 from tests.engine.conftest import INLINE, wait_for
 
-pytestmark = pytest.mark.ray
+pytestmark = [
+    pytest.mark.ray,
+    # Of Ray Train, in this process.
+    pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*"),
+]
 ISOLATIONS = ["worker", pytest.param("process", marks=pytest.mark.slow)]
 
 LOOP = """
@@ -265,3 +269,100 @@ def test_a_program_that_reports_nothing_ends_the_sweep_with_one_line(
         rs.SpecError, match="true ended without reporting anything: it never called raysweep emit"
     ):
         rs.run_sweep(spec, key="k")
+
+
+HYDRA = """
+import os, subprocess, hydra
+from omegaconf import DictConfig
+
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(config: DictConfig) -> None:
+    assert isinstance(config.note, str) and config.model.width == 3
+    loss = config.lr * config.model.width
+    subprocess.run(["raysweep", "emit", f"loss={loss}", f"note={config.note}"], check=True)
+
+main()
+"""
+
+
+def test_a_hydra_app_gets_overrides(ray_cluster: RayConnection, storage: Path, tmp_path: Path) -> None:
+    pytest.importorskip("hydra")
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("lr: 1.0\nnote: none\nmodel: {width: 1}\n")
+    script = tmp_path / "app.py"
+    script.write_text(HYDRA)
+    spec = spec_of(
+        storage,
+        command=["python", str(script), "{args}", "hydra.run.dir={output_dir}/hydra"],
+        program={"arguments": "hydra"},
+        param_space={"lr": {"choice": [0.5]}, "model": {"width": 3}, "note": "it's, a=[b]"},
+    )
+    (trial,) = rs.run_sweep(spec, key="k").trials
+    assert trial.score == 1.5
+    assert trial.last_report["note"] == "it's, a=[b]"
+
+
+TRAINER = """
+import os, time, torch
+from transformers import HfArgumentParser, PretrainedConfig, PreTrainedModel, Trainer
+from transformers import TrainerCallback, TrainingArguments
+
+class Config(PretrainedConfig):
+    model_type = "line"
+
+class Line(PreTrainedModel):
+    config_class = Config
+    def __init__(self, config):
+        super().__init__(config)
+        self.line = torch.nn.Linear(1, 1)
+        self.post_init()
+    def _init_weights(self, module):
+        torch.nn.init.zeros_(module.weight)
+    def forward(self, x, labels=None):
+        found = self.line(x)
+        return {"loss": ((found - labels) ** 2).mean(), "logits": found}
+
+class Dies(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 5 and os.environ["RAYSWEEP_ATTEMPT"] == "1":
+            time.sleep(3)
+            os.kill(os.getpid(), 9)
+
+(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+data = [{"x": [n / 8], "labels": [n / 4]} for n in range(8)]
+trainer = Trainer(model=Line(Config()), args=arguments, train_dataset=data, eval_dataset=data, callbacks=[Dies()])
+trainer.train(resume_from_checkpoint=arguments.resume_from_checkpoint)
+"""
+
+
+@pytest.mark.timeout(900)
+def test_a_hugging_face_trainer_by_accelerate_launch_resumes_after_a_kill(
+    ray_cluster: RayConnection, storage: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    script = tmp_path / "train.py"
+    script.write_text(TRAINER)
+    fixed = "--eval_strategy steps --eval_steps 2 --save_steps 2 --logging_steps 2 --num_train_epochs 10"
+    fixed += " --per_device_train_batch_size 8 --use_cpu --report_to none"
+    launch = ["accelerate", "launch", "--num_processes", "1", "--cpu", str(script)]
+    spec = spec_of(
+        storage,
+        command=[*launch, "--output_dir", "{output_dir}", *fixed.split(), "{args}", "{resume}"],
+        program={
+            "metrics": {"trainer_state": "."},
+            "checkpoints": {
+                "folder": "checkpoint-*",
+                "marker": "trainer_state.json",
+                "resume": "--resume_from_checkpoint {checkpoint}",
+            },
+        },
+        param_space={"learning_rate": {"loguniform": [1e-3, 1e-1]}},
+        metric="eval_loss",
+    )
+    outcome = rs.run_sweep(spec, key="k")
+    outcome.raise_for_status()
+    folder = SweepFolder(open_store(str(storage)), sweep_id("t", "k"))
+    assert [row["step"] for row in reports_of(folder)] == [2, 4, 6, 8, 10]
+    assert [trial.num_attempts for trial in outcome.trials] == [2]
+    assert not running(str(script))

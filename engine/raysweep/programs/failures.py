@@ -23,8 +23,8 @@ _OF_HOST: Final = re.compile(
     r"|numpy\S*\._ArrayMemoryError|java\.lang\.OutOfMemoryError|^Out of memory\b|\boom-kill",
     re.MULTILINE | re.IGNORECASE,
 )
-_KILLED_RANK: Final = re.compile(r"exitcode\s*:?\s*-9\b|Signal 9 \(SIGKILL\)")
-"""How torchrun says that a rank of it was killed."""
+_KILLED_RANK: Final = re.compile(r"exitcode\s*:?\s*-9\b|Signal 9 \(SIGKILL\)|died with <Signals\.SIGKILL: 9>")
+"""How launchers (torchrun, accelerate) say that a process of theirs was killed."""
 
 
 class MetricNeverReported(ProgramFailedError):

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from raysweep.messages import Stop
 from raysweep.programs.plan import plan_of
 from raysweep.programs.runner import Program
 from raysweep.specs import SweepSpec
-from raysweep.testing import run_trial
+from raysweep.testing import run_trial, trials
 
 EMIT = f"{sys.executable} -m raysweep.cli emit"
 
@@ -112,6 +113,40 @@ def test_a_stopped_program_gets_a_signal_and_then_is_killed(tmp_path: Path, igno
     assert (time.monotonic() - began >= 1.0) is ignores or not ignores
     for name in ("child", "apart"):
         assert not is_alive(int((tmp_path / name).read_text()))
+
+
+class Asks(trials._Recorder):
+    """Asks for a checkpoint, as for a pause, a node that is drained, or the end of a sweep, at the 2nd report."""
+
+    def keep_row(self, trial: int, row: dict[str, Any]) -> None:
+        super().keep_row(trial, row)
+        if len(self._rows) == 2:
+            self._take([Stop(*self._job.who, reason="drain", wants_checkpoint=True, allows="checkpoint")])
+
+
+@pytest.mark.parametrize("signal", [None, "SIGUSR1"])
+def test_a_program_that_is_to_pause_makes_a_checkpoint_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal: str | None
+) -> None:
+    """It ignores SIGTERM. By a signal of its own it is told, else its next checkpoint is waited for."""
+    monkeypatch.setattr(trials, "_Recorder", Asks)
+    monkeypatch.chdir(tmp_path)
+    when = "[ -e now ]" if signal else "[ $step = 4 ]"
+    script = f"""
+        trap '' TERM; trap 'touch now' USR1
+        mkdir saved; step=0
+        while true; do
+            step=$((step+1))
+            if {when}; then {EMIT} loss=9 --checkpoint saved; else {EMIT} loss=$step; fi
+            sleep 0.1
+        done
+    """
+    options = {"grace_s": 0.2, "checkpoint_signal": signal}
+    (attempt,) = run_trial(bash(script, stop=options), {"lr": 0.5})
+    assert attempt.end == "stopped"
+    assert attempt.reports[-1]["loss"] == 9
+    assert attempt.checkpoints == (1,) or len(attempt.checkpoints) == 1
+    assert signal or len(attempt.reports) == 4
 
 
 def is_alive(pid: int) -> bool:
