@@ -330,7 +330,8 @@ class Dies(TrainerCallback):
 
 (arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
 data = [{"x": [n / 8], "labels": [n / 4]} for n in range(8)]
-trainer = Trainer(model=Line(Config()), args=arguments, train_dataset=data, eval_dataset=data, callbacks=[Dies()])
+sets = {"train_dataset": data, "eval_dataset": data}
+trainer = Trainer(model=Line(Config()), args=arguments, callbacks=[Dies()], **sets)
 trainer.train(resume_from_checkpoint=arguments.resume_from_checkpoint)
 """
 

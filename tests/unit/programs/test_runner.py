@@ -116,7 +116,7 @@ def test_a_stopped_program_gets_a_signal_and_then_is_killed(tmp_path: Path, igno
 
 
 class Asks(trials._Recorder):
-    """Asks for a checkpoint, as for a pause, a node that is drained, or the end of a sweep, at the 2nd report."""
+    """Asks for a checkpoint at the 2nd report, as for a pause or a node that is drained."""
 
     def keep_row(self, trial: int, row: dict[str, Any]) -> None:
         super().keep_row(trial, row)

@@ -1,0 +1,43 @@
+"""The guide about commands: its specs are valid, its scripts run, its tables are complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from raysweep.programs.plan import plan_of
+from raysweep.programs.runner import Program
+from raysweep.specs import SweepSpec, TrainSpec
+from raysweep.specs.program import BUILT_IN, MetricsSource, ProgramSpec, ProgramStop
+from raysweep.testing import run_trial
+
+GUIDE = (Path(__file__).parents[3] / "docs/guides/programs.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", GUIDE, re.DOTALL)
+SPECS = [text for language, text in BLOCKS if language == "yaml"]
+SCRIPTS = [text for language, text in BLOCKS if language == "bash"]
+
+
+def test_its_specs_are_valid() -> None:
+    assert [SweepSpec.from_yaml(text).name for text in SPECS[:2]] == ["digits", "fine-tune"]
+    assert TrainSpec.from_yaml(SPECS[2]).name == "digits-full"
+    assert len(SPECS) == 3
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_its_scripts_run(script: str) -> None:
+    spec = SweepSpec(
+        name="s", command=["bash", "-c", script, "x"], param_space={"lr": 1}, metric="loss", mode="min"
+    )
+    (attempt,) = run_trial(Program(plan_of(spec)), {"lr": 1})
+    assert attempt.end == "returned", attempt.error
+    assert [row["step"] for row in attempt.reports] == list(range(1, len(attempt.reports) + 1))
+    assert len(attempt.reports) >= 3
+
+
+def test_it_names_every_placeholder_and_option() -> None:
+    assert {name for name in BUILT_IN if f"`{{{name}}}`" not in GUIDE} == set()
+    assert {name for name in ProgramSpec.model_fields if f"program.{name}" not in GUIDE} == set()
+    assert {name for name in MetricsSource.model_fields if f"{{{name}: " not in GUIDE} == set()
+    assert {name for name in ProgramStop.model_fields if name not in GUIDE} == set()
