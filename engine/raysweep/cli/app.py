@@ -352,4 +352,17 @@ def pipeline(
     return partial(run, spec, key=key, storage=storage, address=address, is_json=as_json)
 
 
+@app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def emit(
+    arguments: Annotated[Optional[list[str]], typer.Argument(metavar="NAME=VALUE …")] = None,  # noqa: UP045
+) -> Task:
+    """Report metrics, in a program that a trial runs.
+
+    `raysweep emit loss=0.3 step=2 [--checkpoint DIR]`; it is listed here and runs without this module.
+    """
+    from raysweep.programs.emit import main
+
+    return partial(main, arguments or [])
+
+
 app.add_typer(stored.app)
