@@ -299,7 +299,7 @@ def test_a_hydra_app_gets_overrides(ray_cluster: RayConnection, storage: Path, t
     )
     (trial,) = rs.run_sweep(spec, key="k").trials
     assert trial.score == 1.5
-    assert trial.last_report["note"] == "it's, a=[b]"
+    assert trial.metrics["note"] == "it's, a=[b]"
 
 
 TRAINER = """
@@ -346,7 +346,7 @@ def test_a_hugging_face_trainer_by_accelerate_launch_resumes_after_a_kill(
     script.write_text(TRAINER)
     fixed = "--eval_strategy steps --eval_steps 2 --save_steps 2 --logging_steps 2 --num_train_epochs 10"
     fixed += " --per_device_train_batch_size 8 --use_cpu --report_to none"
-    launch = ["accelerate", "launch", "--num_processes", "1", "--cpu", str(script)]
+    launch = ["{python}", "-m", "accelerate.commands.launch", "--num_processes", "1", "--cpu", str(script)]
     spec = spec_of(
         storage,
         command=[*launch, "--output_dir", "{output_dir}", *fixed.split(), "{args}", "{resume}"],

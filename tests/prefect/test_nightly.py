@@ -121,6 +121,25 @@ def test_a_night_and_the_same_night_again(home: Path) -> None:
 
 
 @pytest.mark.servers
+def test_a_night_of_commands_needs_no_trainable(home: Path) -> None:
+    night = Night(home, steps=2, trials=2)
+    emit = "raysweep emit loss=$2 --checkpoint $RAYSWEEP_OUTPUT_DIR"
+    command = ["bash", "-c", emit, "emits", "--x", "{x}"]
+    space = {"x": {"uniform": [1, 2]}}
+    fields = {"metric": "loss", "mode": "min", "num_samples": 2, "seed": 5, "search": "random"}
+    sweep = {"name": "night", "command": command, "param_space": space, **fields}
+    train = {"name": "full", "command": command, "scaling": {"num_workers": 1}}
+    (home / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    (home / "train.yaml").write_text(yaml.safe_dump(train))
+    process = night.start("k")
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert not NOISE.search(output), output
+    (path,) = night.folder.glob("out/full-*/train_outcome.json")
+    assert json.loads(path.read_text())["metrics"] == {"loss": night.outcome()["best"]["config"]["x"]}
+
+
+@pytest.mark.servers
 def test_a_night_whose_training_is_killed_ends_as_the_undisturbed_one(home: Path) -> None:
     """SIGKILL of the driver in the middle of the training; then the same command."""
     night = Night(home, steps=2, trials=3)

@@ -66,7 +66,7 @@ def failure_of(
 def name_of(command: Sequence[str]) -> str:
     """What a message calls a program: its script where an interpreter runs it."""
     first = command[0].rpartition("/")[2]
-    script = next((item for item in command[1:4] if item.endswith((".py", ".sh"))), "")
+    script = next((item for item in command[1:9] if item.endswith((".py", ".sh"))), "")
     return script or first
 
 

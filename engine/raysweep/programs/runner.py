@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from raysweep import trial as trial_api
 from raysweep.errors import ProgramFailedError, RaysweepError, TrialStopped
 from raysweep.owners import OWN
+from raysweep.programs.allowed import VARIABLE as PROGRAMS
 from raysweep.programs.allowed import check_allowed, listed
 from raysweep.programs.arguments import fill_command
 from raysweep.programs.checkpoints import CheckpointWatch, Pairing
@@ -70,7 +71,8 @@ class Program:
             ProgramFailedError: It cannot be started, ended with an error, or reported nothing.
             TrialStopped: The trial is to end.
         """
-        check_allowed(self.plan.command, self.plan.allowed, listed())
+        # The controller's list or, without one, the node's; and in any case what the node limits itself.
+        check_allowed(self.plan.command, self.plan.allowed or listed(), os.environ.get(PROGRAMS, ""))
         context = trial_api.get_context()
         with ExitStack() as stack, _work_folder() as folder:
             opened = trial_api.get_checkpoint()
