@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
-from raysweep.errors import RaysweepError
+from raysweep.errors import ProgramFailedError, RaysweepError
 from raysweep.messages import Gang
 from raysweep.worker.gang.process_groups import Group, find_group
 from raysweep.worker.gang.sessions import MemberSession
@@ -82,7 +82,7 @@ def is_echo(error: BaseException) -> bool:
     if any(cls.__name__ in _TENSORFLOW_ECHOES and cls.__module__ == _TENSORFLOW for cls in lineage):
         return True
     names = {cls.__name__ for cls in lineage}
-    is_plain = isinstance(error, RuntimeError | OSError)
+    is_plain = isinstance(error, RuntimeError | OSError | ProgramFailedError)
     return bool(names & _ECHO_TYPES) or (is_plain and _ECHO.search(str(error)) is not None)
 
 
