@@ -104,8 +104,6 @@ class _Attempt:
         self._session: Any = OWN.get()
         self._behind = _take_step(restored)
         self._places = Places(plan, config, context, folder, restored)
-        self._selector = selectors.DefaultSelector()
-        self._emits = EmitServer(folder, self._selector)
         self._has_reported = False
         self._is_asked = False
         self._pairing = Pairing(self._report)
@@ -113,6 +111,8 @@ class _Attempt:
         self._watch = self._make_watch()
         self._next_files = self._next_folders = 0.0
         self._command: list[str] = []
+        self._selector = selectors.DefaultSelector()
+        self._emits = EmitServer(folder, self._selector)
 
     def _make_reader(self, restored: Path | None) -> Reader | None:
         plan = self._plan
@@ -282,7 +282,7 @@ class _Attempt:
     def _report(self, record: Record, checkpoint: Path | None) -> None:
         """Report a record, unless it lies behind the checkpoint that the attempt began from."""
         step = step_of(record)
-        if self._behind is not None and step is not None and step <= self._behind and checkpoint is None:
+        if self._behind is not None and step is not None and step <= self._behind:
             return
         if checkpoint is None or step is None or self._watch is None:
             self._has_reported = True

@@ -27,6 +27,7 @@ BUILT_IN: Final = (
 """Placeholders that are no parameters."""
 RESERVED: Final = ("args", "resume", "config_file", "checkpoint", "output_dir")
 """No parameter may have these names where the command has the placeholder."""
+_SEVERAL: Final = ("args", "resume")
 _OF_CONFIG: Final = ("args", "config_file")
 _EXAMPLE: Final = 'write a list such as [python, train.py, "{args}"]'
 
@@ -44,7 +45,7 @@ def _command(given: Any) -> Any:
     items = [_argument(item, index) for index, item in enumerate(given)]
     if not items[0].strip():
         raise Problem("names no program", _EXAMPLE, (0,))
-    for name in ("args", "resume"):
+    for name in _SEVERAL:
         for index, item in enumerate(items):
             if name in names_in(item) and not is_placeholder(item, name):
                 fix = f'write "{{{name}}}" as an argument of its own'
@@ -207,6 +208,13 @@ class ProgramSpec(SpecModel):
         for index, item in enumerate(self.checkpoints.resume):
             yield ("program", "checkpoints", "resume", index), item
 
+    def file_templates(self) -> Iterable[tuple[tuple[str | int, ...], str]]:
+        """Each path that may have placeholders, with its place in the spec."""
+        if self.metrics is not None and self.metrics.chosen[0] != "stdout":
+            yield ("program", "metrics", self.metrics.chosen[0]), self.metrics.chosen[1]
+        if self.checkpoints.folder is not None:
+            yield ("program", "checkpoints", "folder"), self.checkpoints.folder
+
 
 def with_runner(given: Mapping[Any, Any]) -> Mapping[Any, Any]:
     """The fields of a spec; with a command, its `trainable` is what runs commands.
@@ -238,10 +246,12 @@ def check_placeholders(
 
     Raises: Problem.
     """
-    used: set[str] = set()
-    for path, text in program.templates(command):
+    used = {name for _, text in program.templates(command) for name in names_in(text)}
+    for path, text in (*program.templates(command), *program.file_templates()):
         for name in names_in(text):
-            used.add(name)
+            if name in _SEVERAL and path[0] != "command":
+                fix = "write it in command, as an argument of its own"
+                raise Problem(f"{show(text)} has {{{name}}}, which is several arguments", fix, path)
             if name in RESERVED and name in paths:
                 fix = f"rename the parameter, or write {{{{{name}}}}} where the text {{{name}}} is meant"
                 raise Problem(f"{{{name}}} is a parameter and a placeholder of its own", fix, path)

@@ -220,3 +220,38 @@ def test_nothing_of_a_program_is_left_in_the_temporary_folder(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     run_trial(bash(f"{EMIT} loss=1"), {"lr": 0.5})
     assert not list(tmp_path.glob("raysweep-program-*"))
+
+
+LATE = """
+import json, os, pathlib, sys, time
+out = pathlib.Path(os.environ["RAYSWEEP_OUTPUT_DIR"])
+resumed = sys.argv[sys.argv.index("--resume") + 1] if "--resume" in sys.argv else None
+first = int(pathlib.Path(resumed, "step").read_text()) + 1 if resumed else 1
+for step in range(first, 9):
+    with open(out / "metrics.jsonl", "a") as file:
+        file.write(json.dumps({"step": step, "loss": step}) + "\\n")
+    if step in (4, 6):
+        folder = out / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "step").write_text(str(step))
+        if resumed:
+            (folder / "done").touch()
+    time.sleep(0.15)
+    if step == 7 and not resumed:
+        (out / "checkpoint-4" / "done").touch()
+        time.sleep(2)
+        os.kill(os.getpid(), 9)
+"""
+
+
+def test_reports_behind_a_checkpoint_that_was_complete_late_are_not_made_twice(tmp_path: Path) -> None:
+    made = python(
+        tmp_path / "train.py",
+        LATE,
+        metrics={"jsonl": "metrics.jsonl"},
+        checkpoints={"folder": "checkpoint-*", "marker": "done", "resume": "--resume {checkpoint}"},
+    )
+    first, second = run_trial(made, {"lr": 0.5}, max_failures=1)
+    assert [row["step"] for row in first.reports] == [1, 2, 3, 4, 5, 6, 7]
+    assert second.resumed_from == 7
+    assert [row["step"] for row in second.reports] == [8]
