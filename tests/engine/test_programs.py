@@ -20,7 +20,7 @@ from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.history import reports_of
 from raysweep.specs.identity import sweep_id
 from raysweep.storage.objects.opening import open_store
-from tests.engine.conftest import INLINE, wait_for
+from tests.engine.conftest import INLINE, Driver, wait_for
 
 pytestmark = [
     pytest.mark.ray,
@@ -71,6 +71,11 @@ while epoch < 9:
     time.sleep(0.3)
 """
 
+WATCHED = {
+    "metrics": {"jsonl": "metrics.jsonl"},
+    "checkpoints": {"folder": "checkpoint-*", "marker": "done", "resume": "--resume {checkpoint}"},
+}
+
 
 def spec_of(storage: Path, **fields: Any) -> rs.SweepSpec:
     failure = {"backoff_initial_s": 0.05, "breaker_trials": 0} | fields.pop("failure", {})
@@ -116,10 +121,7 @@ def test_killed_programs_and_workers_resume_from_their_checkpoints_and_reports_a
     spec = spec_of(
         storage,
         command=["python", str(script), "--out", "{output_dir}", "--pids", str(pids), "{args}", "{resume}"],
-        program={
-            "metrics": {"jsonl": "metrics.jsonl"},
-            "checkpoints": {"folder": "checkpoint-*", "marker": "done", "resume": "--resume {checkpoint}"},
-        },
+        program=WATCHED,
         param_space={"alpha": {"loguniform": [1e-5, 1e-1]}, "eta0": {"loguniform": [1e-4, 1e-1]}},
         metric="accuracy",
         mode="max",
@@ -145,18 +147,18 @@ def test_killed_programs_and_workers_resume_from_their_checkpoints_and_reports_a
 
 def kill_some(pids: Path) -> None:
     """Kill the program of the first trial after its 4th epoch, and the worker of the second after its 2nd."""
-    at = {"0": 4, "1": 2}
-
-    def reached(number: str) -> int:
-        with suppress(OSError, ValueError):
-            pid, epoch = map(int, (pids / number).read_text().split())
-            return pid if epoch >= at[number] else 0
-        return 0
-
-    for number, is_worker in (("1", True), ("0", False)):
-        pid = wait_for(lambda number=number: reached(number))
+    for number, epoch, is_worker in (("1", 2, True), ("0", 4, False)):
+        pid = wait_for(lambda path=pids / number, epoch=epoch: reached(path, epoch))
         with suppress(OSError):
             os.kill(parent_of(pid) if is_worker else pid, signal.SIGKILL)
+
+
+def reached(path: Path, epoch: int) -> int:
+    """The pid of the program that writes this file, once it has made so many epochs; else 0."""
+    with suppress(OSError, ValueError):
+        pid, made = map(int, path.read_text().split())
+        return pid if made >= epoch else 0
+    return 0
 
 
 def parent_of(pid: int) -> int:
@@ -367,3 +369,28 @@ def test_a_hugging_face_trainer_by_accelerate_launch_resumes_after_a_kill(
     assert [row["step"] for row in reports_of(folder)] == [2, 4, 6, 8, 10]
     assert [trial.num_attempts for trial in outcome.trials] == [2]
     assert not running(str(script))
+
+
+def test_a_killed_controller_takes_its_programs_along_and_they_resume(
+    address: str, storage: Path, tmp_path: Path, drive: Callable[..., Driver]
+) -> None:
+    script, pids = tmp_path / "train.py", tmp_path / "pids"
+    script.write_text(TRAIN)
+    pids.mkdir()
+    spec = spec_of(
+        storage,
+        command=["python", str(script), "--out", "{output_dir}", "--pids", str(pids), "{args}", "{resume}"],
+        program=WATCHED,
+        param_space={"alpha": {"loguniform": [1e-5, 1e-1]}, "eta0": {"loguniform": [1e-4, 1e-1]}},
+        metric="accuracy",
+        mode="max",
+        num_samples=1,
+    )
+    driver = drive(spec, address=address)
+    wait_for(lambda: reached(pids / "0", 4))
+    os.kill(driver.pid, signal.SIGKILL)
+    wait_for(lambda: not running(str(script)), 60)
+    outcome = drive(spec, address=address, takeover=True).outcome()
+    assert [trial.state for trial in outcome.trials] == ["completed"]
+    folder = SweepFolder(open_store(str(storage)), sweep_id("t", "k"))
+    assert [row["epoch"] for row in reports_of(folder)] == list(range(1, 10))
