@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +140,23 @@ def test_killed_programs_and_workers_resume_from_their_checkpoints_and_reports_a
     assert (attempts[0], attempts[1]) == (2, 2)
     folder = SweepFolder(open_store(str(storage)), sweep_id("t", "k"))
     for trial in outcome.trials:
-        epochs = [row["epoch"] for row in reports_of(folder) if row["number"] == trial.number]
-        assert epochs == list(range(1, len(epochs) + 1))
-        assert len(epochs) == 9 or trial.state == "stopped"
+        rows = [row for row in reports_of(folder) if row["number"] == trial.number]
+        assert are_exact(rows)
+        assert trial.reports == rows[-1]["epoch"]
+        assert trial.reports == 9 or trial.state == "stopped"
     assert not running(str(script))
+
+
+def are_exact(rows: list[dict[str, Any]]) -> bool:
+    """Whether report n is of epoch n, in each attempt without a gap.
+
+    What was reported after the checkpoint that a retry begins from is reported again.
+    """
+    attempts = groupby(rows, key=lambda row: row["attempt"])
+    made = [[row["epoch"] for row in group] for _, group in attempts]
+    return all(row["epoch"] == row["iteration"] for row in rows) and all(
+        epochs == list(range(epochs[0], epochs[-1] + 1)) for epochs in made
+    )
 
 
 def kill_some(pids: Path) -> None:
@@ -393,4 +407,5 @@ def test_a_killed_controller_takes_its_programs_along_and_they_resume(
     outcome = drive(spec, address=address, takeover=True).outcome()
     assert [trial.state for trial in outcome.trials] == ["completed"]
     folder = SweepFolder(open_store(str(storage)), sweep_id("t", "k"))
-    assert [row["epoch"] for row in reports_of(folder)] == list(range(1, 10))
+    assert are_exact(rows := list(reports_of(folder)))
+    assert [trial.reports for trial in outcome.trials] == [9] == [rows[-1]["epoch"]]
