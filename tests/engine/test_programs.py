@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import raysweep as rs
-from raysweep.cluster.connection import RayConnection
+from raysweep.cluster.ray.connection import RayConnection
 from raysweep.core.vocabulary.events import TrialFailed
 from raysweep.runs.folder import SweepFolder
 from raysweep.runs.reading.history import reports_of

@@ -53,7 +53,7 @@ from raysweep.jobs.wire import ENDED, Submission
 from raysweep.programs.allowed import check_program
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
-from raysweep.specs.again import Again
+from raysweep.specs.continuing import Again
 from raysweep.specs.outline import Outline, outline
 from raysweep.threads import on_thread
 

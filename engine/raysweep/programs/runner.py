@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import trial as trial_api
 from raysweep.errors import ProgramFailedError, RaysweepError, TrialStopped
-from raysweep.owners import OWN
 from raysweep.programs.allowed import VARIABLE as PROGRAMS
 from raysweep.programs.allowed import check_allowed, listed
 from raysweep.programs.arguments import fill_command
@@ -35,6 +34,7 @@ from raysweep.programs.process import LOOK_S, ProgramProcess
 from raysweep.programs.readers import Reader, Record, make_reader, step_of
 from raysweep.programs.readers.stdout import StdoutReader
 from raysweep.trial import TrialContext
+from raysweep.trial.owners import OWN
 from raysweep.worker.host.memory import count_kernel_ooms
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.documents.trainable import PYTHON_ONLY, digest_of_code, split_reference
-from raysweep.tuneobjects import unwrapped
+from raysweep.documents.tune_objects import unwrapped
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec
