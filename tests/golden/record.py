@@ -27,6 +27,7 @@ from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary.events import Event
 from raysweep.runs.ownership.reopening import NOT_AGAIN
 from raysweep.simulate import Simulated, simulate, simulation
+from raysweep.specs import SweepSpec
 from tests.golden.replay import GOLDEN, describe_commands, describe_told, read_expected, read_journal, replay
 from tests.golden.scenarios import SCENARIOS, Scenario, Trouble
 from tests.golden.specs import DIGESTS, SCHEMAS, make_digests, make_schema
@@ -77,8 +78,11 @@ def _run(scenario: Scenario) -> Simulated:
         """Requests the sweep again after each of its ends."""
 
         def run(self) -> Simulated:
-            for again in (NOT_AGAIN, *scenario.agains):
-                self.asked = replace(self.asked, again=again)
+            self.asked = replace(self.asked, code=scenario.codes[0])
+            self._run_controllers()
+            spec = SweepSpec.model_validate(scenario.spec.to_dict() | dict(scenario.changed))
+            for again in scenario.agains:
+                self.asked = replace(self.asked, again=again, spec=spec, code=scenario.codes[1])
                 self._run_controllers()
             self.asked = replace(self.asked, again=NOT_AGAIN)
             return super().run()

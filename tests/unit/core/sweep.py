@@ -33,8 +33,8 @@ class Sweep:
             check(self.state)
         return commands
 
-    def start(self, generation: int = 1, behaviour: int = BEHAVIOUR) -> Commands:
-        return self.send(ev.ControllerStarted, generation=generation, behaviour=behaviour)
+    def start(self, generation: int = 1) -> Commands:
+        return self.send(ev.ControllerStarted, generation=generation, behaviour=BEHAVIOUR)
 
     def suggest(self, count: int, *, first: int | None = None, is_exhausted: bool = True) -> Commands:
         first = self.state.suggested if first is None else first

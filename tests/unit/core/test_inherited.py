@@ -9,7 +9,6 @@ import pytest
 
 from raysweep.core import SweepState
 from raysweep.core.handlers import continuations, transitions
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.state.trial import Trial
 from raysweep.core.views.scores import told
 from raysweep.core.vocabulary import events as ev
@@ -137,4 +136,3 @@ def test_size_and_attempts_are_those_of_the_config() -> None:
     trial = replaced(sweep, {"x": 1.0})
     assert (trial.config, trial.size) == ({"x": 2.0}, "cpu=2")
     assert [attempt.config for attempt in trial.attempts] == [{"x": 3.0}, {"x": 1.0}]
-    assert sweep.state.behaviour == BEHAVIOUR

@@ -15,9 +15,9 @@ from tests.unit.core.sweep import Sweep
 TPE = {"search": {"tpe": {}}}
 
 
-def begun(slots: int, trials: int, *, behaviour: int = BEHAVIOUR, **fields: Any) -> Sweep:
+def begun(slots: int, trials: int, **fields: Any) -> Sweep:
     sweep = Sweep(num_samples=9, **fields)
-    sweep.send(ev.ControllerStarted, generation=1, behaviour=behaviour)
+    sweep.send(ev.ControllerStarted, generation=1, behaviour=BEHAVIOUR)
     sweep.send(ev.CapacityChanged, slots=slots)
     sweep.suggest(trials, is_exhausted="search" not in fields)
     for slot in range(slots):
@@ -115,12 +115,6 @@ def test_short_trials_are_not_queued_where_the_order_matters() -> None:
     sweep.report(0, 0.5)
     assert started(sweep.returned(0)) == [1]
     assert sweep.state.mean_duration_s == 0.0
-
-
-def test_an_old_journal_replays_as_it_was() -> None:
-    sweep = begun(1, 1, behaviour=1, max_concurrent_trials=1, **TPE)
-    sweep.began(0)
-    assert asked(sweep.failed(0)) == [1]
 
 
 def test_the_breaker_does_not_look_at_where_a_restart_has_put_the_worker() -> None:
