@@ -23,8 +23,7 @@ from unittest import mock
 import orjson
 
 from raysweep.core import encode
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
-from raysweep.core.vocabulary.events import Event
+from raysweep.core.vocabulary.events import BEHAVIOUR, Event
 from raysweep.runs.ownership.reopening import NOT_AGAIN
 from raysweep.simulate import Simulated, simulate, simulation
 from raysweep.specs import SweepSpec

@@ -76,7 +76,7 @@ def _on_controller_started(state: SweepState, event: ev.ControllerStarted, out: 
     if state.generation:
         state.active_before_s = state.active_s(seen_at if state.phase != "ended" else state.last_at)
     sweep_end.count_until(state, seen_at)
-    state.open_slots, state.slot_s_at, state.behaviour = 0, event.at, event.behaviour
+    state.open_slots, state.slot_s_at = 0, event.at
     if not state.deadline_text:
         sweep_end.set_deadline(state, event.deadline)
     if state.phase == "ended":

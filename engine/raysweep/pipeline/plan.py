@@ -28,12 +28,15 @@ from raysweep.search.machinery.warm_start import at_constants
 from raysweep.specs import SweepSpec
 from raysweep.specs.identity import digest_of
 from raysweep.specs.pipeline import GateSpec
+from raysweep.storage.formats import OTHER_FIX, other_format
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.store import Store
 
 FOLDER: Final = "gates"
 PLAN: Final = "plan.json"
 VERDICT: Final = "verdict.json"
+FORMAT: Final = 3
+"""Of plan.json."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,8 @@ def make_plan(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSp
         found = store.get(key)
     try:
         fields = orjson.loads(found or b"")
+        if fields["format"] != FORMAT:
+            raise StorageError(f"{store.url}/{key}", other_format(fields["format"], FORMAT), OTHER_FIX)
         beside = fields["champion"]
         return GatePlan(
             gate_id=name,
@@ -143,7 +148,7 @@ def _fields(store: Store, spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec
         return relative.model_dump(mode="json")
 
     return {
-        "format": 3,
+        "format": FORMAT,
         "gate": gate.model_dump(mode="json") | {"champion": gate.champion or spec.name},
         "candidates": [stored(each) for each in candidates],
         "champion": stored(champion) if champion is not None else None,

@@ -4,8 +4,7 @@
                                                    the checkpoint by this folder
     checkpoints/training/<number>-<token>/<hash>   what it stored
 
-`keeping` makes one checkpoint of them, on the side of the process that holds the claim. Runs of earlier
-versions have plain folders, `checkpoint_<time>_<attempt>`: they are read as Ray Train does.
+`keeping` makes one checkpoint of them, on the side of the process that holds the claim.
 """
 
 from __future__ import annotations

@@ -123,8 +123,7 @@ def train_report(metrics: Mapping[str, Any], checkpoint: str | PathLike[str] | N
 def train_get_checkpoint() -> AbstractContextManager[Path] | None:
     """The run's own newest checkpoint: None at a fresh start, else a context manager that yields a directory.
 
-    It is restored into a temporary folder, each byte checked. That of a run which an earlier version began
-    may be the stored one itself: read it only.
+    It is restored into a temporary folder, each byte checked.
 
     Raises: CheckpointDamagedError, StorageError: entering it.
     """

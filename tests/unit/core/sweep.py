@@ -7,7 +7,6 @@ from typing import Any
 
 from raysweep.core import SweepState, step
 from raysweep.core.handlers.assignment import CHECKPOINTS_AN_ATTEMPT
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.seeds import derive_seed
 from raysweep.core.state.invariants import check
 from raysweep.core.vocabulary import commands as cmd
@@ -34,7 +33,7 @@ class Sweep:
         return commands
 
     def start(self, generation: int = 1) -> Commands:
-        return self.send(ev.ControllerStarted, generation=generation, behaviour=BEHAVIOUR)
+        return self.send(ev.ControllerStarted, generation=generation)
 
     def suggest(self, count: int, *, first: int | None = None, is_exhausted: bool = True) -> Commands:
         first = self.state.suggested if first is None else first

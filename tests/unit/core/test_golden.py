@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from raysweep.core import step
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
+from raysweep.core.vocabulary.events import BEHAVIOUR
 from raysweep.core.vocabulary.stop_reasons import StopReason
 from tests.golden.replay import (
     GOLDEN,

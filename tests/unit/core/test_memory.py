@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from raysweep.core.handlers import assignment, transitions
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.state.trial import Attempt
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
@@ -324,7 +323,7 @@ def test_a_cut_trial_that_comes_back_still_gets_its_memory() -> None:
     sweep.timer(200.0)
     assert sweep.trial_state(0) == "cancelled"
     sweep.send(ev.SweepEnded)
-    sweep.send(ev.ControllerStarted, generation=2, behaviour=BEHAVIOUR, is_reopening=True)
+    sweep.send(ev.ControllerStarted, generation=2, is_reopening=True)
     plain = make_spec(num_samples=1, **spec).model_dump(mode="json")
     sweep.send(ev.SpecChanged, spec=plain, changes=("stop",))
     commands = sweep.send(ev.CapacityChanged, slots=1, memory_bytes=16 * GIB)

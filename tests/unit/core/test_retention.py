@@ -8,7 +8,6 @@ import orjson
 import pytest
 
 from raysweep.core import SweepState, decode, encode, step
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.core.vocabulary import events as ev
 from raysweep.errors import SpecError
@@ -187,7 +186,7 @@ def test_a_trial_that_is_extended_keeps_its_checkpoints_and_is_ranked_anew() -> 
         sweep.stopped(trial)
     assert [bool(kept(sweep, trial)) for trial in range(3)] == [True, True, False]
     sweep.send(ev.SweepEnded)
-    fields: dict[str, Any] = {"generation": 2, "is_reopening": True, "behaviour": BEHAVIOUR}
+    fields: dict[str, Any] = {"generation": 2, "is_reopening": True}
     sweep.send(ev.ControllerStarted, **fields, extend_to=9.0, extend_top=2)
     sweep.send(ev.CapacityChanged, slots=2)
     sweep.suggest(0)

@@ -33,8 +33,6 @@ from raysweep.space.parsed import grid_points
 
 Out = list[Command]
 
-BEHAVIOUR: Final = 8
-"""Raised when the same events lead to other decisions than before; a journal says which it was written by."""
 ENDS_THAT_STAY: Final = frozenset({"plateau", "target"})
 """How a search ends for good: trials of it can go further, and it stays ended so."""
 _WINDOW: Final = 20

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from raysweep.core import SweepState, decode, encode, step
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.state.trial import Trial, trial_id
 from raysweep.core.views.result import best_shown, trial_outcome
 from raysweep.core.views.scores import ranked
@@ -333,7 +332,6 @@ def _claim(journal: Journal, released: tuple[tuple[int, int], ...]) -> Controlle
             generation=generation,
             host=holder.host,
             pid=holder.pid,
-            behaviour=BEHAVIOUR,
             released=released,
         )
         events.append(event)

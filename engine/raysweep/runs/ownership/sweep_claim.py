@@ -14,7 +14,6 @@ from typing import Final
 
 from raysweep.core import SweepState, encode, make_outcome
 from raysweep.core.handlers.reopen import find_failed
-from raysweep.core.handlers.sweep_end import BEHAVIOUR
 from raysweep.core.views.scores import told
 from raysweep.core.vocabulary.events import ControllerStarted, SpecChanged
 from raysweep.documents.wall_clock import check_deadline, resolve_deadline
@@ -201,7 +200,6 @@ def hold(
         generation=0,
         host=held_by.host,
         pid=held_by.pid,
-        behaviour=BEHAVIOUR,
         deadline=state.deadline_text or _deadline_text(state.spec, scheduled_at),
         seen_at=_last_seen_at(folder, journal.generation),
         is_reopening=is_reopening,
