@@ -24,7 +24,7 @@ from raysweep.storage.objects.identity import is_same_store
 STORAGE: Final = "raysweep_storage"
 """The field of a job's metadata that says where its run is stored."""
 OUTLINE: Final = "raysweep_spec"
-"""The field of a job's metadata. Jobs of earlier versions have none, and are of any spec."""
+"""The field of a job's metadata that says what its spec is. A job without it is of any spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,9 +43,9 @@ class TpeModel(OptunaModel):
             "seed": seed,
             "n_startup_trials": self._options.n_startup_trials,
             "n_ei_candidates": self._options.n_ei_candidates,
-            "multivariate": self._options.is_multivariate,
+            "multivariate": self._options.multivariate,
             "constant_liar": self._options.constant_liar,
-            "group": self._options.is_multivariate and self._has_branches,
+            "group": self._options.multivariate and self._has_branches,
         }
         if self._window.is_full and not isinstance(self._modes, str):
             options["gamma"] = self._good

@@ -36,11 +36,6 @@ def slug(name: str) -> str:
     return f"{plain[: SLUG_CHARACTERS - 9].strip('-')}-{_mark(name)}"
 
 
-def former_slug(name: str) -> str:
-    """What `slug` was in earlier versions: cut to 40 characters; to find what they stored."""
-    return _plain(name)[:SLUG_CHARACTERS].strip("-")
-
-
 def file_name(name: str) -> str:
     """The name as that of a file: no two names have the same, however they are spelled."""
     plain = slug(name)

@@ -83,13 +83,12 @@ def _whole(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _search(search: SearchSpec) -> dict[str, Any]:
-    """Its kind with its options written out, and which of these the spec leaves open."""
-    given, options = (each.model_dump(mode="json") for each in (search.options, search.effective().options))
-    left_open = [name for name, value in options.items() if value != given.get(name)]
+    """Its kind with its options written out, and whether the spec leaves it open."""
+    options = search.effective().options.model_dump(mode="json")
     # Those of a user's own class may be anything; long lists of configs are long.
     if search.kind not in SearchSpec.kinds or len(orjson.dumps(options)) > MAX_CHARS // 4:
-        options, left_open = {"options": digest_of(options)[:_DIGITS]}, []
-    return {"search": {search.kind: options}, "open": "all" if search.is_open else left_open}
+        options = {"options": digest_of(options)[:_DIGITS]}
+    return {"search": {search.kind: options}, "open": search.is_open}
 
 
 def _trainable(old: Outline, new: Outline) -> Iterator[str]:
@@ -109,13 +108,11 @@ def _searches(old: Outline, new: Outline) -> Iterator[str]:
     if "search" not in old or "search" not in new:
         return
     ((was, before),), ((kind, after),) = old["search"].items(), new["search"].items()
-    if new["open"] == "all" and was in _ABOUT_THE_SAME:
+    if new["open"] and was in _ABOUT_THE_SAME:
         kind, after = was, SearchSpec.kinds[was]().model_dump(mode="json")
     if was != kind:
         yield str(Difference("search", was, kind))
         return
-    if new["open"] != "all":
-        after = {**after, **{name: before[name] for name in new["open"] if name in before}}
     for name in {**before, **after}:
         each = Difference.between(f"search.{kind}.{name}", *(_under(kind, one) for one in (before, after)))
         if each is not None:

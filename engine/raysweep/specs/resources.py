@@ -9,8 +9,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -117,16 +115,6 @@ class Resources(SpecModel):
             if name in fields:
                 fields[name.lower()] = fields.pop(name)
         return _memory_as_int(_of_driver(_own_from_head(fields)))
-
-    @model_serializer(mode="wrap")
-    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = write(self)
-        if self.train is None:  # specs without are written, and digested, as before there were any
-            fields.pop("train", None)
-        for name in ("driver_label_selector", "pin_cpus", "gpu_memory", "gpu_part", "by_config"):
-            if not fields[name]:
-                del fields[name]
-        return fields
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -11,8 +11,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -35,25 +33,12 @@ Grace = Annotated[float, Field(gt=0), AfterValidator(_whole), PlainSerializer(_w
 
 
 class ComparingOptions(SpecModel):
-    """What is common to those that compare trials by one metric.
-
-    What a later version added is written only where it is set: old digests stay.
-    """
-
-    written_if_set: ClassVar[tuple[str, ...]] = ()
+    """What is common to those that compare trials by one metric."""
 
     metric: Annotated[str, Field(min_length=1)] | None = None
     """The reported value by which trials are compared; default: the sweep's metric."""
     mode: Mode | None = None
     """Whether less or more of it is better; default: as the sweep says of that metric."""
-
-    @model_serializer(mode="wrap")
-    def _leave_defaults_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = handler(self)
-        for name in ("metric", "mode", *self.written_if_set):
-            if getattr(self, name) == type(self).model_fields[name].default:
-                del fields[name]
-        return fields
 
 
 class FifoOptions(SpecModel):
@@ -62,8 +47,6 @@ class FifoOptions(SpecModel):
 
 class AshaOptions(ComparingOptions):
     """Asynchronous successive halving (Li et al., 2018): the defaults are Ray Tune's."""
-
-    written_if_set = ("type", "delayed")
 
     max_t: int = Field(default=100, ge=1)
     """The most time that a trial gets, in units of `time_attr`."""
@@ -95,8 +78,6 @@ class AshaOptions(ComparingOptions):
 
 class PashaOptions(ComparingOptions):
     """PASHA (Bohdal et al., 2023): ASHA by promotion, with rungs added only while rankings change."""
-
-    written_if_set = ("delayed",)
 
     max_t: int = Field(default=100, ge=1)
     """The most time that a trial may ever get, in units of `time_attr`."""

@@ -17,11 +17,6 @@ TPE_RESULTS: Final = 2000
 BOHB_RESULTS: Final = 250
 
 
-def without_default(fields: dict[str, Any], name: str, default: Any) -> dict[str, Any]:
-    """These fields, without one that was not there at first, where it is as if it were not there."""
-    return {key: value for key, value in fields.items() if key != name or value != default}
-
-
 class SearchOptions(SpecModel):
     """What the engine wants to know of a search before it has a searcher."""
 
@@ -46,18 +41,6 @@ class SearchOptions(SpecModel):
         """How many trials in a row share a seed, so that configs can be compared in pairs."""
         return 1
 
-    def settled_by(self, stored: SearchOptions) -> Self:
-        """These options, with what they leave open as a stored sweep of the same kind of search has it."""
-        return self
-
-    def effective(self) -> Self:
-        """These options, with what they leave open written out."""
-        return self
-
-    def digested(self) -> dict[str, Any]:
-        """As JSON data for digests: what is left open reads as it did when a digest was first made of it."""
-        return self.model_dump(mode="json")
-
 
 class CostAwareOptions(SearchOptions):
     """Those of a search that can go by what a trial costs, too."""
@@ -71,13 +54,6 @@ class CostAwareOptions(SearchOptions):
     def costs_by(self) -> str | None:
         """See `cost_attr`."""
         return self.cost_attr
-
-    def digested(self) -> dict[str, Any]:
-        """As `SearchOptions.digested`: without what was not there at first, where it is not set."""
-        fields = super().digested()
-        if self.cost_attr is None:
-            del fields["cost_attr"]
-        return fields
 
 
 class RandomOptions(SearchOptions):
@@ -103,32 +79,12 @@ class TpeOptions(SearchOptions):
     """How many trials are random before the model is used."""
     n_ei_candidates: int = Field(default=24, ge=1)
     """How many candidates are compared for each choice."""
-    multivariate: bool | None = None
-    """Whether parameters are modelled together. Default: true; in a sweep of before, what it began with."""
+    multivariate: bool = True
+    """Whether parameters are modelled together."""
     constant_liar: bool = True
     """Whether running trials count as bad ones, so that parallel trials differ."""
     max_results: int = Field(default=TPE_RESULTS, ge=10)
     """How many results the model is made of: the best third and the newest; of several metrics, the front."""
-
-    @property
-    def is_multivariate(self) -> bool:
-        """`multivariate`, or its default."""
-        return self.multivariate is not False
-
-    def settled_by(self, stored: SearchOptions) -> Self:
-        """What is left open here, as the stored sweep has it."""
-        if self.multivariate is not None or not isinstance(stored, TpeOptions):
-            return self
-        return self.replace(multivariate=stored.multivariate)
-
-    def effective(self) -> Self:
-        """With `multivariate` written out."""
-        return self.replace(multivariate=self.is_multivariate)
-
-    def digested(self) -> dict[str, Any]:
-        """As `SearchOptions.digested`; left open, with the default that there was at first: false."""
-        fields = super().digested() | {"multivariate": self.multivariate or False}
-        return without_default(fields, "max_results", TPE_RESULTS)
 
 
 class SobolOptions(SearchOptions):
@@ -211,10 +167,6 @@ class BohbOptions(SearchOptions):
     """No density is narrower, as a part of a parameter's range."""
     max_results: int = Field(default=BOHB_RESULTS, ge=10)
     """How many results at that time the model is made of: the best third and the newest."""
-
-    def digested(self) -> dict[str, Any]:
-        """As `SearchOptions.digested`: without what was not there at first, where it is not set."""
-        return without_default(super().digested(), "max_results", BOHB_RESULTS)
 
 
 class DehbOptions(SearchOptions):
@@ -382,19 +334,12 @@ class SearchSpec(KindSpec):
 
     def settled_by(self, stored: SearchSpec) -> Self:
         """The same, with what it leaves open as the stored sweep has it."""
-        # Before there was another default it was random; and more samples do not make a sweep another one.
+        # More samples may change the default; they do not make it another sweep.
         if self.is_open and stored.kind != self.kind and stored.kind in ("auto", "random"):
             return self.replace(kind=stored.kind, options=self.kinds[stored.kind]())
-        if self.kind != stored.kind:
-            return self
-        options = self.options.settled_by(stored.options)
-        return self if options is self.options else self.replace(options=options)
+        return self
 
     def effective(self) -> Self:
         """The same, with what it leaves open written out."""
-        options = self.kinds[self.kind]() if self.is_open else self.options.effective()
+        options = self.kinds[self.kind]() if self.is_open else self.options
         return self.replace(options=options)
-
-    def digested(self) -> dict[str, Any]:
-        """As JSON data for digests (see `SearchOptions.digested`)."""
-        return {"random": {}} if self.is_open else {self.kind: self.options.digested()}

@@ -294,25 +294,14 @@ class SweepSpec(SpecDocument):
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = write(self)
-        if not self.points:  # specs without are written, and digested, as before there were any
-            fields.pop("points", None)
-        for name in ("scaling", "repeat"):
-            if getattr(self, name) is None:
-                fields.pop(name, None)
-        for name in ("where", "constraints"):
-            if not getattr(self, name):
-                fields.pop(name, None)
-        if self.tune == TuneOptions():
-            fields.pop("tune", None)
         return joined(fields, self.others)
 
     def digest(self) -> str:
         """32 hex digits over everything except tags and storage path: equal specs have equal digests.
 
-        An option that is left open counts as its first default did, so that the id of a spec stays the same
-        when the default changes; which of the two a stored sweep has, its spec says (`settled_by`).
+        A search that is left open counts as such, and not as the kind that it is by the number of samples.
         """
-        fields = self.to_dict() | {"search": self.search.digested()}
+        fields = self.to_dict()
         fields["resources"].pop("gpu_part", None)  # what a cluster has made of gpu_memory
         return digest_of(anywhere(fields))
 

@@ -9,8 +9,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -103,17 +101,6 @@ class TrainSpec(SpecDocument):
             storage_path: str | os.PathLike[str] = "~/raysweep",
             tags: Mapping[str, str] = ...,
         ) -> None: ...
-
-    @model_serializer(mode="wrap")
-    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = write(self)
-        for name in ("schedule", "data", "datasets"):
-            if not getattr(self, name):  # specs without are written, and digested, as before there were any
-                fields.pop(name, None)
-        for name, default in (("failure", TrainFailure()), ("stop", TrainStop())):
-            if getattr(self, name) == default:
-                fields.pop(name, None)
-        return fields
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -90,18 +90,6 @@ def test_what_says_two_things_is_refused_with_what_to_write(
     assert fix in str(refused.value)
 
 
-def test_a_spec_without_has_the_digest_that_it_had() -> None:
-    plain = spec(resources={"cpu": 2}).to_dict()["resources"]
-    assert "train" not in plain
-    assert "driver_label_selector" not in plain
-    written = spec(resources={"train": FOUR}).to_dict()["resources"]["train"]
-    assert "data_cpus" not in written
-    assert spec(resources={"train": {**FOUR, "data_cpus": 2}}).to_dict()["resources"]["train"] == {
-        **written,
-        "data_cpus": 2,
-    }
-
-
 def test_only_a_run_has_cpus_for_data() -> None:
     with pytest.raises(SpecError, match="unknown field 'data_cpus'"):
         spec(scaling={"num_workers": 2, "data_cpus": 2})

@@ -16,8 +16,7 @@ from raysweep.specs.again import Again, Extension
 from raysweep.specs.code_digest import is_other_code
 
 NOT_AGAIN: Final = Again()
-# What had ended sweeps of old, whose outcomes do not name the rule.
-_LIMITS: Final = {"deadline": "stop.deadline", "budget": "stop.time_budget_s"}
+_LIMITS: Final = frozenset({"deadline", "budget"})
 
 
 def reopens(outcome: SweepOutcome, diff: Changes, again: Again) -> bool:
@@ -46,7 +45,7 @@ def reopens(outcome: SweepOutcome, diff: Changes, again: Again) -> bool:
 
 
 def _rule_of(outcome: SweepOutcome) -> str:
-    return outcome.ended_by.rule if outcome.ended_by else _LIMITS[outcome.status]
+    return outcome.ended_by.rule if outcome.ended_by is not None else outcome.status
 
 
 def _is_moved(rule: str, diff: Changes) -> bool:
@@ -125,19 +124,11 @@ def stored_changes(
 ) -> Changes:
     """What differs between the sweep as it is stored and the spec that is asked for."""
     ran = outcome.spec_digest if outcome is not None else ""
-    if record is None or (spec.digest() in (record.digest, ran) and not _says_more(spec, record)):
+    if record is None or (spec.digest() in (record.digest, ran)):
         return Changes()
     # What was changed since its start counts: more samples are more than those of the last time.
     stored = newest_spec(folder, record) if outcome is not None else SweepSpec.from_any(dict(record.spec))
     return changes(stored, spec, record.scheduled_at)
-
-
-def _says_more(spec: SweepSpec, record: SweepRecord) -> bool:
-    """Whether the spec has an option that the stored one of the same digest leaves open, or has otherwise."""
-    if spec.search.digested() == spec.search.model_dump(mode="json") == record.spec.get("search"):
-        return False
-    stored = SweepSpec.from_any(dict(record.spec)).search
-    return spec.search.settled_by(stored).effective() != stored.effective()
 
 
 def check_whole(folder: SweepFolder, record: SweepRecord) -> None:
