@@ -11,7 +11,7 @@ from tests.unit.core.sweep import Commands, Sweep
 
 
 def planned(slots: int, trials: int, **fields: Any) -> Sweep:
-    """A sweep from second 100 on, whose first trials run, one on each slot, under the newest behaviour."""
+    """A sweep from second 100 on, whose first trials run, one on each slot."""
     sweep = Sweep(num_samples=trials, **fields)
     sweep.send(ev.ControllerStarted, generation=1)
     sweep.send(ev.CapacityChanged, slots=slots)
