@@ -1,4 +1,4 @@
-"""What an earlier version stored is read, gone on with and verified by this one."""
+"""What was stored in these formats, by whatever version, is read, resumed and verified."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def expected(s3_url: str) -> dict[str, Any]:
-    """The outcomes of that version; its objects lie in the bucket."""
+    """The outcomes that were recorded with it; its objects lie in the bucket."""
     store = open_store("s3://bucket")
     with ZipFile(ROOT / "tests" / "golden" / "stored.zip") as archive:
         for name in archive.namelist():

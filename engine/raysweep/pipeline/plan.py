@@ -72,8 +72,8 @@ def gate_id(spec: SweepSpec, outcome: SweepOutcome, gate: GateSpec) -> str:
         for uri in [trial.checkpoint_uri]
     ]
     asked = gate.model_dump(mode="json") | {"champion": gate.champion or spec.name}
-    judged = {"constraints": list(spec.constraints)} if spec.constraints else {}
-    return digest_of({"best": best, "gate": asked, "metric": spec.metric, "mode": spec.mode, **judged})[:12]
+    judged = {"metric": spec.metric, "mode": spec.mode, "constraints": list(spec.constraints)}
+    return digest_of({"best": best, "gate": asked, **judged})[:12]
 
 
 def distinct(outcome: SweepOutcome, count: int) -> list[TrialOutcome]:

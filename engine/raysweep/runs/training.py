@@ -7,7 +7,7 @@ train_outcome.json     the end, as the last of the attempts has it; written once
 model_card.json        how the model came to be, made from the above after the end
 checkpoints/training/  what the workers report, stored as a trial's is
 checkpoint_…/          of each of these, the workers' parts; checkpoint_manager_snapshot.json says which
-                       count
+                       count. Where user code uploads by itself, the files themselves
 model_000001/          the last checkpoint as plain files, written by the attempt that ended the run
 """
 

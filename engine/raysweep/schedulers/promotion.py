@@ -118,9 +118,8 @@ class PromotionScheduler:
             "reduction_factor": reduction_factor,
             "brackets": brackets,
             "seed": seed,
+            "delayed": delayed,
         }
-        if delayed:  # else as states of before have it
-            self._parameters["delayed"] = True
         self._delayed = delayed
         self.time_attr = time_attr
         self.max_t: float | None = float(max_t)

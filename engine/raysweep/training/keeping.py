@@ -104,8 +104,10 @@ class Keeper:
 
     def uri_of(self, name: str | None) -> str | None:
         """The address of a checkpoint, by Ray Train's name of it."""
-        ours = parse_name(name) if name is not None else None
-        return self.uri(ours.number) if ours is not None else None
+        if name is None:
+            return None
+        ours = parse_name(name)
+        return self.uri(ours.number) if ours is not None else f"{self._claim.folder.uri}/{name}"
 
     def uri(self, number: int) -> str:
         """The address of a checkpoint in the store."""
@@ -118,7 +120,7 @@ class Keeper:
         """
         ours = parse_name(name) if name is not None else None
         if ours is None:
-            return None
+            return self.uri_of(name)  # a plain folder that user code has named itself
         folder = self._claim.folder
         model = f"model_{self._claim.number:06d}"
         export_checkpoint(self._store, self.uri(ours.number), f"{folder.run_id}/{model}")

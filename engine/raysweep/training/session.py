@@ -123,7 +123,8 @@ def train_report(metrics: Mapping[str, Any], checkpoint: str | PathLike[str] | N
 def train_get_checkpoint() -> AbstractContextManager[Path] | None:
     """The run's own newest checkpoint: None at a fresh start, else a context manager that yields a directory.
 
-    It is restored into a temporary folder, each byte checked.
+    It is restored into a temporary folder, each byte checked. A plain folder that user code has named itself
+    may be the stored one: read it only.
 
     Raises: CheckpointDamagedError, StorageError: entering it.
     """

@@ -115,7 +115,7 @@ def test_a_sweep_that_its_deadline_ended_goes_on_with_a_later_one(spec: SweepSpe
         first = submit(api, at)
         record = SweepRecord(digest=at.digest(), key=KEY, seed=1, spec=at.to_dict())
         folder_of(first).write_spec_if_absent(record)
-        finish(first, at, "deadline")
+        finish(first, at, "deadline", ended_by={"rule": "stop.deadline"})
         api.end(first.job_id, "SUCCEEDED", code=0)
         assert submit(api, at).how == "finished"
         with pytest.raises(errors.SpecChangedError):

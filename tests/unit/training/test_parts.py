@@ -379,6 +379,21 @@ def test_what_was_restored_goes_with_the_worker(run: Run) -> None:
     assert not opened.exists()
 
 
+def test_plain_folders_that_user_code_has_named_stay_what_they_are(run: Run) -> None:
+    plain = "checkpoint_2026-11-01_10-00-00.000000_000001"
+    run.folder.store.put(f"t-1/{plain}/w", b"1")
+    listed = {"checkpoint_results": [{"checkpoint_dir_name": plain, "metrics": {}}]}
+    run.claim.replace(SNAPSHOT, json.dumps(listed).encode())
+    run.attempt()
+    assert not run.workers[0].persist(run.write({"a": b"1"}), plain)
+    assert run.keeper.uri_of(plain) == run.keeper.export(plain) == f"{run.folder.uri}/{plain}"
+    name = run.report({"a": b"1"}, None)
+    run.names = [plain, name]
+    run.finish()
+    assert run.folder.store.get(f"t-1/{plain}/w") == b"1"
+    assert run.restored(name) == {"a": b"1"}
+
+
 def test_a_model_is_plain_files_on_a_disk_and_in_an_object_store(tmp_path: Path) -> None:
     files = {"model.txt": b"m" * 70_000, **{f"small/{n}": b"%d" % n for n in range(50)}, "empty": b""}
     for url in (str(tmp_path / "runs"), f"memory://{uuid.uuid4().hex}"):
