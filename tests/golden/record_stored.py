@@ -26,7 +26,7 @@ from raysweep.storage.objects.opening import open_store
 from tests.engine import stored
 from tests.golden.replay import GOLDEN
 
-CUT: Final = 6
+CUT: Final = 7
 """The trial in whose middle the sweep `going` is killed, once it has a checkpoint."""
 
 

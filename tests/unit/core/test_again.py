@@ -233,5 +233,5 @@ def test_a_state_restored_from_json_goes_on_the_same() -> None:
     assert step(twin, event) == step(sweep.state, replace(event))
     check(twin)
     assert orjson.dumps(twin.to_json()) == orjson.dumps(sweep.state.to_json())
-    old = decode(b'{"e":"ControllerStarted","at":1.0,"generation":1}')
-    assert old == ev.ControllerStarted(at=1.0, generation=1)
+    least = decode(b'{"e":"ControllerStarted","at":1.0,"generation":1,"behaviour":1}')
+    assert least == ev.ControllerStarted(at=1.0, generation=1)
