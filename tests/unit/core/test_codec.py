@@ -52,7 +52,10 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
 
 def events_of(cls: type[Any]) -> st.SearchStrategy[Any]:
     hints = get_type_hints(cls)
-    return st.builds(cls, **{field.name: values_of(hints[field.name]) for field in fields(cls)})
+    known = {"behaviour": st.just(ev.BEHAVIOUR)}
+    return st.builds(
+        cls, **{each.name: known.get(each.name, values_of(hints[each.name])) for each in fields(cls)}
+    )
 
 
 @pytest.mark.parametrize("cls", CLASSES)
