@@ -236,10 +236,6 @@ def test_a_function_is_named_by_its_path() -> None:
         make_spec(stop={"trial_if": "done"})
 
 
-def test_specs_without_them_are_written_as_before() -> None:
-    assert not {"trial_wilcoxon", "trial_if"} & set(make_spec().to_dict()["stop"])
-
-
 def test_an_exploited_trial_begins_anew() -> None:
     options = {"perturbation_interval": 2, "synch": True, "max_t": 9, "perturbation_factors": [2.0, 0.5]}
     spec = make_spec(

@@ -190,7 +190,6 @@ def test_data_that_are_not_there_are_refused_by_name(files: Path, tmp_path: Path
 
 def test_a_spec_without_data_is_written_and_digested_as_before() -> None:
     plain = TrainSpec(trainable="math:sqrt")
-    assert "data" not in plain.to_dict()
     assert plain.replace(data={"train": "s3://bucket/x"}).digest() != plain.digest()
     with pytest.raises(SpecError, match=r"data\.train: unknown scheme 'ftp'"):
         TrainSpec(trainable="math:sqrt", data={"train": "ftp://x/y"})
