@@ -208,6 +208,7 @@ def test_while_it_runs_its_share_is_that_of_its_time() -> None:
     status = status_of_state(sweep.state, shown, uri="memory://x/s", now=sweep.at + 25, held="alive")
     assert (status.num_trials, status.expected_end_at) == (None, sweep.at + 100)
     without = make_progress(sweep.state, sweep_id="s", holder=holder, at=sweep.at + 25, total=9)
+    assert without.expected_end_at is None
 
 
 # -- more of it, and again -----------------------------------------------------------------------------------

@@ -246,7 +246,7 @@ def test_what_makes_no_sense_is_refused_by_name(fields: dict[str, Any], expected
     assert str(error.value).startswith(expected)
 
 
-def test_a_number_is_enough_and_specs_without_are_written_as_before() -> None:
+def test_a_number_is_enough() -> None:
     assert make_spec(repeat=5) == make_spec(repeat={"times": 5})
     assert make_spec(repeat={"times": 5, "race": True}) == make_spec(repeat={"times": 5, "race": "wilcoxon"})
     spec = make_spec(repeat=RACE)
