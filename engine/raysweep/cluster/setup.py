@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep import faultplan
 from raysweep.cluster.logs import log_limit
-from raysweep.cluster.rungs import rungs_of
 from raysweep.core.handlers.attempts import NOTHING_REPORTED
 from raysweep.core.state.compiled_spec import checkpoint_metric, reported_names
 from raysweep.core.state.sweep import SweepState
@@ -34,7 +33,7 @@ from raysweep.tuneobjects import has_parameters
 from raysweep.worker.gang.process_groups import find_group
 from raysweep.worker.host.cpus import said_by_driver
 from raysweep.worker.setup import WorkerSetup
-from raysweep.worker.sweep_info import ClassOptions, InnerRoom, SweepPlace
+from raysweep.worker.sweep_info import ClassOptions, InnerRoom, Rungs, SweepPlace
 
 if TYPE_CHECKING:
     from raysweep.cluster.server import LinkServer
@@ -167,7 +166,7 @@ def make_setup(spec: SweepSpec, folder: SweepFolder, server: LinkServer) -> Work
             tune=class_options(spec),
             inner=inner_room(spec),
             limits=spec.stop.trial_limits,
-            rungs=rungs_of(spec),
+            rungs=Rungs.of(spec),
             nested=tuple(name for name in reported_names(spec) if "/" in name),
             tuples=tuples_of(spec.param_space),
             reduced=spec.scaling.reduced_metrics if spec.scaling is not None else None,

@@ -124,7 +124,7 @@ def _note_code(state: SweepState, event: ev.ControllerStarted) -> None:
 
 def _note_space(state: SweepState) -> None:
     spec = state.spec
-    is_repeated = (spec.num_samples or 2) > 1 and not (spec.points or spec.search.kind == "configs")
+    is_repeated = (spec.num_samples or 2) > 1 and not (spec.points or spec.search.options.is_listed)
     for text in space_notes(spec.param_space, is_repeated=is_repeated):
         transitions.note(state, text)
 

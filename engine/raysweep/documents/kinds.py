@@ -34,7 +34,7 @@ class PluginOptions(SpecModel):
 class KindSpec(SpecModel):
     """A kind and its typed options; the first of `kinds` is the default."""
 
-    kinds: ClassVar[dict[str, type[SpecModel]]] = {}
+    kinds: ClassVar[Mapping[str, type[SpecModel]]] = {}
     plugin_options: ClassVar[type[PluginOptions]] = PluginOptions
 
     @model_validator(mode="before")

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 from raysweep.errors import SpecError
 from raysweep.schedulers.base import NOTHING, STOP, TRAINING_ITERATION, Config, Decisions, Move
 from raysweep.schedulers.saved import check_parameters
+from raysweep.specs.brackets import milestones
 
 
 def percentile(ordered: list[float], fraction: float) -> float:
@@ -231,16 +232,6 @@ class AshaScheduler:
             "trials": list(rung.recorded),
             "values": [value if math.isfinite(value) else repr(value) for value in values],
         }
-
-
-def milestones(grace_period: float, max_t: float, reduction_factor: float, bracket: int) -> list[float]:
-    """Return the times of a bracket's rungs, ascending: `grace_period * reduction_factor ** (k + bracket)`.
-
-    They end at `max_t`. The count is rounded as Ray Tune rounds it, which can leave out a rung that falls
-    on `max_t` itself.
-    """
-    count = int(math.log(max_t / grace_period) / math.log(reduction_factor) - bracket + 1)
-    return [grace_period * reduction_factor ** (k + bracket) for k in range(count)]
 
 
 def draw_bracket(trial: int, seed: int, cumulative: Sequence[float]) -> int:

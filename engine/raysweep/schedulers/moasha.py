@@ -19,9 +19,10 @@ from math import inf
 from typing import Any, Final, Literal
 
 from raysweep.pareto import Point, count_ahead
-from raysweep.schedulers.asha import check_asha, draw_bracket, milestones, softmax_cumulative
+from raysweep.schedulers.asha import check_asha, draw_bracket, softmax_cumulative
 from raysweep.schedulers.base import NOTHING, STOP, TRAINING_ITERATION, Config, Decisions, Move
 from raysweep.schedulers.saved import check_parameters
+from raysweep.specs.brackets import milestones
 
 
 class _Rung:

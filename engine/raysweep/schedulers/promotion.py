@@ -21,7 +21,7 @@ from bisect import insort
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
-from raysweep.schedulers.asha import check_asha, draw_bracket, milestones, softmax_cumulative
+from raysweep.schedulers.asha import check_asha, draw_bracket, softmax_cumulative
 from raysweep.schedulers.base import (
     NOTHING,
     PAUSE,
@@ -33,6 +33,7 @@ from raysweep.schedulers.base import (
     Verdict,
 )
 from raysweep.schedulers.saved import check_parameters
+from raysweep.specs.brackets import milestones
 
 
 class Rung:

@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 from pydantic import JsonValue
 
-from raysweep.cluster.rungs import rungs_of
 from raysweep.core import trial_id
 from raysweep.core.state.compiled_spec import checkpoint_metric
 from raysweep.core.views.scores import as_number
@@ -96,7 +95,7 @@ class Trials:
         self._work = work
         self._delays = delays
         self._ranks_by = checkpoint_metric(spec)
-        self._rungs = rungs_of(spec) if spec.scaling is None else Rungs()
+        self._rungs = Rungs.of(spec) if spec.scaling is None else Rungs()
         self._store = store
         self._sweep_id = sweep_id
         self._note = note

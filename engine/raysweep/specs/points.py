@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from raysweep.documents.json_values import plain
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.space.parsed import uses
-from raysweep.specs.search import BruteForceOptions, ConfigsOptions, SearchSpec
+from raysweep.specs.search import SearchSpec
 
 
 def _points(given: Any) -> Any:
@@ -31,7 +31,7 @@ Points = Annotated[
 
 def come_on_top(search: SearchSpec, space: Mapping[str, Any]) -> bool:
     """Whether configs that run first come in addition: of a grid, none may be missing."""
-    return isinstance(search.options, BruteForceOptions) or uses(space, "grid_search")
+    return search.options.is_exhaustive or uses(space, "grid_search")
 
 
 def check_points(
@@ -40,8 +40,10 @@ def check_points(
     """See that there is room for them, and that the space has their parameters. Raises Problem."""
     if not points:
         return
-    if isinstance(search.options, ConfigsOptions):
-        raise Problem("cannot be combined with the configs search", "put them into its configs", ("points",))
+    if search.options.is_listed:
+        raise Problem(
+            f"cannot be combined with the {search.kind} search", "put them into its configs", ("points",)
+        )
     for number, point in enumerate(points):
         for name in point:
             if name not in space:

@@ -10,7 +10,6 @@ from pydantic import BeforeValidator, Field
 from raysweep.documents.base import SpecModel
 from raysweep.documents.validation import Problem
 from raysweep.space.parsed import uses
-from raysweep.specs.search import ConfigsOptions
 from raysweep.specs.warm_start import Memory
 
 if TYPE_CHECKING:
@@ -69,11 +68,15 @@ def check_repeat(spec: SweepSpec) -> None:
 def _of_one_trial(spec: SweepSpec) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Each field that is there and looks at single trials: its path, why that cannot be, and the fix."""
     leave, stop = "leave it out", spec.stop
-    if spec.scheduler.kind != "fifo":
+    if spec.scheduler.options.decides:
         fix = "use fifo, or repeat.race, which drops whole configs"
         yield ("scheduler",), f"{spec.scheduler.kind} would stop or change single repeats of a config", fix
-    if isinstance(spec.search.options, ConfigsOptions):
-        yield ("search",), "a list of configs has seeds of its own", "set search.configs.seeds instead"
+    if spec.search.options.is_listed:
+        yield (
+            ("search",),
+            "a list of configs has seeds of its own",
+            f"set search.{spec.search.kind}.seeds instead",
+        )
     if uses(spec.param_space, "sample_from"):
         yield ("param_space",), "what sample_from gives cannot be had again", "use other domains"
     if spec.others:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import (
@@ -18,12 +19,15 @@ from pydantic import (
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.kinds import KindSpec, PluginOptions
+from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem
 from raysweep.space.perturbation import bounded_leaves, mutable_leaves
-from raysweep.specs.objectives import Mode
+from raysweep.specs.brackets import milestones, rungs_of_brackets
 
 TimeAttr = Annotated[str, Field(min_length=1)]
 TRAINING_ITERATION: Final = "training_iteration"
+Metrics = Literal["none", "one", "any", "several"]
+"""By how many metrics a policy goes: `any` is as many as the sweep has; `several` is two or more."""
 
 
 def _whole(given: float) -> float:
@@ -34,7 +38,74 @@ def _whole(given: float) -> float:
 Grace = Annotated[float, Field(gt=0), AfterValidator(_whole), PlainSerializer(_whole, return_type=Any)]
 
 
-class ComparingOptions(SpecModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RungTimes:
+    """At which times a scheduler decides about a trial, as far as that follows from its options."""
+
+    attr: str = TRAINING_ITERATION
+    """The reported value that counts as time, in units of which all times are."""
+    times: tuple[float, ...] = ()
+    """The times of rungs; those from `max_t` on do not count."""
+    interval: float = 0.0
+    """It decides at each multiple of this, too; 0: at no other times."""
+    max_t: float | None = None
+    """The time at which a trial is complete; None: there is no such time."""
+
+
+class SchedulerOptions(SpecModel):
+    """What the engine asks of a scheduler's options before there is a scheduler."""
+
+    metrics: ClassVar[Metrics] = "one"
+    """By how many metrics of the sweep it compares trials."""
+    with_one_metric: ClassVar[str] = ""
+    """Where `metrics` is `several`: what to use in a sweep of one metric."""
+    decides: ClassVar[bool] = True
+    """Whether it decides anything about trials."""
+    is_population: ClassVar[bool] = False
+    """Whether all trials are one population, of `num_samples`, whose configs it changes itself."""
+    needs_search: ClassVar[str | None] = None
+    """The only search that it works with; None: it works with any."""
+
+    @property
+    def comparing(self) -> tuple[tuple[str, ...], ComparingOptions] | None:
+        """The options that name the one metric by which trials are compared, and their path below these."""
+        return None
+
+    @property
+    def pauses_by(self) -> tuple[str, str] | None:
+        """The option that makes it pause trials, and the value with which it pauses none; None: as it is."""
+        return None
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether trials that are compared may run one after the other."""
+        return True
+
+    @property
+    def resizes_by(self) -> str | None:
+        """The parameter that it changes for a trial to take other resources, by its dotted name."""
+        return None
+
+    def rung_times(self) -> RungTimes:
+        """When it decides about a trial; without times and interval where each report may decide."""
+        return RungTimes()
+
+    def check_space(self, space: Mapping[str, Any]) -> None:
+        """See that the search space has what the scheduler works with. Raises Problem."""
+
+
+class SchedulerPluginOptions(SchedulerOptions, PluginOptions):
+    """Options of a scheduler of the user's own, which checks them itself when it is imported."""
+
+    def rung_times(self) -> RungTimes:
+        """Without rungs, which are not known; with `time_attr` and `max_t` where the class takes these."""
+        given = self.model_extra or {}
+        attr, max_t = given.get("time_attr", TRAINING_ITERATION), given.get("max_t")
+        is_number = isinstance(max_t, int | float) and not isinstance(max_t, bool)
+        return RungTimes(attr=str(attr), max_t=max_t if is_number else None)
+
+
+class ComparingOptions(SchedulerOptions):
     """What is common to those that compare trials by one metric.
 
     What a later version added is written only where it is set: old digests stay.
@@ -47,6 +118,11 @@ class ComparingOptions(SpecModel):
     mode: Mode | None = None
     """Whether less or more of it is better; default: as the sweep says of that metric."""
 
+    @property
+    def comparing(self) -> tuple[tuple[str, ...], ComparingOptions] | None:
+        """These options."""
+        return (), self
+
     @model_serializer(mode="wrap")
     def _leave_defaults_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = handler(self)
@@ -56,8 +132,11 @@ class ComparingOptions(SpecModel):
         return fields
 
 
-class FifoOptions(SpecModel):
+class FifoOptions(SchedulerOptions):
     """Trials run in order and to their end: no options."""
+
+    metrics = "none"
+    decides = False
 
 
 class AshaOptions(ComparingOptions):
@@ -92,6 +171,16 @@ class AshaOptions(ComparingOptions):
             )
         return self
 
+    @property
+    def pauses_by(self) -> tuple[str, str] | None:
+        """By promotion all trials pause at their rungs."""
+        return ("type", "stopping") if self.type == "promotion" else None
+
+    def rung_times(self) -> RungTimes:
+        """The rungs of the first bracket, which has those of all others."""
+        times = milestones(self.grace_period, self.max_t, self.reduction_factor, 0)
+        return RungTimes(attr=self.time_attr, times=tuple(times), max_t=self.max_t)
+
 
 class PashaOptions(ComparingOptions):
     """PASHA (Bohdal et al., 2023): ASHA by promotion, with rungs added only while rankings change."""
@@ -114,9 +203,17 @@ class PashaOptions(ComparingOptions):
         _check_grace(self.grace_period, self.max_t, self.time_attr)
         return self
 
+    def rung_times(self) -> RungTimes:
+        """The rungs that there may be."""
+        times = milestones(self.grace_period, self.max_t, self.reduction_factor, 0)
+        return RungTimes(attr=self.time_attr, times=tuple(times), max_t=self.max_t)
 
-class MoashaOptions(SpecModel):
+
+class MoashaOptions(SchedulerOptions):
     """ASHA of several metrics (Schmucker et al., 2021): rungs are sorted by Pareto fronts, as Syne Tune's."""
+
+    metrics = "several"
+    with_one_metric = "asha"
 
     max_t: int = Field(default=100, ge=1)
     """The most time that a trial gets, in units of `time_attr`."""
@@ -134,6 +231,11 @@ class MoashaOptions(SpecModel):
         _check_grace(self.grace_period, self.max_t, self.time_attr)
         return self
 
+    def rung_times(self) -> RungTimes:
+        """The rungs of the first bracket, which has those of all others."""
+        times = milestones(self.grace_period, self.max_t, self.reduction_factor, 0)
+        return RungTimes(attr=self.time_attr, times=tuple(times), max_t=self.max_t)
+
 
 class MedianStoppingOptions(ComparingOptions):
     """Median stopping (Golovin et al., "Google Vizier", 2017), with the decisions of Ray Tune's rule."""
@@ -147,6 +249,15 @@ class MedianStoppingOptions(ComparingOptions):
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
 
+    @property
+    def pauses_by(self) -> tuple[str, str] | None:
+        """Without a hard stop, a trial below the median pauses."""
+        return None if self.hard_stop else ("hard_stop", "true")
+
+    def rung_times(self) -> RungTimes:
+        """Without rungs: each report may decide."""
+        return RungTimes(attr=self.time_attr)
+
 
 class HyperbandOptions(ComparingOptions):
     """HyperBand (Li et al., 2018): brackets of synchronous successive halving, by pausing."""
@@ -158,9 +269,17 @@ class HyperbandOptions(ComparingOptions):
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
 
+    def rung_times(self) -> RungTimes:
+        """The rungs of all brackets."""
+        times = rungs_of_brackets(self.max_t, self.reduction_factor)
+        return RungTimes(attr=self.time_attr, times=times, max_t=self.max_t)
 
-class DehbOptions(SpecModel):
+
+class DehbOptions(SchedulerOptions):
     """DEHB (Awad et al., 2021), with `search: dehb`: each trial gets the time of one rung, and ends there."""
+
+    metrics = "none"
+    needs_search = "dehb"
 
     max_t: int = Field(default=81, ge=1)
     """The time of the highest rung, in units of `time_attr`."""
@@ -168,6 +287,11 @@ class DehbOptions(SpecModel):
     """Each rung has so many times the time of the rung below, and 1/reduction_factor of its trials."""
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
+
+    def rung_times(self) -> RungTimes:
+        """The rungs of all brackets."""
+        times = rungs_of_brackets(self.max_t, self.reduction_factor)
+        return RungTimes(attr=self.time_attr, times=times, max_t=self.max_t)
 
 
 class FreezeThawOptions(ComparingOptions):
@@ -189,6 +313,10 @@ class FreezeThawOptions(ComparingOptions):
         _check_grace(self.grace_period, self.max_t, self.time_attr)
         return self
 
+    def rung_times(self) -> RungTimes:
+        """It decides at each interval."""
+        return RungTimes(attr=self.time_attr, interval=self.interval, max_t=self.max_t)
+
 
 def _as_tuple(given: object) -> object:
     return tuple(given) if isinstance(given, list) else given
@@ -196,6 +324,8 @@ def _as_tuple(given: object) -> object:
 
 class PbtOptions(ComparingOptions):
     """Population based training (Jaderberg et al., 2017): all trials are the population."""
+
+    is_population = True
 
     perturbation_interval: float = Field(default=5, gt=0)
     """Every so much time a trial is compared with the others; it needs a checkpoint there."""
@@ -218,9 +348,24 @@ class PbtOptions(ComparingOptions):
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
 
+    @property
+    def can_wait(self) -> bool:
+        """See `synch`."""
+        return self.synch
+
+    def rung_times(self) -> RungTimes:
+        """It decides at each interval."""
+        return RungTimes(attr=self.time_attr, interval=self.perturbation_interval, max_t=self.max_t)
+
+    def check_space(self, space: Mapping[str, Any]) -> None:
+        """See that the parameters to explore are there. Raises Problem."""
+        _check_explored(space, self.hyperparam_mutations)
+
 
 class Pb2Options(ComparingOptions):
     """Population based bandits (Parker-Holder et al., 2020): PBT with a Gaussian process that explores."""
+
+    is_population = True
 
     perturbation_interval: float = Field(default=5, gt=0)
     """Every so much time a trial is compared with the others; it needs a checkpoint there."""
@@ -235,35 +380,47 @@ class Pb2Options(ComparingOptions):
     time_attr: TimeAttr = "training_iteration"
     """Which reported value is the time; `training_iteration` counts the reports."""
 
+    @property
+    def can_wait(self) -> bool:
+        """See `synch`."""
+        return self.synch
+
+    def rung_times(self) -> RungTimes:
+        """It decides at each interval."""
+        return RungTimes(attr=self.time_attr, interval=self.perturbation_interval, max_t=self.max_t)
+
+    def check_space(self, space: Mapping[str, Any]) -> None:
+        """See that the parameters to explore are there. Raises Problem."""
+        _check_bounded(space, self.hyperparam_bounds)
+
 
 class StoppingSpec(KindSpec):
     """Which trials stop: `fifo` (none), `asha` or `median_stopping`, with its options."""
 
-    kinds: ClassVar[dict[str, type[SpecModel]]] = {
+    kinds: ClassVar[Mapping[str, type[SchedulerOptions]]] = {
         "fifo": FifoOptions,
         "asha": AshaOptions,
         "median_stopping": MedianStoppingOptions,
     }
+    plugin_options = SchedulerPluginOptions
 
     kind: str = "fifo"
     """The scheduling algorithm."""
-    options: FifoOptions | AshaOptions | MedianStoppingOptions | PluginOptions = FifoOptions()
+    options: SchedulerOptions = FifoOptions()
     """Its options."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        options, fix = self.options, "take fifo, asha or median_stopping"
-        if isinstance(options, PluginOptions):
-            raise Problem("a class cannot be the base", fix)
-        if isinstance(options, AshaOptions) and options.type == "promotion":
-            raise Problem("pauses trials, whose share nobody has", "set type: stopping", ("asha", "type"))
-        if isinstance(options, MedianStoppingOptions) and not options.hard_stop:
-            where = ("median_stopping", "hard_stop")
-            raise Problem("pauses trials, whose share nobody has", "set hard_stop: true", where)
+        if self.is_plugin:
+            raise Problem("a class cannot be the base", "take fifo, asha or median_stopping")
+        if (pauses := self.options.pauses_by) is not None:
+            option, value = pauses
+            where = (self.kind, option)
+            raise Problem("pauses trials, whose share nobody has", f"set {option}: {value}", where)
         return self
 
 
-class ResourceChangingOptions(SpecModel):
+class ResourceChangingOptions(SchedulerOptions):
     """Trials go on from a checkpoint with another share of the cluster, as others end."""
 
     param: Annotated[str, Field(min_length=1)]
@@ -277,11 +434,26 @@ class ResourceChangingOptions(SpecModel):
     base: StoppingSpec = StoppingSpec()
     """Who decides which trials stop: `fifo`, `asha` or `median_stopping`."""
 
+    @property
+    def comparing(self) -> tuple[tuple[str, ...], ComparingOptions] | None:
+        """Those of the base."""
+        found = self.base.options.comparing
+        return None if found is None else (("base", self.base.kind, *found[0]), found[1])
+
+    @property
+    def resizes_by(self) -> str | None:
+        """See `param`."""
+        return self.param
+
+    def rung_times(self) -> RungTimes:
+        """Those of the base, and each interval."""
+        return replace(self.base.options.rung_times(), interval=self.interval)
+
 
 class SchedulerSpec(KindSpec):
     """What becomes of trials that run: `fifo` (nothing), `asha`, … or `module:Class`, with its options."""
 
-    kinds: ClassVar[dict[str, type[SpecModel]]] = {
+    kinds: ClassVar[Mapping[str, type[SchedulerOptions]]] = {
         "fifo": FifoOptions,
         "asha": AshaOptions,
         "pasha": PashaOptions,
@@ -294,34 +466,18 @@ class SchedulerSpec(KindSpec):
         "pb2": Pb2Options,
         "resource_changing": ResourceChangingOptions,
     }
+    plugin_options = SchedulerPluginOptions
 
     kind: str = "fifo"
     """The scheduling algorithm."""
-    options: (
-        FifoOptions
-        | AshaOptions
-        | PashaOptions
-        | MoashaOptions
-        | MedianStoppingOptions
-        | HyperbandOptions
-        | DehbOptions
-        | FreezeThawOptions
-        | PbtOptions
-        | Pb2Options
-        | ResourceChangingOptions
-        | PluginOptions
-    ) = FifoOptions()
+    options: SchedulerOptions = FifoOptions()
     """Its options."""
 
     @property
     def comparing(self) -> tuple[str, ComparingOptions] | None:
-        """The options of who compares trials by one metric, and where they stand in `scheduler`."""
-        found: SpecModel = self.options
-        path = self.kind
-        if isinstance(found, ResourceChangingOptions):
-            path = f"resource_changing.base.{found.base.kind}"
-            found = found.base.options
-        return (path, found) if isinstance(found, ComparingOptions) else None
+        """The options that name the metric by which trials are compared, and their path in `scheduler`."""
+        found = self.options.comparing
+        return None if found is None else (".".join((self.kind, *found[0])), found[1])
 
 
 def _check_grace(grace_period: float, max_t: float, time_attr: str) -> None:
@@ -343,14 +499,8 @@ def check_scheduler(
     scheduler: SchedulerSpec, space: Mapping[str, Any], num_samples: int | None, max_concurrent: int | None
 ) -> None:
     """See that a scheduler has something to work with. Imports nothing. Raises Problem."""
-    options = scheduler.options
-    if isinstance(options, PbtOptions):
-        _check_explored(space, options.hyperparam_mutations)
-    elif isinstance(options, Pb2Options):
-        _check_bounded(space, options.hyperparam_bounds)
-    else:
-        return
-    if options.synch or max_concurrent is None or num_samples is None:
+    scheduler.options.check_space(space)
+    if scheduler.options.can_wait or max_concurrent is None or num_samples is None:
         return
     if max_concurrent < num_samples:
         kind = scheduler.kind

@@ -12,6 +12,8 @@ from raysweep.documents.base import SpecModel
 from raysweep.documents.json_values import plain
 from raysweep.documents.kinds import KindSpec, PluginOptions
 from raysweep.documents.validation import Problem, show
+from raysweep.space.branches import switch_paths
+from raysweep.specs.schedulers import Metrics
 
 TPE_RESULTS: Final = 2000
 BOHB_RESULTS: Final = 250
@@ -35,6 +37,22 @@ class SearchOptions(SpecModel):
     """Whether it learns from what trials had reached when their scheduler compared them."""
     is_listed: ClassVar[bool] = False
     """Whether its configs are all in its options, so that it ends with them."""
+    is_exhaustive: ClassVar[bool] = False
+    """Whether it tries every config of the space: those that run first come in addition."""
+    needs_grid: ClassVar[bool] = False
+    """Whether it requires a `grid_search` in the space."""
+    needs_scheduler: ClassVar[str | None] = None
+    """The only scheduler that it works with; None: it works with any."""
+    takes_given: ClassVar[bool] = True
+    """Whether configs that it did not suggest may run first: `points`, those of earlier sweeps."""
+    metrics: ClassVar[Metrics] = "one"
+    """By how many metrics of the sweep it goes."""
+    with_one_metric: ClassVar[str] = ""
+    """Where `metrics` is `several`: what to use in a sweep of one metric."""
+
+    def why_no_costs(self, space: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Why it cannot go by costs in this space, and the fix; None: it can."""
+        return None
 
     @property
     def costs_by(self) -> str | None:
@@ -83,18 +101,22 @@ class CostAwareOptions(SearchOptions):
 class RandomOptions(SearchOptions):
     """Random search has no options."""
 
+    metrics = "none"
     is_counted = True
 
 
 class GridOptions(SearchOptions):
     """Grid search has no options."""
 
+    metrics = "none"
+    needs_grid = True
     is_counted = True
 
 
 class TpeOptions(SearchOptions):
     """Tree-structured Parzen estimator, by Optuna (Bergstra et al., 2011)."""
 
+    metrics = "any"
     is_adaptive = True
     is_bounded = True
     is_counted = True
@@ -134,6 +156,7 @@ class TpeOptions(SearchOptions):
 class SobolOptions(SearchOptions):
     """Points of a Sobol sequence (Sobol, 1967), scrambled (Owen, 1998): they cover the space evenly."""
 
+    metrics = "none"
     is_bounded = True
     is_counted = True
 
@@ -144,6 +167,7 @@ class SobolOptions(SearchOptions):
 class HaltonOptions(SearchOptions):
     """Points of a Halton sequence (Halton, 1960), scrambled (Owen, 2017): they cover the space evenly."""
 
+    metrics = "none"
     is_bounded = True
     is_counted = True
 
@@ -154,6 +178,8 @@ class HaltonOptions(SearchOptions):
 class BruteForceOptions(SearchOptions):
     """Every config of a discrete space, `num_samples` times each, in random order: no options."""
 
+    metrics = "none"
+    is_exhaustive = True
     is_counted = False
 
 
@@ -196,6 +222,7 @@ class BohbOptions(SearchOptions):
     is_bounded = True
     is_counted = True
     wants_rungs = True
+    needs_scheduler = "hyperband"
 
     min_points_in_model: Annotated[int, Field(ge=1)] | None = None
     """How many results at a time, and one more, make a model; default, and the least: parameters + 1."""
@@ -223,6 +250,8 @@ class DehbOptions(SearchOptions):
     is_adaptive = True
     is_bounded = True
     is_counted = True
+    needs_scheduler = "dehb"
+    takes_given = False
 
     mutation_factor: float = Field(default=0.5, gt=0, le=1)
     """How far a mutant moves by the difference of two configs."""
@@ -233,6 +262,7 @@ class DehbOptions(SearchOptions):
 class Nsga2Options(SearchOptions):
     """Nondominated sorting genetic algorithm II (Deb et al., 2002), by Optuna: many trials, constraints."""
 
+    metrics: ClassVar[Metrics] = "any"
     is_adaptive = True
     is_bounded = True
     is_counted = True
@@ -250,6 +280,9 @@ class Nsga2Options(SearchOptions):
 class Nsga3Options(Nsga2Options):
     """Nondominated sorting genetic algorithm III (Deb and Jain, 2014), by Optuna: four metrics and more."""
 
+    metrics = "several"
+    with_one_metric = "nsga2"
+
     dividing_parameter: int = Field(default=3, ge=1)
     """How finely the reference points divide each side of the front."""
 
@@ -257,12 +290,20 @@ class Nsga3Options(Nsga2Options):
 class AutoOptions(CostAwareOptions):
     """By the space and the number of results: Gaussian process, then CMA-ES; with choices TPE."""
 
+    metrics = "any"
     is_adaptive = True
     is_bounded = True
     is_counted = True
 
     switch_after: int = Field(default=250, ge=10)
     """After how many results CMA-ES takes over from the Gaussian process, in a space of numbers."""
+
+    def why_no_costs(self, space: Mapping[str, Any]) -> tuple[str, str] | None:
+        """In a space with branches it is TPE."""
+        if not switch_paths(space):
+            return None
+        fix = 'leave it out, or take "gp", which models the parameters that every config has'
+        return "in a space with branches auto is tpe, which does not go by costs", fix
 
 
 def _configs(given: Any) -> Any:
@@ -277,6 +318,7 @@ def _configs(given: Any) -> Any:
 class ConfigsOptions(SearchOptions):
     """These configs, in turn, each with the same seeds; `param_space` and `num_samples` are not used."""
 
+    metrics = "none"
     is_listed = True
 
     configs: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_configs)]
@@ -303,13 +345,14 @@ class OpenRandomOptions(RandomOptions):
 class SearcherPluginOptions(SearchOptions, PluginOptions):
     """Options of a searcher of the user's own, which checks them itself when it is imported."""
 
+    metrics = "any"
     is_adaptive = True
 
 
 class SearchSpec(KindSpec):
     """How configs are found: by `auto`, `random`, `tpe`, …, or by `module:Class`, with its options."""
 
-    kinds: ClassVar[dict[str, type[SpecModel]]] = {
+    kinds: ClassVar[Mapping[str, type[SearchOptions]]] = {
         "auto": AutoOptions,
         "random": RandomOptions,
         "grid": GridOptions,
@@ -330,23 +373,7 @@ class SearchSpec(KindSpec):
 
     kind: str = "auto"
     """The search algorithm. Left open, it is `auto` where a sweep is long enough to learn, else `random`."""
-    options: (
-        RandomOptions
-        | GridOptions
-        | TpeOptions
-        | GpOptions
-        | BohbOptions
-        | DehbOptions
-        | CmaEsOptions
-        | Nsga2Options
-        | Nsga3Options
-        | AutoOptions
-        | SobolOptions
-        | HaltonOptions
-        | BruteForceOptions
-        | ConfigsOptions
-        | SearcherPluginOptions
-    ) = OpenAutoOptions()
+    options: SearchOptions = OpenAutoOptions()
     """Its options."""
 
     @classmethod

@@ -160,7 +160,7 @@ def test_the_core_tells_of_each_comparison_and_of_the_last_time_and_notes_both()
     [
         (
             {"scheduler": "fifo"},
-            r"^search: bohb learns from the rungs of hyperband, .* is fifo; set",
+            r"^search: bohb requires scheduler: hyperband .got fifo.; set",
         ),
         ({"warm_start": {"anchors": 4}}, r"^warm_start: anchors are for .* 'bohb' learns from rungs"),
         ({"metric": ["a", "b"], "mode": ["min", "min"]}, r"^(search|scheduler): "),
