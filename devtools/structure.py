@@ -131,7 +131,7 @@ def policy_classes(modules: list[Module]) -> dict[str, str]:
         for node in module.tree.body
         if isinstance(node, ast.ClassDef)
         and node.name.endswith("Options")
-        and re.search(r"\.(schedulers|search|plugins)\b", module.name)
+        and re.search(r"\.(schedulers|search)\b", module.name)
         and not node.name.startswith("_")
     }
 

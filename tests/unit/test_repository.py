@@ -10,16 +10,14 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from raysweep.schedulers.asha import AshaOptions
+from raysweep.schedulers.hyperband import HyperbandOptions
+from raysweep.schedulers.median_stopping import MedianStoppingOptions
+from raysweep.schedulers.moasha import MoashaOptions
+from raysweep.schedulers.pasha import PashaOptions
+from raysweep.schedulers.pb2 import Pb2Options
+from raysweep.schedulers.pbt import PbtOptions
 from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
-from raysweep.specs.schedulers import (
-    AshaOptions,
-    HyperbandOptions,
-    MedianStoppingOptions,
-    MoashaOptions,
-    PashaOptions,
-    Pb2Options,
-    PbtOptions,
-)
 from raysweep.specs.search import (
     AutoOptions,
     CmaEsOptions,

@@ -7,7 +7,7 @@ from math import inf, isfinite, isnan
 import pytest
 
 from raysweep.core.handlers.repeats import Group
-from raysweep.schedulers.bandit import standardised
+from raysweep.schedulers.machinery.bandit import standardised
 from raysweep.search.machinery.agreement import agreement_of
 from raysweep.squares import mean_of, spread_of, sum_of_squares
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from raysweep.errors import SpecError
+from raysweep.schedulers.dehb import DehbOptions as DehbTimes
+from raysweep.schedulers.machinery.brackets import Brackets
 from raysweep.search.base import (
     Judging,
     Result,
@@ -28,8 +30,6 @@ from raysweep.search.machinery.repeat import RepeatSearcher
 from raysweep.search.machinery.warm_start import WarmStart, start_warm
 from raysweep.search.random_then_auto import OpenSearcher
 from raysweep.search.variants import VariantSearcher
-from raysweep.specs import schedulers
-from raysweep.specs.brackets import Brackets
 from raysweep.specs.default_search import STARTUP
 from raysweep.specs.points import come_on_top
 from raysweep.specs.search import (
@@ -166,7 +166,7 @@ def _make_bohb(options: BohbOptions, setup: SearchSetup) -> Searcher:
 def _make_dehb(options: DehbOptions, setup: SearchSetup) -> Searcher:
     refuse_grid(setup.space.searched, "dehb")
     times = setup.scheduler.options
-    if not isinstance(times, schedulers.DehbOptions):  # the spec has seen to it
+    if not isinstance(times, DehbTimes):  # the spec has seen to it
         raise SpecError(
             "search",
             f"dehb runs in the brackets of its scheduler, and that is {setup.scheduler.kind}",

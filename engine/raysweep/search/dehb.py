@@ -19,14 +19,14 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from raysweep.schedulers.machinery.brackets import Brackets
+from raysweep.schedulers.machinery.brackets import Place as BracketPlace
 from raysweep.search.base import Result, derived_rng, derived_seed
 from raysweep.search.machinery.cells import LeafPath
 from raysweep.search.machinery.model import unconditional, without_model
 from raysweep.space.domains import Choice, Domain, Float, Integer
 from raysweep.space.parsed import Space
 from raysweep.space.units import from_unit, to_unit
-from raysweep.specs.brackets import Brackets
-from raysweep.specs.brackets import Place as BracketPlace
 from raysweep.specs.search import DehbOptions
 
 _PARENTS: Final = 3

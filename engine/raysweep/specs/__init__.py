@@ -9,21 +9,18 @@ from raysweep.specs.policies import CheckpointPolicy, FailurePolicy, StopPolicy
 from raysweep.specs.request import AnyRequest, RunRequest
 from raysweep.specs.resources import Resources
 from raysweep.specs.scaling import Scaling
-from raysweep.specs.schedulers import AshaOptions, FifoOptions, SchedulerSpec
 from raysweep.specs.search import GridOptions, RandomOptions, SearchSpec, TpeOptions
 from raysweep.specs.sweep import SweepSpec
 from raysweep.specs.train import TrainSpec
 
 __all__ = [
     "AnyRequest",
-    "AshaOptions",
     "Changes",
     "CheckpointPolicy",
     "Choice",
     "Const",
     "Domain",
     "FailurePolicy",
-    "FifoOptions",
     "Float",
     "Grid",
     "GridOptions",
@@ -36,7 +33,6 @@ __all__ = [
     "RunRequest",
     "SampleFrom",
     "Scaling",
-    "SchedulerSpec",
     "SearchSpec",
     "Space",
     "StopPolicy",

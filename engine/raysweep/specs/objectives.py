@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from raysweep.documents.mode import MODES, Mode
 from raysweep.documents.validation import Problem, did_you_mean, show
-from raysweep.specs.schedulers import SchedulerSpec
+from raysweep.schedulers.spec import SchedulerSpec
 from raysweep.specs.search import SearchSpec
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from raysweep.documents.base import SpecModel
 from raysweep.documents.json_values import plain
 from raysweep.documents.kinds import KindSpec, PluginOptions
 from raysweep.documents.validation import Problem, show
+from raysweep.schedulers.options import Metrics
 from raysweep.space.branches import switch_paths
-from raysweep.specs.schedulers import Metrics
 
 TPE_RESULTS: Final = 2000
 BOHB_RESULTS: Final = 250

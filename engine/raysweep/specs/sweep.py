@@ -21,6 +21,7 @@ from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, show
 from raysweep.from_tune.class_options import TuneOptions
 from raysweep.from_tune.schedulers import with_own_scheduler
+from raysweep.schedulers.spec import SchedulerSpec, check_scheduler
 from raysweep.space.constraints import Constraint, Constraints, parse_constraints
 from raysweep.space.parsed import Space, normalise, parse, space_to_json, uses
 from raysweep.space.schema import space_schema, value_schema
@@ -38,7 +39,6 @@ from raysweep.specs.repeat import RepeatSpec, check_repeat
 from raysweep.specs.resources import Resources, resources_of, resources_of_wrapped
 from raysweep.specs.resources_by_config import check_by_config
 from raysweep.specs.scaling import Scaling
-from raysweep.specs.schedulers import SchedulerSpec, check_scheduler
 from raysweep.specs.search import SearchSpec
 from raysweep.specs.warm_start import Memory, WarmStartFrom, check_memory
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from raysweep.errors import SpecError
+from raysweep.schedulers.machinery.brackets import Brackets
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import Result
 from raysweep.search.dehb import DehbModel
 from raysweep.specs import SweepSpec
-from raysweep.specs.brackets import Brackets
 from raysweep.specs.search import DehbOptions
 
 X, Y = ("x",), ("y",)

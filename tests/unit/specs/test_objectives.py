@@ -105,13 +105,13 @@ def test_the_schema_takes_one_or_several() -> None:
 
 
 def test_moasha_with_one_metric_is_refused() -> None:
-    with pytest.raises(SpecError, match="scheduler: moasha requires several metrics .got one.; use asha"):
+    with pytest.raises(SpecError, match=r"scheduler: moasha requires several metrics .got one.; use asha"):
         spec_of("auc", "max", scheduler="moasha")
     assert spec_of(scheduler={"moasha": {"max_t": 9}}).scheduler.kind == "moasha"
 
 
 def test_nsga3_with_one_metric_is_refused() -> None:
-    with pytest.raises(SpecError, match="search: nsga3 requires several metrics .got one.; use nsga2"):
+    with pytest.raises(SpecError, match=r"search: nsga3 requires several metrics .got one.; use nsga2"):
         spec_of("auc", "max", search="nsga3")
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from raysweep import usercode
 from raysweep.documents.json_values import plain
+from raysweep.documents.plugins import Plugins
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
 from raysweep.search.base import (
@@ -24,7 +25,6 @@ from raysweep.search.base import (
 )
 from raysweep.search.tune_searcher import adapted, check_repeatable
 from raysweep.space.parsed import parse_where
-from raysweep.specs.plugins import Plugins
 from raysweep.specs.search import SearchSpec
 
 PLUGINS: Final[Plugins[Searcher]] = Plugins("search", ("ask", "restore", "tell", "tell_earlier"), adapted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor, log
+from math import ceil, floor
 
 
 def halvings(max_t: float, reduction_factor: float) -> int:
@@ -28,16 +28,6 @@ def rungs_of_brackets(max_t: float, reduction_factor: float) -> tuple[float, ...
     """The times of all rungs of HyperBand's brackets, the last one first."""
     count = halvings(max_t, reduction_factor) + 1
     return tuple(milestone(max_t, reduction_factor, left) for left in range(count))
-
-
-def milestones(grace_period: float, max_t: float, reduction_factor: float, bracket: int) -> list[float]:
-    """The times of the rungs of one of ASHA's brackets: `grace_period * reduction_factor ** (k + bracket)`.
-
-    They end at `max_t`. The count is rounded as Ray Tune rounds it, which can leave out a rung that falls
-    on `max_t` itself.
-    """
-    count = int(log(max_t / grace_period) / log(reduction_factor) - bracket + 1)
-    return [grace_period * reduction_factor ** (k + bracket) for k in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
