@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from raysweep.documents.validation import show
-from raysweep.specs.search import SearchSpec
+from raysweep.search.spec import SearchSpec
 
 Objection = tuple[str, str, str]
 """A part, what is wrong with it, and the fix."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from raysweep.search.random_then_auto import STARTUP
 from raysweep.space.parsed import uses
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec
 
-STARTUP: Final = 10
-"""How many of its trials each of the models of `auto` has drawn at random."""
 _NUMBERS: Final = ("uniform", "loguniform", "randint", "lograndint")
 _LEARNT: Final = ("choice", *_NUMBERS, *(f"q{word}" for word in _NUMBERS))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from raysweep.documents.mode import MODES, Mode
 from raysweep.documents.validation import Problem, did_you_mean, show
 from raysweep.schedulers.spec import SchedulerSpec
-from raysweep.specs.search import SearchSpec
+from raysweep.search.spec import SearchSpec
 
 if TYPE_CHECKING:
     from raysweep.specs.sweep import SweepSpec

@@ -17,11 +17,13 @@ from pydantic import (
 )
 
 from raysweep import tuneobjects
+from raysweep.documents.digest import digest_of
 from raysweep.documents.mode import Mode
 from raysweep.documents.validation import Problem, show
 from raysweep.from_tune.class_options import TuneOptions
 from raysweep.from_tune.schedulers import with_own_scheduler
 from raysweep.schedulers.spec import SchedulerSpec, check_scheduler
+from raysweep.search.spec import SearchSpec
 from raysweep.space.constraints import Constraint, Constraints, parse_constraints
 from raysweep.space.parsed import Space, normalise, parse, space_to_json, uses
 from raysweep.space.schema import space_schema, value_schema
@@ -30,7 +32,7 @@ from raysweep.specs.checks import check_pair
 from raysweep.specs.costs import check_costs
 from raysweep.specs.default_search import can_learn
 from raysweep.specs.document import DEFAULT_STORAGE, Name, SpecDocument, StoragePath, Trainable, anywhere
-from raysweep.specs.identity import Kind, digest_of
+from raysweep.specs.identity import Kind
 from raysweep.specs.objectives import METRIC_SCHEMA, MODE_SCHEMA, check_several, joined, split
 from raysweep.specs.open_ended import check_end
 from raysweep.specs.points import Points, check_points
@@ -39,7 +41,6 @@ from raysweep.specs.repeat import RepeatSpec, check_repeat
 from raysweep.specs.resources import Resources, resources_of, resources_of_wrapped
 from raysweep.specs.resources_by_config import check_by_config
 from raysweep.specs.scaling import Scaling
-from raysweep.specs.search import SearchSpec
 from raysweep.specs.warm_start import Memory, WarmStartFrom, check_memory
 
 if TYPE_CHECKING:

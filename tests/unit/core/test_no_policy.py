@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import raysweep.core
-from raysweep import search
 from raysweep.schedulers.registry import KINDS as KINDS_OF_SCHEDULERS
 from raysweep.schedulers.spec import SchedulerSpec
-from raysweep.specs.search import SearchSpec
+from raysweep.search.registry import KINDS as KINDS_OF_SEARCHERS
+from raysweep.search.spec import SearchSpec
 
 CORE = Path(raysweep.core.__file__).parent
 KINDS = {**SchedulerSpec.kinds, **SearchSpec.kinds}
@@ -86,4 +86,4 @@ def test_each_registered_name_would_be_noticed(kind: str) -> None:
 def test_each_kind_of_the_spec_has_its_class() -> None:
     """A kind that is registered without its class, or without its options, cannot be used."""
     assert list(KINDS_OF_SCHEDULERS) == list(SchedulerSpec.kinds)
-    assert set(search._KINDS) == set(SearchSpec.kinds)
+    assert list(KINDS_OF_SEARCHERS) == list(SearchSpec.kinds)

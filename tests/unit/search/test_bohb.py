@@ -13,9 +13,8 @@ from raysweep.core.state.sweep import SweepState
 from raysweep.core.vocabulary import commands as cmd
 from raysweep.errors import SpecError
 from raysweep.search import Searcher, make_searcher, tell_rung
-from raysweep.search.bohb import BohbModel, Density
+from raysweep.search.bohb import BohbModel, BohbOptions, Density
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import BohbOptions
 from tests.unit.core.sweep import running
 
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "kind": {"choice": ["a", "b", "c"]}}

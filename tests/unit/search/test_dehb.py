@@ -11,9 +11,8 @@ from raysweep.errors import SpecError
 from raysweep.schedulers.machinery.brackets import Brackets
 from raysweep.search import Searcher, make_searcher
 from raysweep.search.base import Result
-from raysweep.search.dehb import DehbModel
+from raysweep.search.dehb import DehbModel, DehbOptions
 from raysweep.specs import SweepSpec
-from raysweep.specs.search import DehbOptions
 
 X, Y = ("x",), ("y",)
 SPACE: dict[str, Any] = {"x": {"uniform": [0, 1]}, "y": {"uniform": [0, 1]}}

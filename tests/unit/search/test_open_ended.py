@@ -13,13 +13,14 @@ from raysweep.runs.ownership.reopening import reopens
 from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.reading.status import status_of_state
 from raysweep.search import make_searcher
-from raysweep.search.auto import AutoModel
-from raysweep.search.cma import CmaModel
+from raysweep.search.auto import AutoOptions
+from raysweep.search.models.auto import AutoModel
+from raysweep.search.models.cma import CmaModel
+from raysweep.search.spec import SearchSpec
 from raysweep.show import show_conclusion
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec, changes
 from raysweep.specs.again import Again
-from raysweep.specs.search import AutoOptions, SearchSpec
 from raysweep.step.verdict import verdict_of
 from tests.unit.core.sweep import Sweep
 from tests.unit.simulate.exactness import NAMED, SCHEDULERS, Exact, kills_of

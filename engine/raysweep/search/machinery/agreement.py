@@ -18,8 +18,8 @@ from math import inf
 from statistics import StatisticsError, correlation, fmean, median
 from typing import Any, Final
 
+from raysweep.documents.digest import digest_of
 from raysweep.search.base import Result
-from raysweep.specs.identity import digest_of
 from raysweep.squares import mean_of, sum_of_squares
 
 LEAST_COMMON: Final = 3
