@@ -131,8 +131,9 @@ def policy_classes(modules: list[Module]) -> dict[str, str]:
         for node in module.tree.body
         if isinstance(node, ast.ClassDef)
         and node.name.endswith("Options")
-        and re.search(r"\.(schedulers|search)\b", module.name)
         and not node.name.startswith("_")
+        and re.search(r"\.(schedulers|search)\.", module.name)
+        and not module.name.endswith(".options")  # the bases, which name no policy
     }
 
 

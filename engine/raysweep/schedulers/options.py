@@ -63,7 +63,7 @@ class SchedulerOptions(SpecModel):
 
     @property
     def pauses_by(self) -> tuple[str, str] | None:
-        """The option that makes it pause trials, and the value with which it pauses none; None: as it is."""
+        """The option that makes it pause trials, and its value without pauses; None: no option does."""
         return None
 
     @property

@@ -78,3 +78,17 @@ def test_there_are_none_where_each_report_decides_or_nobody_knows() -> None:
     assert not Rungs.of(make_spec("median_stopping"))
     train = {"train": {"num_workers": 2}}
     assert not Rungs.of(make_spec({"asha": {"max_t": 9}}, resources=train))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"max_t": 9, "time_attr": "epoch"}, Rungs(attr="epoch", below=9)),
+        ({"max_t": "nine"}, Rungs()),
+        ({"max_t": True}, Rungs()),
+        ({}, Rungs()),
+    ],
+)
+def test_of_a_users_class_only_time_and_end_are_known(options: dict[str, Any], expected: Rungs) -> None:
+    """Its options may be anything; nothing imports it here."""
+    assert Rungs.of(make_spec({"no_such_module:Mine": options})) == expected
