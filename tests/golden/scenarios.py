@@ -13,7 +13,7 @@ from raysweep.simulate import Costs, Curve, Kill, TrialHangs, TrialOverMemory, W
 from raysweep.simulate.nodes import Node, Nodes
 from raysweep.simulate.simulation import Running
 from raysweep.specs import SweepSpec
-from raysweep.specs.again import Again, Extension
+from raysweep.specs.continuing import Again, Extension
 from tests.unit.simulate.chaos import Drawn
 
 GIB: Final = 2**30

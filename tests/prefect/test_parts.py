@@ -27,7 +27,7 @@ from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.connection import ClusterConnection
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.specs import RunRequest
-from raysweep.specs.again import Again
+from raysweep.specs.continuing import Again
 from raysweep.step import Step
 from raysweep_prefect import RayCluster, SweepJob
 from raysweep_prefect.clusters import find_target

@@ -82,8 +82,8 @@ PUT_BACK: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "clock": {"raysweep.cluster.controller:SteadyClock": _WallClock},
     "hooks": {
-        "raysweep.usercode:call": _plain_call,
-        "raysweep.cluster.asking:Asking._run": _ask_on_thread,
+        "raysweep.documents.user_code:call": _plain_call,
+        "raysweep.cluster.search_thread:Asking._run": _ask_on_thread,
     },
 }
 """By name, what is replaced by what: `module:attribute`."""

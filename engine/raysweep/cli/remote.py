@@ -14,8 +14,8 @@ from typing import Any
 import typer
 
 from raysweep.cli.consoles import make_console, print_json
-from raysweep.cli.endings import DONE, Detached
-from raysweep.cli.jobhow import JobHow
+from raysweep.cli.exit_codes import DONE, Detached
+from raysweep.cli.job_messages import JobHow
 from raysweep.errors import SpecError, SweepInterrupted, SweepNotFoundError
 from raysweep.jobs.attach import RunningJob
 from raysweep.jobs.sync import Cluster

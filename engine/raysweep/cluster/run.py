@@ -12,22 +12,23 @@ from dataclasses import replace
 from datetime import datetime
 
 import raysweep
-from raysweep.cluster.connection import connect, stage_of
 from raysweep.cluster.interrupts import Interrupts, heard_by
-from raysweep.cluster.listener import Listener
-from raysweep.cluster.setup import (
+from raysweep.cluster.preparation import (
     check_backend,
     check_new,
     check_trainable,
     keeping_parameters,
     spec_fault,
 )
-from raysweep.cluster.sharing import RayConnection
+from raysweep.cluster.progress_callback import Listener
+from raysweep.cluster.ray.connection import connect, stage_of
+from raysweep.cluster.ray.shared_connection import RayConnection
 from raysweep.core import SweepState, make_outcome
 from raysweep.core.seeds import derive_seed
 from raysweep.documents.wall_clock import check_scheduled_at
 from raysweep.errors import FencedError, RaysweepError, SpecError, StorageError, SweepInterrupted
 from raysweep.outcome import SweepOutcome, SweepProgress
+from raysweep.outcome.formatting import show_progress
 from raysweep.runs.across_runs.budget import keep_budget, plan_budget
 from raysweep.runs.folder import OUTCOME_GIVE_UP_AFTER_S, SweepFolder
 from raysweep.runs.ownership.holder import note_left
@@ -44,10 +45,9 @@ from raysweep.runs.ownership.sweep_claim import (
 )
 from raysweep.runs.ownership.wholeness import check_end
 from raysweep.runs.policies import load_policies
-from raysweep.show import show_progress
 from raysweep.specs import RunRequest, SweepSpec
-from raysweep.specs.again import Again
 from raysweep.specs.code_digest import code_digest
+from raysweep.specs.continuing import Again
 from raysweep.storage.objects.opening import open_store
 from raysweep.storage.objects.retries import retrying
 from raysweep.threads import result_of, start_thread
@@ -164,8 +164,8 @@ def _run(
             interrupts.check()
             if listener is not None:
                 listener.stage("claiming the sweep")
-            from raysweep.cluster.gpus import with_gpu_part
-            from raysweep.cluster.nodes import find_room
+            from raysweep.cluster.ray.gpus import with_gpu_part
+            from raysweep.cluster.ray.nodes import find_room
 
             asked = replace(asked, spec=with_gpu_part(asked.spec))
             find_room(asked.spec)

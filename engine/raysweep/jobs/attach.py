@@ -52,7 +52,7 @@ from raysweep.jobs.same import OUTLINE, STORAGE, Stored, check_job, find_newest,
 from raysweep.jobs.wire import ENDED, Submission
 from raysweep.runs.reading.view import Outcome, RunView
 from raysweep.specs import AnyRequest, Kind, RunRequest, SweepSpec, TrainSpec
-from raysweep.specs.again import Again
+from raysweep.specs.continuing import Again
 from raysweep.specs.outline import Outline, outline
 from raysweep.threads import on_thread
 

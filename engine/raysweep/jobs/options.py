@@ -16,7 +16,7 @@ from raysweep.documents.base import SpecModel
 from raysweep.documents.json_values import plain
 from raysweep.documents.validation import Problem
 from raysweep.errors import SpecError
-from raysweep.specs.again import Again, Extension, Retry
+from raysweep.specs.continuing import Again, Extension, Retry
 
 OnCancelled = Literal["keep", "resume"]
 _OWN: Final = ("working_dir", "py_modules", "env_vars", "excludes")

@@ -12,7 +12,7 @@ import orjson
 
 from raysweep.documents.base import SpecModel
 from raysweep.documents.text import read_json
-from raysweep.specs.again import Again, Extension, Retry
+from raysweep.specs.continuing import Again, Extension, Retry
 from raysweep.specs.identity import Kind
 
 FOLDER = "raysweep_job"

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from raysweep.errors import SpecError
+from raysweep.numeric.means import sum_of_squares
 from raysweep.schedulers.base import (
     NOTHING,
     PAUSE,
@@ -42,7 +43,6 @@ from raysweep.schedulers.options import (
     TimeAttr,
     check_grace,
 )
-from raysweep.squares import sum_of_squares
 
 _ENOUGH: Final = 3
 """So many trials have to be known before a new one is compared with them."""

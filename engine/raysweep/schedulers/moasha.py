@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from raysweep.pareto import Point, count_ahead
+from raysweep.numeric.pareto import Point, count_ahead
 from raysweep.schedulers.base import (
     NOTHING,
     STOP,

@@ -24,7 +24,7 @@ from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.reading.view import RunView
 from raysweep.runs.training import RunFolder, read_warm_start
 from raysweep.specs import RunRequest, TrainSpec
-from raysweep.specs.again import Again
+from raysweep.specs.continuing import Again
 from raysweep.storage.checkpoints.store import CheckpointStore, restore_uri
 from raysweep.storage.objects.identity import is_same_store
 from raysweep.storage.objects.opening import open_store

@@ -22,7 +22,7 @@ from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.reading.reader import SweepReader
 from raysweep.runs.training import RunFolder
 from raysweep.specs import TrainSpec
-from raysweep.specs.again import Again
+from raysweep.specs.continuing import Again
 from raysweep.storage.checkpoints.store import CheckpointStore
 from raysweep.storage.objects.store import Store
 from raysweep.verify import prune, verify_sweep

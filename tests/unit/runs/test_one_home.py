@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.core.vocabulary.lifecycle import FINAL
-from raysweep.fields import Counts
+from raysweep.documents.json_numbers import Counts
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("engine/raysweep", "operators/raysweep_airflow", "flows/raysweep_prefect", "devtools")

@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from optuna.exceptions import ExperimentalWarning
 
-from raysweep.cli.plan import _fixed
+from raysweep.cli.commands.plan import _fixed
 from raysweep.documents.json_values import leaves
 from raysweep.errors import SpecError
 from raysweep.outcome import TrialOutcome, trial_row
+from raysweep.outcome.formatting import show_config
 from raysweep.search import Searcher, WarmStart, make_searcher
 from raysweep.search.auto import AutoOptions
 from raysweep.search.base import Result
@@ -26,7 +27,6 @@ from raysweep.search.models.auto import AutoModel
 from raysweep.search.models.tpe import TpeModel
 from raysweep.search.spec import SearchSpec
 from raysweep.search.tpe import TpeOptions
-from raysweep.show import show_config
 from raysweep.simulate import simulate
 from raysweep.space.perturbation import explore, mutable_leaves
 from raysweep.specs import SweepSpec

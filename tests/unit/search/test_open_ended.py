@@ -9,6 +9,7 @@ import pytest
 
 from raysweep.errors import SpecError, SweepFailedError
 from raysweep.outcome import Holder, SweepOutcome
+from raysweep.outcome.formatting import show_conclusion
 from raysweep.runs.ownership.reopening import reopens
 from raysweep.runs.reading.progress import make_progress
 from raysweep.runs.reading.status import status_of_state
@@ -17,10 +18,9 @@ from raysweep.search.auto import AutoOptions
 from raysweep.search.models.auto import AutoModel
 from raysweep.search.models.cma import CmaModel
 from raysweep.search.spec import SearchSpec
-from raysweep.show import show_conclusion
 from raysweep.simulate import simulate
 from raysweep.specs import SweepSpec, changes
-from raysweep.specs.again import Again
+from raysweep.specs.continuing import Again
 from raysweep.step.verdict import verdict_of
 from tests.unit.core.sweep import Sweep
 from tests.unit.simulate.exactness import NAMED, SCHEDULERS, Exact, kills_of

@@ -22,7 +22,7 @@ from raysweep.search.base import Result
 from raysweep.search.machinery.repeat import Repeat, RepeatSearcher
 from raysweep.simulate import Kill, Simulated, simulate
 from raysweep.specs import SweepSpec
-from raysweep.specs.again import Again, Extension
+from raysweep.specs.continuing import Again, Extension
 from tests.unit.plugins import Draws, Options
 from tests.unit.simulate.exactness import kills_of
 from tests.unit.simulate.sweeps import make_spec, shown

@@ -29,7 +29,7 @@ from raysweep.runs.ownership.replay import rebuild
 from raysweep.search import Searcher, WarmStart, make_searcher, result_of, tell_end, tell_rung
 from raysweep.search.base import replay_failed
 from raysweep.specs import Changes, SweepSpec, changes
-from raysweep.specs.again import Again
+from raysweep.specs.continuing import Again
 from raysweep.storage.journal.journal import Claim, Journal
 from raysweep.storage.journal.segment import RESTORE_FIX
 from raysweep.storage.objects.retries import retrying

@@ -14,7 +14,7 @@ from raysweep.runs.ownership.lease import renew_lease, whoami
 from raysweep.runs.ownership.reopening import NOT_AGAIN, check_same
 from raysweep.runs.training import RunFolder
 from raysweep.specs import AnyRequest, Kind, SweepSpec, TrainSpec
-from raysweep.specs.again import Again
+from raysweep.specs.continuing import Again
 from raysweep.storage.objects.opening import open_store
 
 Outcome = SweepOutcome | TrainOutcome

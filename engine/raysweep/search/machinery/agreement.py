@@ -19,8 +19,8 @@ from statistics import StatisticsError, correlation, fmean, median
 from typing import Any, Final
 
 from raysweep.documents.digest import digest_of
+from raysweep.numeric.means import mean_of, sum_of_squares
 from raysweep.search.base import Result
-from raysweep.squares import mean_of, sum_of_squares
 
 LEAST_COMMON: Final = 3
 """Of fewer anchors, the order says next to nothing."""

@@ -1,0 +1,198 @@
+"""`raysweep plan`: what a sweep would run, without running any of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from raysweep.cli.consoles import make_console, print_facts, print_json
+from raysweep.cli.exit_codes import DONE
+from raysweep.cli.spec_files import read_spec
+from raysweep.errors import SpecError
+from raysweep.jobs.connection import is_jobs_address
+from raysweep.outcome import SweepOutcome
+from raysweep.outcome.formatting import show_age, show_config
+from raysweep.runs.folder import SweepFolder
+from raysweep.runs.ownership.reopening import NOT_AGAIN, reopens, stored_changes
+from raysweep.runs.policies import load_policies
+from raysweep.runs.reading.reader import SweepReader
+from raysweep.runs.reading.status import RunStatus
+from raysweep.specs import Changes, Const, Resources, RunRequest, Space, SweepSpec
+from raysweep.storage.objects.opening import open_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would run.
+
+    `trials` is None where the search has no end of its own; `at_once` counts what the cluster could hold if
+    it were idle, and `where` names the cluster. `state` is `new`, or how the sweep of this key stands.
+    `fixed`: the parameters that are the same in every trial; `by_config`: what some trials take more than
+    `resources` says, as expressions of the others. `at_once` is counted without.
+    """
+
+    sweep_id: str
+    key: str
+    stored_at: str
+    state: str
+    changes: tuple[str, ...]
+    trials: int | None
+    resources: list[dict[str, float]]
+    at_once: int
+    where: str
+    search: str
+    scheduler: str
+    isolation: str
+    fixed: dict[str, Any]
+    by_config: dict[str, str]
+
+
+def show_plan(
+    path: str,
+    storage: str | None,
+    settings: Sequence[str],
+    key: str | None,
+    address: str | None,
+    is_json: bool,
+) -> int:
+    """Show the plan; returns the exit code."""
+    spec = read_spec(SweepSpec, path, settings=settings, storage=storage)
+    plan = make_plan(spec, key, address)
+    if is_json:
+        print_json({**asdict(plan), "changes": list(plan.changes)})
+        return DONE
+    console = make_console()
+    console.print(plan.sweep_id, markup=False, style="bold", soft_wrap=True)
+    trials = "as many as there is time for" if plan.trials is None else str(plan.trials)
+    each = " + ".join(_show_bundle(bundle) for bundle in plan.resources)
+    facts = [
+        ("trials", trials),
+        ("each takes", f"{'at least ' if plan.by_config else ''}{each}"),
+        *(("by config", f"{name}: {amount}") for name, amount in plan.by_config.items()),
+        ("at once", f"{'at most ' if plan.by_config else ''}{plan.at_once} on {plan.where}"),
+        ("search", f"{plan.search}, scheduler {plan.scheduler}, isolation {plan.isolation}"),
+        *([("fixed", show_config(plan.fixed))] if plan.fixed else []),
+        ("state", plan.state),
+        *(("changed", line) for line in plan.changes),
+        ("key", plan.key),
+        ("stored at", plan.stored_at),
+    ]
+    print_facts(console, *facts)
+    return DONE
+
+
+def make_plan(spec: SweepSpec, key: str | None, address: str | None) -> Plan:
+    """What would run with this key on the cluster at `address`.
+
+    Raises:
+        SpecError: It could not run: the deadline has passed, one trial does not fit the cluster, ….
+    """
+    from raysweep.cluster.preparation import check_new
+    from raysweep.search import make_searcher
+
+    load_policies(spec)
+    run = RunRequest.of(spec, key).run
+    folder = SweepFolder(open_store(spec.storage_path), run.id)
+    state, differences = _state(folder, spec)
+    if state == "new":
+        check_new(spec, spec.seed or 0, time.time())
+    at_once, where = _at_once(spec, address)
+    fields = spec.to_dict()
+    return Plan(
+        sweep_id=run.id,
+        key=run.key,
+        stored_at=folder.uri,
+        state=state,
+        changes=differences,
+        trials=make_searcher(spec, spec.seed or 0).total,
+        resources=[dict(bundle) for bundle in spec.trial_resources.to_bundles()],
+        at_once=at_once,
+        where=where,
+        search=_kind(fields.get("search")),
+        scheduler=_kind(fields.get("scheduler")),
+        isolation=spec.effective_isolation,
+        fixed=_fixed(spec.space),
+        by_config=spec.resources.by_config.given | (spec.scaling.by_config.given if spec.scaling else {}),
+    )
+
+
+def _fixed(space: Space) -> dict[str, Any]:
+    constants = ((path, domain) for path, domain in space.leaves if path not in space.parents)
+    return {".".join(path): domain.value for path, domain in constants if isinstance(domain, Const)}
+
+
+def _state(folder: SweepFolder, spec: SweepSpec) -> tuple[str, tuple[str, ...]]:
+    record = folder.read_spec()
+    status = SweepReader(folder.store.url, folder.sweep_id, is_strict=True).read()
+    if record is None or status is None:
+        return "new", ()
+    # What `sweep` goes by too: both must say the same.
+    outcome = folder.read_outcome()
+    diff = stored_changes(folder, record, spec, outcome)
+    lines = (*diff.unsafe, *diff.safe)
+    head, would = _standing(status, diff, outcome)
+    return f"{head}: it would be {would}, {status.counts.ended} trials have ended", lines
+
+
+def _standing(status: RunStatus, diff: Changes, outcome: SweepOutcome | None) -> tuple[str, str]:
+    if outcome is None:
+        head = "runs now" if status.is_running else "unfinished"
+        does = "followed" if status.is_running else "resumed"
+        return head, "refused, as it has another spec" if diff.unsafe else does
+    head = f"ended ({outcome.status}) {show_age(status.ended_ago_s)} ago"
+    if reopens(outcome, diff, NOT_AGAIN):
+        return head, "reopened"
+    if diff:
+        return head, "refused, as it has another spec"
+    return head, "returned as it is, and nothing run"
+
+
+def _at_once(spec: SweepSpec, address: str | None) -> tuple[int, str]:
+    """How many trials an idle cluster could hold, and which cluster that is."""
+    from raysweep.cluster.ray.preflight import count_trials
+
+    limit = spec.max_concurrent_trials
+    if not is_jobs_address(address) and importlib.util.find_spec("ray") is None:
+        fix = "give the cluster's --address http://head:8265, or install raysweep[ray]"
+        raise SpecError("--address", "Ray is not installed here, so nothing can run here", fix)
+    if address is not None and is_jobs_address(address):
+        from raysweep.jobs.nodes import live_nodes_of
+        from raysweep.jobs.sync import Cluster
+
+        nodes = live_nodes_of(Cluster(address))
+        if spec.autoscaled and limit:
+            return limit, f"{address} ({_nodes(len(nodes))}, more on demand)"
+        return count_trials(spec, nodes, limit), f"{address} ({_nodes(len(nodes))})"
+    if address in (None, "local"):
+        return count_trials(spec, [_this_machine(spec.trial_resources)], limit), "this machine"
+    from raysweep.cluster.ray.connection import connect
+    from raysweep.cluster.ray.gpus import with_gpu_part
+    from raysweep.cluster.ray.nodes import find_room
+
+    with connect(address):
+        return find_room(with_gpu_part(spec)).slots, str(address)
+
+
+def _this_machine(resources: Resources) -> Any:
+    from raysweep.cluster.ray.preflight import Node
+    from raysweep.training.feasibility import machine_totals
+
+    wanted: dict[str, float] = {}
+    for bundle in resources.to_bundles():
+        wanted |= bundle
+    return Node(name="this machine", total=machine_totals(wanted), labels={})
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"
+
+
+def _kind(value: Any) -> str:
+    return str(next(iter(value))) if isinstance(value, dict) and value else str(value or "none")
+
+
+def _show_bundle(bundle: dict[str, float]) -> str:
+    return "{" + ", ".join(f"{name}: {amount:g}" for name, amount in bundle.items()) + "}"

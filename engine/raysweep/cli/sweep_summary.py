@@ -1,0 +1,107 @@
+"""How a sweep stands that does not run now: after its end, or left by a controller that is gone; a night."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from raysweep.cli.consoles import print_facts
+from raysweep.cli.lookup import command
+from raysweep.documents.trainable import PYTHON_ONLY
+from raysweep.outcome import SweepOutcome, TrainOutcome
+from raysweep.outcome.formatting import show_age, show_config, show_counts, show_duration, show_score
+from raysweep.runs.reading.status import INTERRUPTED, RunStatus, status_of_outcome
+
+NOTES: Final = 3
+_COLOURS: Final = {"failed": "bold red", "cancelled": "bold yellow", INTERRUPTED: "bold yellow"}
+
+
+def print_status(console: Console, status: RunStatus) -> None:
+    """Its status, why, its trials, the best, where it is all stored, and the command to run next."""
+    colour = _COLOURS.get(status.status, "bold green")
+    console.print(Text.assemble((status.status, colour), " ", status.run_id), soft_wrap=True)
+    print_facts(console, *_facts(status))
+
+
+def print_night(console: Console, sweep: SweepOutcome, train: TrainOutcome | None, *, skipped: str) -> None:
+    """The sweep, its gate's verdict if there was a gate, and the training, or why there was none."""
+    print_status(console, status_of_outcome(sweep, now=time.time()))
+    facts = [("gate", sweep.gate.why)] if sweep.gate is not None else []
+    if train is not None:
+        facts += [("full scale", show_config(train.metrics)), ("model", train.model_uri or train.uri)]
+    if skipped:
+        facts.append(("full scale", skipped))
+    if facts:
+        print_facts(console, *facts)
+
+
+def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
+    best = status.best
+    if status.has_ended:
+        took = show_duration(status.elapsed_s or 0.0)
+        yield "ended", f"{show_age(status.ended_ago_s)} ago, after {took}"
+        yield "why", status.reason
+    else:
+        is_starting = status.is_running
+        yield "state", "a controller has just begun" if is_starting else _why_not_running(status)
+    yield from _failure_facts(status)
+    yield "trials", show_counts(status.counts, status.num_trials)
+    if best is not None:
+        yield "best", f"{show_score(status.metric, best.score, best.trial_id)}: {show_config(best.config)}"
+        if status.pareto:
+            yield "front", status.pareto_text
+    elif status.infeasible:
+        yield "best", f"none: {status.infeasible}"
+    if best is not None and best.checkpoint_uri:
+        yield "checkpoint", best.checkpoint_uri
+    for note in status.notes[-NOTES:]:
+        yield "note", note
+    if status.has_ended:
+        yield "outcome", f"{status.uri}/outcome.json"
+        if best is not None:
+            yield "next", command("best", status.run_id, status.storage)
+        if best is None or status.first_failure is not None:
+            look = f"{command('trials', status.run_id, status.storage)} --attempts"
+            yield ("failures" if best is not None else "next"), look
+    else:
+        yield "stored at", status.uri
+        if not status.is_running:
+            yield "resume", _how_to_resume(status)
+
+
+def _how_to_resume(status: RunStatus) -> str:
+    if status.trainable.startswith(PYTHON_ONLY):
+        # No import leads to it: the command would be refused.
+        return f"run the program that started it again, with the key {status.key!r}"
+    return command("resume", status.run_id, status.storage)
+
+
+def _failure_facts(status: RunStatus) -> Iterator[tuple[str, str]]:
+    """What made it fail, or its first failed trial; the line of user code; where the whole traceback is."""
+    trial = status.first_failure
+    error = trial.failure if trial is not None and trial.failure is not None else status.error
+    if error is None:
+        return
+    yield "error", f"trial {trial.trial_id}: {error.line}" if trial is not None else error.line
+    if error.where:
+        yield "at", error.where
+    if error.traceback_uri:
+        yield "traceback", error.traceback_uri
+
+
+def _why_not_running(status: RunStatus) -> str:
+    if status.why:
+        return f"ended without an outcome: {status.why}"
+    if status.holder is None:
+        return "not running: its controller is gone"
+    ago = show_age(status.silent_s)
+    if status.held != "stale":
+        return f"not running: its controller is gone ({status.holder}, last seen {ago} ago)"
+    if status.silent_s < 0:
+        clock = f"whose clock is {show_age(-status.silent_s)} ahead"
+        return f"not running: its controller gives no sign of life any more ({status.holder}, {clock})"
+    return f"not running: its controller was last seen {ago} ago ({status.holder})"

@@ -1,0 +1,102 @@
+"""How numbers, configs and the progress of a sweep are written, wherever people read them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from raysweep.documents.json_numbers import Counts
+from raysweep.documents.json_values import leaves
+from raysweep.outcome import SweepOutcome, SweepProgress
+
+_NAMES = {"waiting": "waiting for a retry"}
+
+
+def show_number(value: object) -> str:
+    """A value in few characters: floats with six digits."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def show_duration(seconds: float) -> str:
+    """`0:34`, `12:05` or `3:04:05`."""
+    whole = max(0, round(seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+def show_age(seconds: float) -> str:
+    """`12 s`, `5 min`, `3 h` or `4 d`."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def show_config(config: Mapping[str, Any]) -> str:
+    """A config on one line: `lr=0.0123 net.depth=4`."""
+    return " ".join(f"{path}={show_number(value)}" for path, value in leaves(config))
+
+
+def show_counts(counts: Counts, total: int | None = None) -> str:
+    """`12 of 30 trials ended: 7 done, 4 stopped, 1 failed, 2 running`; leaves out what is none."""
+    others = counts.shown
+    done = f"{others.pop('completed', 0)} done"
+    first = done if total is None else f"{counts.ended} of {total} trials ended: {done}"
+    return ", ".join([first, *(f"{number} {_NAMES.get(state, state)}" for state, number in others.items())])
+
+
+def show_score(metric: str, score: float | None, trial_id: str) -> str:
+    """`auc 0.7213 (trial 00007)`."""
+    return f"{metric} {'' if score is None else show_number(score)} (trial {trial_id})"
+
+
+def show_best(progress: SweepProgress, *, has_config: bool = True) -> str:
+    """`best auc 0.7213 (trial 00007): lr=0.01`, or that there is none yet."""
+    best = progress.best
+    if best is None:
+        meeting = f" with {' and '.join(progress.constraints)}" if progress.constraints else ""
+        return f"no {progress.metric}{meeting} yet"
+    head = f"best {show_score(progress.metric, best.score, best.trial_id)}"
+    return f"{head}: {show_config(best.config)}" if has_config else head
+
+
+def show_progress(progress: SweepProgress, *, has_config: bool = True) -> str:
+    """`12 of 30 trials ended: 11 done, 1 failed, 4 running; best auc 0.7213 (trial 00007): lr=0.01`."""
+    counts = show_counts(progress.counts, progress.num_trials)
+    return f"{counts}; {show_best(progress, has_config=has_config)}"
+
+
+def show_conclusion(outcome: SweepOutcome) -> list[str]:
+    """How a sweep ended, line by line: status, counts and best; what failed first; the next command."""
+    head = f"{outcome.status} {outcome.sweep_id}: {show_counts(outcome.counts, outcome.wanted_trials)}"
+    best = outcome.found_best
+    if best is not None:
+        score = show_score(outcome.metric, best.score, best.trial_id)
+        head += f"; best {score}: {show_config(best.config)}"
+    elif outcome.infeasible:
+        head += f"; {outcome.infeasible}"
+    return [head, *show_failure(outcome)]
+
+
+def show_failure(outcome: SweepOutcome) -> list[str]:
+    """The first failure, where the whole traceback is, and the command that shows all; empty without one."""
+    trial = outcome.first_failure
+    error = trial.failure if trial is not None else outcome.error
+    if error is None:
+        return []
+    who = f"trial {trial.trial_id}: " if trial is not None else ""
+    lines = [f"  {who}{error.line}"]
+    if error.where:
+        lines.append(f"  at {error.where}")
+    if error.traceback_uri:
+        lines.append(f"  traceback: {error.traceback_uri}")
+    storage = outcome.uri.rpartition("/")[0]
+    where = f" --storage {shlex.quote(storage)}" if storage else ""
+    return [*lines, f"  all failures: raysweep trials {outcome.sweep_id} --attempts{where}"]
+
+
+def is_notebook() -> bool:
+    """Whether what is printed goes to a cell of a notebook: IPython's kernel is no dependency."""
+    return type(sys.stdout).__module__.split(".")[0] == "ipykernel"
